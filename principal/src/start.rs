@@ -20,7 +20,7 @@ use crate::{
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
-    live::{go_compat::Questions, tunnel::Tunnels},
+    live::{go_compat::GoRequests, tunnel::Tunnels},
     metrics::Metrics,
     report::Sessions as Reports,
     settings::Settings,
@@ -41,7 +41,8 @@ use crate::{
 mod follow;
 mod proxies;
 
-pub use proxies::{REDIS_KEYS, RedisFeeds, redis_login};
+pub use crate::live::redis_proxy::RedisFeeds;
+pub use proxies::{REDIS_KEYS, redis_login};
 
 /// What the principal works with; everything that can change arrives as a watched value.
 pub struct Inputs {
@@ -275,13 +276,13 @@ fn assemble(
     let metrics = feeds.metrics.clone();
     let clock = feeds.clock.clone();
     let (registry, reports) = Registry::new(clock.clone());
-    let agent_tunnels = Tunnels::default();
+    let tunnels = Tunnels::default();
     metrics.state().follow(Sources {
         registry: registry.clone(),
         reports: reports.clone(),
         fleet: feeds.fleet.clone(),
         active: feeds.active.clone(),
-        agent_tunnels: agent_tunnels.clone(),
+        tunnels: tunnels.clone(),
     });
     let hub = Hub::new(settings, store, clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
@@ -311,8 +312,8 @@ fn assemble(
     let sessions = Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        agent_tunnels,
-        questions: Questions::default(),
+        tunnels,
+        go_requests: GoRequests::default(),
         limits: settings.limits.clone(),
         metrics,
         clock,

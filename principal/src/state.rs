@@ -32,7 +32,7 @@ pub(crate) struct Sources {
     pub(crate) reports: watch::Receiver<Sessions>,
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) active: watch::Receiver<bool>,
-    pub(crate) agent_tunnels: Tunnels,
+    pub(crate) tunnels: Tunnels,
 }
 
 impl fmt::Debug for Sources {
@@ -95,7 +95,7 @@ impl State {
             fleet,
             reports,
             figures: sources.registry.figures(now),
-            agent_tunnels: sources.agent_tunnels.count(),
+            tunnels: sources.tunnels.count(),
         }
     }
 

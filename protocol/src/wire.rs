@@ -38,7 +38,7 @@ pub mod terminalstreamapi {
 }
 
 /// The lane of interactive traffic, which a Go peer does not have.
-pub mod agent_tunnel {
+pub mod lane {
     tonic::include_proto!("argocdagent.lane");
 }
 

@@ -11,13 +11,13 @@ use http_body_util::combinators::UnsyncBoxBody;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use protocol::version::Capabilities;
-use protocol::wire::agent_tunnel::Chunk;
-use protocol::wire::agent_tunnel::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::authapi::authentication_server::{Authentication, AuthenticationServer};
 use protocol::wire::authapi::{AuthRequest, AuthResponse, RefreshTokenRequest};
 use protocol::wire::cloudevents::CloudEvent;
 use protocol::wire::eventstreamapi::event_stream_server::{EventStream, EventStreamServer};
 use protocol::wire::eventstreamapi::{Event as Frame, PingRequest, PongReply, PushSummary};
+use protocol::wire::lane::Chunk;
+use protocol::wire::lane::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::logstreamapi::log_stream_service_server::{
     LogStreamService, LogStreamServiceServer,
 };

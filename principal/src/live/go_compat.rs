@@ -1,17 +1,17 @@
-//! What people at the hub ask of Go agents: they have no [lane](crate::live::tunnel), so it goes as events of the session.
+//! Live requests to Go agents: they have no [tunnel](crate::live::tunnel), so requests travel as events of the session.
 //!
-//! Whoever asks does not see which way is taken: [`Sessions::ask`] takes a request of HTTP and gives its answer.
+//! The proxies do not see the transport: [`dispatch::ask`](super::dispatch::ask) takes an HTTP request and returns its response.
 //!
 //! ```text
-//!   resource proxy ┐                ┌─► lane ─► our agent
-//!                  ├─► Sessions::ask┤
-//!   redis proxy    ┘                └─► Line: resource, redis, log ─► Ear ─► session's driver ─► Go agent
-//!                                             ▲                        │
-//!                                             └── by event id ◄────────┘ (logs, terminals: on streams that the agent opens)
+//!   resource proxy ┐                ┌─► tunnel ─► our agent
+//!                  ├─► dispatch ────┤
+//!   redis proxy    ┘                └─► GoSession: resource, redis, log ─► GoRequestChannel ─► driver ─► Go agent
+//!                                             ▲                                                  │
+//!                                             └── by event id ◄──────────────────────────────────┘
 //! ```
 //!
-//! A [`Line`] is one session's. What is answered is looked for among what was asked on it, so no agent can answer for
-//! another one. When the session ends, everything on its line ends.
+//! Agents send logs and terminals on streams that they open. A [`GoSession`] belongs to one session: a response is matched
+//! only with its own requests, so no agent can answer for another one. All its requests end with the session.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,6 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use live::cache_key::CacheKey;
 use protocol::{Event, Target, payload};
 use runtime::parts::Spawner;
@@ -36,130 +35,109 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     fleet::{ClusterName, Mode},
     live::tunnel::{Body, NotAnswered},
-    sync::session::Sessions,
 };
 
+mod answer_budget;
 mod log;
 mod redis;
 mod resource;
-mod room;
 mod terminal;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use log::Log;
-use room::{Room, with_permit};
-pub(crate) use terminal::Opened as Terminal;
+use answer_budget::{AnswerBudget, hold_budget};
+pub(crate) use log::LogStream;
+pub(crate) use terminal::TerminalStream;
 
-/// Questions of one cluster at the same time. A Go agent answers one after the other.
+/// Concurrent requests of one cluster. A Go agent answers one after the other.
 const MOST: usize = 64;
 /// Subscriptions of one cluster, and terminals that are not open yet.
-const MOST_LASTING: usize = 64;
+const MAX_LASTING: usize = 64;
 /// Logs of one cluster at the same time: each is a stream on the connection of its session.
-const MOST_LOGS: usize = 16;
+const MAX_LOGS: usize = 16;
 /// Streams that a Go agent has open for people on the connection of its session: logs, and terminals.
 pub(crate) const STREAMS: u32 = 32;
 
-impl Sessions {
-    /// Asks the agent of a cluster, whichever way there is.
-    ///
-    /// Dropped, the request is taken back; so it is when its answer is dropped.
-    pub(crate) async fn ask(
-        &self,
-        cluster: &ClusterName,
-        request: Request<Body>,
-        response_timeout: Duration,
-    ) -> Result<Response<Body>, NotAnswered> {
-        if let Some(line) = self.questions.line(cluster) {
-            return line.ask(request, response_timeout).await;
-        }
-        let answered = self
-            .agent_tunnels
-            .ask(cluster, request, response_timeout)
-            .await?;
-        Ok(answered.map(|body| UnsyncBoxBody::new(body.map_err(Into::into))))
-    }
-}
-
-/// The lines of all clusters; clones share them.
+/// The sessions of all Go agents; clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Questions(Arc<Mutex<BTreeMap<ClusterName, Arc<Line>>>>);
+pub(crate) struct GoRequests(Arc<Mutex<BTreeMap<ClusterName, Arc<GoSession>>>>);
 
-impl Questions {
-    /// From now on the agent of this cluster is asked on this session.
+impl GoRequests {
+    /// From now on requests to this cluster use this session.
     pub(crate) fn open(
         &self,
         cluster: &ClusterName,
         mode: Mode,
         spawner: &Spawner,
-    ) -> GoRequestReceiver {
-        let (asking, asked) = mpsc::channel(MOST);
-        let line = Arc::new(Line {
+    ) -> GoRequestChannel {
+        let (outgoing, asked) = mpsc::channel(MOST);
+        let session = Arc::new(GoSession {
             cluster: cluster.clone(),
             mode,
             spawner: spawner.clone(),
-            asking,
-            waiting: Mutex::new(Some(Waiting::default())),
-            keys: redis::Learned::default(),
-            logs: Arc::new(Semaphore::new(MOST_LOGS)),
-            room: Room::default(),
-            over: CancellationToken::new(),
+            outgoing,
+            pending: Mutex::new(Some(Pending::default())),
+            keys: redis::LearnedKeyFormat::default(),
+            logs: Arc::new(Semaphore::new(MAX_LOGS)),
+            budget: AnswerBudget::default(),
+            session_ended: CancellationToken::new(),
         });
-        self.lock().insert(cluster.clone(), Arc::clone(&line));
-        GoRequestReceiver {
+        self.lock().insert(cluster.clone(), Arc::clone(&session));
+        GoRequestChannel {
             all: self.clone(),
-            line,
+            session,
             asked,
         }
     }
 
-    /// A log that was asked for, if this cluster's agent is the one that was asked.
-    pub(crate) fn claim(&self, cluster: &ClusterName, uuid: &str) -> Option<Log> {
-        let line = self.line(cluster)?;
-        let mut waiting = line.lock();
-        let wanted = waiting.as_mut()?.logs.remove(uuid)?;
-        drop(waiting);
-        wanted.open(line.over.clone())
+    /// The requested log, if the request went to this cluster's agent.
+    pub(crate) fn open_log(&self, cluster: &ClusterName, uuid: &str) -> Option<LogStream> {
+        let session = self.session(cluster)?;
+        let mut pending = session.lock();
+        let pending_log = pending.as_mut()?.logs.remove(uuid)?;
+        drop(pending);
+        pending_log.open(session.session_ended.clone())
     }
 
-    /// Takes a terminal that was asked for to whoever did; none if this cluster's agent is not the one that was asked.
-    pub(crate) fn begin(
+    /// Hands a terminal to its request; none if the request did not go to this cluster's agent.
+    pub(crate) fn open_terminal(
         &self,
         cluster: &ClusterName,
         uuid: &str,
-        terminal: Terminal,
+        terminal: TerminalStream,
     ) -> Option<()> {
-        let line = self.line(cluster)?;
-        let mut waiting = line.lock();
-        let asker = waiting.as_mut()?.terminals.remove(uuid)?;
-        asker.send(terminal).ok()
+        let session = self.session(cluster)?;
+        let mut pending = session.lock();
+        let waiter = pending.as_mut()?.terminals.remove(uuid)?;
+        waiter.send(terminal).ok()
     }
 
-    fn line(&self, cluster: &ClusterName) -> Option<Arc<Line>> {
+    /// The session of a cluster with a Go agent.
+    pub(super) fn session(&self, cluster: &ClusterName) -> Option<Arc<GoSession>> {
         self.lock().get(cluster).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Arc<Line>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Arc<GoSession>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The session of a Go agent, to those who ask.
-pub(crate) struct Line {
+/// The session of a Go agent, as requests see it.
+pub(crate) struct GoSession {
     cluster: ClusterName,
     mode: Mode,
     spawner: Spawner,
-    asking: mpsc::Sender<Event>,
+    outgoing: mpsc::Sender<Event>,
     /// None: the session is over.
-    waiting: Mutex<Option<Waiting>>,
-    keys: redis::Learned,
+    pending: Mutex<Option<Pending>>,
+    keys: redis::LearnedKeyFormat,
     /// Places for logs.
     logs: Arc<Semaphore>,
-    room: Room,
-    over: CancellationToken,
+    budget: AnswerBudget,
+    session_ended: CancellationToken,
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for GoSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line")
             .field("cluster", &self.cluster)
@@ -167,22 +145,22 @@ impl fmt::Debug for Line {
     }
 }
 
-/// Who waits for what.
+/// Requests without a response, and streams that the agent has not opened.
 #[derive(Debug, Default)]
-struct Waiting {
-    /// Answers, by the event id of the question.
+struct Pending {
+    /// Responses, by the event id of the request.
     answers: BTreeMap<String, oneshot::Sender<Result<Bytes, NotAnswered>>>,
-    /// Word of messages of redis, by connection.
+    /// Messages of redis channels, by connection.
     pushes: BTreeMap<String, mpsc::Sender<()>>,
     /// Logs that the agent has not opened.
-    logs: BTreeMap<String, log::Wanted>,
+    logs: BTreeMap<String, log::PendingLog>,
     /// Terminals that it has not opened.
-    terminals: BTreeMap<String, oneshot::Sender<Terminal>>,
+    terminals: BTreeMap<String, oneshot::Sender<TerminalStream>>,
 }
 
-impl Waiting {
-    /// Whether somebody waits for what comes of this question.
-    fn wants(&self, question: &Event) -> bool {
+impl Pending {
+    /// Whether the response to this request is still wanted.
+    fn contains(&self, question: &Event) -> bool {
         let id = &question.event_id;
         match question.target {
             Target::ContainerLog => self.logs.contains_key(id),
@@ -198,34 +176,34 @@ impl Waiting {
     }
 }
 
-/// The driver's end of a line; dropped, the session is over for all who wait.
+/// The driver's end of a [`GoSession`]; dropping it ends all pending requests.
 #[derive(Debug)]
-pub(crate) struct GoRequestReceiver {
-    all: Questions,
-    line: Arc<Line>,
+pub(crate) struct GoRequestChannel {
+    all: GoRequests,
+    session: Arc<GoSession>,
     asked: mpsc::Receiver<Event>,
 }
 
-impl GoRequestReceiver {
-    /// The next question to be said, of those that somebody still waits for: what was given up, perhaps a change, must
-    /// not come about afterwards. Cancel-safe; none when nobody can ask any more.
+impl GoRequestChannel {
+    /// The next request to send. It skips cancelled ones: a change that a user gave up must not happen afterwards.
+    /// Cancel-safe; none when all senders are gone.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let event = self.asked.recv().await?;
-            let waiting = self.line.lock();
-            if waiting.as_ref().is_some_and(|it| it.wants(&event)) {
+            let pending = self.session.lock();
+            if pending.as_ref().is_some_and(|it| it.contains(&event)) {
                 return Some(event);
             }
         }
     }
 
-    /// Takes an event of the agent if it is an answer. One that nobody waits for any more is nothing.
-    pub(crate) fn takes_in(&self, event: &Event) -> bool {
+    /// Takes an event of the agent if it is a response. A response without a pending request is dropped.
+    pub(crate) fn handle_response(&self, event: &Event) -> bool {
         match event.target {
-            Target::Resource => self.line.answered(event),
+            Target::Resource => self.session.complete(event),
             Target::Redis => match redis::push(event) {
-                Some(connection) => self.line.pushed(&connection),
-                None => self.line.answered(event),
+                Some(connection) => self.session.notify_push(&connection),
+                None => self.session.complete(event),
             },
             Target::Object(_)
             | Target::ApplicationSet
@@ -240,23 +218,23 @@ impl GoRequestReceiver {
     }
 }
 
-impl Drop for GoRequestReceiver {
+impl Drop for GoRequestChannel {
     fn drop(&mut self) {
         let mut lines = self.all.lock();
-        let mine = lines.get(&self.line.cluster);
-        if mine.is_some_and(|line| Arc::ptr_eq(line, &self.line)) {
-            lines.remove(&self.line.cluster);
+        let mine = lines.get(&self.session.cluster);
+        if mine.is_some_and(|session| Arc::ptr_eq(session, &self.session)) {
+            lines.remove(&self.session.cluster);
         }
         drop(lines);
-        // Whoever waits finds that nobody answers any more.
-        *self.line.lock() = None;
-        self.line.over.cancel();
+        // Pending requests fail with `Ended`.
+        *self.session.lock() = None;
+        self.session.session_ended.cancel();
     }
 }
 
-impl Line {
-    /// Asks one request, and answers as our agent would.
-    async fn ask(
+impl GoSession {
+    /// Sends one request, and returns the response that our agent would.
+    pub(super) async fn ask(
         self: &Arc<Self>,
         request: Request<Body>,
         response_timeout: Duration,
@@ -270,28 +248,28 @@ impl Line {
         }
     }
 
-    /// Says a question, and waits for what the agent says to it.
-    async fn question(
+    /// Sends a request, and waits for its response.
+    async fn request_and_wait(
         self: &Arc<Self>,
         event: Event,
         response_timeout: Duration,
     ) -> Result<Bytes, NotAnswered> {
         let (answer, answered) = oneshot::channel();
         let id = event.event_id.clone();
-        let _place = self.wait_for(Place::Answer(id), |waiting, id| {
-            let room = waiting.answers.len() < MOST;
-            room.then(|| waiting.answers.insert(id, answer)).is_some()
+        let _guard = self.register(PendingId::Answer(id), |pending, id| {
+            let budget = pending.answers.len() < MOST;
+            budget.then(|| pending.answers.insert(id, answer)).is_some()
         })?;
-        self.emit(event)?;
+        self.send(event)?;
         timeout(response_timeout, answered)
             .await
-            .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
+            .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
             .map_err(|_dropped| NotAnswered::Ended)?
     }
 
-    /// Has the driver say an event as soon as the session takes it.
-    fn emit(&self, event: Event) -> Result<(), NotAnswered> {
-        self.asking
+    /// Has the driver send an event as soon as the session takes it.
+    fn send(&self, event: Event) -> Result<(), NotAnswered> {
+        self.outgoing
             .try_send(event)
             .map_err(|refused| match refused {
                 mpsc::error::TrySendError::Full(_) => NotAnswered::Busy,
@@ -299,57 +277,57 @@ impl Line {
             })
     }
 
-    /// Takes a place among those who wait, if `put` finds room; it is free again when the place is dropped.
-    fn wait_for(
+    /// Adds a pending request, if `put` has room; dropping the guard removes it.
+    fn register(
         self: &Arc<Self>,
-        place: Place,
-        put: impl FnOnce(&mut Waiting, String) -> bool,
-    ) -> Result<Placed, NotAnswered> {
-        let mut waiting = self.lock();
-        let all = waiting.as_mut().ok_or(NotAnswered::Ended)?;
+        place: PendingId,
+        put: impl FnOnce(&mut Pending, String) -> bool,
+    ) -> Result<PendingGuard, NotAnswered> {
+        let mut pending = self.lock();
+        let all = pending.as_mut().ok_or(NotAnswered::Ended)?;
         if !put(all, place.id().to_owned()) {
             return Err(NotAnswered::Busy);
         }
-        drop(waiting);
-        Ok(Placed {
-            line: Arc::clone(self),
+        drop(pending);
+        Ok(PendingGuard {
+            session: Arc::clone(self),
             place,
         })
     }
 
-    fn answered(&self, event: &Event) {
-        let mut waiting = self.lock();
-        let asker = waiting
+    fn complete(&self, event: &Event) {
+        let mut pending = self.lock();
+        let waiter = pending
             .as_mut()
-            .and_then(|waiting| waiting.answers.remove(&event.event_id));
-        drop(waiting);
-        if let Some(asker) = asker {
-            let _gone = asker.send(self.room.take(event.payload.clone()));
+            .and_then(|pending| pending.answers.remove(&event.event_id));
+        drop(pending);
+        if let Some(waiter) = waiter {
+            let _gone = waiter.send(self.budget.take(event.payload.clone()));
         }
     }
 
-    fn pushed(&self, connection: &str) {
-        let waiting = self.lock();
-        let follower = waiting.as_ref().and_then(|it| it.pushes.get(connection));
-        // Where some are not read yet one more says nothing new.
-        let _told = follower.map(|follower| follower.try_send(()));
+    fn notify_push(&self, connection: &str) {
+        let pending = self.lock();
+        let follower = pending.as_ref().and_then(|it| it.pushes.get(connection));
+        // While some are unread, one more adds nothing.
+        let _full = follower.map(|follower| follower.try_send(()));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is waited for.
+/// The key of a pending request.
 #[derive(Debug)]
-enum Place {
+enum PendingId {
     Answer(String),
     Push(String),
     Log(String),
     Terminal(String),
 }
 
-impl Place {
+impl PendingId {
     fn id(&self) -> &str {
         match self {
             Self::Answer(id) | Self::Push(id) | Self::Log(id) | Self::Terminal(id) => id,
@@ -357,27 +335,27 @@ impl Place {
     }
 }
 
-/// A place among those who wait.
+/// Removes a pending request when dropped.
 #[derive(Debug)]
-struct Placed {
-    line: Arc<Line>,
-    place: Place,
+struct PendingGuard {
+    session: Arc<GoSession>,
+    place: PendingId,
 }
 
-impl Drop for Placed {
+impl Drop for PendingGuard {
     fn drop(&mut self) {
-        if let Some(waiting) = self.line.lock().as_mut() {
+        if let Some(pending) = self.session.lock().as_mut() {
             match &self.place {
-                Place::Answer(id) => drop(waiting.answers.remove(id)),
-                Place::Push(id) => drop(waiting.pushes.remove(id)),
-                Place::Log(id) => drop(waiting.logs.remove(id)),
-                Place::Terminal(id) => drop(waiting.terminals.remove(id)),
+                PendingId::Answer(id) => drop(pending.answers.remove(id)),
+                PendingId::Push(id) => drop(pending.pushes.remove(id)),
+                PendingId::Log(id) => drop(pending.logs.remove(id)),
+                PendingId::Terminal(id) => drop(pending.terminals.remove(id)),
             }
         }
     }
 }
 
-/// Reads an answer; one that cannot be read is as good as none.
-fn read<T: DeserializeOwned + Default>(what: &'static str, body: &Bytes) -> Result<T, NotAnswered> {
-    payload::decode(what, body).map_err(NotAnswered::Unreadable)
+/// Decodes a response.
+fn read<T: DeserializeOwned + Default>(kind: &'static str, body: &Bytes) -> Result<T, NotAnswered> {
+    payload::decode(kind, body).map_err(NotAnswered::Unreadable)
 }

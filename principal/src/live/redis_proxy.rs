@@ -1,24 +1,25 @@
-//! The redis proxy: what Argo CD on the hub takes for its redis.
+//! The redis proxy: Argo CD on the hub uses it as its redis.
 //!
-//! Argo CD's application controller keeps in redis what it knows of each Application, and argocd-server reads it there.
-//! For an Application that runs on a cluster the controller is over there, and so is its redis. So argocd-server is led
-//! here instead: what is about such an Application is asked of the cluster's agent, everything else of the hub's redis.
+//! Argo CD's application controller caches the state of each Application in redis, and argocd-server reads it there.
+//! For an Application of a cluster, controller and redis are on that cluster. So argocd-server connects to this proxy: it
+//! gets keys of such Applications from the cluster's agent, and all others from the hub's redis.
 //!
 //! ```text
 //!   argocd-server ─► accept ─► TLS? ─► client: who? which command? whose key?
 //!                                        │ the hub's                  │ a cluster's
 //!                                        ▼                            ▼
-//!                                     upstream ─► redis     remote, follow ─► lane ─► agent ─► its redis
+//!                                     upstream ─► redis     remote, follow ─► tunnel ─► agent ─► its redis
 //! ```
 //!
-//! Who asks for a tree looks at an Application. Then what its cluster has noted of it is brought to the hub (`looks`).
+//! A GET of a resource tree means that a user views the Application. Then its Events are copied to the hub
+//! (`event_refresh`).
 //!
-//! Values are passed on as they come, whatever their size; a client that does not read is let go.
+//! Values of any size are streamed; the proxy closes connections of clients that do not read.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use runtime::{
-    credentials::{ClientAuth, ClientTls, ServerTls, login::Login},
+    credentials::{ClientAuth, ClientTls, Material, ServerTls, login::Login},
     error::Chain,
 };
 use tokio::{
@@ -30,7 +31,6 @@ use tokio::{
 use crate::{
     fleet::ClusterName,
     settings,
-    start::RedisFeeds,
     sync::session::Sessions,
     transport::listener::{accept, handshake, slots::Slots},
 };
@@ -47,21 +47,21 @@ mod upstream;
 mod value;
 mod writer;
 
-use event_refresh::Looks;
-use last_known::Memory;
+use event_refresh::EventRefresher;
+use last_known::LastKnownValues;
 
-/// A client that says nothing at the beginning is let go.
+/// The connection of a client that sends nothing is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Larger values are not remembered.
+/// Larger values are not kept.
 const LARGEST_REMEMBERED: usize = 1 << 20;
 
-/// What may be asked at the same time. Whoever asks for more is told to come again.
+/// Bounds of concurrent requests. Above them, clients are asked to retry.
 #[derive(Clone, Debug)]
 struct Budgets {
     /// Open connections.
     connections: usize,
-    /// Of these, those that have not shown the password yet: the rest stays for others.
-    strangers: usize,
+    /// Of these, connections without a password yet: the rest stays for others.
+    unauthenticated: usize,
     /// Values of all clusters, and of one.
     gets: usize,
     gets_of_cluster: usize,
@@ -76,13 +76,35 @@ impl Default for Budgets {
     fn default() -> Self {
         Self {
             connections: 1024,
-            strangers: 128,
+            unauthenticated: 128,
             gets: 256,
             gets_of_cluster: 64,
             follows: 512,
             follows_of_cluster: 64,
             // Less than Argo CD's client waits for redis.
             response_timeout: Duration::from_millis(2500),
+        }
+    }
+}
+
+/// Credentials for the hub's redis, and of the proxy itself.
+#[derive(Clone, Debug)]
+pub struct RedisFeeds {
+    /// The login of both.
+    pub login: watch::Receiver<Option<Arc<Login>>>,
+    /// The serving certificate of the proxy and its key, if it uses TLS.
+    pub serving: watch::Receiver<Arc<Material>>,
+    /// The CA of the hub's redis as roots, if it uses TLS.
+    pub server: Option<watch::Receiver<Arc<Material>>>,
+}
+
+/// No password, so every client is rejected.
+impl Default for RedisFeeds {
+    fn default() -> Self {
+        Self {
+            login: watch::channel(None).1,
+            serving: watch::channel(Arc::default()).1,
+            server: None,
         }
     }
 }
@@ -100,17 +122,17 @@ struct Shared {
     settings: settings::RedisProxy,
     tls: Option<ServerTls>,
     login: watch::Receiver<Option<Arc<Login>>>,
-    /// TLS with the hub's redis, if it is spoken there.
+    /// TLS with the hub's redis, if enabled.
     server_tls: Option<ClientTls>,
     budgets: Budgets,
     connections: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    unauthenticated: Arc<Semaphore>,
     gets: Arc<Semaphore>,
     gets_of_cluster: Slots<ClusterName>,
     follows: Arc<Semaphore>,
     follows_of_cluster: Slots<ClusterName>,
-    memory: Memory,
-    looks: Looks,
+    last_known: LastKnownValues,
+    event_refresher: EventRefresher,
 }
 
 impl RedisProxy {
@@ -138,13 +160,13 @@ impl RedisProxy {
             login,
             server_tls,
             connections: Arc::new(Semaphore::new(budgets.connections)),
-            strangers: Arc::new(Semaphore::new(budgets.strangers)),
+            unauthenticated: Arc::new(Semaphore::new(budgets.unauthenticated)),
             gets: Arc::new(Semaphore::new(budgets.gets)),
             gets_of_cluster: Slots::new(budgets.gets_of_cluster),
             follows: Arc::new(Semaphore::new(budgets.follows)),
             follows_of_cluster: Slots::new(budgets.follows_of_cluster),
-            memory: Memory::new(LARGEST_REMEMBERED, settings.remembered),
-            looks: Looks::default(),
+            last_known: LastKnownValues::new(LARGEST_REMEMBERED, settings.remembered),
+            event_refresher: EventRefresher::default(),
             settings,
             budgets,
         };
@@ -171,8 +193,8 @@ impl RedisProxy {
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let metrics = shared.sessions.metrics.clone();
     let connection = Arc::clone(&shared.connections).try_acquire_owned();
-    let stranger = Arc::clone(&shared.strangers).try_acquire_owned();
-    let (Ok(_connection), Ok(stranger)) = (connection, stranger) else {
+    let unauthenticated_permit = Arc::clone(&shared.unauthenticated).try_acquire_owned();
+    let (Ok(_connection), Ok(unauthenticated_permit)) = (connection, unauthenticated_permit) else {
         return metrics.redis_request("too_many_connections");
     };
     let shaking = async {
@@ -189,7 +211,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         }
     };
     let _open = metrics.redis_connection();
-    if let Err(error) = Box::pin(client::serve(shared, stream, stranger)).await {
+    if let Err(error) = Box::pin(client::serve(shared, stream, unauthenticated_permit)).await {
         tracing::debug!(%address, error = %Chain(&error), "closed a redis client connection");
     }
 }

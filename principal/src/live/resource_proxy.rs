@@ -1,10 +1,10 @@
-//! The resource proxy: what Argo CD on the hub takes for the API servers of the clusters.
+//! The resource proxy: Argo CD on the hub uses it as the API server of each cluster.
 //!
-//! A cluster Secret has a certificate that opens one cluster, or a token that does (`caller`). Each request is read (`live::request`), written anew and
-//! asked of that cluster's agent on its lane; the agent decides whether its cluster allows it.
+//! A cluster Secret has a certificate or a token that grants access to one cluster (`caller`). Each request is parsed
+//! (`live::request`), rebuilt and sent to that cluster's agent; the agent decides whether its cluster allows it.
 //!
 //! ```text
-//!   Argo CD ─► accept ─► TLS: which cluster ─► answer: read ─► budgets ─► lane ─► agent
+//!   Argo CD ─► accept ─► TLS: which cluster ─► response: parse ─► budgets ─► tunnel ─► agent
 //!                                                        one audit line ◄─ body ◄─┘
 //! ```
 
@@ -37,24 +37,24 @@ use crate::{
     transport::listener::{accept, handshake, slots::Slots},
 };
 
-mod answer;
 mod audit;
 mod caller;
+mod response;
 mod terminal;
 
 use caller::Caller;
 
-/// A client that says nothing at the beginning is let go.
+/// The connection of a client that sends nothing is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// A client that is asked this often and then silent for as long is gone.
+/// Interval of keep-alive pings, and how long a client may take to answer one.
 const PING: Duration = Duration::from_secs(15);
-/// What a client that does not read makes us hold.
+/// Unread bytes of a stream, and of a connection.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 const HEADERS: usize = 32 << 10;
 const HEADER_LINES: usize = 64;
 
-/// What people may ask at the same time. Whoever asks for more is told to come again.
+/// Bounds of concurrent requests. Above them, clients are asked to retry.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
     /// Open connections.
@@ -76,7 +76,7 @@ pub(crate) struct Budgets {
 }
 
 impl Budgets {
-    /// What there is where clusters are opened like this.
+    /// The bounds for this kind of credentials.
     pub(crate) fn of(visitors: Visitors) -> Self {
         const CONNECTIONS: usize = 1024;
         Self {
@@ -118,12 +118,12 @@ struct Shared {
     terminals: Slots<ClusterName>,
 }
 
-/// Who came, and for which cluster.
+/// An authenticated client, and its cluster.
 #[derive(Clone, Debug)]
-struct Visitor {
+struct ProxyClient {
     cluster: ClusterName,
     certificate: Arc<PeerCertificate>,
-    /// When what opens it ends: the certificate, or a token before it.
+    /// When its credential expires: the certificate, or a token before it.
     ends: Timestamp,
 }
 
@@ -167,7 +167,7 @@ impl ResourceProxy {
         let Self { tcp, shared } = self;
         let background = shared.sessions.spawner.background();
         let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
-        accept::serve(&tcp, &background, "visit", serve).await;
+        accept::serve(&tcp, &background, "resource proxy client", serve).await;
     }
 }
 
@@ -188,7 +188,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     };
     let caller = Caller::new(certificate, shared.visitors);
     if let Err(error) = drive(&shared, stream, &caller).await {
-        tracing::debug!(%address, error = %Chain(&*error), "visit failed");
+        tracing::debug!(%address, error = %Chain(&*error), "a resource proxy connection failed");
     }
 }
 
@@ -213,14 +213,14 @@ async fn drive(
     let (answering, calling) = (Arc::clone(shared), caller.clone());
     let service = service_fn(move |request: http::Request<Incoming>| {
         let (shared, caller) = (Arc::clone(&answering), calling.clone());
-        async move { Ok::<_, Infallible>(answer::answer(shared, caller, request).await) }
+        async move { Ok::<_, Infallible>(response::answer(shared, caller, request).await) }
     });
     let stop = shared.sessions.spawner.token().clone();
     let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.background()));
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Without a bound a client could say one byte of its headers each minute.
+        // Without a bound a client could send one byte of its headers each minute.
         .header_read_timeout(HANDSHAKE)
         .max_headers(HEADER_LINES)
         .max_buf_size(HEADERS);
@@ -238,7 +238,7 @@ async fn drive(
     tokio::select! {
         biased;
         ended = connection.as_mut() => return ended,
-        () = untrusted(shared, caller.certificate()) => return Ok(()),
+        () = ca_untrusted(shared, caller.certificate()) => return Ok(()),
         () = stop.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
@@ -247,24 +247,26 @@ async fn drive(
         .unwrap_or(Ok(()))
 }
 
-/// Resolves when whoever came would not be let in any more: the certificate is revoked or not trusted, or the time of what
-/// opened the cluster is over. Cancel-safe.
-async fn distrust(shared: &Shared, visitor: &Visitor) {
-    let left = visitor.ends.duration_since(shared.sessions.clock.now());
+/// Resolves when the client would be rejected: its certificate is revoked or not trusted, or its credential has expired.
+/// Cancel-safe.
+async fn credential_ended(shared: &Shared, proxy_client: &ProxyClient) {
+    let left = proxy_client
+        .ends
+        .duration_since(shared.sessions.clock.now());
     let mut revoked = shared.sessions.gate.revoked.clone();
     let is_revoked = revoked.wait_for(|list| {
         let list = list.as_ref();
-        list.is_some_and(|list| list.has_certificate(&visitor.certificate))
+        list.is_some_and(|list| list.has_certificate(&proxy_client.certificate))
     });
     tokio::select! {
         Ok(_list) = is_revoked => {}
         () = sleep(Duration::try_from(left).unwrap_or_default()) => {}
-        () = untrusted(shared, &visitor.certificate) => {}
+        () = ca_untrusted(shared, &proxy_client.certificate) => {}
     }
 }
 
-/// Resolves when no CA vouches for the certificate any more. Cancel-safe.
-async fn untrusted(shared: &Shared, certificate: &PeerCertificate) {
+/// Resolves when no trusted CA has issued the certificate. Cancel-safe.
+async fn ca_untrusted(shared: &Shared, certificate: &PeerCertificate) {
     let mut roots = Roots::new(shared.material.clone());
     // What was trusted between the handshake and now.
     let mut trust = Trust::new(&Arc::clone(&shared.material.borrow()));

@@ -1,39 +1,25 @@
-//! Lanes: on which the requests of people reach the agents, beside the sessions.
+//! Tunnels: reverse HTTP/2 connections that carry live requests to the agents, beside the sessions.
 //!
-//! An agent opens a lane on a connection of its own; in it begins an HTTP/2 connection whose client is the principal, so
-//! that each request is a stream with its own flow control, and a reader who is slow slows nobody else. A lane stands on
-//! the same papers as a session and ends when these do. A newer lane of a cluster takes over its requests; what runs on
-//! an older one ends there by itself.
+//! An agent opens a tunnel on a connection of its own; the principal is the client of the HTTP/2 connection inside, so
+//! each request is a stream with its own flow control, and a slow reader does not delay other requests. A tunnel needs
+//! the same credentials as a session and ends when these end. A newer tunnel of a cluster takes over new requests;
+//! requests on an older one finish there.
 
 use std::{
     collections::BTreeMap,
     error::Error,
-    fmt, io,
+    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::{
-    body::Incoming,
-    client::conn::http2::{self, SendRequest},
-};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::{payload::Undecodable, wire::agent_tunnel::Chunk};
-use runtime::{
-    error::Chain,
-    tunnel::{self, Tasks, Tunnel},
-};
-use tokio::{
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use protocol::payload::Undecodable;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tonic::Streaming;
-use tracing::Instrument as _;
 
 use crate::{
     admission::{
@@ -41,23 +27,15 @@ use crate::{
         registry::End,
     },
     fleet::{ClusterName, Mode},
-    sync::session::Sessions,
 };
 
-/// The first words of both ends.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-/// An agent that is cut off is noticed within twice this.
-const PING: Duration = Duration::from_secs(5);
-/// What a reader who does not read makes us hold, and all those of one cluster together.
-const STREAM_WINDOW: u32 = 256 << 10;
-const TUNNEL_WINDOW: u32 = 32 << 20;
-/// Lanes of one cluster at a time: the newest, and those whose last requests have not ended.
-const MOST: usize = 4;
+/// Tunnels of one cluster at a time: the newest, and those with unfinished requests.
+const MAX_PER_CLUSTER: usize = 4;
 
-/// The body of a request on its way to an agent, and of what it answers.
+/// The body of a request to an agent, and of its response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
-/// The open lanes of all clusters; clones share them.
+/// The open tunnels of all clusters; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tunnels(Arc<Mutex<State>>);
 
@@ -65,23 +43,23 @@ pub(crate) struct Tunnels(Arc<Mutex<State>>);
 struct State {
     next: u64,
     /// The newest last.
-    open: BTreeMap<ClusterName, Vec<Lane>>,
+    open: BTreeMap<ClusterName, Vec<OpenTunnel>>,
 }
 
-struct Lane {
+struct OpenTunnel {
     id: u64,
     mode: Mode,
     peer_credentials: Arc<Credentials>,
-    /// What Argo CD's namespace is called there. A claim.
+    /// Argo CD's namespace on the cluster. A claim.
     argocd_namespace: String,
-    /// None where a newer lane has taken over.
-    carrier: Option<SendRequest<Body>>,
+    /// None if a newer tunnel has taken over.
+    sender: Option<SendRequest<Body>>,
     end: CancellationToken,
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for OpenTunnel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
+        f.debug_struct("OpenTunnel")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
@@ -90,114 +68,114 @@ impl fmt::Debug for Lane {
 /// Why an agent did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotAnswered {
-    /// It has no lane to us.
+    /// The agent has no tunnel.
     #[error("the agent of this cluster is not connected, or does not support live requests")]
     NotConnected,
-    /// It said nothing for too long.
+    /// The agent sent no response in time.
     #[error("timed out: the agent of this cluster did not answer within {0:?}")]
-    Late(Duration),
-    /// The lane broke.
+    TimedOut(Duration),
+    /// The tunnel failed.
     #[error("the connection to the agent of this cluster was lost")]
     Lost(#[source] hyper::Error),
     /// The session of a Go agent ended.
     #[error("the session of this cluster's agent ended before it answered")]
     Ended,
-    /// A Go agent has not answered what was asked of it before.
+    /// A Go agent has too many unanswered requests.
     #[error("too many concurrent requests to the agent of this cluster; retry")]
     Busy,
-    /// A Go agent answers more than we hold.
+    /// The response of a Go agent exceeds the message size limit.
     #[error("the answer of this cluster's agent exceeds the message size limit")]
     TooLarge,
-    /// A Go agent answers what nobody can read.
+    /// The response of a Go agent cannot be decoded.
     #[error("read the answer of this cluster's agent")]
     Unreadable(#[source] Undecodable),
-    /// Or something else.
+    /// The response of a Go agent has another type.
     #[error("the agent of this cluster sent an unexpected answer")]
-    Besides,
+    Unexpected,
 }
 
 impl Tunnels {
-    /// Asks the agent of a cluster.
+    /// Sends a request to the agent of a cluster.
     ///
-    /// Dropped, the request is taken back; so it is when its answer is dropped.
+    /// Dropping the future or the response cancels the request.
     pub(crate) async fn ask(
         &self,
         cluster: &ClusterName,
         request: Request<Body>,
         response_timeout: Duration,
     ) -> Result<Response<Incoming>, NotAnswered> {
-        let mut carrier = self.carrier(cluster).ok_or(NotAnswered::NotConnected)?;
-        timeout(response_timeout, carrier.send_request(request))
+        let mut sender = self.sender(cluster).ok_or(NotAnswered::NotConnected)?;
+        timeout(response_timeout, sender.send_request(request))
             .await
-            .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
+            .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
             .map_err(NotAnswered::Lost)
     }
 
-    fn carrier(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
+    fn sender(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
         let state = self.lock();
         let newest = state.open.get(cluster)?.last()?;
-        newest.carrier.clone().filter(|it| !it.is_closed())
+        newest.sender.clone().filter(|it| !it.is_closed())
     }
 
-    /// What Argo CD's namespace is called on a cluster, if its agent can be asked now.
+    /// Argo CD's namespace on a cluster, if its agent has an open tunnel.
     pub(crate) fn argocd_namespace(&self, cluster: &ClusterName) -> Option<String> {
         let state = self.lock();
         let newest = state.open.get(cluster)?.last()?;
-        let is_open = newest.carrier.as_ref().is_some_and(|it| !it.is_closed());
+        let is_open = newest.sender.as_ref().is_some_and(|it| !it.is_closed());
         is_open.then(|| newest.argocd_namespace.clone())
     }
 
-    /// Ends every lane for which `verdict` has a reason.
+    /// Ends every tunnel for which `verdict` has a reason.
     pub(crate) fn end_where(
         &self,
         verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>,
     ) {
-        for (cluster, agent_tunnels) in &self.lock().open {
-            for agent_tunnel in agent_tunnels {
-                if verdict(cluster, agent_tunnel.mode, &agent_tunnel.peer_credentials).is_some() {
-                    agent_tunnel.end.cancel();
+        for (cluster, tunnels) in &self.lock().open {
+            for tunnel in tunnels {
+                if verdict(cluster, tunnel.mode, &tunnel.peer_credentials).is_some() {
+                    tunnel.end.cancel();
                 }
             }
         }
     }
 
-    /// How many each cluster has open.
+    /// Open tunnels by cluster.
     pub(crate) fn count(&self) -> BTreeMap<String, usize> {
         let state = self.lock();
         let open = state.open.iter();
-        open.map(|(cluster, agent_tunnels)| (cluster.to_string(), agent_tunnels.len()))
+        open.map(|(cluster, tunnels)| (cluster.to_string(), tunnels.len()))
             .collect()
     }
 
-    /// From now on this one carries the requests of its cluster.
-    fn take_over(
+    /// From now on this tunnel carries the requests of its cluster.
+    pub(super) fn register(
         &self,
         admitted: &Admitted,
-        carrier: SendRequest<Body>,
+        sender: SendRequest<Body>,
         end: CancellationToken,
-    ) -> Place {
+    ) -> Registration {
         let cluster = admitted.holder.cluster.clone();
         let mut state = self.lock();
         let id = state.next;
         state.next = state.next.wrapping_add(1);
-        let agent_tunnels = state.open.entry(cluster.clone()).or_default();
-        for older in agent_tunnels.iter_mut() {
-            older.carrier = None;
+        let tunnels = state.open.entry(cluster.clone()).or_default();
+        for older in tunnels.iter_mut() {
+            older.sender = None;
         }
-        if agent_tunnels.len() >= MOST {
-            agent_tunnels.remove(0).end.cancel();
+        if tunnels.len() >= MAX_PER_CLUSTER {
+            tunnels.remove(0).end.cancel();
         }
-        agent_tunnels.push(Lane {
+        tunnels.push(OpenTunnel {
             id,
             mode: admitted.holder.mode,
             peer_credentials: Arc::clone(&admitted.peer_credentials),
             argocd_namespace: admitted.holder.announced.namespace.clone(),
-            carrier: Some(carrier),
+            sender: Some(sender),
             end,
         });
         drop(state);
-        Place {
-            agent_tunnels: self.clone(),
+        Registration {
+            tunnels: self.clone(),
             cluster,
             id,
         }
@@ -208,113 +186,22 @@ impl Tunnels {
     }
 }
 
-/// How a lane ends.
-struct Ends {
-    /// Cancelled, it ends with all requests on it.
-    end: CancellationToken,
-    /// Cancelled when its last request has ended or the agent is gone.
-    gone: CancellationToken,
-}
-
-/// A lane's place among those of its cluster; dropped, it is free.
+/// Removes a tunnel when dropped.
 #[derive(Debug)]
-struct Place {
-    agent_tunnels: Tunnels,
+pub(super) struct Registration {
+    tunnels: Tunnels,
     cluster: ClusterName,
     id: u64,
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        let mut state = self.agent_tunnels.lock();
-        if let Some(agent_tunnels) = state.open.get_mut(&self.cluster) {
-            agent_tunnels.retain(|agent_tunnel| agent_tunnel.id != self.id);
-            if agent_tunnels.is_empty() {
+        let mut state = self.tunnels.lock();
+        if let Some(tunnels) = state.open.get_mut(&self.cluster) {
+            tunnels.retain(|tunnel| tunnel.id != self.id);
+            if tunnels.is_empty() {
                 state.open.remove(&self.cluster);
             }
         }
-    }
-}
-
-impl Sessions {
-    /// Takes the lane of an admitted agent and returns what we say on it.
-    pub(crate) fn open_tunnel(
-        self: &Arc<Self>,
-        admitted: Admitted,
-        inbound: Streaming<Chunk>,
-    ) -> mpsc::Receiver<Bytes> {
-        let end = CancellationToken::new();
-        // Its end is the end of the connection inside, and so of every request on it.
-        let gone = CancellationToken::new();
-        let retained = gone.clone().drop_guard();
-        let incoming = inbound
-            .map(move |chunk| {
-                let _held_as_long_as_it_is_read = &retained;
-                chunk.map(|it| it.data).map_err(io::Error::other)
-            })
-            .take_until(end.clone().cancelled_owned());
-        let (send, outgoing) = tunnel::chunks();
-        let tunnel = Tunnel::new(incoming, send);
-        let span = tracing::info_span!("lane", cluster = %admitted.holder.cluster);
-        let living = Arc::clone(self).live(admitted, tunnel, Ends { end, gone });
-        self.spawner
-            .background()
-            .spawn_short("lane", living.instrument(span));
-        outgoing
-    }
-
-    async fn live(self: Arc<Self>, admitted: Admitted, tunnel: Tunnel, ends: Ends) {
-        let Ends { end, gone } = ends;
-        let shaking = http2::Builder::new(Tasks::new(self.spawner.background()))
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(TUNNEL_WINDOW)
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PING)
-            .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(tunnel));
-        let Ok(Ok((carrier, connection))) = timeout(HANDSHAKE, shaking).await else {
-            return tracing::info!("a tunnel failed to start");
-        };
-        let _place = self
-            .agent_tunnels
-            .take_over(&admitted, carrier, end.clone());
-        let (holder, peer_credentials) = (&admitted.holder, &admitted.peer_credentials);
-        let verdict = self
-            .gate
-            .verdict_at_opening(&holder.cluster, holder.mode, peer_credentials);
-        if verdict.is_some() {
-            return end.cancel();
-        }
-        let _open = self.metrics.agent_tunnel();
-        tracing::info!("lane opened");
-        // Over when nobody asks on it any more; what was asked goes on until the tunnel is dropped.
-        let asking = async {
-            if let Err(error) = connection.await {
-                tracing::info!(error = %Chain(&error), "lane broke");
-            }
-            std::future::pending::<()>().await;
-        };
-        tokio::select! {
-            biased;
-            () = self.spawner.token().cancelled() => {}
-            () = end.cancelled() => {}
-            () = gone.cancelled() => {}
-            () = sleep(self.life(peer_credentials)) => {}
-            () = asking => {}
-        }
-        end.cancel();
-        tracing::info!("lane ended");
-    }
-
-    /// No longer than a session may live, nor than the certificate.
-    fn life(&self, peer_credentials: &Credentials) -> Duration {
-        let left = peer_credentials.not_after().map(|not_after| {
-            let left = not_after.duration_since(self.clock.now());
-            Duration::try_from(left).unwrap_or_default()
-        });
-        left.map_or(self.limits.session_life, |left| {
-            left.min(self.limits.session_life)
-        })
     }
 }

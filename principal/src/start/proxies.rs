@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::{Feeds, StartError};
 use crate::{
     live::{
-        redis_proxy::RedisProxy,
+        redis_proxy::{RedisFeeds, RedisProxy},
         resource_proxy::{Budgets, ResourceProxy},
     },
     settings::Settings,
@@ -28,28 +28,6 @@ pub const REDIS_KEYS: login::Keys = login::Keys {
     user: "auth_username",
     password: "auth",
 };
-
-/// With what the hub's redis is met, and those who come to the proxy before it.
-#[derive(Clone, Debug)]
-pub struct RedisFeeds {
-    /// What opens both.
-    pub login: watch::Receiver<Option<Arc<Login>>>,
-    /// The serving certificate of the proxy and its key, if TLS is spoken there.
-    pub serving: watch::Receiver<Arc<Material>>,
-    /// As roots the CA of the hub's redis, if TLS is spoken with it.
-    pub server: Option<watch::Receiver<Arc<Material>>>,
-}
-
-/// No password, so that nobody is let in.
-impl Default for RedisFeeds {
-    fn default() -> Self {
-        Self {
-            login: watch::channel(None).1,
-            serving: watch::channel(Arc::default()).1,
-            server: None,
-        }
-    }
-}
 
 /// The password in the Secret that Argo CD has for it.
 pub fn redis_login(

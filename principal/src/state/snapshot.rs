@@ -22,7 +22,7 @@ pub(crate) struct Snapshot {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) reports: Sessions,
     pub(crate) figures: ByCluster<Figures>,
-    pub(crate) agent_tunnels: ByCluster<usize>,
+    pub(crate) tunnels: ByCluster<usize>,
 }
 
 /// Sums over all clusters.
@@ -238,7 +238,7 @@ impl Snapshot {
             "refusedObjects": refused.as_ref().map_or(0, |it| it.count),
             "stuckWrites": stuck.as_ref().map_or(0, |it| it.count),
             "unmirroredObjects": unmirrored.as_ref().map_or(0, |it| it.count),
-            "lanes": self.agent_tunnels.get(cluster).copied().unwrap_or_default(),
+            "lanes": self.tunnels.get(cluster).copied().unwrap_or_default(),
             "session": figures.map(session),
         })
     }

@@ -28,7 +28,7 @@ use crate::{
         users::Passwords,
     },
     fleet::{ClusterName, Fleet, Mode},
-    live::{go_compat::Questions, tunnel::Tunnels},
+    live::{go_compat::GoRequests, tunnel::Tunnels},
     metrics::Metrics,
     settings::Limits,
     sync::hub::Hub,
@@ -53,8 +53,8 @@ const OUTBOUND: usize = 16;
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Admission>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) agent_tunnels: Tunnels,
-    pub(crate) questions: Questions,
+    pub(crate) tunnels: Tunnels,
+    pub(crate) go_requests: GoRequests,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
@@ -179,7 +179,7 @@ impl Sessions {
     /// Ends every session and every lane for which `verdict` has a reason.
     fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
         self.gate.registry.end_where(&verdict);
-        self.agent_tunnels.end_where(verdict);
+        self.tunnels.end_where(verdict);
     }
 
     /// The hub's index first: whoever is let in must find its objects there.

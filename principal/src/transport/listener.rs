@@ -1,8 +1,8 @@
 //! From the port to requests: TCP, TLS, HTTP/2 or a WebSocket over HTTP/1.1, each with its bounds.
 //!
-//! Nothing that a stranger does here ends anything but its own connection: an accept that fails is waited out,
-//! handshakes run beside each other, bounded in number and time, and whoever comes in is known by the certificate
-//! that TLS has verified. The TLS configuration is looked up at each handshake, so that it can rotate.
+//! An unauthenticated peer can end only its own connection: failed accepts are retried, handshakes run concurrently,
+//! bounded in number and time, and TLS has verified the certificate of each peer. The TLS configuration is read at each
+//! handshake, so that it can rotate.
 //!
 //! ```text
 //!   accept ─► handshake ─► connection ─► HTTP/2: every request ──────────────────────┐
@@ -40,46 +40,44 @@ mod websocket;
 
 use slots::{Slots, Turns};
 
-/// Who is at the other end of a connection; every request carries it.
+/// The peer of a connection; every request carries it.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     /// Where it comes from; with a load balancer in between, the balancer.
     pub(crate) address: SocketAddr,
     /// The certificate that it presented and TLS has verified; none where none is asked for.
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
-    /// What this request has in the header that tells who it is, where one is configured.
+    /// The value of the identity header, where one is configured.
     pub(crate) header: Option<Arc<str>>,
-    /// The connection.
     pub(crate) connection: Connection,
 }
 
-/// The connection that a request came on, as far as the request has a say in it.
+/// Lets a request move its connection to the background runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection(Arc<Notify>);
 
 impl Connection {
-    /// From now on the connection is served where work gives way: what it carries may be large, and others are urgent.
-    pub(crate) fn give_way(&self) {
+    /// From now on the background runtime serves the connection: its traffic may be large, and other work is urgent.
+    pub(crate) fn move_to_background(&self) {
         self.0.notify_one();
     }
 
-    async fn gives_way(&self) {
+    async fn background_requested(&self) {
         self.0.notified().await;
     }
 }
 
-/// How the listener treats whoever comes.
+/// The configuration of the listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// TLS, and with it certificates; none where a mesh has done both.
     pub(crate) tls: Option<ServerTls>,
     /// Whether HTTP/1.1 with `WebSocket`s is spoken besides HTTP/2.
     pub(crate) websockets: bool,
-    /// The header that tells who sends a request.
+    /// The header with the identity of the sender.
     pub(crate) header: Option<HeaderName>,
     /// Common names of proxies, which hold connections for many agents.
     pub(crate) proxies: Arc<[String]>,
-    /// The bounds.
     pub(crate) limits: Limits,
 }
 
@@ -149,7 +147,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return shared.metrics.handshake("too_many_connections");
     };
-    let (stream, certificate) = match let_in(&shared, socket, address.ip()).await {
+    let (stream, certificate) = match accept_tls(&shared, socket, address.ip()).await {
         Ok(shaken) => shaken,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake failed");
@@ -167,16 +165,16 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     }
     shared.metrics.handshake("ok");
     let open = shared.metrics.connection();
-    let itself = Connection::default();
+    let control = Connection::default();
     let peer = Peer {
         address,
         certificate: certificate.map(Arc::new),
         header: None,
-        connection: itself.clone(),
+        connection: control.clone(),
     };
     let background = shared.spawner.background();
     let mut driving = Box::pin(async move {
-        let _held = (place, slot, open);
+        let _guards = (place, slot, open);
         if let Err(error) = connection::drive(&shared, stream, peer).await {
             tracing::debug!(%address, error = %Chain(&*error), "connection failed");
         }
@@ -184,16 +182,16 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     tokio::select! {
         biased;
         () = &mut driving => {}
-        // Nobody can tell before the first request what a connection is for. One that others share stays where it is.
-        () = itself.gives_way(), if !is_shared => background.spawn_short("connection", driving),
+        // The first request decides what a connection is for. A shared connection stays.
+        () = control.background_requested(), if !is_shared => background.spawn_short("connection", driving),
     }
 }
 
-/// Waits for the turn of this address and for its own, then shakes hands.
+/// Waits for a slot of this address and a global slot, then does the TLS handshake.
 ///
-/// Behind a load balancer all agents are one address: a storm of them waits here, with a bound, instead of being sent
-/// away to come again. The rest of all handshakes stays free for other addresses.
-async fn let_in(
+/// Behind a load balancer all agents have one address: a reconnect storm waits here, with a bound, instead of being
+/// rejected. The other handshakes stay free for other addresses.
+async fn accept_tls(
     shared: &Shared,
     socket: TcpStream,
     address: IpAddr,

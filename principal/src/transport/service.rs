@@ -5,9 +5,8 @@ use std::{net::SocketAddr, sync::Arc};
 use protocol::{
     refusal::Refusal,
     wire::{
-        agent_tunnel::lane_server::LaneServer,
         authapi::authentication_server::AuthenticationServer,
-        eventstreamapi::event_stream_server::EventStreamServer,
+        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
         logstreamapi::log_stream_service_server::LogStreamServiceServer,
         terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
         versionapi::version_server::VersionServer,
@@ -35,9 +34,9 @@ mod terminals;
 mod tunnel;
 mod version;
 
-use oversize_filter::Sieved;
+use oversize_filter::OversizeFiltered;
 
-/// Agents send chunks of 64 KiB at most, ours on its lane and Go's of logs and terminals.
+/// Agents send chunks of at most 64 KiB, on tunnels and on Go's streams of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
 
 /// All services of the main port.
@@ -54,7 +53,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     let events = events::Service {
         sessions: Arc::clone(sessions),
     };
-    let agent_tunnel = tunnel::Service {
+    let lane = tunnel::Service {
         sessions: Arc::clone(sessions),
     };
     let logs = logs::Service {
@@ -65,7 +64,7 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
     };
     // A Go agent that compresses does so in every call.
     Routes::default()
-        // Credentials and versions are small: nobody needs more before being known.
+        // Credentials and versions are small: no peer needs more before authentication.
         .add_service(
             AuthenticationServer::new(auth)
                 .accept_compressed(CompressionEncoding::Gzip)
@@ -76,17 +75,17 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
                 .accept_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(1 << 10),
         )
-        .add_service(Sieved {
+        .add_service(OversizeFiltered {
             inner: EventStreamServer::new(events)
                 .accept_compressed(CompressionEncoding::Gzip)
-                // To whoever asks for it.
+                // For agents that accept it.
                 .send_compressed(CompressionEncoding::Gzip)
                 .max_decoding_message_size(largest)
                 .max_encoding_message_size(largest),
             largest,
             metrics: gate.metrics.clone(),
         })
-        .add_service(LaneServer::new(agent_tunnel).max_decoding_message_size(LARGEST_CHUNK))
+        .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
         .add_service(
             LogStreamServiceServer::new(logs)
                 .accept_compressed(CompressionEncoding::Gzip)
@@ -108,7 +107,7 @@ impl Services {
         Self(routes.prepare())
     }
 
-    /// Answers a request of whoever has presented this chain of certificates; none if that is not one.
+    /// Answers a request of a peer with this certificate chain; none if the chain is invalid.
     pub async fn answer(
         &self,
         chain: &[CertificateDer<'_>],
@@ -126,7 +125,7 @@ impl Services {
     }
 }
 
-/// Who sends this request. The listener puts it there; without it nobody comes in.
+/// The sender of this request, set by the listener; without it the request is rejected.
 fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
     request
         .extensions()
@@ -135,36 +134,36 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
         .ok_or(Refusal::AuthenticationFailed)
 }
 
-/// Whether whoever sends this request may open a stream.
+/// Authenticates a request for a session or tunnel.
 fn admit<T>(gate: &Admission, request: &Request<T>) -> Result<Admitted, Status> {
     judge(gate, request, Admission::admit)
 }
 
-/// The same of a stream that people have asked for.
+/// Authenticates a request for a live stream of a Go agent.
 fn recognize<T>(gate: &Admission, request: &Request<T>) -> Result<Admitted, Status> {
     judge(gate, request, Admission::recognize)
 }
 
-/// The metadata `authorization` holds the bare token, without a scheme; of several the first counts.
+/// The metadata `authorization` has the bare token, without a scheme; of several the first counts.
 fn judge<T>(
     gate: &Admission,
     request: &Request<T>,
-    door: impl FnOnce(&Admission, &Peer, &str) -> Result<Admitted, Refusal>,
+    check: impl FnOnce(&Admission, &Peer, &str) -> Result<Admitted, Refusal>,
 ) -> Result<Admitted, Status> {
     let token = request
         .metadata()
         .get("authorization")
         .and_then(|raw| raw.to_str().ok());
     let admitted =
-        peer(request).and_then(|peer| door(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
+        peer(request).and_then(|peer| check(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
     admitted.map_err(|refusal| {
         gate.metrics.refused(refusal.reason());
         refusal.to_stream_status()
     })
 }
 
-/// Counts a refusal and says it to the peer.
-fn refuse(gate: &Admission, refusal: &Refusal) -> Status {
+/// Counts a refusal and returns its status.
+fn record_refusal(gate: &Admission, refusal: &Refusal) -> Status {
     gate.metrics.refused(refusal.reason());
     refusal.to_status()
 }

@@ -68,9 +68,14 @@ impl Caller {
     }
 
     pub(crate) async fn without_certificate(world: &World) -> Self {
-        let mut nobody = world.certificate("a").material(&world.authority);
-        nobody.identity = None;
-        Self::over(bounded("handshake", world.tls_with(&nobody)).await.unwrap()).await
+        let mut anonymous = world.certificate("a").material(&world.authority);
+        anonymous.identity = None;
+        Self::over(
+            bounded("handshake", world.tls_with(&anonymous))
+                .await
+                .unwrap(),
+        )
+        .await
     }
 
     /// Without TLS, with the header that a mesh sets.
@@ -201,8 +206,8 @@ impl prost::Message for Bytes {
 }
 
 impl Caller {
-    /// Opens a stream, says an event that is these bytes, and waits for the end that comes of it.
-    pub(crate) async fn says_bytes(&self, token: &str, event: Vec<u8>) -> Status {
+    /// Opens a stream, sends these bytes as an event, and waits for the end of the stream.
+    pub(crate) async fn send_bytes(&self, token: &str, event: Vec<u8>) -> Status {
         let frames = tokio_stream::once(Bytes(event)).chain(tokio_stream::pending());
         let mut request = self.asking(frames);
         request
@@ -279,24 +284,24 @@ impl Agent {
         caller.subscribe(Some(&tokens.access_token)).await.unwrap()
     }
 
-    /// The same, having said that it holds nothing.
+    /// The same, after an empty resync.
     pub(crate) async fn empty(world: &World, cluster: &str) -> Self {
         let mut agent = Self::of(world, cluster).await;
         agent.holds(&[]).await;
         agent
     }
 
-    /// Answers the principal's question: these, and that was all.
+    /// Answers the principal's resync request with these objects.
     pub(crate) async fn holds(&mut self, objects: &[RequestUpdate]) {
         self.event(Target::Resync, Verb::RequestResourceResync)
             .await;
         for object in objects {
-            self.emit(Event::request_update(object)).await;
+            self.send(Event::request_update(object)).await;
         }
         self.ends(objects).await;
     }
 
-    /// Says that these were all.
+    /// Ends the resync with these objects.
     pub(crate) async fn ends(&self, objects: &[RequestUpdate]) {
         let entries = objects
             .iter()
@@ -305,26 +310,26 @@ impl Agent {
             checksum: argocd::digest::list_checksum(entries),
             ..SyncedResourceList::default()
         };
-        self.emit(Event::request_synced_resource_list(&list)).await;
+        self.send(Event::request_synced_resource_list(&list)).await;
     }
 
-    pub(crate) async fn emit(&self, event: Event) {
-        self.emit_raw(event.into_cloud_event("agent://agent-managed"))
+    pub(crate) async fn send(&self, event: Event) {
+        self.send_raw(event.into_cloud_event("agent://agent-managed"))
             .await;
     }
 
-    pub(crate) async fn emit_raw(&self, event: CloudEvent) {
-        self.emit_frame(Frame { event: Some(event) }).await;
+    pub(crate) async fn send_raw(&self, event: CloudEvent) {
+        self.send_frame(Frame { event: Some(event) }).await;
     }
 
-    pub(crate) async fn emit_frame(&self, frame: Frame) {
+    pub(crate) async fn send_frame(&self, frame: Frame) {
         bounded("send", self.send.send(frame)).await.unwrap();
     }
 
-    /// Says something and waits for its acknowledgement.
-    pub(crate) async fn notify(&mut self, event: Event) -> Event {
+    /// Sends an event and waits for its acknowledgement.
+    pub(crate) async fn send_and_ack(&mut self, event: Event) -> Event {
         let id = event.event_id.clone();
-        self.emit(event).await;
+        self.send(event).await;
         bounded("acknowledgement", async {
             loop {
                 if let Some(at) = self.acked.iter().position(|ack| ack.event_id == id) {
@@ -339,12 +344,14 @@ impl Agent {
 
     /// The next event of this kind; others wait. Everything is acknowledged.
     pub(crate) async fn event(&mut self, target: Target, verb: Verb) -> Event {
-        let what = format!("{verb} of {target}");
-        self.first(&what, |event| event.target == target && event.verb == verb)
-            .await
+        let context = format!("{verb} of {target}");
+        self.first(&context, |event| {
+            event.target == target && event.verb == verb
+        })
+        .await
     }
 
-    /// The next event about an object of this name, whatever it says.
+    /// The next event about an object of this name, of any kind.
     pub(crate) async fn about(&mut self, name: &str) -> Event {
         self.first(name, |event| {
             event.object().is_some_and(|key| key.name == name)
@@ -352,7 +359,7 @@ impl Agent {
         .await
     }
 
-    async fn first(&mut self, what: &str, fits: impl Fn(&Event) -> bool) -> Event {
+    async fn first(&mut self, context: &str, fits: impl Fn(&Event) -> bool) -> Event {
         let finding = async {
             loop {
                 if let Some(at) = self.waiting.iter().position(&fits) {
@@ -365,13 +372,13 @@ impl Agent {
         let found = tokio::time::timeout(BOUND, finding).await;
         assert!(
             found.is_ok(),
-            "{what}: not within {BOUND:?}; what came: {:#?}",
+            "{context}: not within {BOUND:?}; what came: {:#?}",
             self.waiting
         );
         found.unwrap()
     }
 
-    /// What came and was not asked for.
+    /// Unread events of this kind.
     pub(crate) fn unread(&self, kind: Kind) -> Vec<&Event> {
         self.waiting
             .iter()
@@ -411,7 +418,7 @@ pub(crate) fn body(event: &Event) -> Value {
     serde_json::from_slice(&event.payload).unwrap()
 }
 
-/// What a spoke holds for a hub object.
+/// A spoke's replica of a hub object.
 pub(crate) fn replica(hub: &Value, change: &Value) -> Value {
     let source = hub["metadata"]["uid"].as_str().unwrap();
     let mut replica = json!({
@@ -435,8 +442,13 @@ pub(crate) fn report(verb: Verb, replica: &Value) -> Event {
     Event::about(&key, verb, meta.uid(), meta.resource_version(), body.into())
 }
 
-/// What a spoke says in a resync about what it holds.
-pub(crate) fn retained(kind: Kind, name: &str, uid: &str, digest: Option<String>) -> RequestUpdate {
+/// A resync entry for an object of a spoke.
+pub(crate) fn resync_entry(
+    kind: Kind,
+    name: &str,
+    uid: &str,
+    digest: Option<String>,
+) -> RequestUpdate {
     RequestUpdate {
         name: name.to_owned(),
         namespace: "argocd".to_owned(),

@@ -13,7 +13,7 @@ use tonic::{Code, Request, Status, transport::Channel};
 
 use crate::{
     agent::{Agent, body},
-    visits::{PODS, Visitor, read, world},
+    resource_proxy::{PODS, ProxyClient, read, world},
     world::bounded,
 };
 
@@ -26,8 +26,8 @@ fn answer(question: &Event, status: u16, resource: &str) -> Event {
     })
 }
 
-/// What is said on a stream of a log.
-fn stated(uuid: &str, data: &'static [u8], eof: bool) -> LogStreamData {
+/// A message on a log stream.
+fn message(uuid: &str, data: &'static [u8], eof: bool) -> LogStreamData {
     LogStreamData {
         request_uuid: uuid.to_owned(),
         data: Bytes::from_static(data),
@@ -47,11 +47,11 @@ async fn logs(channel: &Channel, token: &str, log: Vec<LogStreamData>) -> Result
 }
 
 #[tokio::test]
-async fn a_go_agent_is_asked_over_its_session() {
+async fn go_agent_gets_live_requests_over_its_session() {
     let world = world(&["a", "b"]).await;
     let (mut agent, ..) = Agent::go(&world, "a").await;
     let (other, ..) = Agent::go(&world, "b").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let pod = format!("{PODS}/x");
     let get = Verb::Http(Method::Get);
     let answering = async {
@@ -62,18 +62,18 @@ async fn a_go_agent_is_asked_over_its_session() {
             (&asked["resource"], &asked["name"]),
             (&json!("pods"), &json!("x"))
         );
-        other.emit(answer(&question, 200, "forged")).await;
-        agent.emit(answer(&question, 200, "{}")).await;
+        other.send(answer(&question, 200, "forged")).await;
+        agent.send(answer(&question, 200, "{}")).await;
     };
-    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    let (answered, ()) = tokio::join!(proxy_client.get(&pod), answering);
     assert_eq!(answered.status(), StatusCode::OK);
     assert_eq!(read(answered).await.unwrap(), "{}");
 
     let answering = async {
         let question = agent.event(Target::Resource, get).await;
-        agent.emit(answer(&question, 403, "")).await;
+        agent.send(answer(&question, 403, "")).await;
     };
-    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    let (answered, ()) = tokio::join!(proxy_client.get(&pod), answering);
     assert_eq!(answered.status(), StatusCode::FORBIDDEN);
     drop(read(answered).await);
 
@@ -81,18 +81,18 @@ async fn a_go_agent_is_asked_over_its_session() {
         agent.event(Target::Resource, get).await;
         drop(agent);
     };
-    let (answered, ()) = tokio::join!(visitor.get(&pod), ending);
+    let (answered, ()) = tokio::join!(proxy_client.get(&pod), ending);
     assert_eq!(answered.status(), StatusCode::BAD_GATEWAY, "at once");
 }
 
 #[tokio::test]
-async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_asked_for() {
+async fn go_agent_sends_only_requested_logs_each_on_its_own_stream() {
     let world = world(&["a", "b"]).await;
     let (mut agent, channel, token) = Agent::go(&world, "a").await;
     let (_other, others_channel, others_token) = Agent::go(&world, "b").await;
-    let unasked = logs(&channel, &token, vec![stated("x", b"", false)]).await;
+    let unasked = logs(&channel, &token, vec![message("x", b"", false)]).await;
     assert_eq!(unasked.unwrap_err().code(), Code::NotFound);
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let sending = async {
         let question = agent
             .event(Target::ContainerLog, Verb::Http(Method::Get))
@@ -102,9 +102,9 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
         let uuid = asked.uuid;
         let log = || {
             vec![
-                stated(&uuid, b"", false),
-                stated(&uuid, b"t one\n", false),
-                stated(&uuid, b"", true),
+                message(&uuid, b"", false),
+                message(&uuid, b"t one\n", false),
+                message(&uuid, b"", true),
             ]
         };
         let forged = logs(&others_channel, &others_token, log()).await;
@@ -112,7 +112,7 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
         assert_eq!(logs(&channel, &token, log()).await.unwrap(), 200);
     };
     let reading = async {
-        let answered = visitor.get(&format!("{PODS}/x/log?tailLines=2")).await;
+        let answered = proxy_client.get(&format!("{PODS}/x/log?tailLines=2")).await;
         assert_eq!(answered.status(), StatusCode::OK);
         read(answered).await.unwrap()
     };
@@ -121,11 +121,11 @@ async fn a_go_agent_sends_a_log_on_a_stream_of_its_own_and_only_what_it_was_aske
 }
 
 #[tokio::test]
-async fn logs_do_not_spend_what_a_cluster_needs_to_come_in() {
+async fn log_streams_do_not_consume_the_admission_budget() {
     let world = world(&["a"]).await;
     let (_agent, channel, token) = Agent::go(&world, "a").await;
     for at in 0..40 {
-        let unasked = logs(&channel, &token, vec![stated("x", b"", false)]).await;
+        let unasked = logs(&channel, &token, vec![message("x", b"", false)]).await;
         assert_eq!(unasked.unwrap_err().code(), Code::NotFound, "{at}");
     }
     Agent::go(&world, "a").await;
@@ -140,7 +140,7 @@ pub(crate) fn noise(bytes: usize) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
+async fn oversized_response_is_acknowledged_and_session_continues() {
     let world = world(&["a", "b"]).await;
     let (plain, ..) = Agent::go(&world, "a").await;
     let compressing = Agent::compressing(&world, "b").await;
@@ -150,24 +150,27 @@ async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
         (
             "b",
             compressing,
-            // Small on its way, large on its way, and what is inflated to a hundred times as much as is held.
+            // Small on its way, large on its way, and one that inflates to a hundred times the limit.
             vec!["x".repeat(100 << 10), noise(200 << 10), "x".repeat(8 << 20)],
         ),
     ] {
-        let mut visitor = Visitor::of(&world, cluster).await;
+        let mut proxy_client = ProxyClient::of(&world, cluster).await;
         let pod = format!("{PODS}/x");
         let get = Verb::Http(Method::Get);
         for large in answers {
             let answering = async {
                 let question = agent.event(Target::Resource, get).await;
-                agent.notify(answer(&question, 200, &large)).await;
+                agent.send_and_ack(answer(&question, 200, &large)).await;
             };
-            let (reply, ()) = tokio::join!(visitor.reply(crate::visits::get(&pod)), answering);
-            assert_eq!(reply.0, 502);
+            let (response, ()) = tokio::join!(
+                proxy_client.fetch(crate::resource_proxy::get(&pod)),
+                answering
+            );
+            assert_eq!(response.0, 502);
             assert!(
-                reply.1.contains("exceeds the message size limit"),
+                response.1.contains("exceeds the message size limit"),
                 "{}",
-                reply.1
+                response.1
             );
             count += 1;
             let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
@@ -175,9 +178,9 @@ async fn an_answer_that_is_too_large_is_acknowledged_and_the_session_goes_on() {
         }
         let answering = async {
             let question = agent.event(Target::Resource, get).await;
-            agent.emit(answer(&question, 200, "{}")).await;
+            agent.send(answer(&question, 200, "{}")).await;
         };
-        let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+        let (answered, ()) = tokio::join!(proxy_client.get(&pod), answering);
         assert_eq!(answered.status(), StatusCode::OK);
     }
 }

@@ -25,7 +25,7 @@ use tonic::{Code, Status, Streaming, transport::Channel as Connection};
 
 use crate::{
     agent::Agent,
-    visits::{PODS, Visitor, get, read, world},
+    resource_proxy::{PODS, ProxyClient, get, read, world},
     world::{World, bounded},
 };
 
@@ -57,7 +57,7 @@ async fn shows(agent: &mut Agent, status: u16) {
     );
     assert_eq!(asked, ["pods", "shop", "x", ""].map(str::to_owned).into());
     agent
-        .emit(Event::resource_response(&ResourceResponse {
+        .send(Event::resource_response(&ResourceResponse {
             uuid: question.event_id.clone(),
             status,
             resource: "{}".to_owned(),
@@ -75,29 +75,29 @@ fn frame(uuid: &str) -> TerminalStreamData {
 /// The agent's end of a terminal.
 struct Shell {
     uuid: String,
-    emits: mpsc::Sender<TerminalStreamData>,
-    takes_in: Streaming<TerminalStreamData>,
+    sender: mpsc::Sender<TerminalStreamData>,
+    incoming: Streaming<TerminalStreamData>,
 }
 
 impl Shell {
     async fn open(connection: &Connection, token: &str, uuid: &str) -> Result<Self, Status> {
-        let (emits, stated) = mpsc::channel(8);
-        emits.send(frame(uuid)).await.unwrap();
-        let mut request = tonic::Request::new(ReceiverStream::new(stated));
+        let (sender, outgoing) = mpsc::channel(8);
+        sender.send(frame(uuid)).await.unwrap();
+        let mut request = tonic::Request::new(ReceiverStream::new(outgoing));
         let token = token.parse().unwrap();
         request.metadata_mut().insert("authorization", token);
         let mut client = TerminalStreamServiceClient::new(connection.clone());
         let opening = client.stream_terminal(request);
-        let takes_in = bounded("a terminal", opening).await?.into_inner();
+        let incoming = bounded("a terminal", opening).await?.into_inner();
         Ok(Self {
             uuid: uuid.to_owned(),
-            emits,
-            takes_in,
+            sender,
+            incoming,
         })
     }
 
-    async fn emits(&self, frame: TerminalStreamData) {
-        self.emits.send(frame).await.unwrap();
+    async fn send(&self, frame: TerminalStreamData) {
+        self.sender.send(frame).await.unwrap();
     }
 
     async fn shows(&self, text: &'static str) {
@@ -106,15 +106,15 @@ impl Shell {
             stream_type: "stdout".to_owned(),
             ..frame(&self.uuid)
         };
-        self.emits(shown).await;
+        self.send(shown).await;
     }
 
-    async fn takes_in(&mut self) -> Option<TerminalStreamData> {
-        bounded("a frame", self.takes_in.message()).await.unwrap()
+    async fn receive(&mut self) -> Option<TerminalStreamData> {
+        bounded("a frame", self.incoming.message()).await.unwrap()
     }
 }
 
-/// Whoever looks.
+/// The client of the terminal.
 struct Window(WebSocketStream<TokioIo<Upgraded>>);
 
 impl Window {
@@ -132,8 +132,8 @@ impl Window {
         Self(WebSocketStream::from_raw_socket(stream, Role::Client, None).await)
     }
 
-    async fn emits(&mut self, channel: Channel, what: &[u8]) {
-        let message = Message::binary(channel.emits(what));
+    async fn send(&mut self, channel: Channel, context: &[u8]) {
+        let message = Message::binary(channel.emits(context));
         self.0.send(message).await.unwrap();
     }
 
@@ -142,10 +142,10 @@ impl Window {
         message.unwrap().unwrap()
     }
 
-    async fn is_reported(&mut self, end: &End) {
+    async fn expect_end(&mut self, end: &End) {
         let message = self.reads().await.into_data();
-        let (channel, stated) = Channel::read(&message).unwrap();
-        assert_eq!((channel, End::read(stated)), (Channel::End, end.clone()));
+        let (channel, message) = Channel::read(&message).unwrap();
+        assert_eq!((channel, End::read(message)), (Channel::End, end.clone()));
         assert!(self.reads().await.is_close());
     }
 }
@@ -154,9 +154,9 @@ impl Window {
 async fn open(world: &World) -> (Agent, Window, Shell, TerminalRequest) {
     let (mut agent, connection, token) = Agent::go(world, "a").await;
     let (_other, others, others_token) = Agent::go(world, "b").await;
-    let mut visitor = Visitor::of(world, "a").await;
+    let mut proxy_client = ProxyClient::of(world, "a").await;
     let protocols = PROTOCOLS.join(",");
-    let asking = visitor.ask(exec("websocket", &protocols));
+    let asking = proxy_client.ask(exec("websocket", &protocols));
     let opening = async {
         shows(&mut agent, 200).await;
         let question = agent.event(Target::Terminal, Verb::TerminalRequest).await;
@@ -174,13 +174,13 @@ async fn open(world: &World) -> (Agent, Window, Shell, TerminalRequest) {
 }
 
 #[tokio::test]
-async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
+async fn terminal_of_go_agent_is_translated_both_ways() {
     let world = world(&["a", "b"]).await;
     let (_agent, mut window, mut shell, asked) = Box::pin(open(&world)).await;
     let TerminalRequest { command, tty, .. } = asked;
     assert_eq!((command, tty), (vec!["sh".to_owned()], true));
-    window.emits(Channel::Keys, b"ls\n").await;
-    let typed = shell.takes_in().await.unwrap();
+    window.send(Channel::Keys, b"ls\n").await;
+    let typed = shell.receive().await.unwrap();
     assert_eq!(
         (&typed.data[..], typed.stream_type.as_str()),
         (&b"ls\n"[..], "stdin")
@@ -189,8 +189,8 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
         width: 120,
         height: 40,
     };
-    window.emits(Channel::Size, &size.written()).await;
-    let resized = shell.takes_in().await.unwrap();
+    window.send(Channel::Size, &size.written()).await;
+    let resized = shell.receive().await.unwrap();
     assert_eq!(
         (resized.resize, resized.cols, resized.rows),
         (true, 120, 40)
@@ -203,24 +203,24 @@ async fn a_terminal_of_a_go_agent_is_carried_in_the_words_of_either_side() {
     );
     let why = "command terminated with exit code 3".to_owned();
     shell
-        .emits(TerminalStreamData {
+        .send(TerminalStreamData {
             error: why.clone(),
             ..frame(&shell.uuid)
         })
         .await;
-    window.is_reported(&End::Failed(why)).await;
-    assert_eq!(shell.takes_in().await, None);
+    window.expect_end(&End::Failed(why)).await;
+    assert_eq!(shell.receive().await, None);
 }
 
 #[tokio::test]
-async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
+async fn terminal_ends_for_both_sides_when_either_disconnects() {
     let world = world(&["a", "b"]).await;
     let (agent, mut window, shell, _) = Box::pin(open(&world)).await;
     drop(agent);
     let message = window.reads().await.into_data();
-    let (channel, stated) = Channel::read(&message).unwrap();
+    let (channel, message) = Channel::read(&message).unwrap();
     assert_eq!(channel, Channel::End);
-    let End::Failed(why) = End::read(stated) else {
+    let End::Failed(why) = End::read(message) else {
         panic!("it looks as if the shell had ended");
     };
     assert!(why.contains("session"), "{why}");
@@ -228,25 +228,25 @@ async fn a_terminal_ends_for_both_sides_whichever_is_gone() {
 
     let (_agent, window, mut shell, _) = Box::pin(open(&world)).await;
     drop(window);
-    let reply = shell.takes_in().await.unwrap();
+    let response = shell.receive().await.unwrap();
     assert_eq!(
-        reply.error, "client disconnected",
+        response.error, "client disconnected",
         "so that the command is ended"
     );
-    assert_eq!(shell.takes_in().await, None);
+    assert_eq!(shell.receive().await, None);
 
     let (_agent, mut window, shell, _) = Box::pin(open(&world)).await;
     shell
-        .emits(TerminalStreamData {
+        .send(TerminalStreamData {
             eof: true,
             ..frame(&shell.uuid)
         })
         .await;
-    window.is_reported(&End::Done).await;
+    window.expect_end(&End::Done).await;
 }
 
 #[tokio::test]
-async fn no_terminal_is_opened_in_a_pod_that_a_go_agent_does_not_show() {
+async fn no_terminal_in_a_pod_that_a_go_agent_hides() {
     let world = world(&["a", "b"]).await;
     let (mut agent, ..) = Agent::go(&world, "a").await;
     for (status, code) in [
@@ -254,8 +254,8 @@ async fn no_terminal_is_opened_in_a_pod_that_a_go_agent_does_not_show() {
         (404, StatusCode::NOT_FOUND),
         (500, StatusCode::INTERNAL_SERVER_ERROR),
     ] {
-        let mut visitor = Visitor::of(&world, "a").await;
-        let asking = visitor.ask(exec("websocket", PROTOCOLS[0]));
+        let mut proxy_client = ProxyClient::of(&world, "a").await;
+        let asking = proxy_client.ask(exec("websocket", PROTOCOLS[0]));
         let (answer, ()) = tokio::join!(asking, shows(&mut agent, status));
         assert_eq!(answer.status(), code);
         assert!(!read(answer).await.unwrap().is_empty(), "a reason");
@@ -265,17 +265,17 @@ async fn no_terminal_is_opened_in_a_pod_that_a_go_agent_does_not_show() {
         ("SPDY/3.1", "v4.channel.k8s.io"),
         ("websocket", "channel.k8s.io"),
     ] {
-        let mut visitor = Visitor::of(&world, "a").await;
-        let asking = visitor.ask(exec(upgrade, protocol));
+        let mut proxy_client = ProxyClient::of(&world, "a").await;
+        let asking = proxy_client.ask(exec(upgrade, protocol));
         let (answer, ()) = tokio::join!(asking, shows(&mut agent, 200));
         assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{upgrade}");
-        let reply = read(answer).await.unwrap();
-        let reply = std::str::from_utf8(&reply).unwrap();
-        assert!(reply.contains("WebSocket"), "{reply}");
+        let response = read(answer).await.unwrap();
+        let response = std::str::from_utf8(&response).unwrap();
+        assert!(response.contains("WebSocket"), "{response}");
     }
     // The next thing that it hears of is this.
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let pod = format!("{PODS}/x");
-    let (answer, ()) = tokio::join!(visitor.get(&pod), shows(&mut agent, 200));
+    let (answer, ()) = tokio::join!(proxy_client.get(&pod), shows(&mut agent, 200));
     assert_eq!(answer.status(), StatusCode::OK);
 }

@@ -1,5 +1,5 @@
 //! What an agent says that has a session and means no good, or is broken: it gets nothing by that, a metric counts it,
-//! and the report of its cluster says so to a person. Nobody else is slower for it.
+//! and the report of its cluster shows it to a person. No other agent is slower for it.
 
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
@@ -33,7 +33,7 @@ fn delivered() -> BoxFuture<'static, (World, Agent, Value)> {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
+async fn invalid_json_changes_nothing_and_is_reported() {
     let (world, mut agent, hub) = delivered().await;
     let deep = [b"[".repeat(5000), b"]".repeat(5000)].concat();
     let bodies: [&[u8]; 7] = [
@@ -47,7 +47,7 @@ async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
     ];
     for (number, body) in bodies.iter().enumerate() {
         let answer = agent
-            .notify(status(body.to_vec(), &format!("bad-{number}")))
+            .send_and_ack(status(body.to_vec(), &format!("bad-{number}")))
             .await;
         let why: Vec<&String> = answer.extensions.values().collect();
         assert!(why.iter().any(|it| it.contains("decode")), "{why:?}");
@@ -60,22 +60,22 @@ async fn bodies_that_are_no_json_change_nothing_and_a_person_is_told() {
         .await;
     world
         .reported("misconduct", |reports| {
-            let stated = reports["a"].misconduct.as_deref().unwrap_or_default();
-            stated.contains("invalid messages") && reports["a"].connected
+            let message = reports["a"].misconduct.as_deref().unwrap_or_default();
+            message.contains("invalid messages") && reports["a"].connected
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_where_the_wire_has_text_end_their_own_session_only() {
+async fn invalid_utf8_ends_its_own_session_only() {
     let world = World::with(&["a", "ab"]).await;
     let mut other = Agent::empty(&world, "ab").await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
     let tokens = caller.authenticate(request()).await.unwrap();
     // Field 1, the event, with the bytes of no text as its field 1, the id.
     caller
-        .says_bytes(&tokens.access_token, vec![0x0a, 0x02, 0xff, 0xfe])
+        .send_bytes(&tokens.access_token, vec![0x0a, 0x02, 0xff, 0xfe])
         .await;
     world
         .reported("the end", |reports| {
@@ -89,7 +89,7 @@ async fn bytes_that_are_no_text_where_the_wire_has_text_end_their_own_session_on
 }
 
 #[tokio::test]
-async fn of_a_key_that_is_there_twice_the_last_counts_and_unknown_ones_survive() {
+async fn last_duplicate_json_key_wins_and_unknown_keys_survive() {
     let (world, mut agent, hub) = delivered().await;
     let uid = hub["metadata"]["uid"].as_str().unwrap();
     let body = format!(
@@ -100,7 +100,7 @@ async fn of_a_key_that_is_there_twice_the_last_counts_and_unknown_ones_survive()
         "status":{{"sync":{{"status":"Synced","fromTheFuture":{{"x":[1,null]}}}}}}}}"#,
         source = argocd::keys::SOURCE_UID,
     );
-    agent.notify(status(body, "1")).await;
+    agent.send_and_ack(status(body, "1")).await;
     world
         .until("shown", |hub| {
             let app = hub.application("a", "app").unwrap_or_default();
@@ -113,7 +113,7 @@ async fn of_a_key_that_is_there_twice_the_last_counts_and_unknown_ones_survive()
 }
 
 #[tokio::test]
-async fn what_a_status_forges_besides_is_not_taken() {
+async fn forged_fields_outside_status_are_ignored() {
     let (world, mut agent, hub) = delivered().await;
     let forged = replica(
         &hub,
@@ -130,7 +130,9 @@ async fn what_a_status_forges_besides_is_not_taken() {
             "status": { "health": { "status": "Healthy" } },
         }),
     );
-    agent.notify(report(Verb::StatusUpdate, &forged)).await;
+    agent
+        .send_and_ack(report(Verb::StatusUpdate, &forged))
+        .await;
     world
         .until("shown", |hub| {
             let app = hub.application("a", "app").unwrap_or_default();
@@ -156,7 +158,7 @@ async fn what_a_status_forges_besides_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_uid_of_another_clusters_object_opens_nothing() {
+async fn uid_of_another_clusters_object_grants_no_access() {
     let (world, _agent, hub) = delivered().await;
     let mut other = Agent::empty(&world, "ab").await;
     let stolen = replica(
@@ -164,9 +166,9 @@ async fn a_uid_of_another_clusters_object_opens_nothing() {
         &json!({ "status": { "health": { "status": "Degraded" } } }),
     );
     for (verb, version) in [(Verb::StatusUpdate, "7"), (Verb::Delete, "8")] {
-        let mut stated = stolen.clone();
-        stated["metadata"]["resourceVersion"] = version.into();
-        other.notify(report(verb, &stated)).await;
+        let mut forged = stolen.clone();
+        forged["metadata"]["resourceVersion"] = version.into();
+        other.send_and_ack(report(verb, &forged)).await;
     }
     world
         .counted(&format!("{REFUSED}{{reason=\"not_theirs\"}} 1"))
@@ -175,11 +177,11 @@ async fn a_uid_of_another_clusters_object_opens_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_and_was_never_said_is_counted_and_ends_no_wait() {
+async fn ack_of_an_unsent_event_is_counted_and_ends_no_wait() {
     let (world, mut agent, _hub) = delivered().await;
     for number in 0..50 {
         agent
-            .emit(status("{}", &format!("never-{number}")).ack())
+            .send(status("{}", &format!("never-{number}")).ack())
             .await;
     }
     world
@@ -195,23 +197,23 @@ async fn what_is_acknowledged_and_was_never_said_is_counted_and_ends_no_wait() {
 }
 
 #[tokio::test]
-async fn what_an_agent_may_not_say_is_told_to_a_person() {
+async fn forbidden_events_of_an_agent_are_reported() {
     let (world, mut agent, hub) = delivered().await;
     let theirs = replica(&hub, &json!({ "spec": { "project": "mine" } }));
     for verb in [Verb::Create, Verb::SpecUpdate, Verb::SetOperation] {
-        agent.notify(report(verb, &theirs)).await;
+        agent.send_and_ack(report(verb, &theirs)).await;
     }
     world
         .reported("misconduct", |reports| {
-            let stated = reports["a"].misconduct.as_deref().unwrap_or_default();
-            stated.contains("does not allow")
+            let message = reports["a"].misconduct.as_deref().unwrap_or_default();
+            message.contains("does not allow")
         })
         .await;
     assert_eq!(world.hub.application("a", "app"), Some(hub));
 }
 
 #[tokio::test]
-async fn what_a_cluster_refuses_is_told_until_it_works() {
+async fn refused_write_is_reported_until_it_succeeds() {
     let (world, mut agent, hub) = delivered().await;
     let failure = protocol::payload::ErrorReport {
         resource_name: "app".to_owned(),
@@ -220,7 +222,7 @@ async fn what_a_cluster_refuses_is_told_until_it_works() {
         contest: None,
     };
     agent
-        .notify(Event::error(Kind::Application, &failure))
+        .send_and_ack(Event::error(Kind::Application, &failure))
         .await;
     world
         .reported("refused", |reports| {
@@ -232,7 +234,9 @@ async fn what_a_cluster_refuses_is_told_until_it_works() {
         &hub,
         &json!({ "status": { "health": { "status": "Healthy" } } }),
     );
-    agent.notify(report(Verb::StatusUpdate, &healthy)).await;
+    agent
+        .send_and_ack(report(Verb::StatusUpdate, &healthy))
+        .await;
     world
         .reported("all is well", |reports| reports["a"].refused.is_none())
         .await;

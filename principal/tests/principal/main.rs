@@ -1,15 +1,17 @@
 //! The principal over real TLS on loopback, with a hub in memory and agents that speak the wire by hand.
 
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod agent;
 #[cfg(test)]
 #[path = "../../src/testing/authority.rs"]
 mod authority;
 #[cfg(test)]
-mod doors;
+mod bearer_tokens;
 #[cfg(test)]
 mod go_agents;
-mod go_copies;
+mod go_deletions;
 #[cfg(test)]
 mod go_terminals;
 #[cfg(test)]
@@ -17,26 +19,24 @@ mod hostile;
 #[cfg(test)]
 mod mirrors;
 #[cfg(test)]
-mod proxies;
+mod proxied_agents;
 #[cfg(test)]
 mod redis;
 #[cfg(test)]
-mod sessions;
+mod resource_proxy;
 #[cfg(test)]
-mod sockets;
+mod resync_deletions;
+#[cfg(test)]
+mod sessions;
 #[cfg(test)]
 mod state;
 #[cfg(test)]
 mod sync;
 #[cfg(test)]
-mod takeaway;
-#[cfg(test)]
 mod terminals;
 #[cfg(test)]
-mod visitors;
-#[cfg(test)]
-mod visits;
-#[cfg(test)]
 mod websocket;
+#[cfg(test)]
+mod websocket_client;
 #[cfg(test)]
 mod world;

@@ -43,7 +43,7 @@ async fn shown(world: &World) -> Agent {
         .event(Target::Resync, Verb::RequestSyncedResourceList)
         .await;
     agent
-        .notify(report(Verb::Create, &source("app", 1, &json!({}))))
+        .send_and_ack(report(Verb::Create, &source("app", 1, &json!({}))))
         .await;
     agent
 }
@@ -57,7 +57,7 @@ fn the_mirror(hub: &Memory) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn what_an_autonomous_cluster_owns_is_shown_in_its_namespace() {
+async fn autonomous_objects_are_mirrored_into_the_cluster_namespace() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let mirror = the_mirror(&world.hub).unwrap();
@@ -65,29 +65,29 @@ async fn what_an_autonomous_cluster_owns_is_shown_in_its_namespace() {
     assert_eq!(mirror["spec"]["project"], "a-default");
     assert_eq!(mirror["spec"]["destination"]["name"], "a");
     agent
-        .notify(report(Verb::SpecUpdate, &source("app", 2, &synced())))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 2, &synced())))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(mirror["status"]["sync"]["status"], "Synced");
     let writes = world.hub.writes();
     agent
-        .notify(report(Verb::SpecUpdate, &source("app", 3, &synced())))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 3, &synced())))
         .await;
     assert_eq!(world.hub.writes(), writes, "the same again costs no write");
     agent
-        .notify(report(Verb::Delete, &source("app", 3, &json!({}))))
+        .send_and_ack(report(Verb::Delete, &source("app", 3, &json!({}))))
         .await;
     world
         .until("the mirror is gone", |hub| the_mirror(hub).is_none())
         .await;
     assert!(
         agent.unread(Kind::Application).is_empty(),
-        "mirrors are not said back"
+        "mirrors are not sent back"
     );
 }
 
 #[tokio::test]
-async fn a_mirror_that_was_edited_or_deleted_on_the_hub_is_set_right() {
+async fn edited_or_deleted_mirror_is_restored() {
     let world = world().await;
     let agent = shown(&world).await;
     let edit = json!({ "spec": { "source": { "path": "edited" } } });
@@ -97,7 +97,7 @@ async fn a_mirror_that_was_edited_or_deleted_on_the_hub_is_set_right() {
             the_mirror(hub).is_some_and(|app| app["spec"]["source"]["path"] == ".")
         })
         .await;
-    // Nobody has to be there for that.
+    // No agent has to be connected for that.
     drop(agent);
     world
         .reported("lost", |reports| !reports["a"].connected)
@@ -120,7 +120,7 @@ async fn a_mirror_that_was_edited_or_deleted_on_the_hub_is_set_right() {
 }
 
 #[tokio::test]
-async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
+async fn mirror_command_is_sent_to_its_cluster_and_ends_there() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let operation = json!({ "sync": { "revision": "v1" } });
@@ -131,9 +131,9 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
     assert_eq!(Meta::of(&body(&asked)).source_uid(), Some("spoke-app"));
 
     let late = source("app", 2, &synced());
-    agent.notify(report(Verb::SpecUpdate, &late)).await;
-    let retained = the_mirror(&world.hub).unwrap();
-    assert_eq!(retained["operation"], operation, "not taken yet");
+    agent.send_and_ack(report(Verb::SpecUpdate, &late)).await;
+    let mirror = the_mirror(&world.hub).unwrap();
+    assert_eq!(mirror["operation"], operation, "not taken yet");
 
     let command::Take::Set(patch) = command::take(&late, &asked.event_id, &operation) else {
         panic!("it was not taken before");
@@ -145,7 +145,7 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
         "phase": "Succeeded", "operation": operation,
         "startedAt": "2026-01-01T00:00:01Z", "finishedAt": "2026-01-01T00:00:02Z",
     });
-    agent.notify(report(Verb::SpecUpdate, &taken)).await;
+    agent.send_and_ack(report(Verb::SpecUpdate, &taken)).await;
     let done = the_mirror(&world.hub).unwrap();
     assert!(done.get("operation").is_none_or(Value::is_null), "{done:#}");
     assert_eq!(done["status"]["operationState"]["phase"], "Succeeded");
@@ -160,7 +160,9 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
     let refreshed = command::take_refresh(&taken, &body(&asked)).unwrap();
     let mut refreshed = refreshed.applied_to(&taken);
     refreshed["metadata"]["annotations"][keys::REFRESH] = Value::Null;
-    agent.notify(report(Verb::SpecUpdate, &refreshed)).await;
+    agent
+        .send_and_ack(report(Verb::SpecUpdate, &refreshed))
+        .await;
     let done = the_mirror(&world.hub).unwrap();
     assert!(Meta::of(&done).annotation(keys::REFRESH).is_none());
     let repeats: Vec<_> = agent
@@ -171,12 +173,12 @@ async fn a_command_on_a_mirror_goes_to_its_cluster_and_ends_there() {
     assert_eq!(
         repeats,
         [sync],
-        "said again to a cluster that had not taken it, by the same name"
+        "sent again with the same id to a cluster that had not taken it"
     );
 }
 
 #[tokio::test]
-async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_name() {
+async fn command_is_not_sent_to_a_recreated_application() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let asked = json!({
@@ -187,7 +189,7 @@ async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_
     agent.event(APPLICATION, Verb::SetOperation).await;
     let successor = json!({ "metadata": { "uid": "another" } });
     agent
-        .notify(report(Verb::Create, &source("app", 2, &successor)))
+        .send_and_ack(report(Verb::Create, &source("app", 2, &successor)))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(Meta::of(&mirror).source_uid(), Some("another"));
@@ -196,7 +198,7 @@ async fn what_was_asked_of_an_application_is_not_asked_of_the_one_that_took_its_
 }
 
 #[tokio::test]
-async fn what_is_gone_is_not_brought_back_because_somebody_had_deleted_it_on_the_hub() {
+async fn mirror_deleted_on_both_sides_is_not_restored() {
     let world = world().await;
     let mut agent = shown(&world).await;
     // Its mirror cannot be made again yet.
@@ -219,7 +221,7 @@ async fn what_is_gone_is_not_brought_back_because_somebody_had_deleted_it_on_the
 }
 
 #[tokio::test]
-async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
+async fn resync_sends_mirror_checksums_and_agent_returns_differences() {
     let world = world().await;
     let agent = shown(&world).await;
     drop(agent);
@@ -239,7 +241,7 @@ async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
         .await;
     let stub = json!({ "metadata": { "name": "app", "namespace": "a", "uid": "spoke-app" } });
     agent
-        .notify(about(Kind::Application, Verb::Delete, &stub))
+        .send_and_ack(about(Kind::Application, Verb::Delete, &stub))
         .await;
     world
         .until("the mirror is gone", |hub| the_mirror(hub).is_none())
@@ -247,40 +249,40 @@ async fn an_agent_is_told_what_the_hub_shows_and_says_what_is_different() {
 }
 
 #[tokio::test]
-async fn mirrors_of_which_most_would_go_wait_for_a_person() {
+async fn mass_deletion_of_mirrors_waits_for_confirmation() {
     let world = world().await;
     let mut agent = Agent::owner(&world, "a").await;
     let names: Vec<String> = (0..11).map(|number| format!("app-{number:02}")).collect();
     for name in &names {
         agent
-            .notify(report(Verb::Create, &source(name, 1, &json!({}))))
+            .send_and_ack(report(Verb::Create, &source(name, 1, &json!({}))))
             .await;
     }
     for name in &names {
         let stub = json!({ "metadata": { "name": name, "namespace": "a", "uid": format!("spoke-{name}") } });
         agent
-            .notify(about(Kind::Application, Verb::Delete, &stub))
+            .send_and_ack(about(Kind::Application, Verb::Delete, &stub))
             .await;
     }
     world
         .reported("held", |reports| reports["a"].blocked_deletion.is_some())
         .await;
-    let retained = world.handle.sessions.borrow()["a"]
+    let blocked = world.handle.sessions.borrow()["a"]
         .blocked_deletion
         .clone()
         .unwrap();
-    assert_eq!((retained.count, retained.mirrors), (11, true));
+    assert_eq!((blocked.count, blocked.mirrors), (11, true));
     assert!(
         names
             .iter()
             .all(|name| world.hub.application("a", name).is_some())
     );
-    // One that the cluster has after all stays, whatever is confirmed.
+    // One that the cluster has after all stays, despite the confirmation.
     agent
-        .notify(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
+        .send_and_ack(report(Verb::SpecUpdate, &source(&names[0], 2, &json!({}))))
         .await;
     let mut fleet = principal::Fleet::clone(&autonomous(&["a", "ab"]));
-    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(retained.digest);
+    fleet.clusters.get_mut("a").unwrap().confirm_delete = Some(blocked.digest);
     world.fleet.send_replace(std::sync::Arc::new(fleet));
     world
         .until("they are gone", |hub| {
@@ -293,7 +295,7 @@ async fn mirrors_of_which_most_would_go_wait_for_a_person() {
 }
 
 #[tokio::test]
-async fn nothing_that_a_cluster_says_leaves_its_own_place() {
+async fn cluster_writes_only_into_its_own_namespace() {
     let world = world().await;
     world.create(application("a", "mine"));
     world.create(application("ab", "app"));
@@ -307,7 +309,7 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
         "labels": { keys::IGNORE_SYNC: "true" },
     } });
     agent
-        .notify(report(Verb::SpecUpdate, &source("app", 2, &poison)))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 2, &poison)))
         .await;
     let mirror = the_mirror(&world.hub).unwrap();
     assert_eq!(Meta::of(&mirror).source_uid(), Some("spoke-app"));
@@ -317,7 +319,7 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
     assert!(!mirror::is_mirror(&other));
 
     let refused = agent
-        .notify(report(Verb::Create, &source("mine", 1, &json!({}))))
+        .send_and_ack(report(Verb::Create, &source("mine", 1, &json!({}))))
         .await;
     assert!(
         refused.extensions["refused"].contains("not its mirror"),
@@ -327,18 +329,18 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
         &world.hub.application("a", "mine").unwrap()
     ));
     let refused = agent
-        .notify(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
+        .send_and_ack(report(Verb::Create, &source("b/../ab", 1, &json!({}))))
         .await;
     assert!(refused.extensions.contains_key("refused"));
     let mut project = crate::world::open_project("team");
     project["metadata"]["uid"] = "p".into();
     agent
-        .notify(about(Kind::AppProject, Verb::Create, &project))
+        .send_and_ack(about(Kind::AppProject, Verb::Create, &project))
         .await;
     let kept = world.hub.project("argocd", "a-team").unwrap();
     assert_eq!(kept["spec"]["description"], "the hub's own");
     world
-        .reported("told", |reports| {
+        .reported("reported", |reports| {
             reports["a"]
                 .unmirrored
                 .as_ref()
@@ -347,14 +349,14 @@ async fn nothing_that_a_cluster_says_leaves_its_own_place() {
         .await;
     for verb in [Verb::StatusUpdate, Verb::SetOperation] {
         let refused = agent
-            .notify(report(verb, &source("app", 9, &json!({}))))
+            .send_and_ack(report(verb, &source("app", 9, &json!({}))))
             .await;
         assert!(refused.extensions.contains_key("refused"), "{verb}");
     }
 }
 
 #[tokio::test]
-async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() {
+async fn mirrored_project_has_the_cluster_prefix_and_stays_private() {
     let world = world().await;
     let mut managed = Agent::empty(&world, "ab").await;
     let mut agent = shown(&world).await;
@@ -362,7 +364,7 @@ async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() 
     project["metadata"]["uid"] = "p".into();
     project["metadata"]["resourceVersion"] = "5".into();
     agent
-        .notify(about(Kind::AppProject, Verb::Create, &project))
+        .send_and_ack(about(Kind::AppProject, Verb::Create, &project))
         .await;
     let mirror = world.hub.project("argocd", "a-team").unwrap();
     assert_eq!(mirror["spec"]["sourceNamespaces"], json!(["a"]));
@@ -381,14 +383,14 @@ async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() 
         .await;
     world.create(application("ab", "later"));
     managed.about("later").await;
-    let reply = managed.unread(Kind::AppProject);
-    let names: Vec<_> = reply
+    let events = managed.unread(Kind::AppProject);
+    let names: Vec<_> = events
         .iter()
         .filter_map(|event| event.object().map(|key| key.name))
         .collect();
     assert_eq!(names, ["default"]);
     agent
-        .notify(about(Kind::AppProject, Verb::Delete, &project))
+        .send_and_ack(about(Kind::AppProject, Verb::Delete, &project))
         .await;
     world
         .until("it is gone", |hub| {
@@ -398,7 +400,7 @@ async fn a_project_is_shown_under_the_clusters_prefix_and_to_no_other_cluster() 
 }
 
 #[tokio::test]
-async fn mirrors_of_a_cluster_that_leaves_stay_and_are_let_alone() {
+async fn mirrors_of_an_unenrolled_cluster_stay_untouched() {
     let world = world().await;
     let mut agent = shown(&world).await;
     world.fleet.send_replace(enrolled(&["ab"]));
@@ -418,35 +420,35 @@ async fn mirrors_of_a_cluster_that_leaves_stay_and_are_let_alone() {
     world.fleet.send_replace(enrolled(&["a", "ab"]));
     let mut managed = Agent::empty(&world, "a").await;
     managed.about("another").await;
-    let reply = managed.unread(Kind::Application);
-    assert!(reply.is_empty(), "a mirror is not delivered: {reply:#?}");
+    let events = managed.unread(Kind::Application);
+    assert!(events.is_empty(), "a mirror is not delivered: {events:#?}");
 }
 
 #[tokio::test]
-async fn a_cluster_has_its_share_and_no_more() {
+async fn mirrors_of_a_cluster_are_limited_by_its_quota() {
     let world = world().await;
     let mut agent = shown(&world).await;
     let big = json!({ "status": { "summary": { "images": ["x".repeat(60_000)] } } });
     agent
-        .notify(report(Verb::SpecUpdate, &source("app", 2, &big)))
+        .send_and_ack(report(Verb::SpecUpdate, &source("app", 2, &big)))
         .await;
     assert!(the_mirror(&world.hub).unwrap()["status"]["summary"].is_object());
     for number in 0..20 {
         let name = format!("app-{number}");
         agent
-            .notify(report(Verb::Create, &source(&name, 1, &json!({}))))
+            .send_and_ack(report(Verb::Create, &source(&name, 1, &json!({}))))
             .await;
     }
     world
-        .reported("told", |reports| reports["a"].unmirrored.is_some())
+        .reported("reported", |reports| reports["a"].unmirrored.is_some())
         .await;
-    let reply = world.handle.sessions.borrow()["a"]
+    let unmirrored = world.handle.sessions.borrow()["a"]
         .unmirrored
         .clone()
         .unwrap();
     assert!(
-        reply.names[0].contains("limit of 16 mirrored objects"),
-        "{reply:?}"
+        unmirrored.names[0].contains("limit of 16 mirrored objects"),
+        "{unmirrored:?}"
     );
     assert!(world.hub.application("a", "app-14").is_some());
     assert!(world.hub.application("a", "app-15").is_none());

@@ -1,5 +1,5 @@
 //! Argo CD on the hub reads its redis: the redis proxy over real TCP, before a real redis, and agents
-//! that answer on lanes by hand.
+//! that answer on tunnels by hand.
 
 use std::{io, sync::Arc};
 
@@ -22,15 +22,15 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
     authority::{Authority, Leaf},
-    visits::{Asked, Lane, stream},
+    resource_proxy::{AgentTunnel, Asked, stream},
     world::{World, application, bounded},
 };
 
-mod ends;
-mod looks;
+mod event_refresh;
 mod page;
+mod peers;
 
-use ends::{Client, Redis, free_address};
+use peers::{Client, Redis, free_address};
 
 const PASSWORD: &str = "secret";
 const TREE: &[u8] = b"app|resources-tree|a_guestbook|1.8.3.gz";
@@ -70,7 +70,7 @@ async fn lonely() -> World {
     world(free_address().await.to_string(), false).await
 }
 
-/// Answers with a value whose length is told before.
+/// Answers with a value of known length.
 fn found(asked: Asked, length: usize, pieces: Vec<io::Result<Bytes>>) {
     let mut response = Response::new(stream(futures::stream::iter(pieces).boxed()));
     response.headers_mut().insert(CONTENT_LENGTH, length.into());
@@ -86,22 +86,22 @@ fn code(asked: Asked, code: u16) {
 /// The answers to a get, and what the agent was asked.
 async fn got(
     client: &mut Client<TcpStream>,
-    agent_tunnel: &mut Lane,
+    tunnel: &mut AgentTunnel,
     value: &'static [u8],
 ) -> Value {
-    client.emit(&[b"get", TREE]).await;
-    let asked = agent_tunnel.next().await;
+    client.send(&[b"get", TREE]).await;
+    let asked = tunnel.next().await;
     let target = asked.request.uri().path_and_query().unwrap().as_str();
     assert_eq!(
         target,
         "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz"
     );
     found(asked, value.len(), vec![Ok(Bytes::from_static(value))]);
-    client.reply().await.unwrap()
+    client.response().await.unwrap()
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_password_is_told_nothing() {
+async fn redis_client_without_password_learns_nothing() {
     let world = lonely().await;
     let mut client = Client::stranger(&world).await;
     let tree = str::from_utf8(TREE).unwrap();
@@ -114,50 +114,50 @@ async fn who_does_not_know_the_password_is_told_nothing() {
         &["client", "setinfo", "LIB-NAME", "x"],
         &["hello", "3"],
     ] {
-        let reply = client.error(line).await;
-        assert!(reply.starts_with("NOAUTH"), "{line:?}: {reply}");
+        let response = client.error(line).await;
+        assert!(response.starts_with("NOAUTH"), "{line:?}: {response}");
     }
     for line in [
         &["AUTH", "wrong"][..],
         &["AUTH", "other", PASSWORD],
         &["hello", "3", "auth", "default", "wrong"],
     ] {
-        let reply = client.error(line).await;
-        assert!(reply.starts_with("WRONGPASS"), "{line:?}: {reply}");
+        let response = client.error(line).await;
+        assert!(response.starts_with("WRONGPASS"), "{line:?}: {response}");
     }
-    assert_eq!(client.reply().await, None, "three times is enough");
+    assert_eq!(client.response().await, None, "three times is enough");
 
     world.redis_login.send_replace(None);
     let mut early = Client::stranger(&world).await;
-    let reply = early.error(&["AUTH", PASSWORD]).await;
-    assert!(reply.contains("not known yet"), "{reply}");
+    let response = early.error(&["AUTH", PASSWORD]).await;
+    assert!(response.contains("not known yet"), "{response}");
 }
 
 #[tokio::test]
-async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
+async fn redis_tree_comes_from_the_cluster_and_a_miss_is_null() {
     let world = lonely().await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     for mut client in [Client::of(&world).await, Client::three(&world).await] {
-        let value = got(&mut client, &mut agent_tunnel, b"tree\r\n$1").await;
+        let value = got(&mut client, &mut tunnel, b"tree\r\n$1").await;
         assert_eq!(value.as_bytes(), Some(&b"tree\r\n$1"[..]));
-        assert_eq!(
-            got(&mut client, &mut agent_tunnel, b"").await,
-            Value::bytes("")
-        );
+        assert_eq!(got(&mut client, &mut tunnel, b"").await, Value::bytes(""));
     }
     let mut two = Client::of(&world).await;
-    two.emit(&[b"get", TREE]).await;
-    code(agent_tunnel.next().await, 404);
-    assert_eq!(two.reply().await, Some(Value::Nothing(Kind::Bulk)));
+    two.send(&[b"get", TREE]).await;
+    code(tunnel.next().await, 404);
+    assert_eq!(two.response().await, Some(Value::Nothing(Kind::Bulk)));
     let mut three = Client::three(&world).await;
-    three.emit(&[b"get", TREE]).await;
-    code(agent_tunnel.next().await, 403);
-    assert_eq!(three.reply().await, Some(Value::Line(Kind::Null, vec![])));
+    three.send(&[b"get", TREE]).await;
+    code(tunnel.next().await, 403);
+    assert_eq!(
+        three.response().await,
+        Some(Value::Line(Kind::Null, vec![]))
+    );
     // A shard of it, and what is written on the hub about it.
     three
-        .emit(&[b"get", b"app|resources-tree|a_guestbook|2|1.8.3.gz"])
+        .send(&[b"get", b"app|resources-tree|a_guestbook|2|1.8.3.gz"])
         .await;
-    let asked = agent_tunnel.next().await;
+    let asked = tunnel.next().await;
     assert!(
         asked
             .request
@@ -166,126 +166,130 @@ async fn a_tree_comes_from_the_cluster_and_a_miss_is_a_null() {
             .ends_with("/guestbook/2/1.8.3.gz")
     );
     code(asked, 404);
-    three.reply().await.unwrap();
-    let reply = three
+    three.response().await.unwrap();
+    let response = three
         .error(&["set", "app|resources-tree|a_guestbook|1.8.3.gz", "x"])
         .await;
-    assert!(reply.starts_with("NOPERM"), "{reply}");
+    assert!(response.starts_with("NOPERM"), "{response}");
     // Of its own Application the hub's redis would know, and that is not there.
-    let reply = three
+    let response = three
         .error(&["get", "app|resources-tree|local|1.8.3.gz"])
         .await;
-    assert!(reply.contains("redis does not answer"), "{reply}");
+    assert!(response.contains("redis does not answer"), "{response}");
     assert_eq!(three.ask(&["ping"]).await, Value::simple("PONG"));
 }
 
 #[tokio::test]
-async fn a_value_of_any_size_is_carried_in_pieces_and_never_cut_short() {
+async fn redis_value_of_any_size_is_streamed_and_never_truncated() {
     let world = lonely().await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let mut client = Client::three(&world).await;
     let piece = Bytes::from(vec![b'x'; 1 << 20]);
-    client.emit(&[b"get", TREE]).await;
+    client.send(&[b"get", TREE]).await;
     let pieces = std::iter::repeat_with(|| Ok(piece.clone())).take(30);
-    found(agent_tunnel.next().await, 30 << 20, pieces.collect());
-    let whole = client.reply().await.unwrap();
+    found(tunnel.next().await, 30 << 20, pieces.collect());
+    let whole = client.response().await.unwrap();
     assert_eq!(whole.as_bytes().map(<[u8]>::len), Some(30 << 20));
 
-    client.emit(&[b"get", TREE]).await;
-    found(agent_tunnel.next().await, 41 << 20, vec![]);
-    let reply = client.reply().await.unwrap();
-    let reply = String::from_utf8_lossy(reply.as_error().unwrap()).into_owned();
-    assert!(reply.contains("larger"), "{reply}");
+    client.send(&[b"get", TREE]).await;
+    found(tunnel.next().await, 41 << 20, vec![]);
+    let response = client.response().await.unwrap();
+    let response = String::from_utf8_lossy(response.as_error().unwrap()).into_owned();
+    assert!(response.contains("larger"), "{response}");
 
     for end in [Some(Err(io::Error::other("gone"))), None] {
         let mut client = Client::three(&world).await;
-        client.emit(&[b"get", TREE]).await;
-        let (emits, pieces) = mpsc::channel(1);
+        client.send(&[b"get", TREE]).await;
+        let (sender, pieces) = mpsc::channel(1);
         let mut response = Response::new(stream(ReceiverStream::new(pieces).boxed()));
         response
             .headers_mut()
             .insert(CONTENT_LENGTH, (2 << 20).into());
-        agent_tunnel.next().await.answer.send(response).unwrap();
-        emits.send(Ok(piece.clone())).await.unwrap();
+        tunnel.next().await.answer.send(response).unwrap();
+        sender.send(Ok(piece.clone())).await.unwrap();
         // It has begun; what follows can only be the rest of it.
         let begun = client.io.read_buf(&mut client.buffer);
         assert!(bounded("the beginning", begun).await.unwrap() > 0);
         if let Some(end) = end {
-            emits.send(end).await.unwrap();
+            sender.send(end).await.unwrap();
         }
-        drop(emits);
-        assert_eq!(client.reply().await, None, "let go rather than told less");
+        drop(sender);
+        assert_eq!(
+            client.response().await,
+            None,
+            "disconnected rather than truncated"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_away_is_answered_for_at_once_with_what_was_last_known() {
+async fn redis_proxy_serves_last_known_value_of_a_disconnected_cluster() {
     let world = lonely().await;
     let mut client = Client::of(&world).await;
     let tree = str::from_utf8(TREE).unwrap();
     assert_eq!(client.ask(&["get", tree]).await, Value::Nothing(Kind::Bulk));
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    got(&mut client, &mut agent_tunnel, b"tree").await;
-    agent_tunnel.living.abort();
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    got(&mut client, &mut tunnel, b"tree").await;
+    tunnel.living.abort();
     world.counted("argocd_principal_lanes 0").await;
     assert_eq!(client.ask(&["get", tree]).await, Value::bytes("tree"));
     let counted = "argocd_principal_redis_requests_total{outcome=\"remembered\"} 1";
     world.counted(counted).await;
     // Once it is back and has none, that counts.
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    client.emit(&[b"get", TREE]).await;
-    code(agent_tunnel.next().await, 404);
-    assert_eq!(client.reply().await, Some(Value::Nothing(Kind::Bulk)));
-    agent_tunnel.living.abort();
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    client.send(&[b"get", TREE]).await;
+    code(tunnel.next().await, 404);
+    assert_eq!(client.response().await, Some(Value::Nothing(Kind::Bulk)));
+    tunnel.living.abort();
     world.counted("argocd_principal_lanes 0").await;
     assert_eq!(client.ask(&["get", tree]).await, Value::Nothing(Kind::Bulk));
 }
 
 #[tokio::test]
-async fn a_subscriber_is_told_what_the_cluster_tells_and_when_it_is_back() {
+async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
     let world = lonely().await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let channel = str::from_utf8(CHANNEL).unwrap();
     for (mut client, kind) in [
         (Client::three(&world).await, Kind::Push),
         (Client::of(&world).await, Kind::Array),
     ] {
-        let reply = client.ask(&["subscribe", channel]).await;
+        let response = client.ask(&["subscribe", channel]).await;
         let confirmed = vec![
             Value::bytes("subscribe"),
             Value::bytes(CHANNEL),
             Value::integer(1),
         ];
-        assert_eq!(reply, Value::Group(kind, confirmed));
-        let asked = agent_tunnel.next().await;
+        assert_eq!(response, Value::Group(kind, confirmed));
+        let asked = tunnel.next().await;
         assert_eq!(
             asked.request.uri().path_and_query().unwrap(),
             "/argocd/cache/managed-resources/-/guestbook/0/1.8.3?watch=true"
         );
-        let (notifies, changes) = mpsc::channel(1);
+        let (notifier, changes) = mpsc::channel(1);
         let body = stream(ReceiverStream::new(changes).boxed());
         asked.answer.send(Response::new(body)).unwrap();
         let message = ["message".into(), CHANNEL.to_vec(), vec![]].map(Value::bytes);
         let message = Value::Group(kind, message.into());
         for _ in 0..2 {
-            notifies.send(Ok(Bytes::from_static(b"\n"))).await.unwrap();
-            assert_eq!(client.reply().await.as_ref(), Some(&message));
+            notifier.send(Ok(Bytes::from_static(b"\n"))).await.unwrap();
+            assert_eq!(client.response().await.as_ref(), Some(&message));
         }
-        // The stream breaks: it is opened again, and nobody knows what happened meanwhile.
-        drop(notifies);
-        let asked = agent_tunnel.next().await;
-        let (notifies, changes) = mpsc::channel(1);
+        // The stream breaks: it is opened again, and messages may be lost meanwhile.
+        drop(notifier);
+        let asked = tunnel.next().await;
+        let (notifier, changes) = mpsc::channel(1);
         let body = stream(ReceiverStream::new(changes).boxed());
         asked.answer.send(Response::new(body)).unwrap();
-        assert_eq!(client.reply().await.as_ref(), Some(&message));
-        let reply = client.ask(&["unsubscribe", channel]).await;
-        assert_eq!(reply.elements()[2], Value::integer(0));
-        bounded("the end of the stream", notifies.closed()).await;
+        assert_eq!(client.response().await.as_ref(), Some(&message));
+        let response = client.ask(&["unsubscribe", channel]).await;
+        assert_eq!(response.elements()[2], Value::integer(0));
+        bounded("the end of the stream", notifier.closed()).await;
     }
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
+async fn invalid_redis_bytes_end_only_their_own_connection() {
     let world = lonely().await;
     let mut other = Client::of(&world).await;
     for bytes in [
@@ -298,11 +302,11 @@ async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
     ] {
         let mut client = Client::of(&world).await;
         client.io.write_all(bytes).await.unwrap();
-        let reply = client.reply().await.unwrap();
+        let response = client.response().await.unwrap();
         let shown = bytes.escape_ascii().to_string();
-        let text = reply.as_error().unwrap_or_else(|| panic!("{shown}"));
+        let text = response.as_error().unwrap_or_else(|| panic!("{shown}"));
         assert!(text.starts_with(b"ERR Protocol error"), "{shown}");
-        assert_eq!(client.reply().await, None);
+        assert_eq!(client.response().await, None);
     }
     // A stranger has no large commands.
     let mut client = Client::stranger(&world).await;
@@ -313,14 +317,14 @@ async fn bytes_that_are_no_command_end_the_connection_and_harm_nobody() {
             .write_all(&resp::command(&[b"set", b"x", &large]))
             .await,
     );
-    while let Some(reply) = client.reply().await {
-        assert!(reply.as_error().unwrap().starts_with(b"NOAUTH"));
+    while let Some(response) = client.response().await {
+        assert!(response.as_error().unwrap().starts_with(b"NOAUTH"));
     }
     assert_eq!(other.ask(&["ping"]).await, Value::simple("PONG"));
 }
 
 #[tokio::test]
-async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
+async fn unauthenticated_redis_clients_leave_room_for_others() {
     let world = lonely().await;
     let mut known = Client::of(&world).await;
     let mut strangers = vec![];
@@ -329,11 +333,11 @@ async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
         assert!(stranger.error(&["ping"]).await.starts_with("NOAUTH"));
         strangers.push(stranger);
     }
-    assert_eq!(Client::stranger(&world).await.reply().await, None);
+    assert_eq!(Client::stranger(&world).await.response().await, None);
     let counted = "argocd_principal_redis_requests_total{outcome=\"too_many_connections\"} 1";
     world.counted(counted).await;
     assert_eq!(known.ask(&["ping"]).await, Value::simple("PONG"));
-    // Known, it stands in nobody's way.
+    // Authenticated, it takes no slot of others.
     let login = ["AUTH", PASSWORD];
     assert_eq!(strangers[0].ask(&login).await, Value::ok());
     assert_eq!(
@@ -344,9 +348,9 @@ async fn strangers_leave_room_for_each_other_and_for_who_is_known() {
 
 /// A client that speaks TLS.
 async fn over_tls(world: &World) -> Client<TlsStream<TcpStream>> {
-    let mut nobody = world.certificate("a").material(&world.authority);
-    nobody.identity = None;
-    let mut config = Arc::unwrap_or_clone(client_config(&nobody).unwrap());
+    let mut anonymous = world.certificate("a").material(&world.authority);
+    anonymous.identity = None;
+    let mut config = Arc::unwrap_or_clone(client_config(&anonymous).unwrap());
     config.alpn_protocols.clear();
     let tcp = TcpStream::connect(world.handle.redis_proxy.unwrap())
         .await
@@ -359,23 +363,23 @@ async fn over_tls(world: &World) -> Client<TlsStream<TcpStream>> {
 }
 
 #[tokio::test]
-async fn with_tls_it_shows_the_certificate_that_it_was_given() {
+async fn redis_proxy_presents_its_tls_certificate() {
     let world = world("127.0.0.1:1".to_owned(), true).await;
     let mut client = over_tls(&world).await;
     assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
 }
 
 #[tokio::test]
-async fn with_the_hubs_redis_it_speaks_tls_if_its_certificate_is_trusted() {
+async fn redis_proxy_connects_to_trusted_hub_redis_over_tls() {
     let address = free_address().await;
     let world = world(format!("localhost:{}", address.port()), true).await;
-    let peer_credentials = tempfile::tempdir().unwrap();
+    let material = tempfile::tempdir().unwrap();
     for (authority, is_trusted) in [(&Authority::new(), false), (&world.authority, true)] {
         let Leaf { chain, key } = authority.server();
         for (name, text) in [("chain", chain), ("key", key), ("ca", authority.pem())] {
-            std::fs::write(peer_credentials.path().join(name), text).unwrap();
+            std::fs::write(material.path().join(name), text).unwrap();
         }
-        let _redis = Redis::with_tls(address, peer_credentials.path()).await;
+        let _redis = Redis::with_tls(address, material.path()).await;
         let mut client = over_tls(&world).await;
         let set = client.ask(&["set", "app|resources-tree|local|1.8.3", "tree"]);
         let set = set.await;
@@ -385,7 +389,7 @@ async fn with_the_hubs_redis_it_speaks_tls_if_its_certificate_is_trusted() {
 }
 
 #[tokio::test]
-async fn what_is_the_hubs_own_is_in_its_redis() {
+async fn hub_keys_are_served_by_the_hub_redis() {
     let redis = Redis::start().await;
     let world = world(redis.address.to_string(), false).await;
     let mut clients = [Client::of(&world).await, Client::three(&world).await];
@@ -414,26 +418,26 @@ async fn what_is_the_hubs_own_is_in_its_redis() {
     }
     let [mut second, mut third] = clients;
     for client in [&mut third, &mut second] {
-        let reply = client.ask(&["subscribe", "new-revoked-token"]).await;
-        assert_eq!(reply.elements()[0], Value::bytes("subscribe"));
+        let response = client.ask(&["subscribe", "new-revoked-token"]).await;
+        assert_eq!(response.elements()[0], Value::bytes("subscribe"));
     }
     let mut teller = Client::three(&world).await;
     let publish = ["publish", "new-revoked-token", "id"];
     assert_eq!(teller.ask(&publish).await, Value::integer(2));
     for client in [&mut third, &mut second] {
-        let message = client.reply().await.unwrap();
+        let message = client.response().await.unwrap();
         assert_eq!(message.elements()[2], Value::bytes("id"));
     }
     // In version 3 the answers to commands come between messages.
     assert_eq!(third.ask(&["exists", "x"]).await, Value::integer(0));
-    let reply = second.error(&["exists", "x"]).await;
-    assert!(reply.contains("allowed in this context"), "{reply}");
+    let response = second.error(&["exists", "x"]).await;
+    assert!(response.contains("allowed in this context"), "{response}");
     let pong = Value::Group(Kind::Array, vec![Value::bytes("pong"), Value::bytes("")]);
     assert_eq!(second.ask(&["ping"]).await, pong);
     drop(redis);
     assert_eq!(
-        third.reply().await,
+        third.response().await,
         None,
-        "its subscription is gone, so it is told"
+        "its subscription is gone, so it gets a message"
     );
 }

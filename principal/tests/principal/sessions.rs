@@ -8,20 +8,20 @@ use runtime::credentials::Material;
 use tonic::Code;
 
 use crate::{
-    agent::{Agent, Caller, body, replica, report, request, retained},
+    agent::{Agent, Caller, body, replica, report, request, resync_entry},
     authority::Authority,
     world::{World, application, enrolled},
 };
 use serde_json::json;
 
 #[tokio::test]
-async fn a_newer_session_takes_over_and_the_older_is_told() {
+async fn newer_session_replaces_the_older_which_gets_a_reason() {
     let world = World::with(&["a"]).await;
     let mut older = Agent::empty(&world, "a").await;
     let mut newer = Agent::empty(&world, "a").await;
-    let reply = older.end().await;
+    let status = older.end().await;
     assert_eq!(
-        (reply.code(), reply.message()),
+        (status.code(), status.message()),
         (Code::Unavailable, "superseded by a newer session")
     );
     world.create(application("a", "app"));
@@ -36,7 +36,7 @@ async fn a_newer_session_takes_over_and_the_older_is_told() {
 }
 
 #[tokio::test]
-async fn leaving_the_fleet_ends_the_session_at_once_and_touches_nothing() {
+async fn unenrolment_ends_the_session_at_once_and_deletes_nothing() {
     let world = World::with(&["a", "ab"]).await;
     world.create(application("a", "app"));
     let mut leaving = Agent::empty(&world, "a").await;
@@ -68,11 +68,11 @@ async fn leaving_the_fleet_ends_the_session_at_once_and_touches_nothing() {
 }
 
 #[tokio::test]
-async fn an_authority_that_is_not_trusted_any_more_takes_its_sessions_along() {
+async fn removing_a_ca_ends_the_sessions_of_its_certificates() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
 
-    // A new serving certificate alone disturbs nobody.
+    // A new serving certificate alone ends no session.
     let renewed = world.authority.server().material(&world.authority);
     world.material.send_replace(Arc::new(renewed));
     world.create(application("a", "app"));
@@ -84,7 +84,7 @@ async fn an_authority_that_is_not_trusted_any_more_takes_its_sessions_along() {
     assert_eq!(agent.end().await.code(), Code::Unauthenticated);
 }
 
-/// Our own certificate, and nobody's authority that came so far.
+/// Our own certificate, and no trusted CA of clients.
 fn distrusting(world: &World) -> Arc<Material> {
     let mut distrusting = world.authority.server().material(&world.authority);
     let other = Authority::new();
@@ -93,7 +93,7 @@ fn distrusting(world: &World) -> Arc<Material> {
 }
 
 #[tokio::test]
-async fn a_connection_that_began_before_its_authority_lost_the_trust_opens_nothing_more() {
+async fn connection_from_before_ca_removal_opens_no_streams() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
     let tokens = caller.authenticate(request()).await.unwrap();
@@ -102,9 +102,9 @@ async fn a_connection_that_began_before_its_authority_lost_the_trust_opens_nothi
     assert_eq!(agent.end().await.code(), Code::Unauthenticated);
 }
 
-/// An old Pod that was left behind, or a copy of the key: both come again as soon as they are told to go.
+/// An old Pod that was left behind, or a copy of the key: both reconnect as soon as they are disconnected.
 #[tokio::test]
-async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told() {
+async fn duplicate_agents_settle_on_one_session_and_are_reported() {
     let world = World::with(&["a"]).await;
     let certificate = world.certificate("a");
     let caller = Caller::new(&world, &certificate).await;
@@ -112,17 +112,17 @@ async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told
     let mut sitting = caller.subscribe(Some(&token)).await.unwrap();
     for _ in 0..6 {
         let newer = caller.subscribe(Some(&token)).await.unwrap();
-        let reply = sitting.end().await;
-        assert_eq!(reply.message(), "superseded by a newer session");
+        let status = sitting.end().await;
+        assert_eq!(status.message(), "superseded by a newer session");
         sitting = newer;
     }
     world
         .reported("a second agent", |reports| {
-            let stated = reports["a"].misconduct.as_deref().unwrap_or_default();
-            stated.contains("two agents with the same identity") && reports["a"].connected
+            let message = reports["a"].misconduct.as_deref().unwrap_or_default();
+            message.contains("two agents with the same identity") && reports["a"].connected
         })
         .await;
-    // When whoever sits goes, the next one need not come again.
+    // When the current agent disconnects, the next one gets the slot without a retry.
     let mut waiting = caller.subscribe(Some(&token)).await.unwrap();
     drop(sitting);
     waiting.holds(&[]).await;
@@ -133,7 +133,7 @@ async fn two_agents_with_one_identity_settle_on_one_of_them_and_a_person_is_told
 }
 
 #[tokio::test]
-async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats_is_not() {
+async fn missed_heartbeat_ends_session_unless_agent_never_sent_one() {
     let world = World::set(Memory::new(), &["a", "ab"], |settings| {
         settings.limits.silence = Duration::from_millis(200);
     })
@@ -141,7 +141,7 @@ async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats
     let mut quiet = Agent::empty(&world, "ab").await;
     let mut beating = Agent::empty(&world, "a").await;
     for _ in 0..2 {
-        let answer = beating.notify(Event::ping()).await;
+        let answer = beating.send_and_ack(Event::ping()).await;
         assert_eq!(answer.verb, Verb::Processed);
     }
     assert_eq!(beating.end().await.code(), Code::Ok);
@@ -151,7 +151,7 @@ async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats
             !reports["a"].connected && why.contains("the agent timed out")
         })
         .await;
-    // It said nothing for longer than that, and has no heartbeat that could be missed.
+    // It was silent for longer than that, and sends no heartbeat that could be missed.
     assert!(world.handle.sessions.borrow()["ab"].connected);
     world.create(application("ab", "app"));
     quiet
@@ -160,7 +160,7 @@ async fn an_agent_that_beats_and_then_is_silent_is_left_and_one_that_never_beats
 }
 
 #[tokio::test]
-async fn a_name_that_begins_like_anothers_gains_nothing() {
+async fn cluster_name_prefix_grants_no_access() {
     let world = World::with(&["a", "ab"]).await;
     world.create(application("ab", "app"));
     let theirs = world.hub.application("ab", "app").unwrap();
@@ -171,7 +171,7 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
         .await;
 
     let mut a = Agent::of(&world, "a").await;
-    a.holds(&[retained(Kind::Application, "app", &uid, None)])
+    a.holds(&[resync_entry(Kind::Application, "app", &uid, None)])
         .await;
     let stub = a.about("app").await;
     assert_eq!(stub.verb, Verb::Delete, "it should not have it");
@@ -182,9 +182,9 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
 
     let forged =
         json!({ "status": { "sync": { "status": "Forged" } }, "operation": { "sync": {} } });
-    a.notify(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
+    a.send_and_ack(report(Verb::StatusUpdate, &replica(&theirs, &forged)))
         .await;
-    a.notify(report(Verb::Delete, &replica(&theirs, &json!({}))))
+    a.send_and_ack(report(Verb::Delete, &replica(&theirs, &json!({}))))
         .await;
     assert_eq!(world.hub.application("ab", "app").unwrap(), theirs);
     assert_eq!(world.hub.writes(), 0);
@@ -194,7 +194,7 @@ async fn a_name_that_begins_like_anothers_gains_nothing() {
 }
 
 #[tokio::test]
-async fn a_report_tells_that_the_connection_was_lost() {
+async fn report_shows_lost_connection() {
     let world = World::with(&["a"]).await;
     let agent = Agent::empty(&world, "a").await;
     world
@@ -214,7 +214,7 @@ async fn a_report_tells_that_the_connection_was_lost() {
 }
 
 #[tokio::test]
-async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
+async fn first_session_after_enrolment_deletes_nothing() {
     let world = World::with(&["a"]).await;
     let fresh = |fresh: bool| {
         let mut fleet = Fleet::clone(&enrolled(&["a"]));
@@ -222,9 +222,14 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
         Arc::new(fleet)
     };
     world.fleet.send_replace(fresh(true));
-    let retained = [retained(Kind::Application, "old", "uid-of-before", None)];
+    let entries = [resync_entry(
+        Kind::Application,
+        "old",
+        "uid-of-before",
+        None,
+    )];
     let mut first = Agent::of(&world, "a").await;
-    first.holds(&retained).await;
+    first.holds(&entries).await;
     world.create(application("a", "app"));
     first.about("app").await;
     assert!(
@@ -236,22 +241,22 @@ async fn in_the_first_session_after_an_enrolment_nothing_is_taken_away() {
 
     world.fleet.send_replace(fresh(false));
     let mut second = Agent::of(&world, "a").await;
-    second.holds(&retained).await;
+    second.holds(&entries).await;
     assert_eq!(second.about("old").await.verb, Verb::Delete);
 }
 
 #[tokio::test]
-async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
+async fn argo_cd_state_is_reported_and_survives_the_session() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    let stated = |argo_cd| {
+    let message = |argo_cd| {
         Event::spoke_info(&SpokeInfo {
             argo_cd,
             ..SpokeInfo::default()
         })
     };
     for argocd in [ArgoCd::Missing, ArgoCd::Installed, ArgoCd::Missing] {
-        agent.notify(stated(Some(argocd))).await;
+        agent.send_and_ack(message(Some(argocd))).await;
         assert_eq!(world.handle.sessions.borrow()["a"].argocd, Some(argocd));
     }
     drop(agent);
@@ -264,8 +269,8 @@ async fn what_an_agent_says_of_argo_cd_is_reported_and_outlives_its_session() {
     );
 
     let mut agent = Agent::empty(&world, "a").await;
-    let mut garbage = stated(None);
+    let mut garbage = message(None);
     garbage.payload = "[[{".into();
-    agent.notify(garbage).await;
+    agent.send_and_ack(garbage).await;
     assert_eq!(world.handle.sessions.borrow()["a"].argocd, None);
 }

@@ -1,4 +1,4 @@
-//! What is told to whoever looks into a principal that runs.
+//! The state pages of a running principal.
 
 use principal::store::Memory;
 use protocol::{Kind, Target, Verb};
@@ -11,11 +11,16 @@ use crate::{
 };
 
 /// Waits until the state of a cluster is so.
-async fn until(world: &World, cluster: &str, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+async fn until(
+    world: &World,
+    cluster: &str,
+    context: &str,
+    fits: impl Fn(&Value) -> bool,
+) -> Value {
     let looking = async {
         loop {
-            let reply = world.state.page(&Page::default());
-            let rows = reply["clusters"].as_array().unwrap();
+            let page = world.state.page(&Page::default());
+            let rows = page["clusters"].as_array().unwrap();
             let row = rows.iter().find(|it| it["cluster"] == cluster);
             if let Some(row) = row.filter(|row| fits(row)) {
                 return row.clone();
@@ -23,7 +28,7 @@ async fn until(world: &World, cluster: &str, what: &str, fits: impl Fn(&Value) -
             tokio::task::yield_now().await;
         }
     };
-    bounded(what, looking).await
+    bounded(context, looking).await
 }
 
 #[tokio::test]
@@ -46,7 +51,7 @@ async fn the_state_follows_a_session_and_shows_no_secret() {
         (&row["connected"], &row["mode"]),
         (&true.into(), &"managed".into())
     );
-    // Whatever the agent reads it acknowledges.
+    // The agent acknowledges everything that it reads.
     agent
         .event(Target::Object(Kind::Application), Verb::Create)
         .await;
@@ -55,12 +60,12 @@ async fn the_state_follows_a_session_and_shows_no_secret() {
     assert_eq!(row["session"]["outboxObjects"], 0);
     assert!(row["session"]["lastResyncSecondsAgo"].is_u64(), "{row}");
 
-    let reply = world.state.page(&Page::default()).to_string();
+    let page = world.state.page(&Page::default()).to_string();
     let counted = world.metrics();
     let tokens = [&tokens.access_token, &tokens.refresh_token];
     let parts = tokens.iter().flat_map(|token| token.split('.'));
     for canary in parts.chain(["canary", "PRIVATE KEY", "BEGIN", "eyJ"]) {
-        assert!(!reply.contains(canary), "{canary} in {reply}");
+        assert!(!page.contains(canary), "{canary} in {page}");
         assert!(!counted.contains(canary), "{canary} in {counted}");
     }
     let is_counted = |line: &str| counted.lines().any(|it| it == line);

@@ -6,7 +6,7 @@ use protocol::{Event, Kind, Target, Verb};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Agent, body, replica, report, retained},
+    agent::{Agent, body, replica, report, resync_entry},
     world::{World, application, open_project},
 };
 
@@ -23,7 +23,7 @@ fn revision(application: &Value) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn an_application_goes_out_and_its_status_comes_back() {
+async fn application_is_delivered_and_its_status_returns() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     world.create(application("a", "app"));
@@ -34,14 +34,14 @@ async fn an_application_goes_out_and_its_status_comes_back() {
     assert!(body(&came).get("status").is_none());
 
     agent
-        .notify(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert_eq!(shown["status"]["sync"]["revision"], "one");
     assert_eq!(shown["spec"], hub["spec"]);
 
     agent
-        .notify(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
     assert_eq!(world.hub.writes(), 1, "the same again costs no write");
 
@@ -54,12 +54,12 @@ async fn an_application_goes_out_and_its_status_comes_back() {
     assert_eq!(body(&edited)["spec"]["source"]["targetRevision"], "v2");
     assert!(
         agent.unread(Kind::Application).is_empty(),
-        "our own writes are not said back"
+        "our own writes are not sent back"
     );
 }
 
 #[tokio::test]
-async fn by_destination_name_it_goes_to_that_cluster_only() {
+async fn application_is_delivered_only_to_its_destination() {
     let world = World::with(&["a", "ab"]).await;
     let mut a = Agent::empty(&world, "a").await;
     let mut ab = Agent::empty(&world, "ab").await;
@@ -78,7 +78,7 @@ async fn by_destination_name_it_goes_to_that_cluster_only() {
 }
 
 #[tokio::test]
-async fn a_project_comes_before_its_applications_and_only_with_what_concerns_the_cluster() {
+async fn project_is_sent_before_its_applications_and_filtered_by_cluster() {
     let world = World::with(&["a"]).await;
     let mut project = open_project("team");
     project["spec"]["destinations"] = json!([
@@ -117,7 +117,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     agent.event(APPLICATION, Verb::Create).await;
 
     let copy = replica(&hub, &json!({}));
-    agent.notify(report(Verb::Delete, &copy)).await;
+    agent.send_and_ack(report(Verb::Delete, &copy)).await;
     let kept = world.hub.application("a", "app").unwrap();
     assert_eq!(
         kept["metadata"]["finalizers"],
@@ -134,7 +134,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
     );
     let mut gone = report(Verb::Delete, &copy);
     gone.event_id.push('2');
-    agent.notify(gone).await;
+    agent.send_and_ack(gone).await;
     let released = world.hub.application("a", "app").unwrap();
     assert_eq!(
         released["metadata"]["finalizers"],
@@ -143,7 +143,7 @@ async fn a_deletion_waits_for_the_spoke_and_then_ends() {
 }
 
 #[tokio::test]
-async fn without_finalizers_a_deletion_is_said_as_a_stub() {
+async fn deletion_without_finalizers_is_sent_as_a_stub() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -155,7 +155,7 @@ async fn without_finalizers_a_deletion_is_said_as_a_stub() {
 }
 
 #[tokio::test]
-async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
+async fn resync_confirms_equal_objects_and_sends_only_differences() {
     let world = World::with(&["a"]).await;
     for name in ["right", "stale", "missing"] {
         world.create(application("a", name));
@@ -181,7 +181,7 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
         app["metadata"]["uid"].as_str().unwrap().to_owned()
     };
     let holding = |name: &str| {
-        retained(
+        resync_entry(
             Kind::Application,
             name,
             &uid(name),
@@ -190,10 +190,10 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
     };
     let project = digests.get("default").cloned();
     let holds = [
-        retained(Kind::AppProject, "default", "project", project),
+        resync_entry(Kind::AppProject, "default", "project", project),
         holding("right"),
         holding("stale"),
-        retained(Kind::Application, "unknown", "uid-of-nobody", None),
+        resync_entry(Kind::Application, "unknown", "uid-of-none", None),
     ];
     let mut second = Agent::of(&world, "a").await;
     second.holds(&holds).await;
@@ -214,7 +214,7 @@ async fn a_resync_confirms_what_is_right_and_sends_only_what_is_not() {
 }
 
 #[tokio::test]
-async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives() {
+async fn statuses_are_coalesced_while_the_hub_api_is_down() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -224,7 +224,7 @@ async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives()
     for number in 0..100 {
         let mut copy = replica(&hub, &synced(&number.to_string()));
         copy["metadata"]["resourceVersion"] = number.to_string().into();
-        agent.emit(report(Verb::StatusUpdate, &copy)).await;
+        agent.send(report(Verb::StatusUpdate, &copy)).await;
     }
     world.hub.set_outage(false);
     world
@@ -236,7 +236,7 @@ async fn while_the_hub_is_away_statuses_are_coalesced_and_the_last_one_arrives()
 }
 
 #[tokio::test]
-async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
+async fn sync_is_sent_once_and_shown_until_it_ends() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -250,7 +250,7 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
 
     // A status from before the command arrived neither clears nor changes it.
     agent
-        .notify(report(
+        .send_and_ack(report(
             Verb::StatusUpdate,
             &replica(&hub, &synced("before")),
         ))
@@ -271,7 +271,7 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
         } },
     });
     agent
-        .notify(report(Verb::StatusUpdate, &replica(&hub, &ended)))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &ended)))
         .await;
     let shown = world.hub.application("a", "app").unwrap();
     assert!(shown.get("operation").is_none());
@@ -286,7 +286,7 @@ async fn a_sync_is_said_once_and_the_hub_shows_it_until_it_has_ended() {
 }
 
 #[tokio::test]
-async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
+async fn spoke_failure_is_a_condition_until_resolved() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let mut agent = Agent::empty(&world, "a").await;
@@ -299,7 +299,7 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         contest: None,
     };
     agent
-        .notify(Event::error(Kind::Application, &failure))
+        .send_and_ack(Event::error(Kind::Application, &failure))
         .await;
     let condition = |memory: &Memory| {
         let app = memory.application("a", "app").unwrap();
@@ -309,14 +309,14 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
         message.map(str::to_owned)
     };
     world
-        .until("told", |m| {
+        .until("reported", |m| {
             condition(m).as_deref() == Some("cluster a reports: no room")
         })
         .await;
     agent
-        .notify(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&hub, &synced("one"))))
         .await;
-    world.until("untold", |m| condition(m).is_none()).await;
+    world.until("resolved", |m| condition(m).is_none()).await;
     assert_eq!(
         revision(&world.hub.application("a", "app").unwrap()),
         Some("one")
@@ -324,7 +324,7 @@ async fn what_the_spoke_cannot_do_is_a_condition_until_it_can() {
 }
 
 #[tokio::test]
-async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_reported() {
+async fn sync_requested_during_principal_downtime_is_sent_after_report() {
     let hub = Memory::new();
     let mut asked = application("a", "app");
     asked["operation"] = json!({ "sync": { "revision": "x" } });
@@ -334,7 +334,7 @@ async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_repo
     let mut agent = Agent::empty(&world, "a").await;
     agent.event(APPLICATION, Verb::Create).await;
     agent
-        .notify(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&app, &synced("one"))))
         .await;
     let command = agent.event(APPLICATION, Verb::SetOperation).await;
     assert_eq!(body(&command)["operation"], app["operation"]);
@@ -345,7 +345,7 @@ async fn a_sync_asked_for_while_no_principal_ran_is_said_once_the_spoke_has_repo
 }
 
 #[tokio::test]
-async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
+async fn sync_ended_during_principal_downtime_is_not_repeated() {
     let hub = Memory::new();
     let operation = json!({ "sync": { "revision": "x" } });
     let mut asked = application("a", "app");
@@ -367,7 +367,7 @@ async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
         } },
     });
     agent
-        .notify(report(Verb::StatusUpdate, &replica(&app, &ended)))
+        .send_and_ack(report(Verb::StatusUpdate, &replica(&app, &ended)))
         .await;
     assert!(
         world
@@ -383,7 +383,7 @@ async fn a_sync_that_ended_while_no_principal_ran_is_not_done_again() {
 }
 
 #[tokio::test]
-async fn a_sync_asked_for_while_the_cluster_was_away_does_not_keep_the_application_from_it() {
+async fn sync_requested_while_disconnected_does_not_block_delivery() {
     let world = World::with(&["a"]).await;
     world.create(application("a", "app"));
     let operation = json!({ "sync": { "revision": "x" } });

@@ -17,7 +17,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::{
-    visits::{Asked, Lane, PODS, Visitor, credential, get, read, stream, world},
+    resource_proxy::{AgentTunnel, Asked, PODS, ProxyClient, credential, get, read, stream, world},
     world::bounded,
 };
 
@@ -38,39 +38,39 @@ fn exec(upgrade: &str, protocol: &str) -> Request<Empty<Bytes>> {
 type Ends = (mpsc::Sender<Result<Frame<Bytes>, io::Error>>, Incoming);
 
 fn open(asked: Asked) -> Ends {
-    let (emits, stated) = mpsc::channel(1);
+    let (sender, message) = mpsc::channel(1);
     let answer = Response::builder()
         .header("x-stream-upgrade", "websocket")
         .header("sec-websocket-protocol", "v5.channel.k8s.io")
         .header("sec-websocket-accept", "yes")
         .header("set-cookie", "no")
         .body(UnsyncBoxBody::new(StreamBody::new(ReceiverStream::new(
-            stated,
+            message,
         ))))
         .unwrap();
     asked.answer.send(answer).unwrap();
-    (emits, asked.request.into_body())
+    (sender, asked.request.into_body())
 }
 
-async fn takes_in(ends: &mut Ends) -> Option<Bytes> {
-    let frame = bounded("what is said", ends.1.frame()).await?.ok()?;
+async fn receive(ends: &mut Ends) -> Option<Bytes> {
+    let frame = bounded("a frame", ends.1.frame()).await?.ok()?;
     frame.into_data().ok()
 }
 
 #[tokio::test]
-async fn a_terminal_goes_through_to_the_agent_and_back() {
+async fn terminal_streams_to_the_agent_and_back() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let opening = async {
-        let asked = agent_tunnel.next().await;
+        let asked = tunnel.next().await;
         let headers = asked.request.headers();
         assert_eq!(headers["x-stream-upgrade"], "websocket");
         assert_eq!(headers["sec-websocket-protocol"], "v5.channel.k8s.io");
         assert!(!headers.contains_key("cookie"));
         open(asked)
     };
-    let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
+    let asking = proxy_client.ask(exec("websocket", "v5.channel.k8s.io"));
     let (answer, mut agent) = tokio::join!(asking, opening);
     assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
     assert_eq!(answer.headers()["upgrade"], "websocket");
@@ -81,30 +81,30 @@ async fn a_terminal_goes_through_to_the_agent_and_back() {
         .unwrap();
     let mut client = TokioIo::new(stream);
     client.write_all(b"ls\n").await.unwrap();
-    assert_eq!(takes_in(&mut agent).await.unwrap(), "ls\n");
+    assert_eq!(receive(&mut agent).await.unwrap(), "ls\n");
     agent
         .0
         .send(Ok(Frame::data(Bytes::from("a b\n"))))
         .await
         .unwrap();
-    let mut arrived = [0; 4];
-    bounded("an answer", client.read_exact(&mut arrived))
+    let mut received = [0; 4];
+    bounded("an answer", client.read_exact(&mut received))
         .await
         .unwrap();
-    assert_eq!(&arrived, b"a b\n");
-    // Whoever typed goes, and the agent hears of it.
+    assert_eq!(&received, b"a b\n");
+    // The client disconnects, and the agent is notified.
     drop(client);
-    assert_eq!(takes_in(&mut agent).await, None);
+    assert_eq!(receive(&mut agent).await, None);
     world.counted("argocd_principal_lanes 1").await;
 }
 
 #[tokio::test]
-async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words() {
+async fn terminal_ended_by_agent_delivers_its_last_output() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
-    let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
-    let (answer, agent) = tokio::join!(asking, async { open(agent_tunnel.next().await) });
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
+    let asking = proxy_client.ask(exec("websocket", "v5.channel.k8s.io"));
+    let (answer, agent) = tokio::join!(asking, async { open(tunnel.next().await) });
     let stream = bounded("the stream", hyper::upgrade::on(answer))
         .await
         .unwrap();
@@ -124,23 +124,23 @@ async fn a_terminal_that_the_agent_ends_ends_for_its_viewer_with_its_last_words(
 }
 
 #[tokio::test]
-async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
+async fn invalid_terminal_request_is_refused_without_the_agent() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let bearer = "base64url.bearer.authorization.k8s.io.YWRtaW4";
     for (upgrade, protocol, code) in [
         ("websocket", bearer, StatusCode::FORBIDDEN),
         ("h2c", "v5.channel.k8s.io", StatusCode::BAD_REQUEST),
     ] {
-        let mut visitor = Visitor::of(&world, "a").await;
-        let answer = visitor.ask(exec(upgrade, protocol)).await;
+        let mut proxy_client = ProxyClient::of(&world, "a").await;
+        let answer = proxy_client.ask(exec(upgrade, protocol)).await;
         assert_eq!(answer.status(), code, "{upgrade} {protocol}");
     }
     // The first thing that the agent hears of is this.
-    let mut visitor = Visitor::of(&world, "a").await;
-    let asking = visitor.ask(get(PODS));
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
+    let asking = proxy_client.ask(get(PODS));
     let answering = async {
-        let asked = agent_tunnel.next().await;
+        let asked = tunnel.next().await;
         assert_eq!(asked.request.uri().path(), PODS);
         drop(asked);
     };
@@ -149,40 +149,40 @@ async fn what_is_no_terminal_is_refused_before_an_agent_hears_of_it() {
 }
 
 #[tokio::test]
-async fn a_cluster_has_so_many_terminals_at_a_time_and_no_more() {
+async fn concurrent_terminals_of_a_cluster_are_bounded() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let mut open_ones = vec![];
     for _ in 0..16 {
-        let mut visitor = Visitor::of(&world, "a").await;
-        let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
-        let (answer, agent) = tokio::join!(asking, async { open(agent_tunnel.next().await) });
+        let mut proxy_client = ProxyClient::of(&world, "a").await;
+        let asking = proxy_client.ask(exec("websocket", "v5.channel.k8s.io"));
+        let (answer, agent) = tokio::join!(asking, async { open(tunnel.next().await) });
         assert_eq!(answer.status(), StatusCode::SWITCHING_PROTOCOLS);
         let stream = bounded("the stream", hyper::upgrade::on(answer))
             .await
             .unwrap();
         open_ones.push((stream, agent));
     }
-    let mut one_more = Visitor::of(&world, "a").await;
+    let mut one_more = ProxyClient::of(&world, "a").await;
     let answer = one_more.ask(exec("websocket", "v5.channel.k8s.io")).await;
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
 #[tokio::test]
-async fn what_lasts_ends_at_once_when_the_certificate_that_opened_it_is_revoked() {
+async fn revocation_ends_open_terminals_and_logs_at_once() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let leaf = credential(&world, "a");
-    let mut visitor = Visitor::with(&world, &leaf).await;
-    let asking = visitor.ask(exec("websocket", "v5.channel.k8s.io"));
-    let (answer, mut agent) = tokio::join!(asking, async { open(agent_tunnel.next().await) });
+    let mut proxy_client = ProxyClient::with(&world, &leaf).await;
+    let asking = proxy_client.ask(exec("websocket", "v5.channel.k8s.io"));
+    let (answer, mut agent) = tokio::join!(asking, async { open(tunnel.next().await) });
     let terminal = bounded("the stream", hyper::upgrade::on(answer))
         .await
         .unwrap();
-    let mut reader = Visitor::with(&world, &leaf).await;
+    let mut reader = ProxyClient::with(&world, &leaf).await;
     let following = async {
         let never = futures::stream::pending().boxed();
-        agent_tunnel.next().await.answer(stream(never));
+        tunnel.next().await.answer(stream(never));
     };
     let log = format!("{PODS}/x/log?follow=true");
     let (log, ()) = tokio::join!(reader.get(&log), following);
@@ -192,7 +192,7 @@ async fn what_lasts_ends_at_once_when_the_certificate_that_opened_it_is_revoked(
     let list = Revoked::read([fingerprint.as_str()]);
     world.revoked.send_replace(Some(Arc::new(list)));
     assert!(read(log).await.is_err(), "it has not come to its end");
-    assert_eq!(takes_in(&mut agent).await, None);
+    assert_eq!(receive(&mut agent).await, None);
     let mut shown = vec![];
     let mut terminal = TokioIo::new(terminal);
     let _broken = bounded("the end", terminal.read_to_end(&mut shown)).await;

@@ -15,8 +15,8 @@ use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode
 use crate::{
     agent::{Agent, request},
     go_agents::noise,
-    sockets::{AUTHENTICATE, Call, SUBSCRIBE, VERSION, envelope_of, gzip, http1},
-    visits::{self, PODS, Visitor},
+    resource_proxy::{self, PODS, ProxyClient},
+    websocket_client::{AUTHENTICATE, Call, SUBSCRIBE, VERSION, envelope_of, gzip, http1},
     world::{World, application, bounded},
 };
 
@@ -25,12 +25,12 @@ fn sockets(outcome: &str, count: u32) -> String {
 }
 
 #[tokio::test]
-async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
+async fn calls_and_sessions_work_over_websockets() {
     let world = World::with(&["a"]).await;
     let leaf = world.certificate("a");
 
     let mut call = Call::open(&world, &leaf, VERSION, &[]).await;
-    call.emit(&protocol::wire::versionapi::VersionRequest {})
+    call.send_message(&protocol::wire::versionapi::VersionRequest {})
         .await;
     call.end().await;
     assert_eq!(call.headers().await["content-type"], "application/grpc");
@@ -41,7 +41,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
     assert_eq!(call.code().await, Some(CloseCode::Normal));
 
     let mut call = Call::open(&world, &leaf, AUTHENTICATE, &[]).await;
-    call.emit(&request()).await;
+    call.send_message(&request()).await;
     call.end().await;
     call.headers().await;
     let tokens: AuthResponse = call.message().await;
@@ -61,7 +61,7 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
         ..SyncedResourceList::default()
     };
     for event in [asked.ack(), Event::request_synced_resource_list(&list)] {
-        session.emit(&envelope_of(event)).await;
+        session.send_message(&envelope_of(event)).await;
     }
     world.create(application("a", "app"));
     loop {
@@ -81,10 +81,10 @@ async fn a_call_and_a_session_go_over_sockets_frame_by_frame() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_one_frame_of_headers_with_the_status() {
+async fn websocket_refusal_is_one_header_frame_with_the_status() {
     let world = World::with(&["a"]).await;
     let mut call = Call::open(&world, &world.certificate("b"), AUTHENTICATE, &[]).await;
-    call.emit(&request()).await;
+    call.send_message(&request()).await;
     call.end().await;
     let headers = call.headers().await;
     assert_eq!(headers["grpc-status"], "16");
@@ -93,7 +93,7 @@ async fn a_refusal_is_one_frame_of_headers_with_the_status() {
 }
 
 #[tokio::test]
-async fn who_breaks_the_rules_is_told_by_the_code_and_counted() {
+async fn websocket_violations_have_a_close_code_and_are_counted() {
     let world = World::with(&["a", "b"]).await;
     let mut other = Agent::empty(&world, "b").await;
     let leaf = world.certificate("a");
@@ -134,7 +134,7 @@ async fn who_breaks_the_rules_is_told_by_the_code_and_counted() {
 }
 
 #[tokio::test]
-async fn a_message_in_fragments_is_one_message_and_too_many_of_them_are_too_large() {
+async fn fragmented_websocket_message_is_joined_and_bounded() {
     use tokio_tungstenite::tungstenite::protocol::frame::{
         Frame as Fragment,
         coding::{Data, OpCode},
@@ -174,10 +174,10 @@ async fn a_message_in_fragments_is_one_message_and_too_many_of_them_are_too_larg
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on() {
-    let world = visits::world(&["a"]).await;
+async fn oversized_websocket_response_fails_and_session_continues() {
+    let world = resource_proxy::world(&["a"]).await;
     let mut session = Call::session(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let pod = format!("{PODS}/x");
     let answer = |question: &Event, resource: String| {
         let uuid = question.event_id.clone();
@@ -195,32 +195,32 @@ async fn an_answer_that_is_too_large_for_a_message_fails_and_the_session_goes_on
     {
         let answering = async {
             let question = session.event(Target::Resource).await;
-            let stated = answer(&question, large.clone());
-            let stated = if flag == 1 { gzip(&stated) } else { stated };
-            session.emit_flagged(flag, &stated).await;
+            let message = answer(&question, large.clone());
+            let message = if flag == 1 { gzip(&message) } else { message };
+            session.send_flagged(flag, &message).await;
         };
-        let (reply, ()) = tokio::join!(visitor.reply(visits::get(&pod)), answering);
-        assert_eq!(reply.0, 502);
+        let (response, ()) = tokio::join!(proxy_client.fetch(resource_proxy::get(&pod)), answering);
+        assert_eq!(response.0, 502);
         assert!(
-            reply.1.contains("exceeds the message size limit"),
+            response.1.contains("exceeds the message size limit"),
             "{}",
-            reply.1
+            response.1
         );
         let counted = "argocd_principal_events_refused_total{reason=\"too_large\"}";
         world.counted(&format!("{counted} {}", count + 1)).await;
     }
     let answering = async {
         let question = session.event(Target::Resource).await;
-        let stated = answer(&question, "{}".to_owned());
-        session.emit_flagged(0, &stated).await;
+        let message = answer(&question, "{}".to_owned());
+        session.send_flagged(0, &message).await;
     };
-    let (answered, ()) = tokio::join!(visitor.get(&pod), answering);
+    let (answered, ()) = tokio::join!(proxy_client.get(&pod), answering);
     assert_eq!(answered.status(), http::StatusCode::OK);
     assert!(world.handle.sessions.borrow()["a"].connected);
 }
 
 #[tokio::test]
-async fn what_is_compressed_as_nobody_here_reads_it_is_refused_as_grpc_says() {
+async fn unknown_grpc_encoding_is_refused_as_unimplemented() {
     let world = World::with(&["a"]).await;
     let leaf = world.certificate("a");
     let packed = gzip(&request().encode_to_vec());
@@ -232,9 +232,9 @@ async fn what_is_compressed_as_nobody_here_reads_it_is_refused_as_grpc_says() {
     ] {
         let headers = encoding.map(|it| ("grpc-encoding", it));
         let mut call = Call::open(&world, &leaf, AUTHENTICATE, headers.as_slice()).await;
-        // An encoding that nobody knows is refused by its name; the other messages are, before the end is heard.
+        // An unknown encoding is refused by its name; the other messages are refused before the end arrives.
         if status != "12" {
-            call.emit_flagged(1, message).await;
+            call.send_flagged(1, message).await;
         }
         if status == "0" {
             call.end().await;
@@ -263,7 +263,7 @@ async fn answer(world: &World, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn other_requests_of_http_1_1_are_told_what_is_spoken_here() {
+async fn plain_http_1_1_requests_get_a_hint() {
     let world = World::with(&["a"]).await;
     let plain = answer(&world, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(
@@ -286,7 +286,7 @@ async fn other_requests_of_http_1_1_are_told_what_is_spoken_here() {
 }
 
 #[tokio::test]
-async fn http_without_tls_is_told_to_speak_tls() {
+async fn http_without_tls_gets_a_hint_to_use_tls() {
     let world = World::with(&["a"]).await;
     for request in [
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -308,7 +308,7 @@ async fn http_without_tls_is_told_to_speak_tls() {
 }
 
 #[tokio::test]
-async fn headers_that_never_end_end_the_connection() {
+async fn endless_http_headers_time_out() {
     let world = World::set(principal::store::Memory::new(), &["a"], |settings| {
         settings.limits.handshake_time = std::time::Duration::from_millis(300);
     })
@@ -321,7 +321,7 @@ async fn headers_that_never_end_end_the_connection() {
 }
 
 #[tokio::test]
-async fn switched_off_they_are_refused_and_http_2_is_not() {
+async fn disabled_websockets_are_refused_and_http_2_works() {
     let world = World::set(principal::store::Memory::new(), &["a"], |settings| {
         settings.websockets = false;
     })

@@ -1,4 +1,4 @@
-//! A principal that serves, with everything that it is told in the test's hands.
+//! A running principal whose inputs the test controls.
 
 use std::{
     collections::BTreeMap,
@@ -204,18 +204,18 @@ impl World {
     /// Waits until the reports are so.
     pub(crate) async fn reported(
         &self,
-        what: &str,
+        context: &str,
         fits: impl Fn(&BTreeMap<String, SessionReport>) -> bool,
     ) {
         let mut sessions = self.handle.sessions.clone();
-        bounded(what, sessions.wait_for(|reports| fits(reports)))
+        bounded(context, sessions.wait_for(|reports| fits(reports)))
             .await
             .unwrap();
     }
 
     /// Waits until the hub is so.
-    pub(crate) async fn until(&self, what: &str, fits: impl Fn(&Memory) -> bool) {
-        bounded(what, self.hub.wait_for(fits)).await;
+    pub(crate) async fn until(&self, context: &str, fits: impl Fn(&Memory) -> bool) {
+        bounded(context, self.hub.wait_for(fits)).await;
     }
 
     pub(crate) fn create(&self, application: Value) {
@@ -237,9 +237,9 @@ impl Drop for World {
 }
 
 /// Waits, but not for ever.
-pub(crate) async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
+pub(crate) async fn bounded<T>(context: &str, future: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(BOUND, future).await;
-    assert!(ended.is_ok(), "{what}: not within {BOUND:?}");
+    assert!(ended.is_ok(), "{context}: not within {BOUND:?}");
     ended.unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! Logs of containers: asked for by an event, and sent by the agent on a stream that it opens for each.
+//! Logs of containers: requested by an event, and sent by the agent on a stream that it opens for each.
 
 use std::{error::Error, future::pending, io, sync::Arc, time::Duration};
 
@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Line, Place, Placed, resource};
+use super::{GoSession, PendingGuard, PendingId, resource};
 use crate::live::tunnel::{Body, NotAnswered};
 
-/// Pieces of 64 KiB that whoever reads has not read; the agent's stream waits then.
+/// Unread pieces of 64 KiB; the agent's stream waits when the buffer is full.
 const UNREAD: usize = 4;
 /// How long it waits for them, and how long a log may last in all. A Go agent does nothing else while it sends one that
 /// is not followed, and its principal has the same bound.
@@ -37,14 +37,14 @@ const FOLLOWED: Pace = Pace {
     piece: Duration::from_mins(1),
     all: None,
 };
-/// How long a stream that has begun may take to say that there is no log, before it is one that is silent.
+/// How long a new stream may take to report an error, before the response begins without data.
 const BRIEF: Duration = Duration::from_millis(500);
 
-/// What comes of a log.
+/// A part of a log.
 #[derive(Debug)]
 pub(super) enum Piece {
     Data(Bytes),
-    /// Why the agent has no more of it.
+    /// The error of the agent.
     Failed(String),
     End,
 }
@@ -60,7 +60,7 @@ struct Pace {
 
 impl Pace {
     /// Resolves when it has lasted too long.
-    async fn over(self) {
+    async fn expired(self) {
         match self.all {
             Some(all) => sleep(all).await,
             None => pending().await,
@@ -70,57 +70,61 @@ impl Pace {
 
 /// A log that its agent has not opened.
 #[derive(Debug)]
-pub(super) struct Wanted {
-    asker: oneshot::Sender<Opened>,
+pub(super) struct PendingLog {
+    waiter: oneshot::Sender<LogReader>,
     pace: Pace,
     place: OwnedSemaphorePermit,
 }
 
-impl Wanted {
-    /// Its agent has opened it; none if whoever asked is gone.
-    pub(super) fn open(self, over: CancellationToken) -> Option<Log> {
+impl PendingLog {
+    /// The agent has opened the stream; none if the request was cancelled.
+    pub(super) fn open(self, session_ended: CancellationToken) -> Option<LogStream> {
         let (pieces, read) = mpsc::channel(UNREAD);
-        let Self { asker, pace, place } = self;
-        asker.send(Opened(read)).ok()?;
-        Some(Log {
+        let Self {
+            waiter,
+            pace,
+            place,
+        } = self;
+        waiter.send(LogReader(read)).ok()?;
+        Some(LogStream {
             pieces,
             pace,
-            over,
-            _place: place,
+            session_ended,
+            _guard: place,
         })
     }
 }
 
-/// The end of a log at which somebody reads.
+/// The reading end of a log.
 #[derive(Debug)]
-pub(super) struct Opened(mpsc::Receiver<Piece>);
+pub(super) struct LogReader(mpsc::Receiver<Piece>);
 
-/// The end at which its agent writes.
+/// The end that the agent writes.
 #[derive(Debug)]
-pub(crate) struct Log {
+pub(crate) struct LogStream {
     pub(super) pieces: mpsc::Sender<Piece>,
     pace: Pace,
-    over: CancellationToken,
+    session_ended: CancellationToken,
     /// Held as long as the stream is.
-    _place: OwnedSemaphorePermit,
+    _guard: OwnedSemaphorePermit,
 }
 
-impl Log {
-    /// Carries what the agent says, in the pace of whoever reads, until either has had enough or that is too slow.
-    pub(crate) async fn carry(
+impl LogStream {
+    /// Forwards the log at the pace of the reader, until either end stops or the reader is too slow.
+    pub(crate) async fn forward(
         self,
-        mut stated: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
+        mut messages: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
     ) -> Result<(), Status> {
-        // At this code a Go agent stops; at any other it would open the log anew.
+        // A Go agent stops at this code; at any other it would reopen the log.
         let stopped = Status::cancelled;
-        // In the words of its principal.
+        // The text of the Go principal.
         let gone = || stopped("client disconnected");
         let pace = self.pace;
         let ended = async {
             tokio::select! {
                 biased;
-                () = self.over.cancelled() => stopped("the session has ended"),
-                () = pace.over() => stopped("the log stream reached its time limit"),
+                () = self.session_ended.cancelled() => stopped("the session has ended"),
+                () = pace.expired() => stopped("the log stream reached its time limit"),
             }
         };
         tokio::pin!(ended);
@@ -129,13 +133,13 @@ impl Log {
                 biased;
                 why = &mut ended => return Err(why),
                 () = self.pieces.closed() => return Err(gone()),
-                next = stated.next() => next,
+                next = messages.next() => next,
             };
             let piece = match next {
-                // Broken off: whoever reads finds no end.
+                // Truncated: the reader gets no end marker.
                 None => return Ok(()),
                 Some(Err(status)) => return Err(status),
-                Some(Ok(stated)) => piece(stated),
+                Some(Ok(message)) => piece(message),
             };
             let Some(piece) = piece else { continue };
             let is_last = !matches!(piece, Piece::Data(_));
@@ -155,11 +159,11 @@ impl Log {
     }
 }
 
-/// What a message says of the log; nothing, as the first one, which only says which log it is.
-fn piece(stated: LogStreamData) -> Option<Piece> {
+/// Decodes a message; none for the first one, which only has the id.
+fn piece(message: LogStreamData) -> Option<Piece> {
     let LogStreamData {
         data, eof, error, ..
-    } = stated;
+    } = message;
     if !error.is_empty() {
         Some(Piece::Failed(error.chars().take(1024).collect()))
     } else if eof {
@@ -169,9 +173,9 @@ fn piece(stated: LogStreamData) -> Option<Piece> {
     }
 }
 
-/// Asks for a log, and answers when the agent has opened its stream.
+/// Requests a log, and returns when the agent has opened its stream.
 pub(super) async fn ask(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     request: LogRequest,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
@@ -181,19 +185,19 @@ pub(super) async fn ask(
         uuid: uuid.clone(),
         ..request
     };
-    let (asker, opened) = oneshot::channel();
-    let place = Arc::clone(&line.logs).try_acquire_owned();
-    let wanted = Wanted {
-        asker,
+    let (waiter, opened) = oneshot::channel();
+    let place = Arc::clone(&session.logs).try_acquire_owned();
+    let pending_log = PendingLog {
+        waiter,
         pace: if request.follow { FOLLOWED } else { WHOLE },
         place: place.map_err(|_none_left| NotAnswered::Busy)?,
     };
-    let place = line.wait_for(Place::Log(uuid.clone()), |waiting, id| {
-        waiting.logs.insert(id, wanted);
+    let place = session.register(PendingId::Log(uuid.clone()), |pending, id| {
+        pending.logs.insert(id, pending_log);
         true
     })?;
     let verb = Verb::Http(Method::Get);
-    line.emit(Event::question(
+    session.send(Event::question(
         Target::ContainerLog,
         verb,
         &uuid,
@@ -201,7 +205,7 @@ pub(super) async fn ask(
     ))?;
     let mut opened = timeout(response_timeout, opened)
         .await
-        .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
+        .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
         .map_err(|_dropped| NotAnswered::Ended)?;
     let first = match timeout(BRIEF, opened.0.recv()).await {
         Ok(Some(Piece::Failed(why))) => {
@@ -212,12 +216,12 @@ pub(super) async fn ask(
         Ok(Some(first)) => Some(first),
         Err(_silent) => None,
     };
-    let reading = Reading {
+    let log_body = LogBody {
         opened,
-        unstamped: (!stamps).then(Unstamped::default),
-        _place: place,
+        stripper: (!stamps).then(TimestampStripper::default),
+        _guard: place,
     };
-    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(reading.frames(first))));
+    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(log_body.frames(first))));
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(CONTENT_TYPE, kind);
@@ -226,7 +230,7 @@ pub(super) async fn ask(
     Ok(response)
 }
 
-/// Which status a log that cannot be opened had: the agent passes on the words only.
+/// The status of a log that cannot be opened: the agent sends only its text.
 fn status_of(why: &str) -> (StatusCode, &'static str) {
     if why.ends_with("not found") {
         (StatusCode::NOT_FOUND, "NotFound")
@@ -235,30 +239,30 @@ fn status_of(why: &str) -> (StatusCode, &'static str) {
     }
 }
 
-/// A log on its way to whoever reads.
-struct Reading {
-    opened: Opened,
-    unstamped: Option<Unstamped>,
-    _place: Placed,
+/// The body of a log response.
+struct LogBody {
+    opened: LogReader,
+    stripper: Option<TimestampStripper>,
+    _guard: PendingGuard,
 }
 
 type Framed = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 
-impl Reading {
+impl LogBody {
     fn frames(self, first: Option<Piece>) -> impl Stream<Item = Framed> + Send {
-        stream::unfold(Some((self, first)), |reading| async move {
-            let (mut reading, first) = reading?;
+        stream::unfold(Some((self, first)), |log_body| async move {
+            let (mut log_body, first) = log_body?;
             let piece = match first {
                 Some(first) => Some(first),
-                None => reading.opened.0.recv().await,
+                None => log_body.opened.0.recv().await,
             };
             match piece {
                 Some(Piece::Data(data)) => {
-                    let shown = match &mut reading.unstamped {
-                        Some(unstamped) => unstamped.strip(&data),
+                    let shown = match &mut log_body.stripper {
+                        Some(stripper) => stripper.strip(&data),
                         None => data,
                     };
-                    Some((Ok(Frame::data(shown)), Some((reading, None))))
+                    Some((Ok(Frame::data(shown)), Some((log_body, None))))
                 }
                 Some(Piece::End) => None,
                 Some(Piece::Failed(why)) => Some((Err(io::Error::other(why).into()), None)),
@@ -271,14 +275,14 @@ impl Reading {
     }
 }
 
-/// Takes away the times that a Go agent puts before each line, for those who did not ask for them.
+/// Removes the timestamps that a Go agent always adds, unless the request has `timestamps`.
 #[derive(Debug, Default)]
-pub(super) struct Unstamped {
+pub(super) struct TimestampStripper {
     /// The time of this line is over.
     in_line: bool,
 }
 
-impl Unstamped {
+impl TimestampStripper {
     pub(super) fn strip(&mut self, data: &[u8]) -> Bytes {
         let mut left = Vec::with_capacity(data.len());
         for &byte in data {

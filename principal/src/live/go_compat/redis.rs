@@ -1,4 +1,4 @@
-//! Values of a cluster's redis and word of their changes, in the words of Go's redis proxy.
+//! Values of a cluster's redis and subscriptions to their changes, in the format of Go's redis proxy.
 
 use std::{
     io,
@@ -25,90 +25,90 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Line, MOST_LASTING, Place, Placed, read, resource, with_permit};
+use super::{GoSession, MAX_LASTING, PendingGuard, PendingId, hold_budget, read, resource};
 use crate::{
     fleet::ClusterName,
     live::tunnel::{Body, NotAnswered},
 };
 
-/// A Go agent ends a subscription when it has heard nothing for ten minutes on its connection.
+/// A Go agent ends a subscription after ten minutes without a message on its connection.
 const PING: Duration = Duration::from_mins(1);
-/// How long it may take to say that it is there.
+/// How long it may take to answer a ping.
 const PONG: Duration = Duration::from_secs(30);
 /// An agent that has just answered does not take much longer for a key that it understands.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long an agent that left a key unanswered is not asked so again: it may have had much to do.
 const UNANSWERED: Duration = Duration::from_secs(15);
-/// The longest word of a message: a name. What is longer is not even looked into.
+/// The longest push event: it has a name only. Longer events are not decoded.
 const LONGEST_PUSH: usize = 16 << 10;
-/// Messages that are not read yet; more say nothing new.
+/// Unread messages; more would add nothing.
 const UNREAD: usize = 4;
 
 /// How an agent wants the keys of Applications in its Argo CD's own namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum KeyFormat {
     /// It takes away what is before the underscore, which is its name at the hub (namespace mapping).
     Prefixed,
     /// As its Argo CD has them (destination mapping). What an agent of the other kind is asked like this, it leaves
     /// unanswered.
-    AsTheyAre,
+    Bare,
 }
 
-/// Nothing that an agent says tells which it is, but one that answers to a bare key can only be of the second kind, and
-/// one that has a value under a prefixed one is of the first. Silence teaches nothing.
+/// Agents do not announce their key format, but one that answers to a bare key can only be of the second kind, and
+/// one that has a value under a prefixed key is of the first. Silence proves nothing.
 #[derive(Debug, Default)]
-pub(super) struct Learned(Mutex<Knowledge>);
+pub(super) struct LearnedKeyFormat(Mutex<KeyKnowledge>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Knowledge {
-    keys: Option<Keys>,
-    /// Until when it is not tried out again.
-    untried: Option<Instant>,
+struct KeyKnowledge {
+    keys: Option<KeyFormat>,
+    /// No probe before this time.
+    retry_at: Option<Instant>,
 }
 
-impl Learned {
-    fn get(&self) -> Option<Keys> {
+impl LearnedKeyFormat {
+    fn get(&self) -> Option<KeyFormat> {
         self.lock().keys
     }
 
-    fn set(&self, keys: Keys) {
+    fn set(&self, keys: KeyFormat) {
         self.lock().keys = Some(keys);
     }
 
-    /// Whether it may be tried out now.
+    /// Whether the bare key may be probed now.
     fn may_try(&self) -> bool {
-        self.lock().untried.is_none_or(|at| at <= Instant::now())
+        self.lock().retry_at.is_none_or(|at| at <= Instant::now())
     }
 
     fn unanswered(&self) {
-        self.lock().untried = Some(Instant::now() + UNANSWERED);
+        self.lock().retry_at = Some(Instant::now() + UNANSWERED);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Knowledge> {
+    fn lock(&self) -> MutexGuard<'_, KeyKnowledge> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The key as an agent of this kind is asked for it; none if it has no words for it.
-pub(super) fn asked(cluster: &ClusterName, key: &CacheKey, keys: Keys) -> Option<String> {
+/// The key in this format; none if the format cannot express it.
+pub(super) fn wire_key(cluster: &ClusterName, key: &CacheKey, keys: KeyFormat) -> Option<String> {
     match (keys, &key.namespace) {
         // It reads keys of four fields only.
-        (Keys::Prefixed, _) if key.shard.is_some() => None,
-        (Keys::AsTheyAre, _) | (Keys::Prefixed, Some(_)) => Some(key.to_string()),
-        (Keys::Prefixed, None) => {
+        (KeyFormat::Prefixed, _) if key.shard.is_some() => None,
+        (KeyFormat::Bare, _) | (KeyFormat::Prefixed, Some(_)) => Some(key.to_string()),
+        (KeyFormat::Prefixed, None) => {
             let prefixed = key.of(Some(cluster.to_string()), key.name.clone());
             Some(prefixed.to_string())
         }
     }
 }
 
-/// Asks for a value.
+/// Gets a value.
 pub(super) async fn get(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     key: &CacheKey,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
-    let (found, answer) = find(line, key, response_timeout).await?;
+    let (found, answer) = find(session, key, response_timeout).await?;
     let RedisValue {
         bytes,
         cache_hit,
@@ -124,7 +124,7 @@ pub(super) async fn get(
         (StatusCode::NOT_FOUND, vec![])
     };
     let kind = "application/octet-stream";
-    Ok(with_permit(
+    Ok(hold_budget(
         resource::with_body(code, kind, value.into()),
         answer,
     ))
@@ -133,18 +133,18 @@ pub(super) async fn get(
 /// A value, and the answer that it was in.
 type Found = (RedisValue, Bytes);
 
-/// Looks for a value, and learns on the way how the agent wants its keys.
+/// Gets a value, and learns the key format of the agent.
 async fn find(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     key: &CacheKey,
     response_timeout: Duration,
 ) -> Result<Found, NotAnswered> {
     let begun = Instant::now();
-    let known = line.keys.get();
+    let known = session.keys.get();
     // What is elsewhere than in Argo CD's namespace is called the same by both.
-    let prefixed = asked(&line.cluster, key, known.unwrap_or(Keys::Prefixed));
+    let prefixed = wire_key(&session.cluster, key, known.unwrap_or(KeyFormat::Prefixed));
     let first = match prefixed {
-        Some(key) => value(line, key, response_timeout).await?,
+        Some(key) => value(session, key, response_timeout).await?,
         None => Found::default(),
     };
     if known.is_some() || key.namespace.is_some() {
@@ -154,21 +154,21 @@ async fn find(
         cache_hit, error, ..
     } = &first.0;
     if *cache_hit {
-        line.keys.set(Keys::Prefixed);
+        session.keys.set(KeyFormat::Prefixed);
     }
-    if *cache_hit || !error.is_empty() || !line.keys.may_try() {
+    if *cache_hit || !error.is_empty() || !session.keys.may_try() {
         return Ok(first);
     }
     let took = begun.elapsed();
     let pause = took.saturating_mul(2).max(AT_ONCE);
     let left = response_timeout.saturating_sub(took).min(pause);
-    match value(line, key.to_string(), left).await {
+    match value(session, key.to_string(), left).await {
         Ok(second) => {
-            line.keys.set(Keys::AsTheyAre);
+            session.keys.set(KeyFormat::Bare);
             Ok(second)
         }
-        Err(NotAnswered::Late(_)) => {
-            line.keys.unanswered();
+        Err(NotAnswered::TimedOut(_)) => {
+            session.keys.unanswered();
             Ok(first)
         }
         Err(why) => Err(why),
@@ -176,7 +176,7 @@ async fn find(
 }
 
 async fn value(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     key: String,
     response_timeout: Duration,
 ) -> Result<Found, NotAnswered> {
@@ -185,12 +185,12 @@ async fn value(
         ..RedisCommand::default()
     };
     let connection = Uuid::new_v4().to_string();
-    let (stated, answer) = forward(line, &connection, command, response_timeout).await?;
-    Ok((stated.get.ok_or(NotAnswered::Besides)?, answer))
+    let (response, answer) = send(session, &connection, command, response_timeout).await?;
+    Ok((response.get.ok_or(NotAnswered::Unexpected)?, answer))
 }
 
-async fn forward(
-    line: &Arc<Line>,
+async fn send(
+    session: &Arc<GoSession>,
     connection: &str,
     command: RedisCommand,
     response_timeout: Duration,
@@ -203,12 +203,12 @@ async fn forward(
     };
     let body = payload::encode(&request);
     let event = Event::question(Target::Redis, Verb::RedisRequest, &uuid, body);
-    let answer = line.question(event, response_timeout).await?;
-    let stated: RedisResponse = read("redis response", &answer)?;
-    Ok((stated.body, answer))
+    let answer = session.request_and_wait(event, response_timeout).await?;
+    let response: RedisResponse = read("redis response", &answer)?;
+    Ok((response.body, answer))
 }
 
-/// Whether an event says that a message has come, and on which connection.
+/// The connection of a push event, if it is one.
 pub(super) fn push(event: &Event) -> Option<String> {
     if event.payload.len() > LONGEST_PUSH {
         return None;
@@ -218,25 +218,25 @@ pub(super) fn push(event: &Event) -> Option<String> {
     is_push.then_some(response.connection_uuid)
 }
 
-/// Asks for word of each change: an answer that goes on with something whenever the agent tells of one.
+/// Subscribes to changes: the response body gets a line for each message of the agent.
 pub(super) async fn follow(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     key: &CacheKey,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
-    if key.namespace.is_none() && line.keys.get().is_none() {
-        find(line, key, response_timeout).await?;
+    if key.namespace.is_none() && session.keys.get().is_none() {
+        find(session, key, response_timeout).await?;
     }
-    let keys = line.keys.get().unwrap_or(Keys::Prefixed);
-    let Some(channel) = asked(&line.cluster, key, keys) else {
+    let keys = session.keys.get().unwrap_or(KeyFormat::Prefixed);
+    let Some(channel) = wire_key(&session.cluster, key, keys) else {
         let why = "this agent does not know this channel";
         return Ok(resource::refusal(StatusCode::NOT_FOUND, "NotFound", why));
     };
     let connection = Uuid::new_v4().to_string();
-    let (notify, reply) = mpsc::channel(UNREAD);
-    let place = line.wait_for(Place::Push(connection.clone()), |waiting, id| {
-        let room = waiting.pushes.len() < MOST_LASTING;
-        room.then(|| waiting.pushes.insert(id, notify)).is_some()
+    let (pushes, received) = mpsc::channel(UNREAD);
+    let place = session.register(PendingId::Push(connection.clone()), |pending, id| {
+        let budget = pending.pushes.len() < MAX_LASTING;
+        budget.then(|| pending.pushes.insert(id, pushes)).is_some()
     })?;
     let command = RedisCommand {
         subscribe: Some(RedisSubscribe {
@@ -244,52 +244,55 @@ pub(super) async fn follow(
         }),
         ..RedisCommand::default()
     };
-    let (answer, _) = forward(line, &connection, command, response_timeout).await?;
-    let subscribed = answer.subscribe_response.ok_or(NotAnswered::Besides)?;
+    let (answer, _) = send(session, &connection, command, response_timeout).await?;
+    let subscribed = answer.subscribe_response.ok_or(NotAnswered::Unexpected)?;
     if !subscribed.error.is_empty() {
         let why = format!("the cluster's redis: {}", subscribed.error);
         return Ok(resource::refusal(StatusCode::BAD_GATEWAY, "", &why));
     }
-    let following = Following {
-        line: Arc::clone(line),
+    let subscription = Subscription {
+        session: Arc::clone(session),
         key: key.clone(),
         channel,
         connection,
-        reply,
+        received,
         ping: Instant::now() + PING,
-        _place: place,
+        _guard: place,
     };
-    let updates = unfold(Some(following), |following| async move {
-        let mut following = following?;
-        match following.next().await {
-            Ok(()) => Some((Ok(Frame::data(Bytes::from_static(b"\n"))), Some(following))),
+    let frames = unfold(Some(subscription), |subscription| async move {
+        let mut subscription = subscription?;
+        match subscription.next().await {
+            Ok(()) => Some((
+                Ok(Frame::data(Bytes::from_static(b"\n"))),
+                Some(subscription),
+            )),
             Err(why) => Some((Err(io::Error::other(why).into()), None)),
         }
     });
     Ok(Response::new(UnsyncBoxBody::new(StreamBody::new(
-        updates.boxed(),
+        frames.boxed(),
     ))))
 }
 
 /// A subscription; dropped, it ends here, and ten minutes later on the cluster.
-struct Following {
-    line: Arc<Line>,
+struct Subscription {
+    session: Arc<GoSession>,
     key: CacheKey,
-    /// As what the agent was asked for it.
+    /// The name in the agent's key format.
     channel: String,
     connection: String,
-    reply: mpsc::Receiver<()>,
-    /// When the agent is told next that somebody still listens.
+    received: mpsc::Receiver<()>,
+    /// When the next ping is due.
     ping: Instant,
-    _place: Placed,
+    _guard: PendingGuard,
 }
 
-impl Following {
+impl Subscription {
     async fn next(&mut self) -> Result<(), NotAnswered> {
         loop {
             tokio::select! {
                 biased;
-                reply = self.reply.recv() => return reply.ok_or(NotAnswered::Ended),
+                received = self.received.recv() => return received.ok_or(NotAnswered::Ended),
                 () = sleep_until(self.ping) => {}
             }
             self.ping = Instant::now() + PING;
@@ -297,11 +300,11 @@ impl Following {
                 ping: Some(RedisPing {}),
                 ..RedisCommand::default()
             };
-            if !self.is_told_so() {
-                return Err(NotAnswered::Besides);
+            if !self.channel_name_is_current() {
+                return Err(NotAnswered::Unexpected);
             }
-            match forward(&self.line, &self.connection, ping, PONG).await {
-                Ok((answer, _)) => answer.pong.ok_or(NotAnswered::Besides)?,
+            match send(&self.session, &self.connection, ping, PONG).await {
+                Ok((answer, _)) => answer.pong.ok_or(NotAnswered::Unexpected)?,
                 // The agent minds only ten minutes of silence.
                 Err(NotAnswered::Busy) => continue,
                 Err(why) => return Err(why),
@@ -309,10 +312,10 @@ impl Following {
         }
     }
 
-    /// Whether the channel has the name that the agent, as far as it is known, tells of.
-    fn is_told_so(&self) -> bool {
-        let asked = |keys| asked(&self.line.cluster, &self.key, keys);
-        let known = self.line.keys.get().and_then(asked);
+    /// Whether the channel still has the right name for the key format that was learned.
+    fn channel_name_is_current(&self) -> bool {
+        let on_wire = |keys| wire_key(&self.session.cluster, &self.key, keys);
+        let known = self.session.keys.get().and_then(on_wire);
         known.is_none_or(|known| known == self.channel)
     }
 }

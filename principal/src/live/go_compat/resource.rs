@@ -1,4 +1,4 @@
-//! Requests for a cluster's API in the words of Go's resource proxy, and what its agent answers. All but [`ask`] is pure.
+//! Translates requests for a cluster's API to Go's resource proxy events, and the responses back. All but [`ask`] is pure.
 
 use std::{error::Error, sync::Arc, time::Duration};
 
@@ -22,28 +22,28 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::{Line, log, read, terminal, with_permit};
+use super::{GoSession, hold_budget, log, read, terminal};
 use crate::live::tunnel::{Body, NotAnswered};
 
-/// The patch that a Go agent applies, whatever it is asked for.
+/// The only patch type of a Go agent: it ignores the requested one.
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// What becomes of a request.
+/// A translated request.
 #[derive(Debug, PartialEq)]
-pub(super) enum Way {
-    /// The agent is asked.
-    Ask(Method, Box<ResourceRequest>),
-    /// The agent is asked for a log.
+pub(super) enum Translation {
+    /// An event to the agent.
+    Request(Method, Box<ResourceRequest>),
+    /// A log of the agent.
     Log(Box<LogRequest>),
-    /// Go's principal knows the answer itself, and so do we.
+    /// The principal answers by itself, as Go's does.
     Known(Value),
-    /// A Go agent has no words for it, or would do something else.
-    Not(StatusCode, &'static str, &'static str),
+    /// A Go agent does not support it, or would do something else.
+    Unsupported(StatusCode, &'static str, &'static str),
 }
 
-/// Asks a request of the API.
+/// Sends a request for the API.
 pub(super) async fn ask(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     request: Request<Body>,
     target: &str,
     response_timeout: Duration,
@@ -58,7 +58,7 @@ pub(super) async fn ask(
         ));
     };
     if asked.is_exec() {
-        return terminal::ask(line, &asked, &parts.headers, body, until).await;
+        return terminal::ask(session, &asked, &parts.headers, body, until).await;
     }
     let reading = async {
         if asked.verb.only_reads() {
@@ -73,20 +73,20 @@ pub(super) async fn ask(
     let kind = parts.headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|it| it.to_str().ok());
     let left = until.saturating_duration_since(Instant::now());
-    match way(&asked, kind, &body) {
-        Way::Known(value) => Ok(json_body(StatusCode::OK, value.to_string())),
-        Way::Not(code, reason, why) => Ok(refusal(code, reason, why)),
-        Way::Log(request) => log::ask(line, *request, left).await,
-        Way::Ask(method, request) => {
-            let (answer, stated) = put(line, method, *request, left).await?;
-            Ok(with_permit(answered(&asked, answer), stated))
+    match translate(&asked, kind, &body) {
+        Translation::Known(value) => Ok(json_body(StatusCode::OK, value.to_string())),
+        Translation::Unsupported(code, reason, why) => Ok(refusal(code, reason, why)),
+        Translation::Log(request) => log::ask(session, *request, left).await,
+        Translation::Request(method, request) => {
+            let (answer, raw) = request_resource(session, method, *request, left).await?;
+            Ok(hold_budget(answered(&asked, answer), raw))
         }
     }
 }
 
-/// Puts a question to the agent: what it answers, and the bytes that said so.
-pub(super) async fn put(
-    line: &Arc<Line>,
+/// Sends a request to the agent: the response, decoded and as received.
+pub(super) async fn request_resource(
+    session: &Arc<GoSession>,
     method: Method,
     request: ResourceRequest,
     response_timeout: Duration,
@@ -98,63 +98,70 @@ pub(super) async fn put(
     };
     let body = payload::encode(&request);
     let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
-    let stated = line.question(event, response_timeout).await?;
-    Ok((read("resource response", &stated)?, stated))
+    let raw = session.request_and_wait(event, response_timeout).await?;
+    Ok((read("resource response", &raw)?, raw))
 }
 
-/// Which words of Go's a request has.
-pub(super) fn way(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Way {
+/// Translates a request.
+pub(super) fn translate(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Translation {
     if ui_access::judge(asked, UiAccess::Operate).is_err() {
         let why = "a Go agent has no UI_ACCESS; requests are limited to `operate`";
-        return Way::Not(StatusCode::FORBIDDEN, "Forbidden", why);
+        return Translation::Unsupported(StatusCode::FORBIDDEN, "Forbidden", why);
     }
     match &asked.subject {
-        Subject::Version => Way::Known(version()),
+        Subject::Version => Translation::Known(version()),
         Subject::Groups { core: true, .. } => {
-            Way::Known(json!({ "kind": "APIVersions", "versions": ["v1"] }))
+            Translation::Known(json!({ "kind": "APIVersions", "versions": ["v1"] }))
         }
         Subject::Groups { group: Some(_), .. } | Subject::Schema { .. } => {
             let why = "an agent of argocd-agent does not support this request";
-            Way::Not(StatusCode::NOT_FOUND, "NotFound", why)
+            Translation::Unsupported(StatusCode::NOT_FOUND, "NotFound", why)
         }
-        Subject::Groups { .. } => question(asked, Method::Get, &Object::default(), &[]),
+        Subject::Groups { .. } => object_request(asked, Method::Get, &Object::default(), &[]),
         Subject::Kinds { group, version } => {
             let kinds = Object {
                 group: group.clone(),
                 version: version.clone(),
                 ..Object::default()
             };
-            question(asked, Method::Get, &kinds, &[])
+            object_request(asked, Method::Get, &kinds, &[])
         }
-        Subject::Object(object) => about(asked, object, kind, body),
+        Subject::Object(object) => translate_object(asked, object, kind, body),
     }
 }
 
-fn about(asked: &Asked, object: &Object, kind: Option<&str>, body: &[u8]) -> Way {
+fn translate_object(
+    asked: &Asked,
+    object: &Object,
+    kind: Option<&str>,
+    body: &[u8],
+) -> Translation {
     let part = object.subresource.as_deref();
     match asked.verb {
         AskedVerb::Get if object.is("", "pods") && part == Some("log") => {
-            Way::Log(Box::new(log_request(asked, object)))
+            Translation::Log(Box::new(log_request(asked, object)))
         }
-        AskedVerb::Get | AskedVerb::List => question(asked, Method::Get, object, &[]),
-        AskedVerb::Create => question(asked, Method::Post, object, body),
+        AskedVerb::Get | AskedVerb::List => object_request(asked, Method::Get, object, &[]),
+        AskedVerb::Create => object_request(asked, Method::Post, object, body),
         AskedVerb::Patch if kind.is_none_or(is_merge_patch) => {
-            question(asked, Method::Patch, object, body)
+            object_request(asked, Method::Patch, object, body)
         }
         AskedVerb::Patch => {
             let why = "an agent of argocd-agent treats every patch as a merge patch, so other patches are refused";
-            Way::Not(
+            Translation::Unsupported(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "UnsupportedMediaType",
                 why,
             )
         }
-        // It reads options whatever there is.
-        AskedVerb::Delete if body.is_empty() => question(asked, Method::Delete, object, b"{}"),
-        AskedVerb::Delete => question(asked, Method::Delete, object, body),
+        // A Go agent always decodes delete options.
+        AskedVerb::Delete if body.is_empty() => {
+            object_request(asked, Method::Delete, object, b"{}")
+        }
+        AskedVerb::Delete => object_request(asked, Method::Delete, object, body),
         AskedVerb::Watch | AskedVerb::Update | AskedVerb::DeleteCollection => {
             let why = "an agent of argocd-agent does not support this";
-            Way::Not(StatusCode::FORBIDDEN, "Forbidden", why)
+            Translation::Unsupported(StatusCode::FORBIDDEN, "Forbidden", why)
         }
     }
 }
@@ -164,7 +171,7 @@ fn is_merge_patch(kind: &str) -> bool {
     kind.trim().eq_ignore_ascii_case(MERGE_PATCH)
 }
 
-fn question(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Way {
+fn object_request(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Translation {
     let params = asked.query.pairs();
     let request = ResourceRequest {
         method: Verb::Http(method).as_str().to_owned(),
@@ -172,13 +179,13 @@ fn question(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Way 
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
         body: (!body.is_empty()).then(|| body.to_vec()),
-        ..read_of(object)
+        ..get_request(object)
     };
-    Way::Ask(method, Box::new(request))
+    Translation::Request(method, Box::new(request))
 }
 
-/// A question for an object as it is.
-pub(super) fn read_of(object: &Object) -> ResourceRequest {
+/// A GET of an object.
+pub(super) fn get_request(object: &Object) -> ResourceRequest {
     let Object {
         group,
         version,
@@ -218,13 +225,13 @@ fn log_request(asked: &Asked, pod: &Object) -> LogRequest {
     }
 }
 
-/// In the words of Go's principal: nobody tells it of the clusters' versions.
+/// The fixed answer of Go's principal, which does not know the clusters' versions.
 fn version() -> Value {
     json!({ "major": "1", "minor": "28", "gitVersion": "1.28.5+argocd-agent", "gitTreeState": "clean",
         "buildDate": "n/a", "goVersion": "unknown", "compiler": "unknown", "platform": "unknown" })
 }
 
-/// The answer of an agent, as the API would have given it.
+/// The agent's response in the form of the API server.
 pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body> {
     let ResourceResponse {
         status, resource, ..
@@ -254,7 +261,7 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
     }
 }
 
-/// What an API server says with a status; clients read their errors from it.
+/// The `reason` of an API server for a status code; clients derive their errors from it.
 const fn reason(code: StatusCode) -> &'static str {
     match code.as_u16() {
         400 => "BadRequest",
@@ -273,7 +280,7 @@ const fn reason(code: StatusCode) -> &'static str {
     }
 }
 
-/// A Go agent's list of groups has the core, which is told elsewhere. None if it is no such list.
+/// Removes the core group, which has a request of its own. None if this is no list of groups.
 fn without_core(list: &str) -> Option<String> {
     let mut list: Value = serde_json::from_str(list).ok()?;
     let groups = list.get_mut("groups")?.as_array_mut()?;
@@ -281,7 +288,7 @@ fn without_core(list: &str) -> Option<String> {
     Some(list.to_string())
 }
 
-/// A Go agent shows Secrets as they are; this hub shows nobody their values.
+/// A Go agent sends the values of Secrets; this hub hides them.
 fn without_values(secret: &str) -> Option<String> {
     let mut secret: Value = serde_json::from_str(secret).ok()?;
     masked::hide_values(&mut secret).then(|| secret.to_string())

@@ -1,7 +1,6 @@
-//! Terminals in Pods of Go agents: asked for by an event, and carried on a stream that the agent opens for each.
+//! Terminals in Pods of Go agents: requested by an event, and carried on a stream that the agent opens for each.
 //!
-//! Whoever looks has a `WebSocket` of Kubernetes' channels, whose other end is here; what is said on it is frames on the
-//! way to the agent.
+//! The client has a `WebSocket` with Kubernetes' channels, which ends here; its messages become frames to the agent.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -46,36 +45,36 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{Line, MOST_LASTING, Place, resource};
+use super::{GoSession, MAX_LASTING, PendingId, resource};
 use crate::{
     fleet::Mode,
     live::tunnel::{Body, NotAnswered},
 };
 
-/// The largest message of whoever looks.
+/// The largest message of the client.
 const LARGEST: usize = 1 << 20;
 /// What is typed is cut into pieces of this: of one that is larger than its buffer, a Go agent forgets the rest.
-const PIECE: usize = 16 << 10;
-/// How long either side may take to hear that it is over.
-const LAST_MESSAGE: Duration = Duration::from_secs(5);
+const MAX_INPUT: usize = 16 << 10;
+/// How long either side may take to receive the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Socket = WebSocketStream<Tunnel>;
-/// What is said to an agent on a stream.
+/// Frames to an agent.
 pub(crate) type Frames = mpsc::Sender<Result<TerminalStreamData, Status>>;
 
 /// The stream of a terminal that an agent has opened.
-pub(crate) struct Opened {
-    pub(crate) takes_in: BoxStream<'static, Result<TerminalStreamData, Status>>,
-    pub(crate) emits: Frames,
+pub(crate) struct TerminalStream {
+    pub(crate) from_agent: BoxStream<'static, Result<TerminalStreamData, Status>>,
+    pub(crate) to_agent: Frames,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for TerminalStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opened").finish_non_exhaustive()
     }
 }
 
-/// Why none is opened, before the agent hears of it.
+/// Why a request for a terminal is refused without the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     #[error(transparent)]
@@ -87,18 +86,22 @@ pub(super) enum Refused {
     Protocol,
 }
 
-/// What is to be asked and answered.
+/// The request to the agent, and the headers of the upgrade.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct Translated {
     pub(super) request: TerminalRequest,
     pub(super) accept: HeaderValue,
     pub(super) protocol: &'static str,
 }
 
-/// What becomes of a request for a terminal.
-pub(super) fn plan(mode: Mode, asked: &Asked, headers: &HeaderMap) -> Result<Plan, Refused> {
+/// Translates a request for a terminal.
+pub(super) fn translate_exec(
+    mode: Mode,
+    asked: &Asked,
+    headers: &HeaderMap,
+) -> Result<Translated, Refused> {
     ui_access::judge(asked, UiAccess::Terminal)?;
-    // As upstream has it.
+    // As upstream.
     if mode != Mode::Managed {
         return Err(Refused::Mode);
     }
@@ -124,7 +127,7 @@ pub(super) fn plan(mode: Mode, asked: &Asked, headers: &HeaderMap) -> Result<Pla
         stdout: query.is_on("stdout"),
         stderr: query.is_on("stderr"),
     };
-    Ok(Plan {
+    Ok(Translated {
         request,
         accept: accept.map_err(|_invalid| Refused::Protocol)?,
         protocol,
@@ -141,31 +144,31 @@ impl Refused {
     }
 }
 
-/// Asks for a terminal, and answers when the agent has opened its stream.
+/// Requests a terminal, and returns when the agent has opened its stream.
 pub(super) async fn ask(
-    line: &Arc<Line>,
+    session: &Arc<GoSession>,
     asked: &Asked,
     headers: &HeaderMap,
-    stated: Body,
+    input: Body,
     until: Instant,
 ) -> Result<Response<Body>, NotAnswered> {
-    let planned = plan(line.mode, asked, headers);
-    // Who was refused a WebSocket comes again with SPDY, and shows people what it is told then.
-    let is_about_the_pod = matches!(planned, Ok(_) | Err(Refused::Protocol));
-    if is_about_the_pod && let Some(refused) = not_shown(line, asked, until).await? {
+    let translated = translate_exec(session.mode, asked, headers);
+    // A client whose WebSocket is refused retries with SPDY, and shows people the second error.
+    let is_about_the_pod = matches!(translated, Ok(_) | Err(Refused::Protocol));
+    if is_about_the_pod && let Some(refused) = refuse_hidden_pod(session, asked, until).await? {
         return Ok(refused);
     }
-    let plan = match planned {
+    let plan = match translated {
         Ok(plan) => plan,
         Err(refused) => return Ok(refused.answer()),
     };
     let uuid = plan.request.uuid.clone();
     let (open, opened) = oneshot::channel();
-    let place = line.wait_for(Place::Terminal(uuid.clone()), |waiting, id| {
-        let room = waiting.terminals.len() < MOST_LASTING;
-        room.then(|| waiting.terminals.insert(id, open)).is_some()
+    let place = session.register(PendingId::Terminal(uuid.clone()), |pending, id| {
+        let budget = pending.terminals.len() < MAX_LASTING;
+        budget.then(|| pending.terminals.insert(id, open)).is_some()
     })?;
-    line.emit(Event::question(
+    session.send(Event::question(
         Target::Terminal,
         Verb::TerminalRequest,
         &uuid,
@@ -174,14 +177,14 @@ pub(super) async fn ask(
     let response_timeout = until.saturating_duration_since(Instant::now());
     let opened = timeout(response_timeout, opened)
         .await
-        .map_err(|_elapsed| NotAnswered::Late(response_timeout))?
+        .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
         .map_err(|_dropped| NotAnswered::Ended)?;
     drop(place);
     let (send, outgoing) = tunnel::chunks();
-    let incoming = stated.into_data_stream().map_err(io::Error::other);
+    let incoming = input.into_data_stream().map_err(io::Error::other);
     let viewer = (Tunnel::new(incoming, send.clone()), send);
-    let carrying = carry(viewer, opened, uuid, line.over.clone());
-    line.spawner.spawn_short("terminal", carrying);
+    let relaying = relay(viewer, opened, uuid, session.session_ended.clone());
+    session.spawner.spawn_short("terminal", relaying);
     let outgoing = ReceiverStream::new(outgoing).map(|chunk| Ok(Frame::data(chunk)));
     let mut begun = Response::new(UnsyncBoxBody::new(StreamBody::new(outgoing)));
     let headers = begun.headers_mut();
@@ -193,10 +196,10 @@ pub(super) async fn ask(
     Ok(begun)
 }
 
-/// A Go agent opens a terminal in whichever Pod it is asked for, but it shows only Pods of Applications: so the Pod is
-/// asked for first. The refusal if it is not shown.
-async fn not_shown(
-    line: &Arc<Line>,
+/// A Go agent opens terminals in every Pod, but it returns only Pods of Applications: so this gets the Pod first.
+/// The refusal if the agent does not return it.
+async fn refuse_hidden_pod(
+    session: &Arc<GoSession>,
     asked: &Asked,
     until: Instant,
 ) -> Result<Option<Response<Body>>, NotAnswered> {
@@ -204,9 +207,10 @@ async fn not_shown(
         subresource: None,
         ..asked.object().cloned().unwrap_or_default()
     };
-    let shown = resource::read_of(&pod);
+    let object = resource::get_request(&pod);
     let response_timeout = until.saturating_duration_since(Instant::now());
-    let (answer, _said) = resource::put(line, Method::Get, shown, response_timeout).await?;
+    let (answer, _raw) =
+        resource::request_resource(session, Method::Get, object, response_timeout).await?;
     let code = match answer.status {
         200 => return Ok(None),
         status => StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY),
@@ -223,39 +227,42 @@ async fn not_shown(
     }))
 }
 
-/// Carries a terminal between whoever looks and the agent, until either has had enough or the session is over.
-async fn carry(
+/// Relays a terminal between client and agent, until either stops or the session ends.
+async fn relay(
     (viewer, gone): (Tunnel, mpsc::Sender<Bytes>),
-    opened: Opened,
+    opened: TerminalStream,
     uuid: String,
-    over: CancellationToken,
+    session_ended: CancellationToken,
 ) {
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(LARGEST);
     config.max_frame_size = Some(LARGEST);
     let socket = Socket::from_raw_socket(viewer, Role::Server, Some(config)).await;
     let (mut screen, keys) = socket.split();
-    let Opened { takes_in, emits } = opened;
+    let TerminalStream {
+        from_agent,
+        to_agent,
+    } = opened;
     let ended = tokio::select! {
         biased;
-        () = over.cancelled() => Some(failed("the session of this cluster's agent has ended")),
-        // Noticed even while an agent takes nothing of what is typed.
+        () = session_ended.cancelled() => Some(failed("the session of this cluster's agent has ended")),
+        // Noticed even while the agent reads no input.
         () = gone.closed() => None,
-        () = types(keys, &uuid, &emits) => None,
-        end = shows(takes_in, &mut screen) => end,
+        () = forward_input(keys, &uuid, &to_agent) => None,
+        end = forward_output(from_agent, &mut screen) => end,
     };
-    let teardown_input = async {
+    let closing = async {
         if let Some(end) = ended {
-            return part(screen, &end).await;
+            return send_end(screen, &end).await;
         }
-        // An end alone would close what is typed, and leave the command running.
+        // A plain end of the stream would close stdin and leave the command running.
         let gone = TerminalStreamData {
             error: "client disconnected".to_owned(),
             ..frame(&uuid)
         };
-        drop(emits.send(Ok(gone)).await);
+        drop(to_agent.send(Ok(gone)).await);
     };
-    let _late = timeout(LAST_MESSAGE, teardown_input).await;
+    let _late = timeout(CLOSE_TIMEOUT, closing).await;
 }
 
 fn failed(why: &str) -> End {
@@ -269,28 +276,28 @@ fn frame(uuid: &str) -> TerminalStreamData {
     }
 }
 
-/// Says what is typed, and how large the window is, until nobody is there any more.
-async fn types(mut keys: SplitStream<Socket>, uuid: &str, emits: &Frames) {
+/// Forwards input and window sizes, until the client is gone.
+async fn forward_input(mut keys: SplitStream<Socket>, uuid: &str, to_agent: &Frames) {
     loop {
         let message = match keys.next().await {
             Some(Ok(message @ (Message::Binary(_) | Message::Text(_)))) => message.into_data(),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Ok(Message::Close(_)) | Err(_)) | None => return,
         };
-        for frame in frames(&message, uuid) {
-            if emits.send(Ok(frame)).await.is_err() {
-                // The agent is gone, which is told by what it said.
+        for frame in encode_input(&message, uuid) {
+            if to_agent.send(Ok(frame)).await.is_err() {
+                // The agent is gone; `forward_output` reports why.
                 return std::future::pending().await;
             }
         }
     }
 }
 
-/// What a message of whoever looks is to a Go agent.
-pub(super) fn frames(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
+/// Translates a message of the client.
+pub(super) fn encode_input(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
     match Channel::read(message) {
         Some((Channel::Keys, typed)) => {
-            let pieces = typed.chunks(PIECE).map(|piece| TerminalStreamData {
+            let pieces = typed.chunks(MAX_INPUT).map(|piece| TerminalStreamData {
                 data: message.slice_ref(piece),
                 stream_type: "stdin".to_owned(),
                 ..frame(uuid)
@@ -314,52 +321,52 @@ pub(super) fn frames(message: &Bytes, uuid: &str) -> Vec<TerminalStreamData> {
     }
 }
 
-/// What a frame of an agent is to whoever looks.
+/// A translated frame of the agent.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum Output {
     Message(Vec<u8>),
     End(End),
-    /// As the first one, which only says which terminal it is.
+    /// The first one has only the id.
     Nothing,
 }
 
-pub(super) fn shown(frame: &TerminalStreamData) -> Shown {
+pub(super) fn decode_frame(frame: &TerminalStreamData) -> Output {
     if !frame.error.is_empty() {
-        return Shown::End(End::Failed(frame.error.chars().take(1024).collect()));
+        return Output::End(End::Failed(frame.error.chars().take(1024).collect()));
     }
     if frame.eof {
-        return Shown::End(End::Done);
+        return Output::End(End::Done);
     }
     if frame.data.is_empty() {
-        return Shown::Nothing;
+        return Output::Nothing;
     }
     let channel = match frame.stream_type.as_str() {
         "stderr" | "error" => Channel::Errors,
         _ => Channel::Screen,
     };
-    Shown::Message(channel.emits(&frame.data))
+    Output::Message(channel.emits(&frame.data))
 }
 
-/// Shows what the agent says, in the pace of whoever looks, until it ends; none: nobody looks any more.
-async fn shows(
-    mut takes_in: BoxStream<'static, Result<TerminalStreamData, Status>>,
+/// Forwards output at the pace of the client, until it ends; none: the client is gone.
+async fn forward_output(
+    mut from_agent: BoxStream<'static, Result<TerminalStreamData, Status>>,
     screen: &mut SplitSink<Socket, Message>,
 ) -> Option<End> {
     loop {
-        let Some(Ok(frame)) = takes_in.next().await else {
+        let Some(Ok(frame)) = from_agent.next().await else {
             let why = "the connection to the agent of this cluster was lost";
             return Some(failed(why));
         };
-        match shown(&frame) {
-            Shown::Message(message) => screen.send(Message::binary(message)).await.ok()?,
-            Shown::End(end) => return Some(end),
-            Shown::Nothing => {}
+        match decode_frame(&frame) {
+            Output::Message(message) => screen.send(Message::binary(message)).await.ok()?,
+            Output::End(end) => return Some(end),
+            Output::Nothing => {}
         }
     }
 }
 
-/// Tells whoever looks how it has ended.
-async fn part(mut screen: SplitSink<Socket, Message>, end: &End) {
+/// Sends the end of the command to the client.
+async fn send_end(mut screen: SplitSink<Socket, Message>, end: &End) {
     let status = Message::binary(Channel::End.emits(&end.written()));
     let close = Message::Close(Some(CloseFrame {
         code: CloseCode::Normal,

@@ -1,10 +1,10 @@
-//! What is asked of a Go agent and how its answers are found, without one.
+//! Requests to a Go agent and the matching of its responses, without an agent.
 
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use http::{Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use live::{cache_key::CacheKey, request::Request as Asked};
 use protocol::{Event, Target, Verb, event::Method, payload};
 use runtime::parts::Parts;
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::time::advance;
 
 use super::{
-    redis::{Keys, asked},
-    resource::{Way, answered, way},
+    redis::{KeyFormat, wire_key},
+    resource::{Translation, answered, translate},
     *,
 };
 
@@ -28,9 +28,9 @@ fn cluster() -> ClusterName {
     ClusterName::try_from("a").unwrap()
 }
 
-fn open(questions: &Questions, cluster: &ClusterName) -> GoRequestReceiver {
+fn open(go_requests: &GoRequests, cluster: &ClusterName) -> GoRequestChannel {
     let spawner = Parts::new(CancellationToken::new()).spawner();
-    questions.open(cluster, Mode::Managed, &spawner)
+    go_requests.open(cluster, Mode::Managed, &spawner)
 }
 
 fn request(target: &str) -> Request<Body> {
@@ -53,8 +53,8 @@ async fn text(response: Response<Body>) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-/// What an agent says to a question of redis.
-fn redis_says(question: &Event, body: &Value) -> Event {
+/// The response of an agent to a redis request.
+fn redis_response(question: &Event, body: &Value) -> Event {
     let asked = json_of(question);
     let body =
         json!({ "uuid": asked["uuid"], "connectionUuid": asked["connectionUuid"], "body": body });
@@ -64,7 +64,7 @@ fn redis_says(question: &Event, body: &Value) -> Event {
     }
 }
 
-fn resource_says(question: &Event, status: u16, text: &str) -> Event {
+fn resource_response(question: &Event, status: u16, text: &str) -> Event {
     Event::resource_response(&payload::ResourceResponse {
         uuid: question.event_id.clone(),
         status,
@@ -73,9 +73,9 @@ fn resource_says(question: &Event, status: u16, text: &str) -> Event {
 }
 
 #[test]
-fn a_request_of_the_api_is_a_question_in_the_words_of_go() {
+fn api_requests_are_translated_to_go_events() {
     let pod = "/api/v1/namespaces/shop/pods/x";
-    let Way::Ask(Method::Get, asked) = way(&parse("GET", pod), None, b"") else {
+    let Translation::Request(Method::Get, asked) = translate(&parse("GET", pod), None, b"") else {
         panic!("a Pod is asked for");
     };
     let asked = (
@@ -92,27 +92,29 @@ fn a_request_of_the_api_is_a_question_in_the_words_of_go() {
         (Some("application/strategic-merge-patch+json"), false),
         (Some("application/apply-patch+yaml"), false),
     ] {
-        let patched = way(&parse("PATCH", deployment), kind, b"{}");
+        let patched = translate(&parse("PATCH", deployment), kind, b"{}");
         assert_eq!(
-            matches!(patched, Way::Ask(Method::Patch, _)),
+            matches!(patched, Translation::Request(Method::Patch, _)),
             is_carried,
             "{kind:?}"
         );
     }
-    let Way::Ask(Method::Delete, asked) = way(&parse("DELETE", deployment), None, b"") else {
+    let Translation::Request(Method::Delete, asked) =
+        translate(&parse("DELETE", deployment), None, b"")
+    else {
         panic!("a deletion is asked for");
     };
     assert_eq!(
         asked.body.as_deref(),
         Some(&b"{}"[..]),
-        "it reads options whatever there is"
+        "a Go agent always decodes delete options"
     );
 }
 
 #[test]
-fn what_go_has_other_words_for_or_none_is_no_question_about_objects() {
+fn requests_that_go_agents_do_not_support_are_refused() {
     let pod = "/api/v1/namespaces/shop/pods/x";
-    let Way::Log(log) = way(
+    let Translation::Log(log) = translate(
         &parse(
             "GET",
             &format!("{pod}/log?container=c&follow=true&tailLines=3"),
@@ -140,24 +142,24 @@ fn what_go_has_other_words_for_or_none_is_no_question_about_objects() {
         ("GET", "/api/v1/nodes/x/proxy"),
         ("GET", "/api/v1/secrets"),
     ] {
-        let refused = way(&parse(method, target), None, b"");
+        let refused = translate(&parse(method, target), None, b"");
         assert!(
-            matches!(refused, Way::Not(StatusCode::FORBIDDEN, ..)),
+            matches!(refused, Translation::Unsupported(StatusCode::FORBIDDEN, ..)),
             "{method}"
         );
     }
     assert!(matches!(
-        way(&parse("GET", "/version"), None, b""),
-        Way::Known(_)
+        translate(&parse("GET", "/version"), None, b""),
+        Translation::Known(_)
     ));
     assert!(matches!(
-        way(&parse("GET", "/openapi/v3"), None, b""),
-        Way::Not(..)
+        translate(&parse("GET", "/openapi/v3"), None, b""),
+        Translation::Unsupported(..)
     ));
 }
 
 #[tokio::test]
-async fn what_an_agent_answers_is_what_the_api_would_have_said() {
+async fn go_responses_are_translated_to_api_responses() {
     let of = |status, resource: &str| payload::ResourceResponse {
         uuid: "u".to_owned(),
         status,
@@ -194,96 +196,96 @@ async fn what_an_agent_answers_is_what_the_api_would_have_said() {
 }
 
 #[tokio::test]
-async fn only_the_agent_that_was_asked_is_heard_and_an_end_is_told_at_once() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let other = open(&questions, &ClusterName::try_from("b").unwrap());
-    let line = questions.line(&cluster()).unwrap();
-    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
+async fn responses_match_their_agent_and_session_end_fails_requests() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let other = open(&go_requests, &ClusterName::try_from("b").unwrap());
+    let session = go_requests.session(&cluster()).unwrap();
+    let outgoing = session.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
     let answering = async {
-        let question = subscriber.next().await.unwrap();
+        let question = driver.next().await.unwrap();
         assert_eq!(
             (question.target, question.verb),
             (Target::Resource, Verb::Http(Method::Get))
         );
         assert_eq!(json_of(&question)["uuid"], question.event_id);
-        assert!(other.takes_in(&resource_says(&question, 200, "forged")));
-        assert!(subscriber.takes_in(&resource_says(&question, 200, "theirs")));
-        assert!(subscriber.takes_in(&resource_says(&question, 200, "again")));
-        assert!(!subscriber.takes_in(&Event::ping()));
+        assert!(other.handle_response(&resource_response(&question, 200, "forged")));
+        assert!(driver.handle_response(&resource_response(&question, 200, "theirs")));
+        assert!(driver.handle_response(&resource_response(&question, 200, "again")));
+        assert!(!driver.handle_response(&Event::ping()));
     };
-    let (answer, ()) = tokio::join!(asking, answering);
+    let (answer, ()) = tokio::join!(outgoing, answering);
     assert_eq!(text(answer.unwrap()).await, "theirs");
 
-    let asking = line.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
-    let ending = async { drop((subscriber.next().await, subscriber)) };
-    let (answer, ()) = tokio::join!(asking, ending);
+    let outgoing = session.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT);
+    let ending = async { drop((driver.next().await, driver)) };
+    let (answer, ()) = tokio::join!(outgoing, ending);
     assert!(matches!(answer, Err(NotAnswered::Ended)), "{answer:?}");
-    let late = line
+    let late = session
         .ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT)
         .await;
     assert!(matches!(late, Err(NotAnswered::Ended)), "{late:?}");
-    assert!(questions.line(&cluster()).is_none());
+    assert!(go_requests.session(&cluster()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_does_not_answer_costs_no_more_than_the_patience_and_the_bound() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
-    let asking =
-        (0..=MOST).map(|_| line.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT));
-    let all = futures::future::join_all(asking).await;
+async fn requests_to_a_silent_agent_are_bounded_in_time_and_number() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
+    let outgoing = (0..=MOST)
+        .map(|_| session.ask(request("/api/v1/namespaces/shop/pods/x"), RESPONSE_TIMEOUT));
+    let all = futures::future::join_all(outgoing).await;
     let busy = all.iter().filter(|it| matches!(it, Err(NotAnswered::Busy)));
     assert_eq!(busy.count(), 1);
     let late = all
         .iter()
-        .filter(|it| matches!(it, Err(NotAnswered::Late(_))));
+        .filter(|it| matches!(it, Err(NotAnswered::TimedOut(_))));
     assert_eq!(late.count(), MOST);
     assert!(
-        line.lock().as_ref().unwrap().answers.is_empty(),
+        session.lock().as_ref().unwrap().answers.is_empty(),
         "nothing is left of them"
     );
     assert!(
-        subscriber.next().now_or_never().is_none(),
-        "and nothing is said of them"
+        driver.next().now_or_never().is_none(),
+        "and none of them is sent"
     );
 }
 
 #[test]
-fn keys_are_as_each_kind_of_agent_wants_them() {
+fn redis_keys_follow_the_key_format_of_the_agent() {
     let key = |text: &str| CacheKey::parse(text.as_bytes()).unwrap();
     let own = key("app|resources-tree|guestbook|1.8.3.gz");
-    let prefixed = asked(&cluster(), &own, Keys::Prefixed);
+    let prefixed = wire_key(&cluster(), &own, KeyFormat::Prefixed);
     assert_eq!(
         prefixed.as_deref(),
         Some("app|resources-tree|a_guestbook|1.8.3.gz")
     );
     assert_eq!(
-        asked(&cluster(), &own, Keys::AsTheyAre),
+        wire_key(&cluster(), &own, KeyFormat::Bare),
         Some(own.to_string())
     );
     let elsewhere = key("app|resources-tree|team_guestbook|1.8.3.gz");
     assert_eq!(
-        asked(&cluster(), &elsewhere, Keys::Prefixed),
+        wire_key(&cluster(), &elsewhere, KeyFormat::Prefixed),
         Some(elsewhere.to_string())
     );
     let shard = key("app|resources-tree|guestbook|2|1.8.3.gz");
-    assert_eq!(asked(&cluster(), &shard, Keys::Prefixed), None);
+    assert_eq!(wire_key(&cluster(), &shard, KeyFormat::Prefixed), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_an_agent_wants_its_keys_is_learned_once() {
+async fn redis_key_format_is_learned_once() {
     const TREE: &str = "/argocd/cache/resources-tree/-/guestbook/0/1.8.3.gz";
     let miss = json!({ "get": { "bytes": null, "cacheHit": false, "error": "" } });
     let hit = json!({ "get": { "bytes": "dHJlZQ==", "cacheHit": true, "error": "" } });
     for is_mapped_by_namespace in [true, false] {
-        let questions = Questions::default();
-        let mut subscriber = open(&questions, &cluster());
-        let line = questions.line(&cluster()).unwrap();
+        let go_requests = GoRequests::default();
+        let mut driver = open(&go_requests, &cluster());
+        let session = go_requests.session(&cluster()).unwrap();
         let agent = async {
             let mut keys = vec![];
-            while let Some(question) = subscriber.next().await {
+            while let Some(question) = driver.next().await {
                 let key = json_of(&question)["body"]["get"]["key"]
                     .as_str()
                     .unwrap()
@@ -294,21 +296,22 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
                     continue;
                 }
                 let found = is_bare && keys.len() > 2;
-                subscriber.takes_in(&redis_says(&question, if found { &hit } else { &miss }));
+                driver
+                    .handle_response(&redis_response(&question, if found { &hit } else { &miss }));
                 if keys.len() >= 3 {
                     break;
                 }
             }
             keys
         };
-        let asking = async {
-            let first = line.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap();
+        let outgoing = async {
+            let first = session.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap();
             (
                 first.status(),
-                line.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap(),
+                session.ask(request(TREE), RESPONSE_TIMEOUT).await.unwrap(),
             )
         };
-        let ((first, second), keys) = tokio::join!(asking, agent);
+        let ((first, second), keys) = tokio::join!(outgoing, agent);
         assert_eq!(first, StatusCode::NOT_FOUND);
         if is_mapped_by_namespace {
             assert_eq!(keys, [false, true, false]);
@@ -321,40 +324,41 @@ async fn how_an_agent_wants_its_keys_is_learned_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_tells_of_messages_and_ends_when_nobody_answers_its_pings() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
+async fn subscription_forwards_messages_and_ends_without_pong() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
     let target = "/argocd/cache/managed-resources/team/guestbook/0/1.8.3?watch=true";
     let subscribing = async {
-        let question = subscriber.next().await.unwrap();
+        let question = driver.next().await.unwrap();
         let channel = json_of(&question)["body"]["subscribe"]["channel"].clone();
         assert_eq!(channel, "app|managed-resources|team_guestbook|1.8.3");
         let done = json!({ "subscribeResponse": { "error": "" } });
-        subscriber.takes_in(&redis_says(&question, &done));
+        driver.handle_response(&redis_response(&question, &done));
         question
     };
-    let (answer, question) = tokio::join!(line.ask(request(target), RESPONSE_TIMEOUT), subscribing);
+    let (answer, question) =
+        tokio::join!(session.ask(request(target), RESPONSE_TIMEOUT), subscribing);
     let mut body = answer.unwrap().into_body();
-    subscriber.takes_in(&redis_says(
+    driver.handle_response(&redis_response(
         &question,
         &json!({ "pushFromSubscribe": { "channelName": "c" } }),
     ));
     assert!(body.frame().await.unwrap().is_ok());
     let ponging = async {
-        let ping = subscriber.next().await.unwrap();
+        let ping = driver.next().await.unwrap();
         assert_eq!(json_of(&ping)["body"], json!({ "ping": {} }));
         assert_eq!(
             json_of(&ping)["connectionUuid"],
             json_of(&question)["connectionUuid"]
         );
-        subscriber.takes_in(&redis_says(&ping, &json!({ "pong": {} })));
+        driver.handle_response(&redis_response(&ping, &json!({ "pong": {} })));
         // The next one is not answered.
-        subscriber.next().await.unwrap();
+        driver.next().await.unwrap();
         advance(Duration::from_secs(31)).await;
     };
     let (end, ()) = tokio::join!(body.frame(), ponging);
     assert!(end.unwrap().is_err());
     drop(body);
-    assert!(line.lock().as_ref().unwrap().pushes.is_empty());
+    assert!(session.lock().as_ref().unwrap().pushes.is_empty());
 }

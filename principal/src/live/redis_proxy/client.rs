@@ -1,4 +1,4 @@
-//! One client: reads its commands one after the other, and answers each before the next.
+//! One client: reads its commands in sequence, and answers each before the next.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use super::{
     reader::{RawCommand, Reader, Unreadable},
     remote::Remote,
     upstream::{self, NotRelayed, Upstream},
-    value::{self, NotCarried},
+    value::{self, CarryError},
     writer::Writer,
 };
 use crate::sync::hub::ObjectOwner;
@@ -33,19 +33,19 @@ use crate::sync::hub::ObjectOwner;
 mod channels;
 mod login;
 
-/// Who has not said by then who it is, is let go.
+/// Unauthenticated connections are closed after this time.
 const LOGIN: Duration = Duration::from_secs(10);
-/// So is who says nothing for longer than clients keep a connection that they do not use.
+/// Idle connections are closed after this time; clients keep unused connections for less.
 const IDLE: Duration = Duration::from_hours(1);
-/// And who pauses for so long in the middle of a command.
+/// The longest pause within a command.
 const PAUSE: Duration = Duration::from_secs(30);
 
 const NO_AUTH: &str = "NOAUTH Authentication required.";
-const ONLY_LISTENS: &str =
+const SUBSCRIBED_ONLY: &str =
     "ERR only SUBSCRIBE, UNSUBSCRIBE, PING and QUIT are allowed in this context";
 const OF_A_CLUSTER: &str = "NOPERM this Application is a cluster's, and so is what is known of it";
 const NOT_REACHED: &str = "ERR the hub's redis does not answer";
-/// Begins as redis says that the same may be tried again, which clients do.
+/// The prefix of redis at which clients retry.
 pub(super) const BUSY: &str = "TRYAGAIN too many requests at the same time";
 
 /// Why a connection ends before its client wants it to.
@@ -56,7 +56,7 @@ pub(super) enum Ended {
     #[error("write to the client")]
     Write(#[from] io::Error),
     #[error("the client timed out")]
-    Silent,
+    TimedOut,
     #[error("wrong password")]
     WrongPassword,
     #[error("a command is too long")]
@@ -67,11 +67,11 @@ pub(super) enum Ended {
     Broken,
 }
 
-impl From<NotCarried> for Ended {
-    fn from(why: NotCarried) -> Self {
+impl From<CarryError> for Ended {
+    fn from(why: CarryError) -> Self {
         match why {
-            NotCarried::Broken => Self::Broken,
-            NotCarried::Client(why) => Self::Write(why),
+            CarryError::Broken => Self::Broken,
+            CarryError::Client(why) => Self::Write(why),
         }
     }
 }
@@ -87,18 +87,18 @@ impl From<NotRelayed> for Ended {
 
 /// What happens next.
 enum Next {
-    Command(Option<RawCommand>),
+    RawCommand(Option<RawCommand>),
     Changed(Option<Channel>),
-    Spoke(Result<(), upstream::Error>),
-    Late,
+    UpstreamReady(Result<(), upstream::Error>),
+    TimedOut,
     Stop,
 }
 
 /// Whether to go on.
 #[derive(Debug, PartialEq, Eq)]
-enum Goes {
-    On,
-    Away,
+enum Flow {
+    Continue,
+    Close,
 }
 
 /// A connection.
@@ -106,22 +106,22 @@ struct Client<S: AsyncWrite> {
     shared: Arc<Shared>,
     writer: Writer<WriteHalf<S>>,
     upstream: Option<Upstream>,
-    /// The login it has shown.
+    /// The login that it authenticated with.
     login: Option<Arc<Login>>,
-    /// Its place among those who have not.
-    stranger: Option<OwnedSemaphorePermit>,
+    /// Its slot as an unauthenticated connection.
+    unauthenticated_permit: Option<OwnedSemaphorePermit>,
     wrong_passwords: u32,
-    /// Its subscriptions: those that clusters tell, and those that the hub's redis does.
+    /// Its subscriptions: at clusters, and at the hub's redis.
     follows: BTreeMap<Channel, Follow>,
     local: BTreeSet<Channel>,
     notify: mpsc::Sender<Channel>,
 }
 
-/// Serves one client until it goes or has to.
+/// Serves one client until either end closes the connection.
 pub(super) async fn serve<S>(
     shared: Arc<Shared>,
     stream: S,
-    stranger: OwnedSemaphorePermit,
+    unauthenticated_permit: OwnedSemaphorePermit,
 ) -> Result<(), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -135,7 +135,7 @@ where
         writer: Writer::new(write),
         upstream: None,
         login: None,
-        stranger: Some(stranger),
+        unauthenticated_permit: Some(unauthenticated_permit),
         wrong_passwords: 0,
         follows: BTreeMap::new(),
         local: BTreeSet::new(),
@@ -143,22 +143,22 @@ where
     };
     let mut deadline = Instant::now() + LOGIN;
     loop {
-        // Each can be dropped and asked again.
+        // All branches are cancel-safe.
         let next = tokio::select! {
             biased;
             () = stop.cancelled() => Next::Stop,
-            stated = reader.command() => Next::Command(client.readable(stated).await?),
+            raw = reader.command() => Next::RawCommand(client.report_unreadable(raw).await?),
             channel = changes.recv() => Next::Changed(channel),
-            spoke = speaks(client.upstream.as_mut()) => Next::Spoke(spoke),
-            () = sleep_until(deadline) => Next::Late,
+            spoke = upstream_ready(client.upstream.as_mut()) => Next::UpstreamReady(spoke),
+            () = sleep_until(deadline) => Next::TimedOut,
         };
         match next {
-            Next::Stop | Next::Command(None) | Next::Changed(None) => return Ok(()),
-            Next::Late => return Err(Ended::Silent),
-            Next::Command(Some(stated)) => {
-                let goes = client.answer(&stated, &mut reader).await?;
+            Next::Stop | Next::RawCommand(None) | Next::Changed(None) => return Ok(()),
+            Next::TimedOut => return Err(Ended::TimedOut),
+            Next::RawCommand(Some(raw)) => {
+                let goes = client.answer(&raw, &mut reader).await?;
                 client.writer.flush().await?;
-                if goes == Goes::Away {
+                if goes == Flow::Close {
                     return Ok(());
                 }
                 if client.login.is_some() {
@@ -166,7 +166,7 @@ where
                 }
             }
             Next::Changed(Some(channel)) => client.changed(channel).await?,
-            Next::Spoke(spoke) => {
+            Next::UpstreamReady(spoke) => {
                 spoke?;
                 if let Some(upstream) = &mut client.upstream {
                     upstream.relay(&mut client.writer).await?;
@@ -183,35 +183,35 @@ impl<S: AsyncWrite> fmt::Debug for Client<S> {
     }
 }
 
-async fn speaks(upstream: Option<&mut Upstream>) -> Result<(), upstream::Error> {
+async fn upstream_ready(upstream: Option<&mut Upstream>) -> Result<(), upstream::Error> {
     match upstream {
-        Some(upstream) => upstream.speaks().await,
+        Some(upstream) => upstream.readable().await,
         None => std::future::pending().await,
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
-    /// Tells the client why it cannot be understood.
-    async fn readable(
+    /// Sends the client the error of an invalid command.
+    async fn report_unreadable(
         &mut self,
-        stated: Result<Option<RawCommand>, Unreadable>,
+        raw: Result<Option<RawCommand>, Unreadable>,
     ) -> Result<Option<RawCommand>, Ended> {
-        if let Err(why @ (Unreadable::Malformed(_) | Unreadable::NoCommand)) = &stated {
+        if let Err(why @ (Unreadable::Malformed(_) | Unreadable::NoCommand)) = &raw {
             self.writer.error(&format!("ERR {why}")).await?;
             self.writer.flush().await?;
         }
-        Ok(stated?)
+        Ok(raw?)
     }
 
     async fn answer(
         &mut self,
-        stated: &RawCommand,
+        raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
-    ) -> Result<Goes, Ended> {
-        let read = command::read(&stated.words);
+    ) -> Result<Flow, Ended> {
+        let read = command::read(&raw.words);
         let refused = match &read {
-            Ok(command) => self.refused(command).map(ToOwned::to_owned),
-            // Whoever is not known yet is told nothing of what there is.
+            Ok(command) => self.refusal(command).map(ToOwned::to_owned),
+            // Unauthenticated clients learn nothing about commands.
             Err(_) if self.login.is_none() => Some(NO_AUTH.to_owned()),
             Err(why) => Some(why.to_string()),
         };
@@ -219,28 +219,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             self.writer.error(refused).await?;
         }
         match read {
-            Ok(command) if refused.is_none() => self.carry_out(command, stated, reader).await,
-            // What is left of it would be taken for the next one.
-            _ if !stated.is_whole => Err(Ended::TooLong),
-            _ => Ok(Goes::On),
+            Ok(command) if refused.is_none() => self.execute(command, raw, reader).await,
+            // The rest would be parsed as the next command.
+            _ if !raw.is_whole => Err(Ended::TooLong),
+            _ => Ok(Flow::Continue),
         }
     }
 
-    /// Why a command is not carried out, if it is not.
-    fn refused(&self, command: &Command<'_>) -> Option<&'static str> {
-        let is_for_strangers = matches!(
+    /// The error of a command that must not be executed.
+    fn refusal(&self, command: &Command<'_>) -> Option<&'static str> {
+        let allowed_before_login = matches!(
             command,
             Command::Hello(..) | Command::Auth(_) | Command::Quit
         );
-        let is_for_listeners = matches!(
+        let allowed_while_subscribed = matches!(
             command,
             Command::Subscribe(_) | Command::Unsubscribe(_) | Command::Ping(_) | Command::Quit
         );
-        if self.login.is_none() && !is_for_strangers {
+        if self.login.is_none() && !allowed_before_login {
             Some(NO_AUTH)
-        } else if self.writer.version == Version::Two && self.listens() && !is_for_listeners {
-            // Answers could not be told from messages.
-            Some(ONLY_LISTENS)
+        } else if self.writer.version == Version::Two
+            && self.has_subscriptions()
+            && !allowed_while_subscribed
+        {
+            // RESP2 cannot distinguish replies from messages.
+            Some(SUBSCRIBED_ONLY)
         } else {
             match command {
                 Command::Set(key) => {
@@ -260,20 +263,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
     }
 
-    async fn carry_out(
+    async fn execute(
         &mut self,
         command: Command<'_>,
-        stated: &RawCommand,
+        raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
-    ) -> Result<Goes, Ended> {
+    ) -> Result<Flow, Ended> {
         let can_be_long = matches!(command, Command::Set(_) | Command::Other);
-        if !stated.is_whole && !can_be_long {
+        if !raw.is_whole && !can_be_long {
             return Err(Ended::TooLong);
         }
         match command {
             Command::Hello(version, claim) => self.hello(version, claim).await?,
             Command::Auth(claim) => {
-                if self.admit(claim).await? {
+                if self.authenticate(claim).await? {
                     self.writer.value(&Value::ok()).await?;
                 }
             }
@@ -281,34 +284,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Command::Introduction => self.writer.value(&Value::ok()).await?,
             Command::Quit => {
                 self.writer.value(&Value::ok()).await?;
-                return Ok(Goes::Away);
+                return Ok(Flow::Close);
             }
             Command::Get(key) => match self.whose(key) {
                 Some((_, ObjectOwner::NoOne)) => self.writer.null().await?,
                 Some((key, ObjectOwner::Cluster(there))) => {
                     if key.item == Item::ResourcesTree {
-                        event_refresh::look(&self.shared, &there);
+                        event_refresh::schedule(&self.shared, &there);
                     }
                     let remote = Remote::new(there, &key);
                     value::carry(&self.shared, &remote, &mut self.writer).await?;
                 }
-                Some((_, ObjectOwner::Hub)) => self.forward(stated, reader).await?,
+                Some((_, ObjectOwner::Hub)) => self.forward(raw, reader).await?,
                 None => match page::value(&self.shared, key) {
                     Some(value) => {
                         self.shared.sessions.metrics.redis_request("page");
                         self.writer.value(&Value::bytes(value)).await?;
                     }
-                    None => self.forward(stated, reader).await?,
+                    None => self.forward(raw, reader).await?,
                 },
             },
-            Command::Set(_) | Command::Other => self.forward(stated, reader).await?,
+            Command::Set(_) | Command::Other => self.forward(raw, reader).await?,
             Command::Subscribe(channels) => self.subscribe(&channels).await?,
             Command::Unsubscribe(channels) => self.unsubscribe(&channels).await?,
         }
-        Ok(Goes::On)
+        Ok(Flow::Continue)
     }
 
-    /// Whose Application a key is about, if it is about one.
+    /// The owner of the Application of a key, if the key is about one.
     fn whose(&self, key: &[u8]) -> Option<(CacheKey, ObjectOwner)> {
         let key = CacheKey::parse(key)?;
         let hub = &self.shared.sessions.hub;
@@ -319,7 +322,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Has the hub's redis answer a command.
     async fn forward(
         &mut self,
-        stated: &RawCommand,
+        raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<(), Ended> {
         let shared = Arc::clone(&self.shared);
@@ -327,7 +330,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         if let Err(why) = self.reach_upstream().await {
             shared.sessions.metrics.redis_request("local_failed");
             tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
-            return if stated.is_whole {
+            return if raw.is_whole {
                 Ok(self.writer.error(NOT_REACHED).await?)
             } else {
                 Err(why.into())
@@ -336,12 +339,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         let Some(upstream) = &mut self.upstream else {
             return Ok(self.writer.error(NOT_REACHED).await?);
         };
-        upstream.write(&stated.raw).await?;
-        let mut is_whole = stated.is_whole;
+        upstream.write(&raw.bytes).await?;
+        let mut is_whole = raw.is_whole;
         while !is_whole {
             let mut piece = vec![];
             let reading = timeout(PAUSE, reader.more(&mut piece));
-            is_whole = reading.await.map_err(|_late| Ended::Silent)??;
+            is_whole = reading.await.map_err(|_late| Ended::TimedOut)??;
             upstream.write(&piece).await?;
         }
         Ok(upstream.answer(&mut self.writer).await?)
@@ -350,19 +353,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Connects to the hub's redis when it is needed.
     async fn reach_upstream(&mut self) -> Result<(), upstream::Error> {
         if self.upstream.is_none() {
-            let login = self.login.as_ref().ok_or(upstream::Error::Stranger)?;
+            let login = self
+                .login
+                .as_ref()
+                .ok_or(upstream::Error::NotAuthenticated)?;
             let upstream = Upstream::connect(&self.shared, login, self.writer.version);
             self.upstream = Some(upstream.await?);
         }
         Ok(())
     }
 
-    /// Says something to the hub's redis whose answer comes as it comes.
-    async fn tell_upstream(&mut self, command: &[u8]) -> Result<(), upstream::Error> {
+    /// Sends a command to the hub's redis; its reply is relayed when it arrives.
+    async fn send_upstream(&mut self, command: &[u8]) -> Result<(), upstream::Error> {
         self.reach_upstream().await?;
         match &mut self.upstream {
             Some(upstream) => upstream.write(command).await,
-            None => Err(upstream::Error::Stranger),
+            None => Err(upstream::Error::NotAuthenticated),
         }
     }
 }

@@ -1,16 +1,16 @@
-//! What a client of redis says, read: pure, and only what Argo CD says. What is not understood is refused.
+//! Parses redis commands: pure, and only those that Argo CD uses. Others are refused.
 
-/// Which version of RESP a client wants to be answered in.
+/// The RESP version of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
-    /// The one in which a connection begins.
+    /// The default of a new connection.
     #[default]
     Two,
     /// With maps, pushes and a null of its own.
     Three,
 }
 
-/// Who a client says it is.
+/// The credentials of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Claim<'a> {
     pub(super) user: Option<&'a [u8]>,
@@ -20,29 +20,24 @@ pub(super) struct Claim<'a> {
 /// A command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command<'a> {
-    /// The beginning of a connection, perhaps with who is there.
+    /// The handshake, optionally with credentials.
     Hello(Option<Version>, Option<Claim<'a>>),
-    /// Who is there.
     Auth(Claim<'a>),
-    /// Whether we are there.
     Ping(Option<&'a [u8]>),
-    /// Something a client says of itself.
+    /// Client metadata.
     Introduction,
-    /// The end.
     Quit,
-    /// A value.
     Get(&'a [u8]),
-    /// A value that changes. The rest of the command may not have been read.
+    /// A write. The rest of the command may not have been read.
     Set(&'a [u8]),
-    /// From now on, what is said on these channels.
     Subscribe(Vec<&'a [u8]>),
-    /// These no more; none means all.
+    /// None means all.
     Unsubscribe(Vec<&'a [u8]>),
-    /// Something else about what the hub's redis has.
+    /// Another allowed command for the hub's redis.
     Other,
 }
 
-/// Why a command is not carried out; its text is what the client is told.
+/// Why a command is refused; its text is the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     #[error("ERR unknown command")]
@@ -57,14 +52,14 @@ pub(super) enum Refused {
     Protocol,
 }
 
-/// What redis has for keys of the hub's own, as far as Argo CD uses it or may one day.
+/// Further allowed commands for the hub's own keys: those that Argo CD uses or may use.
 const OTHERS: [&str; 16] = [
     "DEL", "UNLINK", "EXISTS", "EXPIRE", "PEXPIRE", "PERSIST", "TTL", "PTTL", "TYPE", "RENAME",
     "PUBLISH", "SCAN", "SELECT", "ECHO", "TIME", "DBSIZE",
 ];
 const SETS: [&str; 4] = ["SET", "SETEX", "PSETEX", "SETNX"];
 
-/// Reads a command from its words; of one that is large, from its first ones.
+/// Parses a command from its words; a large one from its first words.
 pub(super) fn read<'a>(words: &'a [Vec<u8>]) -> Result<Command<'a>, Refused> {
     let (name, rest) = words.split_first().ok_or(Refused::Unknown)?;
     let name = str::from_utf8(name).map_err(|_no_text| Refused::Unknown)?;
@@ -139,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_argo_cds_client_says_is_understood() {
+    fn commands_of_argo_cds_client_are_parsed() {
         let line = words("hello 3 auth default secret setname argocd");
         let claim = Claim {
             user: Some(b"default"),
@@ -175,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_commands_are_refused() {
         for (line, why) in [
             ("client maint_notifications on", Refused::Subcommand),
             ("client kill all", Refused::Subcommand),

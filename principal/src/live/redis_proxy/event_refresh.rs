@@ -1,8 +1,8 @@
-//! Somebody looks at an Application: what its cluster has noted of it is brought to the hub as Events.
+//! Copies the Events of an Application from its cluster to the hub when a user views it.
 //!
-//! On demand, because each of them is a write to the hub's API: what nobody looks at costs nothing. Nothing here keeps a
-//! client waiting, and nothing is lost when a look is dropped, since the next one asks for everything again
-//! ([`live::events`] finds out what is new of it).
+//! On demand, because each Event is a write to the hub's API: Applications without viewers cost nothing. No client waits
+//! for this, and a dropped refresh loses nothing, since the next one reads all Events again ([`live::events`] finds the
+//! new ones).
 
 use std::{
     sync::{
@@ -31,37 +31,37 @@ use crate::{
     transport::listener::slots::Slots,
 };
 
-mod pace;
+mod throttle;
 
-use pace::Pace;
+use throttle::Throttle;
 
-/// What waits for its turn or has it: of all clusters, and of one. What does not fit is dropped.
+/// Waiting and running refreshes: of all clusters, and of one. Others are dropped.
 const MOST: usize = 128;
 const MOST_OF_CLUSTER: usize = 8;
-/// At the same time: one cluster that does not answer leaves some for others.
+/// Running refreshes: more than those of one cluster, so an unresponsive one does not block others.
 const AT_ONCE: usize = 16;
-/// How long a cluster may take to answer, and the hub to take what is new of it.
+/// How long a cluster may take to answer, and a whole refresh.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_mins(1);
-/// Of an answer: bytes.
+/// Bytes of a response.
 const LARGEST: usize = 2 << 20;
 
-/// Who has looked at what, and what is done about it now.
+/// Bounds and state of all refreshes.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct EventRefresher {
     // Held for a lookup, never over an await.
-    pace: Mutex<Pace>,
+    throttle: Mutex<Throttle>,
     waiting: Arc<Semaphore>,
     of_cluster: Slots<ClusterName>,
     at_once: Semaphore,
-    /// The hub does not take them; that has been told.
+    /// The hub refuses Events; this has been logged.
     is_failing: AtomicBool,
 }
 
-impl Default for Looks {
+impl Default for EventRefresher {
     fn default() -> Self {
         Self {
-            pace: Mutex::default(),
+            throttle: Mutex::default(),
             waiting: Arc::new(Semaphore::new(MOST)),
             of_cluster: Slots::new(MOST_OF_CLUSTER),
             at_once: Semaphore::new(AT_ONCE),
@@ -70,9 +70,9 @@ impl Default for Looks {
     }
 }
 
-/// Why a cluster's Events are not known.
+/// Why Events cannot be read from a cluster.
 #[derive(Debug, thiserror::Error)]
-enum NotNoted {
+enum FetchError {
     #[error(transparent)]
     NotAnswered(#[from] NotAnswered),
     #[error("the cluster returned {0}")]
@@ -80,32 +80,31 @@ enum NotNoted {
     #[error("the answer is too long or was truncated")]
     Broken,
     #[error("no answer within {RESPONSE_TIMEOUT:?}")]
-    Late,
+    TimedOut,
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
 
-/// Has the Events of an Application brought to the hub, soon. Returns at once.
-pub(super) fn look(shared: &Arc<Shared>, there: &There) {
-    let looks = &shared.looks;
-    // Only our own agents have a lane; with others nothing is done.
-    let Some(namespace) = shared
-        .sessions
-        .agent_tunnels
-        .argocd_namespace(&there.cluster)
-    else {
+/// Schedules a refresh of the Events of an Application. Returns at once.
+pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
+    let event_refresher = &shared.event_refresher;
+    // Only our own agents have a tunnel; Go agents are skipped.
+    let Some(namespace) = shared.sessions.tunnels.argocd_namespace(&there.cluster) else {
         return;
     };
-    let waiting = Arc::clone(&looks.waiting).try_acquire_owned();
-    let of_cluster = looks.of_cluster.take(there.cluster.clone());
+    let waiting = Arc::clone(&event_refresher.waiting).try_acquire_owned();
+    let of_cluster = event_refresher.of_cluster.take(there.cluster.clone());
     let (Ok(waiting), Some(of_cluster)) = (waiting, of_cluster) else {
         return;
     };
-    let mut pace = looks.pace.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(turn) = pace.turn(&there.uid, Instant::now()) else {
+    let mut throttle = event_refresher
+        .throttle
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let Some(turn) = throttle.turn(&there.uid, Instant::now()) else {
         return;
     };
-    drop(pace);
+    drop(throttle);
     let observed = Observed {
         namespace: there.namespace_here.clone(),
         name: there.name.clone(),
@@ -117,40 +116,47 @@ pub(super) fn look(shared: &Arc<Shared>, there: &There) {
     let (shared, there) = (Arc::clone(shared), there.clone());
     let spawner = shared.sessions.spawner.background();
     spawner.spawn_short("events of an application", async move {
-        let _held = (waiting, of_cluster);
+        let _permits = (waiting, of_cluster);
         let stop = shared.sessions.spawner.token().clone();
-        let installation = async {
+        let refreshing = async {
             sleep_until(turn).await;
             // Never closed.
-            let _one = shared.looks.at_once.acquire().await;
-            bring(&shared, &there, &observed).await;
+            let _one = shared.event_refresher.at_once.acquire().await;
+            refresh(&shared, &there, &observed).await;
         };
-        stop.run_until_cancelled(timeout(LONGEST, installation))
-            .await;
+        stop.run_until_cancelled(timeout(LONGEST, refreshing)).await;
     });
 }
 
-async fn bring(shared: &Shared, there: &There, observed: &Observed) {
+async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
     let Observed {
         namespace, name, ..
     } = observed;
     let cluster = &there.cluster;
     let asking = timeout(RESPONSE_TIMEOUT, ask(shared, cluster, observed));
-    let noted = match asking.await.unwrap_or(Err(NotNoted::Late)) {
+    let noted = match asking.await.unwrap_or(Err(FetchError::TimedOut)) {
         Ok(noted) if noted.is_empty() => return,
         Ok(noted) => noted,
         Err(why) => {
             return tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "cannot read Events of an Application");
         }
     };
-    // It may have gone since, or elsewhere.
+    // It may have been deleted or moved meanwhile.
     match shared.sessions.hub.whose(Some(namespace), name) {
         ObjectOwner::Cluster(now) if now == *there => {}
         ObjectOwner::Cluster(_) | ObjectOwner::Hub | ObjectOwner::NoOne => return,
     }
     match write(shared, observed, noted).await {
-        Ok(()) => shared.looks.is_failing.store(false, Ordering::Relaxed),
-        Err(why) if shared.looks.is_failing.swap(true, Ordering::Relaxed) => {
+        Ok(()) => shared
+            .event_refresher
+            .is_failing
+            .store(false, Ordering::Relaxed),
+        Err(why)
+            if shared
+                .event_refresher
+                .is_failing
+                .swap(true, Ordering::Relaxed) =>
+        {
             tracing::debug!(%cluster, namespace, name, error = %Chain(&why), "the hub refuses Events of an Application");
         }
         Err(why) => {
@@ -160,7 +166,7 @@ async fn bring(shared: &Shared, there: &There, observed: &Observed) {
     }
 }
 
-/// Writes what is new. One that the hub refuses keeps none of the others away.
+/// Writes new Events. A refused one does not stop the others.
 async fn write(shared: &Shared, observed: &Observed, noted: Noted) -> Result<(), WriteError> {
     let sessions = &shared.sessions;
     let store = sessions.hub.store();
@@ -168,7 +174,7 @@ async fn write(shared: &Shared, observed: &Observed, noted: Noted) -> Result<(),
     let mut refused = Ok(());
     for write in observed.plan(noted, &known, sessions.clock.now()) {
         match store.note(observed, &write).await {
-            // Somebody else was quicker, or the hub has just forgotten it.
+            // Another replica was faster, or the Event has expired.
             Ok(()) | Err(WriteError::Conflict | WriteError::NotFound) => {}
             Err(why @ WriteError::Unavailable(_)) => return Err(why),
             Err(why @ (WriteError::Refused(_) | WriteError::Unfit(_))) => refused = Err(why),
@@ -181,7 +187,7 @@ async fn ask(
     shared: &Shared,
     cluster: &ClusterName,
     observed: &Observed,
-) -> Result<Noted, NotNoted> {
+) -> Result<Noted, FetchError> {
     let nothing = Empty::<Bytes>::new().map_err(|never| match never {});
     let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
     let uri = Uri::builder()
@@ -194,13 +200,13 @@ async fn ask(
     }
     let answer = shared
         .sessions
-        .agent_tunnels
+        .tunnels
         .ask(cluster, request, RESPONSE_TIMEOUT)
         .await?;
     if answer.status() != StatusCode::OK {
-        return Err(NotNoted::Status(answer.status()));
+        return Err(FetchError::Status(answer.status()));
     }
     let body = Limited::new(answer.into_body(), LARGEST).collect().await;
-    let body = body.map_err(|_too_long_or_gone| NotNoted::Broken)?;
+    let body = body.map_err(|_too_long_or_gone| FetchError::Broken)?;
     Ok(Noted::read(&body.to_bytes())?)
 }

@@ -1,4 +1,4 @@
-//! Subscriptions to what a cluster tells: an answer that goes on for each, opened again whenever it breaks.
+//! Subscriptions to channels of a cluster: one streaming response for each, reopened whenever it fails.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{fleet::ClusterName, transport::listener::slots::Slot};
 
-/// Pauses between attempts, and when they are forgotten.
+/// Backoff between attempts, and when it resets.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 const HEALTHY: Duration = Duration::from_mins(1);
 
@@ -34,8 +34,8 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    /// Tells of the channel whenever its cluster does, and when its cluster is back: much may have happened
-    /// meanwhile. None: there are too many already.
+    /// Notifies of each message on the channel, and of each reconnect, since messages may be lost meanwhile. None: too
+    /// many subscriptions.
     pub(super) fn start(
         shared: &Arc<Shared>,
         remote: Remote,
@@ -66,12 +66,12 @@ async fn follow(
     notify: mpsc::Sender<Channel>,
     end: CancellationToken,
 ) {
-    let telling = async {
+    let retrying = async {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
         let mut is_first = true;
         loop {
-            if once(&shared, &remote, &channel, &notify, &mut backoff, is_first).await
-                == Ended::Unheard
+            if follow_once(&shared, &remote, &channel, &notify, &mut backoff, is_first).await
+                == Ended::Unsubscribed
             {
                 return;
             }
@@ -79,18 +79,18 @@ async fn follow(
             sleep(backoff.failed(Instant::now())).await;
         }
     };
-    end.run_until_cancelled(telling).await;
+    end.run_until_cancelled(retrying).await;
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
     /// The agent is away, or the stream broke.
     Broken,
-    /// Nobody listens any more.
-    Unheard,
+    /// The client is gone or has unsubscribed.
+    Unsubscribed,
 }
 
-async fn once(
+async fn follow_once(
     shared: &Shared,
     remote: &Remote,
     channel: &Channel,
@@ -112,13 +112,13 @@ async fn once(
     };
     backoff.succeeded(Instant::now());
     if !is_first && notify.send(channel.clone()).await.is_err() {
-        return Ended::Unheard;
+        return Ended::Unsubscribed;
     }
     let mut body = response.into_body();
     while let Some(Ok(frame)) = body.frame().await {
-        let is_change = frame.data_ref().is_some_and(|data| !data.is_empty());
-        if is_change && notify.send(channel.clone()).await.is_err() {
-            return Ended::Unheard;
+        let has_changed = frame.data_ref().is_some_and(|data| !data.is_empty());
+        if has_changed && notify.send(channel.clone()).await.is_err() {
+            return Ended::Unsubscribed;
         }
     }
     Ended::Broken

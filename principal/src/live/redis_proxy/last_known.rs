@@ -1,5 +1,5 @@
-//! The last known values of Applications, for when their cluster is away. Bounded: what was not asked for the longest
-//! is forgotten first.
+//! The last known values of Applications, for when their cluster is disconnected. Bounded: the least recently used
+//! value is dropped first.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 /// The values of all clusters.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct LastKnownValues {
     largest: usize,
     most: usize,
     // Held for a lookup, never over an await.
@@ -21,7 +21,7 @@ pub(super) struct Memory {
 #[derive(Debug, Default)]
 struct State {
     values: BTreeMap<String, Known>,
-    /// Who was used when.
+    /// Keys by last use.
     used: BTreeMap<u64, String>,
     next: u64,
     bytes: usize,
@@ -34,7 +34,7 @@ struct Known {
     used: u64,
 }
 
-impl Memory {
+impl LastKnownValues {
     /// Remembers values of up to `largest` bytes, and `most` bytes of all together.
     pub(super) fn new(largest: usize, most: usize) -> Self {
         Self {
@@ -44,12 +44,12 @@ impl Memory {
         }
     }
 
-    /// What may be remembered.
+    /// The largest value that is kept.
     pub(super) const fn largest(&self) -> usize {
         self.largest
     }
 
-    /// The value is this now.
+    /// Stores a value.
     pub(super) fn remember(&self, key: String, value: Bytes) {
         let mut state = self.lock();
         state.forget(&key);
@@ -69,23 +69,23 @@ impl Memory {
         }
     }
 
-    /// There is no value now.
+    /// Removes a value.
     pub(super) fn forget(&self, key: &str) {
         self.lock().forget(key);
     }
 
-    /// The last known value, and when it was the value.
+    /// The last known value, and when it was stored.
     pub(super) fn recall(&self, key: &str) -> Option<(Bytes, Instant)> {
         let mut state = self.lock();
         let now = state.tick();
         let known = state.values.get_mut(key)?;
         let before = std::mem::replace(&mut known.used, now);
-        let reply = (known.value.clone(), known.at);
+        let found = (known.value.clone(), known.at);
         if let Some(key) = state.used.remove(&before) {
             state.used.insert(now, key);
         }
         drop(state);
-        Some(reply)
+        Some(found)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -122,29 +122,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_asked_for_last_is_remembered_within_the_bound() {
-        let memory = Memory::new(1000, 4000);
+    async fn least_recently_used_values_are_dropped_at_the_bound() {
+        let last_known = LastKnownValues::new(1000, 4000);
         for name in ["a", "b", "c"] {
-            memory.remember(name.to_owned(), value(900));
+            last_known.remember(name.to_owned(), value(900));
         }
         tokio::time::advance(std::time::Duration::from_mins(1)).await;
-        let (known, at) = memory.recall("a").unwrap();
+        let (known, at) = last_known.recall("a").unwrap();
         assert_eq!((known.len(), at.elapsed().as_secs()), (900, 60));
-        memory.remember("d".to_owned(), value(900));
-        assert!(memory.recall("b").is_none(), "not asked for the longest");
-        assert!(["a", "c", "d"].iter().all(|it| memory.recall(it).is_some()));
-        memory.forget("c");
-        assert!(memory.recall("c").is_none());
-        assert!(memory.lock().bytes < 4000);
+        last_known.remember("d".to_owned(), value(900));
+        assert!(
+            last_known.recall("b").is_none(),
+            "not asked for the longest"
+        );
+        assert!(
+            ["a", "c", "d"]
+                .iter()
+                .all(|it| last_known.recall(it).is_some())
+        );
+        last_known.forget("c");
+        assert!(last_known.recall("c").is_none());
+        assert!(last_known.lock().bytes < 4000);
     }
 
     #[tokio::test]
-    async fn a_large_value_is_not_remembered_nor_the_one_before_it() {
-        let memory = Memory::new(1000, 4000);
-        memory.remember("a".to_owned(), value(10));
-        memory.remember("a".to_owned(), value(1001));
-        assert!(memory.recall("a").is_none());
-        let state = memory.lock();
+    async fn a_large_value_removes_the_previous_one() {
+        let last_known = LastKnownValues::new(1000, 4000);
+        last_known.remember("a".to_owned(), value(10));
+        last_known.remember("a".to_owned(), value(1001));
+        assert!(last_known.recall("a").is_none());
+        let state = last_known.lock();
         assert_eq!((state.bytes, state.used.len()), (0, 0));
     }
 }

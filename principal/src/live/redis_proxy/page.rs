@@ -1,7 +1,7 @@
-//! What Argo CD's page of clusters reads of a cluster with an agent.
+//! The cluster info keys that Argo CD's clusters page reads, for clusters with an agent.
 //!
-//! An application controller would write it, and on the hub there is none. So it is made when it is asked for: always as
-//! things are now, and nothing to write or to expire.
+//! An application controller would write them, and the hub has none. So each is computed on request: always current,
+//! with nothing to write or to expire.
 
 use jiff::Timestamp;
 use live::cluster_info::{self, Census, Connection, Form};
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_as_connected_as_its_agent_and_its_counts_stay_when_it_is_away() {
+    fn connection_state_follows_the_agent_and_counts_survive_disconnects() {
         let census = Census {
             applications: 2,
             apis: 50,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_never_came_says_so() {
+    fn a_cluster_that_never_connected_is_reported_as_failed() {
         let shown = shown(None, None);
         assert_eq!(
             shown["connectionState"],

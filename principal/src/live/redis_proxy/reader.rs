@@ -1,4 +1,4 @@
-//! Commands of a client, as they come.
+//! Reads the commands of a client from a stream.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use bytes::BytesMut;
 use live::resp::{Event, Kind, Limits, Malformed, Scanner, Step};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// What is kept of a command: more is passed on as it comes, and is not understood.
+/// The parsed part of a command: the rest is streamed.
 pub(super) const KEPT: usize = 64 << 10;
-/// What is read at once.
+/// Bytes per read.
 const PIECE: usize = 16 << 10;
 /// A command and its largest argument; redis itself takes no more.
 const LIMITS: Limits = Limits {
@@ -18,14 +18,14 @@ const LIMITS: Limits = Limits {
     bytes: 512 << 20,
 };
 
-/// A command as it was said.
+/// A command as received.
 #[derive(Debug, Default)]
 pub(super) struct RawCommand {
-    /// Its words, as far as they are whole.
+    /// Its complete words.
     pub(super) words: Vec<Vec<u8>>,
-    /// All of its bytes that were read.
-    pub(super) raw: Vec<u8>,
-    /// Whether there is no more of it.
+    /// All bytes that were read.
+    pub(super) bytes: Vec<u8>,
+    /// Whether this is all of it.
     pub(super) is_whole: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Reader<R> {
     io: R,
     buffer: BytesMut,
     scanner: Scanner,
-    stated: RawCommand,
+    raw: RawCommand,
     /// The word that is read, and how much of it is left.
     word: Vec<u8>,
     left: u64,
@@ -60,7 +60,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             io,
             buffer: BytesMut::new(),
             scanner: Scanner::new(LIMITS),
-            stated: RawCommand::default(),
+            raw: RawCommand::default(),
             word: vec![],
             left: 0,
             is_open: false,
@@ -72,8 +72,8 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     /// Of a large one the rest is to be had with [`Self::more`], and must be before the next.
     pub(super) async fn command(&mut self) -> Result<Option<RawCommand>, Unreadable> {
         loop {
-            if let Some(stated) = self.advance()? {
-                return Ok(Some(stated));
+            if let Some(raw) = self.advance()? {
+                return Ok(Some(raw));
             }
             if !self.fill().await? {
                 return Ok(None);
@@ -126,14 +126,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             match step {
                 Step::Event(Event::Group(Kind::Array, Some(1..))) => self.is_open = true,
                 Step::Event(_) if !self.is_open => return Err(Unreadable::NoCommand),
-                Step::Event(Event::Bytes(Kind::Bulk, Some(0))) => self.stated.words.push(vec![]),
+                Step::Event(Event::Bytes(Kind::Bulk, Some(0))) => self.raw.words.push(vec![]),
                 Step::Event(Event::Bytes(Kind::Bulk, Some(length))) => self.left = length,
                 Step::Event(Event::Data(data)) => {
                     self.word.extend_from_slice(data);
                     let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
                     self.left = self.left.saturating_sub(length);
                     if self.left == 0 {
-                        self.stated.words.push(std::mem::take(&mut self.word));
+                        self.raw.words.push(std::mem::take(&mut self.word));
                     }
                 }
                 Step::Event(_) => return Err(Unreadable::NoCommand),
@@ -141,15 +141,15 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 Step::More => {}
             }
             let used = self.buffer.split_to(used);
-            self.stated.raw.extend_from_slice(&used);
+            self.raw.bytes.extend_from_slice(&used);
             if is_done {
-                self.stated.is_whole = true;
-                return Ok(Some(std::mem::take(&mut self.stated)));
+                self.raw.is_whole = true;
+                return Ok(Some(std::mem::take(&mut self.raw)));
             }
-            if self.stated.raw.len() > KEPT {
+            if self.raw.bytes.len() > KEPT {
                 // The rest of its words is passed on as it comes.
                 self.word = vec![];
-                return Ok(Some(std::mem::take(&mut self.stated)));
+                return Ok(Some(std::mem::take(&mut self.raw)));
             }
             if is_all {
                 return Ok(None);
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn commands_are_read_whole_and_large_ones_as_they_come() {
+    async fn small_commands_are_read_whole_and_large_ones_streamed() {
         let large = vec![b'x'; 3 * KEPT];
         let mut bytes = resp::command(&[b"get", b"a"]);
         bytes.extend(resp::command(&[b"set", b"a|b", &large, b"ex", b"60"]));
@@ -173,7 +173,7 @@ mod tests {
         // A pipe that carries little at once.
         let (mut client, ours) = tokio::io::duplex(1000);
         let sent = bytes.clone();
-        let emitting = async move {
+        let writing = async move {
             tokio::io::AsyncWriteExt::write_all(&mut client, &sent)
                 .await
                 .unwrap();
@@ -184,21 +184,21 @@ mod tests {
             assert!(first.is_whole);
             assert_eq!(first.words, [b"get".to_vec(), b"a".to_vec()]);
             let second = reader.command().await.unwrap().unwrap();
-            assert!(!second.is_whole && second.raw.len() < 2 * KEPT);
+            assert!(!second.is_whole && second.bytes.len() < 2 * KEPT);
             assert_eq!(second.words, [b"set".to_vec(), b"a|b".to_vec()]);
-            let mut all = second.raw;
+            let mut all = second.bytes;
             while !reader.more(&mut all).await.unwrap() {}
             let third = reader.command().await.unwrap().unwrap();
             assert_eq!(third.words, [b"ping".to_vec()]);
             assert!(reader.command().await.unwrap().is_none());
-            [first.raw, all, third.raw].concat()
+            [first.bytes, all, third.bytes].concat()
         };
-        let ((), read) = tokio::join!(emitting, reading);
+        let ((), read) = tokio::join!(writing, reading);
         assert_eq!(read, bytes);
     }
 
     #[tokio::test]
-    async fn what_is_no_command_ends_the_connection() {
+    async fn invalid_commands_end_the_connection() {
         for bytes in [
             &b"GET a\r\n"[..],
             b"*0\r\n",
@@ -210,9 +210,9 @@ mod tests {
             b"*1025\r\n",
             b"$3\r\nget\r\n",
         ] {
-            let reply = Reader::new(bytes).command().await;
+            let result = Reader::new(bytes).command().await;
             let shown = bytes.escape_ascii().to_string();
-            let why = reply.unwrap_err();
+            let why = result.unwrap_err();
             assert!(!matches!(why, Unreadable::Read(_)), "{shown}");
         }
     }

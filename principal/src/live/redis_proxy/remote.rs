@@ -1,4 +1,4 @@
-//! Values that a cluster has: asked of its agent, and passed on as they come.
+//! Values of a cluster: requested from its agent, and streamed.
 
 use std::sync::Arc;
 
@@ -13,24 +13,27 @@ use uuid::Uuid;
 use super::Shared;
 use crate::{
     fleet::ClusterName,
-    live::tunnel::{Body, NotAnswered},
+    live::{
+        dispatch,
+        tunnel::{Body, NotAnswered},
+    },
     metrics::Metrics,
     sync::hub::There,
     transport::listener::slots::Slot,
 };
 
-/// Ties the lines of both ends together.
+/// Correlates the audit lines of hub and cluster.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The target of lines about requests, by which they are found and kept apart.
+/// The log target of audit lines.
 const AUDIT: &str = "audit";
 
-/// A key, where its value is.
+/// A key on a cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
     pub(super) cluster: ClusterName,
     /// Of the Application on the hub: another one of the same name has another tree.
     pub(super) uid: String,
-    /// As the cluster calls it.
+    /// With the cluster's names.
     pub(super) key: CacheKey,
 }
 
@@ -52,65 +55,65 @@ impl Remote {
         }
     }
 
-    /// By what its value is remembered.
+    /// The key of its last known value.
     fn remembered_as(&self) -> String {
         format!("{}/{}/{}", self.cluster, self.uid, self.key)
     }
 }
 
-/// What came of asking for a value.
+/// The result of a request for a value.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// It begins to come.
+    /// A streaming value.
     Value(Box<Value>),
-    /// It is the last one that is known.
+    /// The last known value.
     Known(Bytes),
-    /// There is none.
+    /// No value.
     Nothing,
-    /// It is larger than is carried.
+    /// Above the size limit.
     TooLarge,
-    /// Too much is asked for at the same time.
+    /// Too many concurrent requests.
     Busy,
 }
 
-/// A value that comes.
+/// A streaming value.
 #[derive(Debug)]
 pub(super) struct Value {
     pub(super) length: u64,
     pub(super) body: Body,
-    pub(super) line: Line,
+    pub(super) line: AuditLine,
     remembered_as: String,
-    _held: ValuePermit,
+    _permits: Permits,
 }
 
 impl Value {
-    /// All of it has come; here it is, if it was small enough to keep.
-    pub(super) fn came(self, shared: &Shared, value: Option<Bytes>) {
+    /// Stores a completed value, if it was small enough to keep.
+    pub(super) fn finished(self, shared: &Shared, value: Option<Bytes>) {
         match value {
-            Some(value) => shared.memory.remember(self.remembered_as, value),
+            Some(value) => shared.last_known.remember(self.remembered_as, value),
             // What was there before is out of date.
-            None => shared.memory.forget(&self.remembered_as),
+            None => shared.last_known.forget(&self.remembered_as),
         }
     }
 }
 
-/// What a request holds until its answer is read to the end or dropped.
+/// The permits of a request, until its response is read to the end or dropped.
 #[derive(Debug)]
-struct ValuePermit {
+struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
 }
 
-/// Asks for a value. Never fails: a cluster that is away has none, but for what is remembered.
+/// Gets a value. Never fails: a disconnected cluster has its last known values only.
 pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
-    let mut line = Line::new(shared.sessions.metrics.clone(), remote);
+    let mut line = AuditLine::new(shared.sessions.metrics.clone(), remote);
     let one = Arc::clone(&shared.gets).try_acquire_owned();
     let of_cluster = shared.gets_of_cluster.take(remote.cluster.clone());
     let (Ok(one), Some(of_cluster)) = (one, of_cluster) else {
         line.outcome = "too_many_requests";
         return Answer::Busy;
     };
-    let retained = ValuePermit {
+    let permits = Permits {
         _one: one,
         _of_cluster: of_cluster,
     };
@@ -122,12 +125,12 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
             return Answer::TooLarge;
         }
         Err(why @ NotAnswered::Busy) => {
-            line.outcome = word(&why);
+            line.outcome = outcome_of(&why);
             return Answer::Busy;
         }
         Err(why) => {
             line.why = Chain(&why).to_string();
-            return last_known(shared, &remembered_as, line, word(&why));
+            return last_known(shared, &remembered_as, line, outcome_of(&why));
         }
     };
     match (response.status(), length(&response)) {
@@ -142,11 +145,11 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
                 body: response.into_body(),
                 line,
                 remembered_as,
-                _held: retained,
+                _permits: permits,
             }))
         }
         (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
-            shared.memory.forget(&remembered_as);
+            shared.last_known.forget(&remembered_as);
             let is_forbidden = response.status() == StatusCode::FORBIDDEN;
             line.outcome = if is_forbidden { "forbidden" } else { "missing" };
             Answer::Nothing
@@ -158,8 +161,8 @@ pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
     }
 }
 
-fn last_known(shared: &Shared, key: &str, mut line: Line, word: &'static str) -> Answer {
-    let known = shared.memory.recall(key);
+fn last_known(shared: &Shared, key: &str, mut line: AuditLine, word: &'static str) -> Answer {
+    let known = shared.last_known.recall(key);
     line.outcome = if known.is_some() { "remembered" } else { word };
     let Some((value, at)) = known else {
         return Answer::Nothing;
@@ -169,7 +172,7 @@ fn last_known(shared: &Shared, key: &str, mut line: Line, word: &'static str) ->
     Answer::Known(value)
 }
 
-/// Asks the agent for a value, or to be told when it changes.
+/// Requests a value from the agent, or a stream of its changes.
 pub(super) async fn ask(
     shared: &Shared,
     remote: &Remote,
@@ -188,9 +191,7 @@ pub(super) async fn ask(
         request.headers_mut().insert(REQUEST_ID, id);
     }
     let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
-    sessions
-        .ask(&remote.cluster, request, response_timeout)
-        .await
+    dispatch::ask(sessions, &remote.cluster, request, response_timeout).await
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {
@@ -198,20 +199,20 @@ fn length(response: &Response<Body>) -> Option<u64> {
     length.to_str().ok()?.parse().ok()
 }
 
-const fn word(why: &NotAnswered) -> &'static str {
+const fn outcome_of(why: &NotAnswered) -> &'static str {
     match why {
         NotAnswered::NotConnected => "not_connected",
-        NotAnswered::Late(_) => "late",
+        NotAnswered::TimedOut(_) => "late",
         NotAnswered::Lost(_) | NotAnswered::Ended => "lost",
         NotAnswered::Busy => "too_many_requests",
         NotAnswered::TooLarge => "too_large",
-        NotAnswered::Unreadable(_) | NotAnswered::Besides => "failed",
+        NotAnswered::Unreadable(_) | NotAnswered::Unexpected => "failed",
     }
 }
 
-/// What is known of one request; written when it is over.
+/// The audit line of one request; logged when dropped.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AuditLine {
     metrics: Metrics,
     pub(super) id: String,
     cluster: ClusterName,
@@ -222,7 +223,7 @@ pub(super) struct Line {
     bytes: u64,
 }
 
-impl Line {
+impl AuditLine {
     fn new(metrics: Metrics, remote: &Remote) -> Self {
         Self {
             metrics,
@@ -242,7 +243,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for AuditLine {
     fn drop(&mut self) {
         self.metrics.redis_request(self.outcome);
         tracing::info!(

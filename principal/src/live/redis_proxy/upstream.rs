@@ -15,10 +15,10 @@ use tokio_rustls::TlsConnector;
 
 use super::{Shared, command::Version, writer::Writer};
 
-/// How long a connection may take, and how long an answer may pause.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For connecting, and for pauses within a reply.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const PIECE: usize = 16 << 10;
-/// What redis says is passed on as it comes, so its size costs us nothing.
+/// Replies are streamed, so their size needs no memory.
 const LIMITS: Limits = Limits {
     depth: 16,
     elements: 1 << 24,
@@ -26,7 +26,7 @@ const LIMITS: Limits = Limits {
     bytes: 1 << 30,
 };
 
-/// Why the hub's redis is of no use.
+/// Why the hub's redis cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("connect to the hub's redis at {0}")]
@@ -34,16 +34,16 @@ pub(super) enum Error {
     #[error("the hub's redis refused the login: {0}")]
     Refused(String),
     #[error("read from or write to the hub's redis")]
-    Talk(#[from] io::Error),
+    Io(#[from] io::Error),
     #[error("the hub's redis sent an invalid value")]
     Malformed(#[from] Malformed),
     #[error("the hub's redis closed the connection")]
-    Gone,
+    Closed,
     #[error("the client has not authenticated")]
-    Stranger,
+    NotAuthenticated,
 }
 
-/// Why an answer did not get to the client.
+/// Why a reply did not reach the client.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotRelayed {
     #[error(transparent)]
@@ -52,7 +52,7 @@ pub(super) enum NotRelayed {
     Client(#[source] io::Error),
 }
 
-/// What bytes are said on: TCP, or TLS over it.
+/// TCP, or TLS over it.
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Stream for S {}
@@ -73,7 +73,7 @@ impl Upstream {
     ) -> Result<Self, Error> {
         let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
         let cannot = |error| Error::Connect(address.clone(), error);
-        let io = timeout(RESPONSE_TIMEOUT, reach(address, tls))
+        let io = timeout(TIMEOUT, connect_stream(address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
@@ -88,17 +88,17 @@ impl Upstream {
             Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
         };
         upstream.write(&auth).await?;
-        let answer = upstream.small().await?;
+        let answer = upstream.read_reply().await?;
         if let Some(text) = answer.as_error() {
             let text = String::from_utf8_lossy(text).into_owned();
-            // One without a password takes every client; ours have shown theirs to us.
+            // A redis without a password accepts every client; the proxy has authenticated this one.
             if !text.contains("without any password configured") {
                 return Err(Error::Refused(text));
             }
         }
         if version == Version::Three {
             upstream.write(&resp::command(&[b"HELLO", b"3"])).await?;
-            if let Some(text) = upstream.small().await?.as_error() {
+            if let Some(text) = upstream.read_reply().await?.as_error() {
                 return Err(Error::Refused(String::from_utf8_lossy(text).into_owned()));
             }
         }
@@ -111,19 +111,19 @@ impl Upstream {
             // TLS may still hold some of it.
             self.io.flush().await
         };
-        let written = timeout(RESPONSE_TIMEOUT, writing).await;
+        let written = timeout(TIMEOUT, writing).await;
         Ok(written.map_err(io::Error::from)??)
     }
 
-    /// Waits until it says something. Cancel-safe.
-    pub(super) async fn speaks(&mut self) -> Result<(), Error> {
+    /// Waits until data arrives. Cancel-safe.
+    pub(super) async fn readable(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
             self.fill().await?;
         }
         Ok(())
     }
 
-    /// Passes on all that comes up to the answer to a command, and the answer.
+    /// Relays all pushes before the reply to a command, and the reply.
     pub(super) async fn answer<W: AsyncWrite + Unpin>(
         &mut self,
         into: &mut Writer<W>,
@@ -132,7 +132,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// Passes on one value as it comes, and says what it was if that is a group.
+    /// Streams one value, and returns its kind if it is a group.
     pub(super) async fn relay<W: AsyncWrite + Unpin>(
         &mut self,
         into: &mut Writer<W>,
@@ -157,20 +157,20 @@ impl Upstream {
                 return Ok(group);
             }
             if is_all {
-                let filled = timeout(RESPONSE_TIMEOUT, self.fill()).await;
-                filled.map_err(|late| Error::Talk(late.into()))??;
+                let filled = timeout(TIMEOUT, self.fill()).await;
+                filled.map_err(|late| Error::Io(late.into()))??;
             }
         }
     }
 
-    /// An answer that is for us.
-    async fn small(&mut self) -> Result<Value, Error> {
+    /// A reply to the proxy itself.
+    async fn read_reply(&mut self) -> Result<Value, Error> {
         loop {
             if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
                 drop(self.buffer.split_to(used));
                 return Ok(value);
             }
-            let filled = timeout(RESPONSE_TIMEOUT, self.fill()).await;
+            let filled = timeout(TIMEOUT, self.fill()).await;
             filled.map_err(io::Error::from)??;
         }
     }
@@ -178,13 +178,13 @@ impl Upstream {
     async fn fill(&mut self) -> Result<(), Error> {
         self.buffer.reserve(PIECE);
         match self.io.read_buf(&mut self.buffer).await? {
-            0 => Err(Error::Gone),
+            0 => Err(Error::Closed),
             _ => Ok(()),
         }
     }
 }
 
-async fn reach(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
+async fn connect_stream(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     let Some(tls) = tls else {

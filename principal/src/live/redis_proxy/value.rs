@@ -1,4 +1,4 @@
-//! A value of a cluster on its way to a client: as it comes, and kept for later if it is small.
+//! Streams a value of a cluster to a client, and keeps it if it is small.
 
 use std::{io, time::Duration};
 
@@ -13,32 +13,32 @@ use super::{
     writer::Writer,
 };
 
-/// How long a value may pause on its way.
+/// The longest pause within a value.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Why a value did not get to its client. The connection is of no use then: its next bytes would be the value's.
+/// Why a value did not reach its client. The connection must close then: its next bytes would be the value's.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotCarried {
+pub(super) enum CarryError {
     #[error("it was truncated or timed out")]
     Broken,
     #[error("write to the client")]
     Client(#[from] io::Error),
 }
 
-/// Asks for a value and passes it on.
+/// Gets a value and sends it to the client.
 pub(super) async fn carry<W: AsyncWrite + Unpin>(
     shared: &Shared,
     remote: &Remote,
     writer: &mut Writer<W>,
-) -> Result<(), NotCarried> {
+) -> Result<(), CarryError> {
     match remote::get(shared, remote).await {
         Answer::Nothing => writer.null().await?,
         Answer::Busy => writer.error(BUSY).await?,
         Answer::TooLarge => {
             let most = shared.settings.largest_value;
-            let reply =
+            let error =
                 format!("ERR the value is larger than {most} bytes (--redis-proxy-max-value)");
-            writer.error(&reply).await?;
+            writer.error(&error).await?;
         }
         Answer::Known(bytes) => {
             begin(writer, bytes.len()).await?;
@@ -54,10 +54,10 @@ async fn pass_on<W: AsyncWrite + Unpin>(
     shared: &Shared,
     mut value: Value,
     writer: &mut Writer<W>,
-) -> Result<(), NotCarried> {
-    let length = usize::try_from(value.length).map_err(|_too_long| NotCarried::Broken)?;
+) -> Result<(), CarryError> {
+    let length = usize::try_from(value.length).map_err(|_too_long| CarryError::Broken)?;
     begin(writer, length).await?;
-    let is_small = length <= shared.memory.largest();
+    let is_small = length <= shared.last_known.largest();
     let (mut kept, mut left) = (BytesMut::new(), length);
     loop {
         let frame = timeout(PAUSE, value.body.frame()).await;
@@ -83,13 +83,13 @@ async fn pass_on<W: AsyncWrite + Unpin>(
         return Err(broken(value));
     }
     writer.bytes(b"\r\n").await?;
-    value.came(shared, is_small.then(|| kept.freeze()));
+    value.finished(shared, is_small.then(|| kept.freeze()));
     Ok(())
 }
 
-fn broken(mut value: Value) -> NotCarried {
+fn broken(mut value: Value) -> CarryError {
     value.line.outcome = "broken";
-    NotCarried::Broken
+    CarryError::Broken
 }
 
 async fn begin<W: AsyncWrite + Unpin>(writer: &mut Writer<W>, length: usize) -> io::Result<()> {

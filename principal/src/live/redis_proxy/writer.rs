@@ -1,4 +1,4 @@
-//! What a client is told.
+//! Writes replies to a client.
 
 use std::{io, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::{
 
 use super::command::Version;
 
-/// A client that takes nothing for so long is let go.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The connection of a client that does not read for this time is closed.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Writes to a client, and lets go of one that does not read.
+/// Writes to a client, with a timeout.
 #[derive(Debug)]
 pub(super) struct Writer<W: AsyncWrite> {
     io: BufWriter<W>,
@@ -30,11 +30,11 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 
     /// Some bytes, which may stay here until [`Self::flush`].
     pub(super) async fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        timeout(RESPONSE_TIMEOUT, self.io.write_all(bytes)).await?
+        timeout(WRITE_TIMEOUT, self.io.write_all(bytes)).await?
     }
 
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        timeout(RESPONSE_TIMEOUT, self.io.flush()).await?
+        timeout(WRITE_TIMEOUT, self.io.flush()).await?
     }
 
     pub(super) async fn value(&mut self, value: &Value) -> io::Result<()> {
@@ -54,7 +54,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         .await
     }
 
-    /// Something nobody asked for now.
+    /// A push message.
     pub(super) async fn push(&mut self, elements: Vec<Value>) -> io::Result<()> {
         let kind = match self.version {
             Version::Two => Kind::Array,
@@ -63,7 +63,7 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.value(&Value::Group(kind, elements)).await
     }
 
-    /// Who we are, as redis says it.
+    /// The reply to HELLO.
     pub(super) async fn hello(&mut self) -> io::Result<()> {
         let (kind, number) = match self.version {
             Version::Two => (Kind::Array, 2),

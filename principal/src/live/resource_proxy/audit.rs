@@ -1,4 +1,4 @@
-//! One line for each request of people: who asked what of which cluster, and what came of it.
+//! One audit line for each request: client, cluster, verb, object and outcome.
 
 use http::{Request, StatusCode};
 use live::request::Request as Asked;
@@ -7,17 +7,17 @@ use uuid::Uuid;
 
 use crate::{fleet::ClusterName, metrics::Metrics};
 
-/// The target of these lines, by which they are found and kept apart.
+/// The log target of audit lines.
 const TARGET: &str = "audit";
 
-/// What is known of one request; written when it is over.
+/// The audit line of one request; logged when dropped.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct AuditLine {
     metrics: Metrics,
     id: String,
     cluster: Option<ClusterName>,
     verb: &'static str,
-    /// What was asked for; of what cannot be read nothing but the method is told.
+    /// The object; for an invalid request only its method.
     subject: String,
     begun: Instant,
     code: u16,
@@ -25,7 +25,7 @@ pub(super) struct Line {
     bytes: u64,
 }
 
-impl Line {
+impl AuditLine {
     pub(super) fn new<B>(
         metrics: Metrics,
         cluster: Option<ClusterName>,
@@ -44,7 +44,7 @@ impl Line {
         }
     }
 
-    /// The number of the request, which the agent writes too.
+    /// The request id, which the agent logs too.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -71,7 +71,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for AuditLine {
     fn drop(&mut self) {
         if self.code == 0 {
             self.metrics.resource_request("abandoned");

@@ -1,12 +1,12 @@
-//! Who is at the other end of a connection, and which cluster a request of theirs may see: by the certificate of the
-//! connection, or by the token in the request where such tokens are taken.
+//! Authenticates a connection, and finds the cluster of each request: by the certificate of the connection, or by the
+//! token of the request where tokens are enabled.
 
 use std::sync::Arc;
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use runtime::error::Chain;
 
-use super::{Shared, Visitor};
+use super::{ProxyClient, Shared};
 use crate::{
     admission::{
         identity::{PeerCertificate, visitor::Visitors},
@@ -18,17 +18,17 @@ use crate::{
 /// RFC 6750, section 2.1; the scheme in any case (RFC 9110, section 11.1).
 const SCHEME: &str = "bearer ";
 
-/// Somebody with a certificate that TLS has verified.
+/// A client with a certificate that TLS has verified.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     certificate: Arc<PeerCertificate>,
-    /// What the certificate opens by itself.
+    /// The cluster that the certificate alone grants.
     opens: Option<ClusterName>,
 }
 
-/// Why a request may see no cluster.
+/// Why a request has no cluster.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Stranger {
+pub(super) enum NoAccess {
     #[error("permission denied: this certificate grants access to no cluster")]
     Certificate,
     #[error("permission denied: the bearer token grants access to no cluster")]
@@ -52,12 +52,12 @@ impl Caller {
         &self.certificate
     }
 
-    /// As whom a request with these headers comes. A token that is worth nothing is not made up for by the certificate.
-    pub(super) fn visitor(
+    /// Authenticates a request with these headers. The certificate does not replace an invalid token.
+    pub(super) fn proxy_client(
         &self,
         shared: &Shared,
         headers: &HeaderMap,
-    ) -> Result<Visitor, Stranger> {
+    ) -> Result<ProxyClient, NoAccess> {
         let token = match shared.visitors {
             Visitors::Named => None,
             Visitors::Upstream => bearer(headers),
@@ -69,10 +69,10 @@ impl Caller {
             let visit = key.verify_visit(token, thumbprint, now)?;
             (visit.cluster, visit.expires.min(certificate_ends))
         } else {
-            let opens = self.opens.clone().ok_or(Stranger::Certificate)?;
+            let opens = self.opens.clone().ok_or(NoAccess::Certificate)?;
             (opens, certificate_ends)
         };
-        Ok(Visitor {
+        Ok(ProxyClient {
             cluster,
             certificate: Arc::clone(&self.certificate),
             ends,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_stands_behind_its_scheme() {
+    fn bearer_token_follows_its_scheme() {
         let token = |value: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(AUTHORIZATION, http::HeaderValue::from_static(value));

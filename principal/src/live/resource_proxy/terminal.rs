@@ -1,4 +1,4 @@
-//! A terminal: the connection of whoever came becomes a stream of bytes both ways, joined with one on the lane.
+//! A terminal: the upgraded connection of the client, joined with a stream of the tunnel.
 
 use std::{io, sync::Arc};
 
@@ -21,22 +21,22 @@ use tokio::{sync::mpsc, time::sleep};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
-    Shared, Visitor,
-    answer::{Body, RequestPermits, carry},
-    audit::Line,
-    distrust,
+    ProxyClient, Shared,
+    audit::AuditLine,
+    credential_ended,
+    response::{Body, Permits, copy_headers},
 };
 use crate::live::tunnel::Body as TunnelBody;
 
-/// What is needed to begin one once the agent has opened it.
-pub(super) struct Ends {
+/// A requested terminal that the agent has not opened yet.
+pub(super) struct PendingTerminal {
     upgrade: Upgrade,
     client: OnUpgrade,
     send: mpsc::Sender<Bytes>,
 }
 
-impl Ends {
-    /// From a request that asks for one, and what is said on it as the body of the request on the lane.
+impl PendingTerminal {
+    /// From a request for a terminal; also returns its input as the body of the forwarded request.
     pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, TunnelBody), Unfit> {
         let headers = request.headers();
         let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
@@ -44,32 +44,32 @@ impl Ends {
             let lines = headers.get_all(name).iter();
             lines.map(|it| it.to_str().unwrap_or("?")).collect()
         })?;
-        let (send, stated) = tunnel::chunks();
-        let stated = ReceiverStream::new(stated).map(|chunk| Ok(Frame::data(chunk)));
+        let (send, input) = tunnel::chunks();
+        let input = ReceiverStream::new(input).map(|chunk| Ok(Frame::data(chunk)));
         let ends = Self {
             upgrade,
             client: hyper::upgrade::on(request),
             send,
         };
-        Ok((ends, UnsyncBoxBody::new(StreamBody::new(stated))))
+        Ok((ends, UnsyncBoxBody::new(StreamBody::new(input))))
     }
 
-    /// What the agent is told of how its client would speak.
+    /// Adds the headers of the upgrade that the client requests.
     pub(super) fn ask(&self, from: &HeaderMap, to: &mut HeaderMap) {
         to.insert(
             upgrade::HEADER,
             HeaderValue::from_static(self.upgrade.as_str()),
         );
-        carry(from, to, &upgrade::ASKED.map(HeaderName::from_static));
+        copy_headers(from, to, &upgrade::ASKED.map(HeaderName::from_static));
     }
 
-    /// Joins both, until either is gone or it has lasted too long.
+    /// Joins both, until either end closes or the time limit is reached.
     pub(super) fn begin(
         self,
         shared: &Arc<Shared>,
-        visitor: Option<Visitor>,
+        proxy_client: Option<ProxyClient>,
         answered: Response<Body>,
-        (mut line, retained): (Line, RequestPermits),
+        (mut line, permits): (AuditLine, Permits),
     ) -> Response<Body> {
         let (parts, body) = answered.into_parts();
         line.answered(StatusCode::SWITCHING_PROTOCOLS);
@@ -79,12 +79,12 @@ impl Ends {
             send,
         } = self;
         let body = body.into_data_stream().map_err(io::Error::other);
-        // The line is written when the stream is dropped: so it tells how long it lasted.
+        // The line is written when the stream is dropped, so it has the duration.
         let body = body.inspect_ok(move |chunk| line.carried(chunk.len()));
         let agent = Tunnel::new(body, send);
         let sharing = Arc::clone(shared);
         let carried = async move {
-            let _held_as_long = retained;
+            let _permits = permits;
             let client = match client.await {
                 Ok(client) => TokioIo::new(client),
                 Err(error) => {
@@ -95,7 +95,7 @@ impl Ends {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = distrusted(&sharing, visitor.as_ref()) => {}
+                () = proxy_credential_ended(&sharing, proxy_client.as_ref()) => {}
                 () = sleep(sharing.budgets.terminal_life) => {}
                 () = tunnel::join(client, agent) => {}
             }
@@ -112,13 +112,13 @@ impl Ends {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static(upgrade.as_str()));
         let names = upgrade::ANSWERED.map(HeaderName::from_static);
-        carry(&parts.headers, headers, &names);
+        copy_headers(&parts.headers, headers, &names);
         response
     }
 }
 
-async fn distrusted(shared: &Shared, visitor: Option<&Visitor>) {
-    if let Some(visitor) = visitor {
-        distrust(shared, visitor).await;
+async fn proxy_credential_ended(shared: &Shared, proxy_client: Option<&ProxyClient>) {
+    if let Some(proxy_client) = proxy_client {
+        credential_ended(shared, proxy_client).await;
     }
 }

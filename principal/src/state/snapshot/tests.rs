@@ -77,7 +77,7 @@ fn moment() -> Snapshot {
             ("c".to_owned(), figures(3, 5)),
         ]
         .into(),
-        agent_tunnels: [("a".to_owned(), 1)].into(),
+        tunnels: [("a".to_owned(), 1)].into(),
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
         registry::{End, SessionSlot},
     },
     fleet::{Fleet, Mode},
-    live::go_compat::GoRequestReceiver,
+    live::go_compat::GoRequestChannel,
     report::Stuck,
     sync::hub::{EventEncoder, Hub, Sender, Subscription},
 };
@@ -52,7 +52,7 @@ pub(super) struct Driver {
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
     /// What is asked of a Go agent; ours has a lane for that.
-    subscriber: Option<GoRequestReceiver>,
+    go_requests: Option<GoRequestChannel>,
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
@@ -96,8 +96,8 @@ impl Driver {
             names_commands: capabilities.has(Capability::CommandIdentity),
             is_autonomous: holder.mode == Mode::Autonomous,
         };
-        let asks = || (sessions.questions).open(&holder.cluster, holder.mode, &sessions.spawner);
-        let subscriber = (!capabilities.is_ours()).then(asks);
+        let asks = || (sessions.go_requests).open(&holder.cluster, holder.mode, &sessions.spawner);
+        let go_requests = (!capabilities.is_ours()).then(asks);
         let machine_peer = MachinePeer {
             mode: holder.mode,
             capabilities,
@@ -120,7 +120,7 @@ impl Driver {
             subscription,
             from,
             fleet: sessions.gate.fleet.clone(),
-            subscriber,
+            go_requests,
             inbound,
             outbound,
             working: FuturesUnordered::new(),
@@ -164,10 +164,10 @@ impl Driver {
             working,
             leaving,
             subscription,
-            subscriber,
+            go_requests,
             ..
         } = self;
-        drop(subscriber);
+        drop(go_requests);
         drop((working, leaving));
         drop(subscription);
         close(session_slot, &outbound, over).await;
@@ -230,7 +230,7 @@ impl Driver {
             if note.state || note.gone.is_some() {
                 self.resync.forget(&mut self.machine, &key);
             }
-            if let Some(last) = note.last.filter(|_| self.subscriber.is_some()) {
+            if let Some(last) = note.last.filter(|_| self.go_requests.is_some()) {
                 self.machine.emit(self.hub.last_words(&key, &last));
             }
             // What an autonomous cluster owns is not taken away from here.
@@ -277,7 +277,7 @@ impl Driver {
         let event_encoder = EventEncoder {
             hub: &self.hub,
             cluster: &self.from.cluster,
-            is_go: self.subscriber.is_some(),
+            is_go: self.go_requests.is_some(),
             traces: self.subscription.mailbox.traces(),
         };
         loop {
@@ -307,9 +307,9 @@ impl Driver {
                 spoke_info::record(&self.session_slot, &event);
             }
             if self
-                .subscriber
+                .go_requests
                 .as_ref()
-                .is_some_and(|subscriber| subscriber.takes_in(&event))
+                .is_some_and(|go_requests| go_requests.handle_response(&event))
             {
                 self.machine.finished(id, Verdict::Done, now);
                 continue;

@@ -1,11 +1,11 @@
-//! From a port to connections.
+//! The accept loop of all ports.
 
 use std::{convert::Infallible, net::SocketAddr, time::Duration};
 
 use runtime::{error::Chain, parts::Spawner};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What to wait after an accept that failed, usually for want of file descriptors.
+/// Pause after a failed accept, usually for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves each connection in a task of this name, until the program stops.
@@ -23,7 +23,7 @@ pub(crate) async fn serve<F>(
     spawner.token().run_until_cancelled(accepting).await;
 }
 
-/// Hands each connection to `begin`, which must be quick, for ever. An accept that fails is waited out, and told once.
+/// Hands each connection to `begin`, which must be quick. Failed accepts are retried, and logged once.
 async fn each(tcp: &TcpListener, mut begin: impl FnMut(TcpStream, SocketAddr)) -> Infallible {
     let mut failing = false;
     loop {

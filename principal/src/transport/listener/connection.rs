@@ -23,18 +23,18 @@ use tonic::body::Body;
 use super::{Peer, Shared, handshake::Stream, websocket};
 use crate::live::go_compat::STREAMS;
 
-/// A peer that is asked this often and then silent for this long is gone: within 30 seconds in all.
+/// Keep-alive pings: a dead peer is noticed within 30 seconds.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// What of a stream may be unread, and of a connection: what a Go agent sends for people that nobody reads (`STREAMS`)
-/// must not stop its session.
+/// Unread bytes of a stream, and of a connection: live streams of a Go agent that no client reads (`STREAMS`) must not
+/// block its session.
 const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = (STREAMS + 2) * STREAM_WINDOW;
-/// What a request of HTTP/1.1 may have before its body; our agent's has half a kilobyte and a token.
+/// Header bytes of an HTTP/1.1 request; our agent sends half a kilobyte and a token.
 const HEADERS: usize = 32 << 10;
 const HEADER_LINES: usize = 64;
 
-/// What is left of a connection after an upgrade.
+/// The WebSocket of an upgraded connection.
 type Upgraded = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
 
 /// Serves a connection until it ends, is idle for too long, or the program stops.
@@ -59,7 +59,7 @@ pub(super) async fn drive(
                 shared
                     .answer(peer, request)
                     .await
-                    .map(|response| keep(response, one))
+                    .map(|response| track_body(response, one))
             }
         })
     };
@@ -68,7 +68,7 @@ pub(super) async fn drive(
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Without a bound a peer could say one byte of its headers each minute.
+        // Without a bound a peer could send one byte of its headers each minute.
         .header_read_timeout(limits.handshake_time)
         .max_headers(HEADER_LINES)
         .max_buf_size(HEADERS);
@@ -101,10 +101,10 @@ pub(super) async fn drive(
 }
 
 /// Counts a request as running until its answer is read to the end or dropped.
-fn keep(response: Response<Body>, one: Request) -> Response<Body> {
+fn track_body(response: Response<Body>, one: Request) -> Response<Body> {
     response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _kept_with_the_body = &one;
+            let _dropped_with_the_body = &one;
             frame
         }))
     })

@@ -1,4 +1,4 @@
-//! The beginning of a connection: TLS, and why it failed as a word for the metrics.
+//! The TLS handshake, and the metric label of its failure.
 
 use std::{
     io,
@@ -16,7 +16,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::admission::identity::PeerCertificate;
 
-/// What whoever speaks HTTP without TLS is told.
+/// The response to HTTP without TLS.
 const SPEAK_TLS: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 54\r\n\r\nThis port speaks TLS; an agent must not use plaintext\n";
@@ -26,11 +26,11 @@ const SPEAK_TLS: &[u8] =
 pub(crate) enum Stream {
     /// Over TLS.
     Tls(Box<TlsStream<TcpStream>>),
-    /// As it came: a mesh has seen to the rest.
+    /// Plaintext: a service mesh has terminated TLS.
     Plain(TcpStream),
 }
 
-/// Shakes hands, if there is TLS here.
+/// Does the TLS handshake, if TLS is enabled.
 pub(crate) async fn shake(
     tls: Option<&ServerTls>,
     mut socket: TcpStream,
@@ -99,7 +99,7 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Sorts the error of a failed handshake. Bytes that are no TLS at all are `garbage`.
+/// The metric label of a failed handshake. Bytes that are not TLS are `garbage`.
 pub(super) fn outcome(error: &io::Error) -> &'static str {
     let Some(tls) = error
         .get_ref()
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_failure_has_its_word() {
+    fn each_tls_failure_has_a_metric_label() {
         let word = |tls: Tls| outcome(&io::Error::new(io::ErrorKind::InvalidData, tls));
         assert_eq!(word(Tls::NoCertificatesPresented), "no_certificate");
         assert_eq!(

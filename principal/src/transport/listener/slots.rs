@@ -1,4 +1,4 @@
-//! How many of something are taken, by key, with a bound for each key.
+//! Counting semaphores with a bound for each key.
 
 use std::{
     collections::HashMap,
@@ -78,13 +78,13 @@ pub(super) struct Turns<K> {
     queues: Queues<K>,
 }
 
-/// Somebody's turn.
+/// A permit of [`Turns`].
 #[derive(Debug)]
 #[must_use = "dropped, the next one has its turn"]
 pub(super) struct Turn<K: Hash + Eq> {
     /// None once it is over.
     permit: Option<OwnedSemaphorePermit>,
-    /// Forgets the key's queue when nobody is in it.
+    /// For removing the key's queue when it is empty.
     key: K,
     queues: Queues<K>,
 }
@@ -109,7 +109,7 @@ impl<K: Hash + Eq + Copy> Turns<K> {
                 .entry(key)
                 .or_insert_with(|| Arc::new(Semaphore::new(self.most))),
         );
-        // Nobody closes it, so that there is always a permit in the end.
+        // It is never closed, so a permit always comes.
         turn.permit = queue.acquire_owned().await.ok();
         turn
     }
@@ -119,7 +119,7 @@ impl<K: Hash + Eq> Drop for Turn<K> {
     fn drop(&mut self) {
         let mut queues = lock(&self.queues);
         drop(self.permit.take());
-        // Who waits or has a permit holds the queue besides the map.
+        // Waiters and permits hold the queue besides the map.
         if queues
             .get(&self.key)
             .is_some_and(|queue| Arc::strong_count(queue) == 1)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_stops_waiting_leaves_nothing() {
+    async fn a_cancelled_wait_leaves_no_queue() {
         let turns = Turns::new(1);
         let first = turns.wait("a").await;
         {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_nothing_taken_are_forgotten() {
+    fn keys_without_taken_slots_are_removed() {
         let slots = Slots::new(1);
         drop(slots.take(1));
         assert!(lock(&slots.taken).is_empty());

@@ -1,7 +1,7 @@
-//! One call over a WebSocket: the upgrade, and the way of its frames to the routes and back.
+//! One gRPC call over a WebSocket: the upgrade, and its frames to the routes and back.
 //!
 //! Everything is bounded: messages by the largest that the method takes, what waits by one message, silence by our own
-//! pings. Whoever breaks a rule is told by the close code, and counted.
+//! pings. A violation is reported in the close code, and counted.
 
 use std::{
     sync::{
@@ -27,24 +27,24 @@ use tonic::{Status, body::Body};
 use super::{Peer, Shared};
 
 mod check;
+mod oversize_filter;
 mod reader;
-mod thin;
 mod writer;
 
 use check::{Refused, check, plain, request};
-use thin::Thin;
+use oversize_filter::FilteredSocket;
 
-/// Messages of methods that are called before anybody is known.
+/// The largest message before authentication.
 const SMALL: usize = 64 << 10;
-/// Calls that end by themselves, and within this time.
+/// The time limit of calls that are no streams.
 const SHORT_CALL: Duration = Duration::from_secs(30);
 /// Go's library takes no larger message.
 const LARGEST: usize = 64 << 20;
 
-type Socket = WebSocketStream<Thin<TokioIo<hyper::upgrade::Upgraded>>>;
+type Socket = WebSocketStream<FilteredSocket<TokioIo<hyper::upgrade::Upgraded>>>;
 type Piece = Result<http_body::Frame<Bytes>, Status>;
 
-/// Answers a request of HTTP/1.1: with an upgrade, whose socket is to be driven then, or with why not.
+/// Answers an HTTP/1.1 request: with an upgrade and the future that drives its socket, or with an error.
 pub(super) fn upgrade(
     shared: &Arc<Shared>,
     peer: Peer,
@@ -116,23 +116,23 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     config.max_write_buffer_size = framed(largest).saturating_mul(2).max(1 << 20);
     config.max_message_size = Some(framed(largest));
     config.max_frame_size = Some(framed(largest));
-    let frames = has_answers(head.uri.path()).then(|| {
+    let frames = is_event_stream(head.uri.path()).then(|| {
         let frames = LongFrames::new(largest, &head.headers);
         (frames, shared.metrics.clone())
     });
-    let io = Thin::new(TokioIo::new(upgraded), frames);
+    let io = FilteredSocket::new(TokioIo::new(upgraded), frames);
     let socket = Socket::from_raw_socket(io, Role::Server, Some(config)).await;
     let closing = Closing::default();
     let (write, read) = socket.split();
     let (pieces, body) = mpsc::channel(1);
     let request = request(&head, body);
     let outcome = {
-        let reading = reader::take_in(read, pieces, &closing);
+        let reading = reader::read_into_body(read, pieces, &closing);
         let answering = writer::answer(&shared, peer, request, write, largest, &closing);
         let both = async {
             let (mut reading, mut answering) = (std::pin::pin!(reading), std::pin::pin!(answering));
             tokio::select! {
-                // What was wrong with the peer is said by the close code, after the answer.
+                // The close code reports the violation, after the response.
                 outcome = reading.as_mut() => {
                     answering.await;
                     outcome
@@ -149,8 +149,8 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     shared.metrics.websocket(outcome);
 }
 
-/// Whether a Go agent says in such a call what it was asked.
-fn has_answers(path: &str) -> bool {
+/// Whether a Go agent sends responses in such a call.
+fn is_event_stream(path: &str) -> bool {
     path.starts_with("/eventstreamapi.")
 }
 
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_is_the_one_that_is_told() {
+    fn first_close_reason_is_sent() {
         let closing = Closing::default();
         assert_eq!(closing.code(), CloseCode::Normal);
         closing.because(CloseCode::Size);

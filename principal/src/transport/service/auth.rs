@@ -7,7 +7,7 @@ use protocol::wire::authapi::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{peer, refuse};
+use super::{peer, record_refusal};
 use crate::admission::admit::Admission;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Authentication for Service {
         };
         authenticated
             .map(Response::new)
-            .map_err(|refusal| refuse(&self.gate, &refusal))
+            .map_err(|refusal| record_refusal(&self.gate, &refusal))
     }
 
     async fn refresh_token(
@@ -50,6 +50,6 @@ impl Authentication for Service {
                     .refresh(&peer, &request.into_inner().refresh_token)
             })
             .map(Response::new)
-            .map_err(|refusal| refuse(&self.gate, &refusal))
+            .map_err(|refusal| record_refusal(&self.gate, &refusal))
     }
 }

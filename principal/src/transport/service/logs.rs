@@ -1,4 +1,4 @@
-//! `principal.apis.logstreamapi.LogStreamService`: logs that Go agents were asked for.
+//! `principal.apis.logstreamapi.LogStreamService`: logs of Go agents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::recognize;
 use crate::sync::session::Sessions;
 
-/// Whoever opens a stream says at once which log it is.
+/// How long the first message, with the request id, may take.
 const FIRST: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -26,15 +26,18 @@ impl LogStreamService for Service {
         request: Request<Streaming<LogStreamData>>,
     ) -> Result<Response<LogStreamResponse>, Status> {
         let admitted = recognize(&self.sessions.gate, &request)?;
-        let mut stated = request.into_inner();
-        let first = timeout(FIRST, stated.message())
+        let mut messages = request.into_inner();
+        let first = timeout(FIRST, messages.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid log message"))?;
         let cluster = &admitted.holder.cluster;
-        let log = self.sessions.questions.claim(cluster, &first.request_uuid);
+        let log = self
+            .sessions
+            .go_requests
+            .open_log(cluster, &first.request_uuid);
         let log = log.ok_or_else(|| Status::not_found("unknown request id"))?;
-        log.carry(stated).await?;
+        log.forward(messages).await?;
         Ok(Response::new(LogStreamResponse {
             request_uuid: first.request_uuid,
             status: 200,

@@ -1,4 +1,4 @@
-//! Streams of events on which answers that are larger than we hold lose their data.
+//! Removes the data of oversized responses from event streams.
 
 use std::{
     pin::Pin,
@@ -14,19 +14,19 @@ use tower::Service;
 
 use crate::metrics::Metrics;
 
-/// A service that hears of answers that are too large, but not their data.
+/// A service that receives oversized responses without their data.
 #[derive(Clone, Debug)]
-pub(super) struct Sieved<S> {
+pub(super) struct OversizeFiltered<S> {
     pub(super) inner: S,
     pub(super) largest: usize,
     pub(super) metrics: Metrics,
 }
 
-impl<S: NamedService> NamedService for Sieved<S> {
+impl<S: NamedService> NamedService for OversizeFiltered<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
+impl<S: Service<Request<Body>>> Service<Request<Body>> for OversizeFiltered<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -36,28 +36,28 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Sieved<S> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let oversize = OversizeFilter::new(self.largest, request.headers());
+        let sieve = OversizeFilter::new(self.largest, request.headers());
         let metrics = self.metrics.clone();
         self.inner.call(request.map(|body| {
-            Body::new(Sifted {
+            Body::new(FilteredBody {
                 body,
-                oversize,
-                came: Bytes::new(),
+                sieve,
+                unread: Bytes::new(),
                 metrics,
             })
         }))
     }
 }
 
-struct Sifted {
+struct FilteredBody {
     body: Body,
-    oversize: OversizeFilter,
-    /// What has come and was not taken yet.
-    came: Bytes,
+    sieve: OversizeFilter,
+    /// Received bytes that were not filtered yet.
+    unread: Bytes,
     metrics: Metrics,
 }
 
-impl http_body::Body for Sifted {
+impl http_body::Body for FilteredBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -67,21 +67,21 @@ impl http_body::Body for Sifted {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
         loop {
-            if this.came.is_empty() {
+            if this.unread.is_empty() {
                 let frame = ready!(Pin::new(&mut this.body).poll_frame(context));
-                this.came = match frame.map(|frame| frame.map(Frame::into_data)) {
+                this.unread = match frame.map(|frame| frame.map(Frame::into_data)) {
                     None => return Poll::Ready(None),
                     Some(Err(status)) => return Poll::Ready(Some(Err(status))),
                     Some(Ok(Err(other))) => return Poll::Ready(Some(Ok(other))),
                     Some(Ok(Ok(data))) => data,
                 };
             }
-            let onward = this.oversize.push(&mut this.came);
-            for _ in 0..this.oversize.take_cut() {
+            let output = this.sieve.push(&mut this.unread);
+            for _ in 0..this.sieve.take_cut() {
                 this.metrics.event_refused("too_large");
             }
-            if let Some(onward) = onward {
-                return Poll::Ready(Some(Ok(Frame::data(onward))));
+            if let Some(output) = output {
+                return Poll::Ready(Some(Ok(Frame::data(output))));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `terminalstreamapi.TerminalStreamService`: terminals that Go agents were asked for.
+//! `terminalstreamapi.TerminalStreamService`: terminals of Go agents.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::recognize;
-use crate::{live::go_compat::Terminal, sync::session::Sessions};
+use crate::{live::go_compat::TerminalStream, sync::session::Sessions};
 
-/// Whoever opens a stream says at once which terminal it is.
+/// How long the first message, with the request id, may take.
 const FIRST: Duration = Duration::from_secs(10);
-/// What is typed and the agent has not taken.
+/// Input that the agent has not read.
 const UNSENT: usize = 4;
 
 #[derive(Debug)]
@@ -32,19 +32,22 @@ impl TerminalStreamService for Service {
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
         let admitted = recognize(&self.sessions.gate, &request)?;
-        let mut takes_in = request.into_inner();
-        let first = timeout(FIRST, takes_in.message())
+        let mut incoming = request.into_inner();
+        let first = timeout(FIRST, incoming.message())
             .await
             .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
             .ok_or_else(|| Status::invalid_argument("invalid terminal message"))?;
-        let (emits, stated) = mpsc::channel(UNSENT);
-        let takes_in = takes_in.boxed();
+        let (to_agent, outgoing) = mpsc::channel(UNSENT);
+        let from_agent = incoming.boxed();
         let cluster = &admitted.holder.cluster;
-        let terminal = Terminal { takes_in, emits };
+        let terminal = TerminalStream {
+            from_agent,
+            to_agent,
+        };
         self.sessions
-            .questions
-            .begin(cluster, &first.request_uuid, terminal)
+            .go_requests
+            .open_terminal(cluster, &first.request_uuid, terminal)
             .ok_or_else(|| Status::not_found("unknown request id"))?;
-        Ok(Response::new(ReceiverStream::new(stated)))
+        Ok(Response::new(ReceiverStream::new(outgoing)))
     }
 }

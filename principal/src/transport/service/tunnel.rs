@@ -1,14 +1,14 @@
-//! `argocdagent.lane.Lane`: ours, not upstream's.
+//! `argocdagent.lane.Lane`: opens tunnels; ours, not upstream's.
 
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream::BoxStream};
-use protocol::wire::agent_tunnel::{Chunk, lane_server::Lane};
+use protocol::wire::lane::{Chunk, lane_server::Lane};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{admit, peer};
-use crate::sync::session::Sessions;
+use crate::{live::tunnel_server, sync::session::Sessions};
 
 #[derive(Debug)]
 pub(super) struct Service {
@@ -25,9 +25,9 @@ impl Lane for Service {
     ) -> Result<Response<Self::OpenStream>, Status> {
         let admitted = admit(&self.sessions.gate, &request)?;
         if let Ok(peer) = peer(&request) {
-            peer.connection.give_way();
+            peer.connection.move_to_background();
         }
-        let outgoing = self.sessions.open_tunnel(admitted, request.into_inner());
+        let outgoing = tunnel_server::open(&self.sessions, admitted, request.into_inner());
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))
     }

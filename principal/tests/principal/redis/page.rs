@@ -33,7 +33,7 @@ async fn page(client: &mut Client<TcpStream>) -> Option<serde_json::Value> {
 /// Waits until the page is so.
 async fn until(
     client: &mut Client<TcpStream>,
-    what: &str,
+    context: &str,
     fits: impl Fn(Option<&serde_json::Value>) -> bool,
 ) -> Option<serde_json::Value> {
     let looking = async {
@@ -44,7 +44,7 @@ async fn until(
             }
         }
     };
-    bounded(what, looking).await
+    bounded(context, looking).await
 }
 
 fn is(status: &str) -> impl Fn(Option<&serde_json::Value>) -> bool {
@@ -52,7 +52,7 @@ fn is(status: &str) -> impl Fn(Option<&serde_json::Value>) -> bool {
 }
 
 #[tokio::test]
-async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted() {
+async fn clusters_page_shows_connection_state_and_counts() {
     let redis = Redis::start().await;
     let world = world(redis.address.to_string(), false).await;
     known_as(&world, SERVER);
@@ -67,7 +67,7 @@ async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted(
         server_version: Some("1.36".to_owned()),
         ..SpokeInfo::default()
     };
-    agent.notify(Event::spoke_info(&counted)).await;
+    agent.send_and_ack(Event::spoke_info(&counted)).await;
     let up = page(&mut client).await.unwrap();
     assert!(is("Successful")(Some(&up)), "{up}");
     assert_eq!(up["serverVersion"], "1.36");
@@ -81,9 +81,9 @@ async fn the_page_of_clusters_is_told_of_the_connection_and_of_what_was_counted(
         applications_count: 1,
         ..ClusterInfo::default()
     };
-    agent.notify(Event::cluster_info(&less)).await;
+    agent.send_and_ack(Event::cluster_info(&less)).await;
     assert_eq!(page(&mut client).await.unwrap()["applicationsCount"], 1);
-    agent.notify(Event::spoke_info(&counted)).await;
+    agent.send_and_ack(Event::spoke_info(&counted)).await;
 
     drop(agent);
     world

@@ -1,4 +1,4 @@
-//! What nobody waits for, reads or has room for.
+//! Bounds of unread, cancelled and oversized responses.
 
 use protocol::wire::logstreamapi::LogStreamData;
 
@@ -16,30 +16,32 @@ fn endless() -> impl futures::Stream<Item = Result<LogStreamData, tonic::Status>
     })
 }
 
-/// A log that an agent has opened for whoever asked for it so.
+/// A log that an agent has opened for this request.
 async fn opened(
-    questions: &Questions,
-    subscriber: &mut GoRequestReceiver,
+    go_requests: &GoRequests,
+    driver: &mut GoRequestChannel,
     query: &str,
-) -> (Response<Body>, Log) {
-    let line = questions.line(&cluster()).unwrap();
+) -> (Response<Body>, LogStream) {
+    let session = go_requests.session(&cluster()).unwrap();
     let opening = async {
-        let question = subscriber.next().await.unwrap();
-        questions.claim(&cluster(), &question.event_id).unwrap()
+        let question = driver.next().await.unwrap();
+        go_requests
+            .open_log(&cluster(), &question.event_id)
+            .unwrap()
     };
     let target = format!("{LOG}{query}");
-    let (answer, log) = tokio::join!(line.ask(request(&target), RESPONSE_TIMEOUT), opening);
+    let (answer, log) = tokio::join!(session.ask(request(&target), RESPONSE_TIMEOUT), opening);
     (answer.unwrap(), log)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_is_not_read_is_let_go_before_it_holds_up_its_agent() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
+async fn unread_log_is_cancelled_before_it_blocks_its_agent() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
     for (query, seconds) in [("", 5), ("?follow=true", 60)] {
-        let (_unread, log) = opened(&questions, &mut subscriber, query).await;
+        let (_unread, log) = opened(&go_requests, &mut driver, query).await;
         let begun = tokio::time::Instant::now();
-        let ended = timeout(Duration::from_hours(1), log.carry(endless())).await;
+        let ended = timeout(Duration::from_hours(1), log.forward(endless())).await;
         let why = ended.expect("it ends").unwrap_err();
         assert_eq!(why.code(), tonic::Code::Cancelled, "which is not retried");
         assert_eq!(begun.elapsed().as_secs(), seconds, "{query:?}");
@@ -47,11 +49,11 @@ async fn a_log_that_is_not_read_is_let_go_before_it_holds_up_its_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let (slowly_read, log) = opened(&questions, &mut subscriber, "").await;
-    let reading = async {
+async fn log_without_follow_has_a_time_limit() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let (slowly_read, log) = opened(&go_requests, &mut driver, "").await;
+    let log_body = async {
         let mut body = slowly_read.into_body();
         while let Some(Ok(_)) = body.frame().await {
             advance(Duration::from_secs(4)).await;
@@ -59,10 +61,10 @@ async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
     };
     let begun = tokio::time::Instant::now();
     let ending = async {
-        let ended = log.carry(endless()).await;
+        let ended = log.forward(endless()).await;
         (ended.unwrap_err().code(), begun.elapsed())
     };
-    let both = async { tokio::join!(ending, reading) };
+    let both = async { tokio::join!(ending, log_body) };
     let (ended, ()) = timeout(Duration::from_hours(1), both).await.unwrap();
     assert_eq!(ended.0, tonic::Code::Cancelled);
     let life = Duration::from_mins(3);
@@ -73,60 +75,60 @@ async fn a_log_that_is_not_followed_has_an_end_however_it_is_read() {
 }
 
 #[tokio::test]
-async fn logs_that_are_open_leave_room_on_the_connection() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
+async fn open_logs_leave_room_on_the_connection() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
     let mut all = vec![];
-    for _ in 0..MOST_LOGS {
-        all.push(opened(&questions, &mut subscriber, "?follow=true").await);
+    for _ in 0..MAX_LOGS {
+        all.push(opened(&go_requests, &mut driver, "?follow=true").await);
     }
-    let one_more = line.ask(request(LOG), RESPONSE_TIMEOUT).await;
+    let one_more = session.ask(request(LOG), RESPONSE_TIMEOUT).await;
     assert!(matches!(one_more, Err(NotAnswered::Busy)), "{one_more:?}");
     all.pop();
-    opened(&questions, &mut subscriber, "").await;
+    opened(&go_requests, &mut driver, "").await;
     let (most, limits) = (STREAMS, crate::settings::Limits::default());
-    assert!(usize::try_from(most).unwrap() >= MOST_LOGS);
+    assert!(usize::try_from(most).unwrap() >= MAX_LOGS);
     assert!(limits.streams_per_connection > most);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_is_not_said_any_more() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
+async fn cancelled_requests_are_not_sent() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
     let mut given_up = request("/apis/apps/v1/namespaces/shop/deployments/front");
     *given_up.method_mut() = http::Method::DELETE;
-    let late = line.ask(given_up, RESPONSE_TIMEOUT).await;
-    assert!(matches!(late, Err(NotAnswered::Late(_))), "{late:?}");
-    let late = line.ask(request(LOG), RESPONSE_TIMEOUT).await;
-    assert!(matches!(late, Err(NotAnswered::Late(_))), "{late:?}");
-    let question = subscriber.next().now_or_never();
+    let late = session.ask(given_up, RESPONSE_TIMEOUT).await;
+    assert!(matches!(late, Err(NotAnswered::TimedOut(_))), "{late:?}");
+    let late = session.ask(request(LOG), RESPONSE_TIMEOUT).await;
+    assert!(matches!(late, Err(NotAnswered::TimedOut(_))), "{late:?}");
+    let question = driver.next().now_or_never();
     assert!(question.is_none(), "{question:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_nobody_takes_hold_no_more_than_their_room() {
-    let questions = Questions::default();
-    let mut subscriber = open(&questions, &cluster());
-    let line = questions.line(&cluster()).unwrap();
+async fn unread_responses_stay_within_their_budget() {
+    let go_requests = GoRequests::default();
+    let mut driver = open(&go_requests, &cluster());
+    let session = go_requests.session(&cluster()).unwrap();
     let large = "x".repeat(7 << 20);
     let mut taken = vec![];
     for at in 0..=4 {
         let answering = async {
-            let question = subscriber.next().await.unwrap();
-            subscriber.takes_in(&resource_says(&question, 200, &large));
+            let question = driver.next().await.unwrap();
+            driver.handle_response(&resource_response(&question, 200, &large));
         };
         let asked = request("/api/v1/namespaces/shop/pods/x");
-        let (answer, ()) = tokio::join!(line.ask(asked, RESPONSE_TIMEOUT), answering);
+        let (answer, ()) = tokio::join!(session.ask(asked, RESPONSE_TIMEOUT), answering);
         assert_eq!(answer.is_ok(), at < 4, "{at}");
         taken.extend(answer.ok());
     }
-    // What is on its way to whoever asked still takes room.
+    // Bytes on their way to the client still use the budget.
     let mut bodies: Vec<_> = taken.into_iter().map(Response::into_body).collect();
     let frame = bodies.pop().unwrap().frame().await.unwrap().unwrap();
-    let all: usize = usize::try_from(room::MOST).unwrap();
-    assert!(line.room.left() < all / 4);
+    let all: usize = usize::try_from(answer_budget::MAX_BYTES).unwrap();
+    assert!(session.budget.left() < all / 4);
     drop((frame, bodies));
-    assert_eq!(line.room.left(), all);
+    assert_eq!(session.budget.left(), all);
 }

@@ -1,4 +1,4 @@
-//! Which terminals are asked for, and what is said in them.
+//! Translation of terminal requests and frames.
 
 use http::{HeaderMap, HeaderValue};
 use live::channels::{Channel, End, PROTOCOLS, Size};
@@ -22,17 +22,22 @@ fn headers(upgrade: &'static str, protocols: &'static str) -> HeaderMap {
     HeaderMap::from_iter(pairs)
 }
 
-fn planned(mode: Mode, method: &str, target: &str, headers: &HeaderMap) -> Result<Plan, Refused> {
-    plan(mode, &parse(method, target), headers)
+fn translated(
+    mode: Mode,
+    method: &str,
+    target: &str,
+    headers: &HeaderMap,
+) -> Result<Translated, Refused> {
+    translate_exec(mode, &parse(method, target), headers)
 }
 
 #[test]
-fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
+fn terminal_request_is_translated_in_managed_mode_only() {
     let [better, other] = PROTOCOLS;
     let socket = headers("websocket", "v5.channel.k8s.io, v4.channel.k8s.io");
-    let Plan {
+    let Translated {
         request, protocol, ..
-    } = planned(Mode::Managed, "GET", EXEC, &socket).unwrap();
+    } = translated(Mode::Managed, "GET", EXEC, &socket).unwrap();
     assert_eq!(protocol, better);
     assert_eq!(request.command, ["sh", "-c"]);
     let named = [request.namespace, request.pod_name, request.container_name];
@@ -42,20 +47,20 @@ fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
         (true, true, false)
     );
     let older = headers("websocket", "v4.channel.k8s.io");
-    let older = planned(Mode::Managed, "GET", EXEC, &older).unwrap();
+    let older = translated(Mode::Managed, "GET", EXEC, &older).unwrap();
     assert_eq!(older.protocol, other);
 
-    let autonomous = planned(Mode::Autonomous, "GET", EXEC, &socket);
+    let autonomous = translated(Mode::Autonomous, "GET", EXEC, &socket);
     assert_eq!(autonomous.unwrap_err(), Refused::Mode);
     for unfit in [
         headers("SPDY/3.1", "v4.channel.k8s.io"),
         headers("websocket", "v4.base64.channel.k8s.io"),
         HeaderMap::new(),
     ] {
-        let refused = planned(Mode::Managed, "GET", EXEC, &unfit).unwrap_err();
+        let refused = translated(Mode::Managed, "GET", EXEC, &unfit).unwrap_err();
         assert_eq!(refused, Refused::Protocol, "{unfit:?}");
     }
-    let refused = planned(
+    let refused = translated(
         Mode::Managed,
         "DELETE",
         "/api/v1/namespaces/shop/pods/x/exec",
@@ -65,60 +70,68 @@ fn a_terminal_is_asked_for_as_it_was_and_in_mode_managed_only() {
 }
 
 #[test]
-fn what_is_typed_is_cut_into_what_a_go_agent_reads_at_once() {
+fn terminal_input_is_split_to_go_buffer_size() {
     let typed = vec![b'x'; 100_000];
     let message = Bytes::from(Channel::Keys.emits(&typed));
-    let stated = frames(&message, "u");
+    let input = encode_input(&message, "u");
     assert!(
-        stated
+        input
             .iter()
             .all(|it| it.data.len() <= 16 << 10 && it.request_uuid == "u")
     );
-    let whole: Vec<u8> = stated.iter().flat_map(|it| it.data.to_vec()).collect();
+    let whole: Vec<u8> = input.iter().flat_map(|it| it.data.to_vec()).collect();
     assert_eq!(whole, typed);
     let resized = Size {
         width: 3,
         height: 2,
     };
     let resized = Bytes::from(Channel::Size.emits(&resized.written()));
-    let [resized] = frames(&resized, "u").try_into().unwrap();
+    let [resized] = encode_input(&resized, "u").try_into().unwrap();
     assert_eq!((resized.resize, resized.cols, resized.rows), (true, 3, 2));
-    let [closed] = frames(&Bytes::from_static(&[255, 0]), "u")
+    let [closed] = encode_input(&Bytes::from_static(&[255, 0]), "u")
         .try_into()
         .unwrap();
     assert!(closed.eof);
     for nothing in [&b""[..], b"\0", b"\x01forged", b"\x04garbage", b"\x09"] {
-        assert_eq!(frames(&Bytes::from_static(nothing), "u"), [], "{nothing:?}");
+        assert_eq!(
+            encode_input(&Bytes::from_static(nothing), "u"),
+            [],
+            "{nothing:?}"
+        );
     }
 }
 
 #[test]
-fn what_a_go_agent_says_is_shown_with_its_end() {
-    let stated = |data: &'static [u8], stream: &str| TerminalStreamData {
+fn go_terminal_frames_are_translated_with_their_end() {
+    let input = |data: &'static [u8], stream: &str| TerminalStreamData {
         data: Bytes::from_static(data),
         stream_type: stream.to_owned(),
         ..TerminalStreamData::default()
     };
     assert_eq!(
-        shown(&stated(b"x", "stdout")),
-        Shown::Message(b"\x01x".to_vec())
+        decode_frame(&input(b"x", "stdout")),
+        Output::Message(b"\x01x".to_vec())
     );
     assert_eq!(
-        shown(&stated(b"x", "stderr")),
-        Shown::Message(b"\x02x".to_vec())
+        decode_frame(&input(b"x", "stderr")),
+        Output::Message(b"\x02x".to_vec())
     );
-    assert_eq!(shown(&stated(b"", "")), Shown::Nothing, "the handshake");
+    assert_eq!(
+        decode_frame(&input(b"", "")),
+        Output::Nothing,
+        "the handshake"
+    );
     let eof = TerminalStreamData {
         eof: true,
-        ..stated(b"", "")
+        ..input(b"", "")
     };
-    assert_eq!(shown(&eof), Shown::End(End::Done));
+    assert_eq!(decode_frame(&eof), Output::End(End::Done));
     let error = TerminalStreamData {
         error: "no such shell".to_owned(),
-        ..stated(b"", "")
+        ..input(b"", "")
     };
     assert_eq!(
-        shown(&error),
-        Shown::End(End::Failed("no such shell".to_owned()))
+        decode_frame(&error),
+        Output::End(End::Failed("no such shell".to_owned()))
     );
 }

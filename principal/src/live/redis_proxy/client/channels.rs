@@ -1,4 +1,4 @@
-//! What a client subscribes to: channels of the hub's redis, and of clusters.
+//! Subscriptions of a client to channels of the hub's redis, and of clusters.
 
 use live::resp::{self, Kind, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -18,7 +18,7 @@ const MOST: usize = 64;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Whether it has any subscriptions.
-    pub(super) fn listens(&self) -> bool {
+    pub(super) fn has_subscriptions(&self) -> bool {
         self.subscriptions() > 0
     }
 
@@ -34,8 +34,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             }
             let Some((key, ObjectOwner::Cluster(there))) = self.whose(channel) else {
                 let command = resp::command(&[b"SUBSCRIBE", channel]);
-                // It confirms for itself.
-                self.tell_upstream(&command).await?;
+                // The hub's redis confirms it.
+                self.send_upstream(&command).await?;
                 self.local.insert(channel.to_vec());
                 continue;
             };
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         for channel in all {
             if self.local.remove(&channel) {
                 let command = resp::command(&[b"UNSUBSCRIBE", &channel]);
-                self.tell_upstream(&command).await?;
+                self.send_upstream(&command).await?;
             } else {
                 self.follows.remove(&channel);
                 self.confirm("unsubscribe", Some(&channel)).await?;
@@ -74,10 +74,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(())
     }
 
-    /// Tells of a change.
+    /// Forwards a change.
     pub(super) async fn changed(&mut self, channel: Channel) -> Result<(), Ended> {
         if self.follows.contains_key(&channel) {
-            // Argo CD says nothing but that something has changed.
+            // Argo CD's messages are empty.
             let message = ["message".into(), channel, vec![]].map(Value::bytes);
             self.writer.push(message.into()).await?;
             self.writer.flush().await?;
@@ -87,7 +87,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     pub(super) async fn ping(&mut self, text: Option<&[u8]>) -> Result<(), Ended> {
         let value = match (text, self.writer.version) {
-            (text, Version::Two) if self.listens() => {
+            (text, Version::Two) if self.has_subscriptions() => {
                 let pong = [&b"pong"[..], text.unwrap_or_default()].map(Value::bytes);
                 Value::Group(Kind::Array, pong.into())
             }
@@ -97,14 +97,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(self.writer.value(&value).await?)
     }
 
-    async fn confirm(&mut self, what: &str, channel: Option<&[u8]>) -> Result<(), Ended> {
+    async fn confirm(&mut self, kind: &str, channel: Option<&[u8]>) -> Result<(), Ended> {
         let count = i64::try_from(self.subscriptions()).unwrap_or(i64::MAX);
         let nothing = match self.writer.version {
             Version::Two => Value::Nothing(Kind::Bulk),
             Version::Three => Value::Line(Kind::Null, vec![]),
         };
         let elements = vec![
-            Value::bytes(what),
+            Value::bytes(kind),
             channel.map_or(nothing, Value::bytes),
             Value::integer(count),
         ];

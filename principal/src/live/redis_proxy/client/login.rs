@@ -1,4 +1,4 @@
-//! Who a client is: whoever knows the password of the hub's redis.
+//! Authentication of a client by the password of the hub's redis.
 
 use aws_lc_rs::constant_time;
 use runtime::credentials::login::Login;
@@ -20,7 +20,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         claim: Option<Claim<'_>>,
     ) -> Result<(), Ended> {
         if let Some(claim) = claim
-            && !self.admit(claim).await?
+            && !self.authenticate(claim).await?
         {
             return Ok(());
         }
@@ -29,28 +29,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         }
         let before = self.writer.version;
         let version = version.unwrap_or(before);
-        if version != before && self.listens() {
-            let reply = "ERR the version of a connection with subscriptions stays";
-            return Ok(self.writer.error(reply).await?);
+        if version != before && self.has_subscriptions() {
+            let error = "ERR the version of a connection with subscriptions stays";
+            return Ok(self.writer.error(error).await?);
         }
         if version != before {
-            // Made anew in the other version when it is needed.
+            // The next command reconnects with the other version.
             self.upstream = None;
         }
         self.writer.version = version;
         Ok(self.writer.hello().await?)
     }
 
-    /// Whether the client is who it says; if not, it has been told.
-    pub(super) async fn admit(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
+    /// Whether the credentials are right; if not, this has sent the error.
+    pub(super) async fn authenticate(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
         let known = self.shared.login.borrow().clone();
         let Some(known) = known else {
             self.writer.error(NO_PASSWORD).await?;
             return Ok(false);
         };
-        if fits(&known, claim) {
+        if accepts(&known, claim) {
             self.login = Some(known);
-            self.stranger = None;
+            self.unauthenticated_permit = None;
             return Ok(true);
         }
         self.wrong_passwords = self.wrong_passwords.saturating_add(1);
@@ -63,11 +63,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 }
 
-fn fits(known: &Login, claim: Claim<'_>) -> bool {
+fn accepts(known: &Login, claim: Claim<'_>) -> bool {
     let user = claim.user.unwrap_or(b"default");
     let is_user = user == known.user.as_deref().unwrap_or("default").as_bytes();
     let password = known.password.as_bytes();
-    // How long it is may be learned, what it is may not.
+    // Timing may reveal the length only.
     let is_password = constant_time::verify_slices_are_equal(claim.password, password).is_ok();
     is_user && is_password
 }
@@ -84,18 +84,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_user_of_the_password_is_let_in() {
+    fn only_the_right_user_and_password_are_accepted() {
         let login = |user: Option<&str>| Login {
             user: user.map(ToOwned::to_owned),
             password: "secret".to_owned(),
         };
-        assert!(fits(&login(None), claim(None, "secret")));
-        assert!(fits(&login(None), claim(Some("default"), "secret")));
-        assert!(fits(&login(Some("argo")), claim(Some("argo"), "secret")));
-        assert!(!fits(&login(None), claim(Some("argo"), "secret")));
-        assert!(!fits(&login(Some("argo")), claim(None, "secret")));
+        assert!(accepts(&login(None), claim(None, "secret")));
+        assert!(accepts(&login(None), claim(Some("default"), "secret")));
+        assert!(accepts(&login(Some("argo")), claim(Some("argo"), "secret")));
+        assert!(!accepts(&login(None), claim(Some("argo"), "secret")));
+        assert!(!accepts(&login(Some("argo")), claim(None, "secret")));
         for wrong in ["", "secre", "secret ", "Secret"] {
-            assert!(!fits(&login(None), claim(None, wrong)), "{wrong:?}");
+            assert!(!accepts(&login(None), claim(None, wrong)), "{wrong:?}");
         }
     }
 }

@@ -166,8 +166,8 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
-        agent_tunnels: crate::live::tunnel::Tunnels::default(),
-        questions: crate::live::go_compat::Questions::default(),
+        tunnels: crate::live::tunnel::Tunnels::default(),
+        go_requests: crate::live::go_compat::GoRequests::default(),
         limits,
         metrics,
         clock,

@@ -9,7 +9,7 @@ use tokio::time::{sleep, sleep_until};
 use tonic::{Code, Status};
 
 use super::{Driver, Over};
-use crate::live::go_compat::GoRequestReceiver;
+use crate::live::go_compat::GoRequestChannel;
 
 /// The shortest pause, whatever is due: what is due and not begun after a turn will not be begun by the next one.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -53,7 +53,7 @@ impl Driver {
             },
             Ok(()) = self.fleet.changed(), if self.resync.waiting().is_holding() => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Look,
-            Some(event) = question(self.subscriber.as_mut()), if asks => Next::Question(event),
+            Some(event) = question(self.go_requests.as_mut()), if asks => Next::Question(event),
             _room = self.outbound.reserve(), if full => Next::Look,
             () = sleep(pause) => Next::Look,
         };
@@ -126,9 +126,9 @@ impl Driver {
 }
 
 /// What is asked next; never of an agent that has a lane. Cancel-safe.
-async fn question(subscriber: Option<&mut GoRequestReceiver>) -> Option<Event> {
-    match subscriber {
-        Some(subscriber) => subscriber.next().await,
+async fn question(go_requests: Option<&mut GoRequestChannel>) -> Option<Event> {
+    match go_requests {
+        Some(go_requests) => go_requests.next().await,
         None => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a request of HTTP/1.1 becomes a socket, and which request of HTTP/2 it stands for then.
+//! Checks the upgrade of an HTTP/1.1 request, and builds the HTTP/2 request that it stands for.
 
 use bytes::Bytes;
 use http::{
@@ -19,7 +19,7 @@ pub(super) struct Refused {
     pub(super) text: &'static str,
 }
 
-/// What the upgrade is to be accepted with, or why it is none.
+/// The accept key of the upgrade, or why it is refused.
 pub(super) fn check<B>(enabled: bool, request: &Request<B>) -> Result<String, Refused> {
     let refused = |status, outcome, text| Refused {
         status,
@@ -131,13 +131,13 @@ mod tests {
     ];
 
     #[test]
-    fn an_upgrade_is_accepted_with_the_answer_to_its_key() {
+    fn valid_upgrade_is_accepted_with_its_accept_key() {
         let accept = check(true, &asked(&GOOD)).ok().unwrap();
         assert_eq!(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
-    fn what_is_no_upgrade_is_told_why() {
+    fn invalid_upgrades_are_refused_with_an_outcome() {
         for (missing, outcome) in [
             ("connection", "bad_upgrade"),
             ("upgrade", "bad_upgrade"),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_socket_does_not_reach_the_call() {
+    fn websocket_headers_do_not_reach_the_call() {
         let (head, ()) = asked(
             &[
                 GOOD.as_slice(),

@@ -1,4 +1,4 @@
-//! What the peer says over its socket, on the way into the request's body.
+//! Reads the peer's messages into the body of the request.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use tonic::Status;
 
 use super::{Closing, Piece};
 
-/// With our pings in between, a peer that is silent for so long is gone.
-const SILENCE: Duration = Duration::from_secs(25);
+/// Our pings make a live peer send something within this time.
+const READ_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// Reads what the peer says into the request's body, and says how that ended.
-pub(super) async fn take_in(
+/// Reads the peer's messages into the body of the request, and returns the outcome.
+pub(super) async fn read_into_body(
     mut socket: impl Stream<Item = Result<Message, SocketError>> + Unpin,
     pieces: mpsc::Sender<Piece>,
     closing: &Closing,
 ) -> &'static str {
     let mut pieces = Some(pieces);
     loop {
-        let read = timeout(SILENCE, socket.next()).await;
+        let read = timeout(READ_TIMEOUT, socket.next()).await;
         let (outcome, code) = match read {
             Err(_elapsed) => ("silent", CloseCode::Error),
-            Ok(Some(Err(error))) => wrong(&error),
+            Ok(Some(Err(error))) => classify(&error),
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)))) => continue,
             Ok(None | Some(Ok(Message::Close(_)))) => return "ok",
             Ok(Some(Ok(Message::Text(_)))) => ("text", CloseCode::Unsupported),
@@ -53,8 +53,8 @@ pub(super) async fn take_in(
     }
 }
 
-/// What is wrong with what came, and the code that says it.
-fn wrong(error: &SocketError) -> (&'static str, CloseCode) {
+/// The outcome of a socket error, and its close code.
+fn classify(error: &SocketError) -> (&'static str, CloseCode) {
     match error {
         SocketError::Capacity(_) => ("oversized", CloseCode::Size),
         SocketError::Utf8(_) => ("text", CloseCode::Invalid),

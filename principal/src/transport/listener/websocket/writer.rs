@@ -1,4 +1,4 @@
-//! The answer on its way to the peer, with pings as long as there is none.
+//! Writes the response to the peer, with pings while there is none.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use super::{
     Closing, Socket,
 };
 
-/// Whoever does not take in a message for so long does not read any more.
-const STUCK: Duration = Duration::from_secs(30);
+/// How long a peer may take to read a message.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Has the request answered, and says the answer.
+/// Has the request answered, and sends the response.
 pub(super) async fn answer(
     shared: &Shared,
     peer: Peer,
@@ -38,14 +38,14 @@ pub(super) async fn answer(
     };
     let Ok(response) = response;
     let (head, body) = response.into_parts();
-    if emit_frame(&mut socket, metadata(&head.headers))
+    if send_frame(&mut socket, metadata(&head.headers))
         .await
         .is_err()
     {
         return;
     }
     let trailers_only = head.headers.contains_key("grpc-status");
-    if !trailers_only && write_body(&mut socket, body, largest).await.is_err() {
+    if !trailers_only && send_body(&mut socket, body, largest).await.is_err() {
         return;
     }
     let close = CloseFrame {
@@ -55,8 +55,8 @@ pub(super) async fn answer(
     drop(send(&mut socket, Message::Close(Some(close))).await);
 }
 
-/// Says messages and trailers of an answer.
-async fn write_body(
+/// Sends messages and trailers of a response.
+async fn send_body(
     socket: &mut SplitSink<Socket, Message>,
     body: Body,
     largest: usize,
@@ -72,7 +72,7 @@ async fn write_body(
                 continue;
             }
         };
-        // An answer that breaks off has no status; the peer sees a socket that closes early.
+        // A truncated response has no status; the peer sees a socket that closes early.
         let Some(Ok(piece)) = frame else {
             return Ok(());
         };
@@ -80,31 +80,31 @@ async fn write_body(
             Ok(data) => {
                 cutter.push(&data);
                 while let Ok(Some(message)) = cutter.cut() {
-                    emit_frame(socket, message).await?;
+                    send_frame(socket, message).await?;
                 }
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    return emit_frame(socket, metadata(&trailers)).await;
+                    return send_frame(socket, metadata(&trailers)).await;
                 }
             }
         }
     }
 }
 
-async fn emit_frame(
+async fn send_frame(
     socket: &mut SplitSink<Socket, Message>,
     frame: Bytes,
 ) -> Result<(), SocketError> {
     send(socket, Message::Binary(frame)).await
 }
 
-/// Says something to a peer that has to take it in within a bound.
+/// Sends a message, with a timeout.
 async fn send<S>(socket: &mut S, message: Message) -> Result<(), SocketError>
 where
     S: Sink<Message, Error = SocketError> + Unpin,
 {
-    timeout(STUCK, socket.send(message))
+    timeout(WRITE_TIMEOUT, socket.send(message))
         .await
         .unwrap_or(Err(SocketError::AlreadyClosed))
 }

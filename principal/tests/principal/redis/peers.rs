@@ -28,7 +28,7 @@ impl Client<TcpStream> {
         Self::over(TcpStream::connect(address).await.unwrap())
     }
 
-    /// One that has said who it is, in version 2.
+    /// An authenticated client, in version 2.
     pub(super) async fn of(world: &World) -> Self {
         let mut client = Self::stranger(world).await;
         assert_eq!(client.ask(&["AUTH", PASSWORD]).await, Value::ok());
@@ -58,13 +58,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         assert!(unknown.as_error().is_some());
     }
 
-    pub(super) async fn emit(&mut self, words: &[&[u8]]) {
+    pub(super) async fn send(&mut self, words: &[&[u8]]) {
         self.io.write_all(&resp::command(words)).await.unwrap();
     }
 
-    /// What it is told next; none when it is let go.
-    pub(super) async fn reply(&mut self) -> Option<Value> {
-        let telling = async {
+    /// The next reply; none when the connection is closed.
+    pub(super) async fn response(&mut self) -> Option<Value> {
+        let reading = async {
             loop {
                 if let Some((value, used)) = resp::decode(&self.buffer, LARGE).unwrap() {
                     drop(self.buffer.split_to(used));
@@ -76,13 +76,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 }
             }
         };
-        bounded("an answer", telling).await
+        bounded("an answer", reading).await
     }
 
     pub(super) async fn ask(&mut self, words: &[&str]) -> Value {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.emit(&words).await;
-        self.reply().await.unwrap()
+        self.send(&words).await;
+        self.response().await.unwrap()
     }
 
     pub(super) async fn error(&mut self, words: &[&str]) -> String {
@@ -106,9 +106,9 @@ impl Redis {
     }
 
     /// One that speaks nothing but TLS, with what is in this folder.
-    pub(super) async fn with_tls(address: SocketAddr, peer_credentials: &Path) -> Self {
+    pub(super) async fn with_tls(address: SocketAddr, material: &Path) -> Self {
         let port = address.port().to_string();
-        let path = |name: &str| peer_credentials.join(name).display().to_string();
+        let path = |name: &str| material.join(name).display().to_string();
         let (chain, key, ca) = (path("chain"), path("key"), path("ca"));
         let arguments = [
             "--port",
@@ -151,7 +151,7 @@ impl Redis {
     }
 }
 
-/// Where nobody is.
+/// An address without a listener.
 pub(super) async fn free_address() -> SocketAddr {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     free.local_addr().unwrap()

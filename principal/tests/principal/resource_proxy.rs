@@ -1,4 +1,4 @@
-//! People at the hub look at clusters: the resource proxy over real TLS, and agents that answer on lanes by hand.
+//! The resource proxy over real TLS, with agents that answer on tunnels by hand.
 
 use std::{convert::Infallible, io, sync::Arc};
 
@@ -15,8 +15,8 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use principal::{admission::identity::visitor, store::Memory};
 use protocol::wire::{
-    agent_tunnel::{Chunk, lane_client::LaneClient},
     authapi::AuthRequest,
+    lane::{Chunk, lane_client::LaneClient},
 };
 use runtime::{
     credentials::client_config,
@@ -48,9 +48,9 @@ pub(crate) fn credential(world: &World, cluster: &str) -> Leaf {
 }
 
 /// A connection to the resource proxy.
-pub(crate) struct Visitor(SendRequest<Empty<Bytes>>);
+pub(crate) struct ProxyClient(SendRequest<Empty<Bytes>>);
 
-impl Visitor {
+impl ProxyClient {
     pub(crate) async fn with(world: &World, leaf: &Leaf) -> Self {
         let config = client_config(&leaf.material(&world.authority)).unwrap();
         let mut config = Arc::unwrap_or_clone(config);
@@ -82,7 +82,7 @@ impl Visitor {
     }
 
     /// The status and the message of an answer that is not what was asked for.
-    pub(crate) async fn reply(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
+    pub(crate) async fn fetch(&mut self, request: Request<Empty<Bytes>>) -> (u16, String) {
         let answer = self.ask(request).await;
         let code = answer.status().as_u16();
         let text = read(answer).await.unwrap();
@@ -132,20 +132,20 @@ impl Asked {
     }
 }
 
-/// The agent's end of a lane.
-pub(crate) struct Lane {
+/// The agent's end of a tunnel.
+pub(crate) struct AgentTunnel {
     asked: mpsc::Receiver<Asked>,
-    /// Questions for Events, which the principal asks by itself.
+    /// Requests for Events, which the principal asks by itself.
     pub(crate) events: mpsc::Receiver<Asked>,
     pub(crate) living: JoinHandle<()>,
 }
 
-impl Lane {
+impl AgentTunnel {
     /// The only one of its cluster.
     pub(crate) async fn of(world: &World, cluster: &str) -> Self {
-        let agent_tunnel = Self::open(world, cluster, request()).await;
+        let tunnel = Self::open(world, cluster, request()).await;
         world.counted("argocd_principal_lanes 1").await;
-        agent_tunnel
+        tunnel
     }
 
     pub(crate) async fn open(world: &World, cluster: &str, request: AuthRequest) -> Self {
@@ -157,7 +157,7 @@ impl Lane {
         let token = tokens.access_token.parse().unwrap();
         request.metadata_mut().insert("authorization", token);
         let mut client = LaneClient::new(caller.channel());
-        let incoming = bounded("lane", client.open(request)).await.unwrap();
+        let incoming = bounded("tunnel", client.open(request)).await.unwrap();
         let incoming = incoming.into_inner();
         let incoming = incoming.map(|it| it.map(|it| it.data).map_err(io::Error::other));
         let tunnel = Tunnel::new(incoming, send);
@@ -199,10 +199,10 @@ pub(crate) fn stream(chunks: BoxStream<'static, io::Result<Bytes>>) -> Body {
 }
 
 #[tokio::test]
-async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
+async fn live_request_reaches_the_agent_and_returns_a_large_body() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let mut request = get("/api/v1/namespaces/shop/p%6Fds?labelSelector=a%3Db&limit=500");
     for (name, value) in [
         ("accept", "application/json"),
@@ -212,7 +212,7 @@ async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
         request.headers_mut().insert(name, value.parse().unwrap());
     }
     let answering = async {
-        let asked = agent_tunnel.next().await;
+        let asked = tunnel.next().await;
         let target = asked.request.uri().path_and_query().unwrap().as_str();
         assert_eq!(target, format!("{PODS}?labelSelector=a%3Db&limit=500"));
         let names: Vec<_> = asked
@@ -227,7 +227,7 @@ async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
             futures::stream::iter((0..30).map(move |_| Ok(chunk.clone()))).boxed(),
         ));
     };
-    let (answer, ()) = tokio::join!(visitor.ask(request), answering);
+    let (answer, ()) = tokio::join!(proxy_client.ask(request), answering);
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(read(answer).await.unwrap().len(), 30 << 20);
 }
@@ -235,26 +235,26 @@ async fn a_request_reaches_the_agent_and_a_large_answer_comes_back() {
 #[tokio::test]
 async fn each_credential_opens_its_own_cluster_only() {
     let world = world(&["a", "b"]).await;
-    let _lane = Lane::of(&world, "a").await;
-    let mut other = Visitor::of(&world, "b").await;
-    let (code, message) = other.reply(get(PODS)).await;
+    let _tunnel = AgentTunnel::of(&world, "a").await;
+    let mut other = ProxyClient::of(&world, "b").await;
+    let (code, message) = other.fetch(get(PODS)).await;
     assert_eq!(code, 502, "{message}");
     let named = get(&format!("{PODS}?agentName=a"));
-    assert_eq!(other.reply(named).await.0, 403);
-    let mut agent = Visitor::with(&world, &world.certificate("a")).await;
-    assert_eq!(agent.reply(get(PODS)).await.0, 401);
-    let mut stranger = Visitor::of(&world, "c").await;
-    assert_eq!(stranger.reply(get(PODS)).await.0, 401);
-    let mut known = Visitor::of(&world, "a").await;
+    assert_eq!(other.fetch(named).await.0, 403);
+    let mut agent = ProxyClient::with(&world, &world.certificate("a")).await;
+    assert_eq!(agent.fetch(get(PODS)).await.0, 401);
+    let mut stranger = ProxyClient::of(&world, "c").await;
+    assert_eq!(stranger.fetch(get(PODS)).await.0, 401);
+    let mut known = ProxyClient::of(&world, "a").await;
     world.fleet.send_replace(enrolled(&["b"]));
-    assert_eq!(known.reply(get(PODS)).await.0, 401, "it left the fleet");
+    assert_eq!(known.fetch(get(PODS)).await.0, 401, "it left the fleet");
 }
 
 #[tokio::test]
-async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
+async fn invalid_requests_are_refused_without_the_agent() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     for target in [
         "/metrics",
         "/api/v1/namespaces/shop/pods/%2e%2e/secrets",
@@ -262,81 +262,81 @@ async fn what_is_not_understood_is_refused_before_an_agent_hears_of_it() {
         "/api/v1/watch/pods",
         "/api/v1/pods?x=1",
     ] {
-        assert_eq!(visitor.reply(get(target)).await.0, 403, "{target}");
+        assert_eq!(proxy_client.fetch(get(target)).await.0, 403, "{target}");
     }
     let mut posing = get(PODS);
     posing
         .headers_mut()
         .insert("impersonate-user", "system:admin".parse().unwrap());
-    let (code, message) = visitor.reply(posing).await;
+    let (code, message) = proxy_client.fetch(posing).await;
     assert!(
         code == 403 && message.contains("impersonate-user"),
         "{message}"
     );
     assert!(
-        agent_tunnel.asked.try_recv().is_err(),
+        tunnel.asked.try_recv().is_err(),
         "nothing reached the agent"
     );
 }
 
 #[tokio::test]
-async fn an_agent_that_goes_away_is_told_of_and_ends_what_it_had_begun() {
+async fn disconnected_agent_fails_live_requests_with_a_reason() {
     let world = world(&["a"]).await;
-    let mut visitor = Visitor::of(&world, "a").await;
-    let (code, message) = visitor.reply(get(PODS)).await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
+    let (code, message) = proxy_client.fetch(get(PODS)).await;
     assert!(
         code == 502 && message.contains("not connected"),
         "{message}"
     );
 
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let begun = async {
         let never = futures::stream::pending().boxed();
         let first = futures::stream::iter([Ok(Bytes::from_static(b"half"))]);
-        agent_tunnel
+        tunnel
             .next()
             .await
             .answer(stream(first.chain(never).boxed()));
     };
-    let (answer, ()) = tokio::join!(visitor.get(PODS), begun);
+    let (answer, ()) = tokio::join!(proxy_client.get(PODS), begun);
     assert_eq!(answer.status(), StatusCode::OK);
-    let mut waiting = Visitor::of(&world, "a").await;
+    let mut waiting = ProxyClient::of(&world, "a").await;
     let unanswered = async {
-        let asked = agent_tunnel.next().await;
-        agent_tunnel.living.abort();
+        let asked = tunnel.next().await;
+        tunnel.living.abort();
         asked
     };
-    let ((code, _), _asked) = tokio::join!(waiting.reply(get(PODS)), unanswered);
+    let ((code, _), _asked) = tokio::join!(waiting.fetch(get(PODS)), unanswered);
     assert_eq!(code, 502);
     assert!(
         read(answer).await.is_err(),
         "a broken answer is no shorter answer"
     );
     world.counted("argocd_principal_lanes 0").await;
-    let mut later = Visitor::of(&world, "a").await;
-    assert_eq!(later.reply(get(PODS)).await.0, 502);
+    let mut later = ProxyClient::of(&world, "a").await;
+    assert_eq!(later.fetch(get(PODS)).await.0, 502);
 
-    let _again = Lane::of(&world, "a").await;
+    let _again = AgentTunnel::of(&world, "a").await;
 }
 
 #[tokio::test]
-async fn who_reads_slowly_slows_nobody_else() {
+async fn slow_reader_does_not_slow_other_requests() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let mut slow = vec![];
     for _ in 0..16 {
-        let mut visitor = Visitor::of(&world, "a").await;
+        let mut proxy_client = ProxyClient::of(&world, "a").await;
         let endless = async {
             let chunk = Bytes::from(vec![7; 64 << 10]);
             let chunks = futures::stream::repeat_with(move || Ok(chunk.clone()));
-            agent_tunnel.next().await.answer(stream(chunks.boxed()));
+            tunnel.next().await.answer(stream(chunks.boxed()));
         };
-        let (answer, ()) = tokio::join!(visitor.get(PODS), endless);
-        slow.push((visitor, answer));
+        let (answer, ()) = tokio::join!(proxy_client.get(PODS), endless);
+        slow.push((proxy_client, answer));
     }
-    let mut quick = Visitor::of(&world, "a").await;
+    let mut quick = ProxyClient::of(&world, "a").await;
     for _ in 0..20 {
-        let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
+        let answering = async { tunnel.next().await.answer(whole(b"{}")) };
         let (answer, ()) = tokio::join!(quick.get(PODS), answering);
         assert_eq!(read(answer).await.unwrap(), "{}");
     }
@@ -344,40 +344,40 @@ async fn who_reads_slowly_slows_nobody_else() {
 }
 
 #[tokio::test]
-async fn many_who_follow_logs_leave_room_for_others() {
+async fn followed_logs_leave_room_for_other_requests() {
     let world = world(&["a"]).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let log = format!("{PODS}/x/log?follow=true");
     let mut following = vec![];
     for _ in 0..64 {
-        let mut visitor = Visitor::of(&world, "a").await;
+        let mut proxy_client = ProxyClient::of(&world, "a").await;
         let never = async {
-            agent_tunnel
+            tunnel
                 .next()
                 .await
                 .answer(stream(futures::stream::pending().boxed()));
         };
-        let (answer, ()) = tokio::join!(visitor.get(&log), never);
-        following.push((visitor, answer));
+        let (answer, ()) = tokio::join!(proxy_client.get(&log), never);
+        following.push((proxy_client, answer));
     }
-    let mut one_more = Visitor::of(&world, "a").await;
+    let mut one_more = ProxyClient::of(&world, "a").await;
     let answer = one_more.get(&log).await;
     assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
     assert!(answer.headers().contains_key("retry-after"));
     drop(answer);
-    let mut other = Visitor::of(&world, "a").await;
-    let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
+    let mut other = ProxyClient::of(&world, "a").await;
+    let answering = async { tunnel.next().await.answer(whole(b"{}")) };
     let (answer, ()) = tokio::join!(other.get(PODS), answering);
     assert_eq!(answer.status(), StatusCode::OK);
     // One viewer goes, and another one may come.
     drop(following.pop());
     let again = async {
         loop {
-            let mut visitor = Visitor::of(&world, "a").await;
-            let asking = visitor.get(&log);
+            let mut proxy_client = ProxyClient::of(&world, "a").await;
+            let asking = proxy_client.get(&log);
             let answer = tokio::select! {
                 answer = asking => answer,
-                asked = agent_tunnel.next() => { drop(asked); return; }
+                asked = tunnel.next() => { drop(asked); return; }
             };
             assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
         }
@@ -386,10 +386,10 @@ async fn many_who_follow_logs_leave_room_for_others() {
 }
 
 #[tokio::test]
-async fn a_lane_ends_with_what_it_stands_on_and_a_newer_one_takes_over() {
+async fn tunnel_ends_with_its_credentials_and_a_newer_one_takes_over() {
     let world = world(&["a", "b"]).await;
-    let mut older = Lane::of(&world, "a").await;
-    let mut visitor = Visitor::of(&world, "a").await;
+    let mut older = AgentTunnel::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::of(&world, "a").await;
     let begun = async {
         let (send, chunks) = mpsc::channel(1);
         older
@@ -398,11 +398,11 @@ async fn a_lane_ends_with_what_it_stands_on_and_a_newer_one_takes_over() {
             .answer(stream(ReceiverStream::new(chunks).boxed()));
         send
     };
-    let (answer, rest) = tokio::join!(visitor.get(PODS), begun);
+    let (answer, rest) = tokio::join!(proxy_client.get(PODS), begun);
 
-    let mut newer = Lane::open(&world, "a", request()).await;
+    let mut newer = AgentTunnel::open(&world, "a", request()).await;
     world.counted("argocd_principal_lanes 2").await;
-    let mut next = Visitor::of(&world, "a").await;
+    let mut next = ProxyClient::of(&world, "a").await;
     let answering = async { newer.next().await.answer(whole(b"newer")) };
     let (newest, ()) = tokio::join!(next.get(PODS), answering);
     assert_eq!(read(newest).await.unwrap(), "newer");
@@ -410,11 +410,13 @@ async fn a_lane_ends_with_what_it_stands_on_and_a_newer_one_takes_over() {
     rest.send(Ok(Bytes::from_static(b"older"))).await.unwrap();
     drop(rest);
     assert_eq!(read(answer).await.unwrap(), "older");
-    bounded("the end of the older lane", older.living)
+    bounded("the end of the older tunnel", older.living)
         .await
         .unwrap();
 
     world.fleet.send_replace(enrolled(&["b"]));
-    bounded("the end of the lane", newer.living).await.unwrap();
+    bounded("the end of the tunnel", newer.living)
+        .await
+        .unwrap();
     world.counted("argocd_principal_lanes 0").await;
 }

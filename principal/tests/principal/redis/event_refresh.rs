@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::{
     agent::request,
-    visits::whole,
+    resource_proxy::whole,
     world::{autonomous, open_project},
 };
 
@@ -34,12 +34,12 @@ fn event(uid: &str, app: &str, reason: &str) -> serde_json::Value {
 }
 
 /// A client asks for the tree, and the cluster for which Events it is asked then.
-async fn looked(client: &mut Client<TcpStream>, agent_tunnel: &mut Lane, app: &str) -> Asked {
+async fn looked(client: &mut Client<TcpStream>, tunnel: &mut AgentTunnel, app: &str) -> Asked {
     let tree = format!("app|resources-tree|{app}|1.8.3.gz");
-    client.emit(&[b"get", tree.as_bytes()]).await;
-    code(agent_tunnel.next().await, 404);
-    client.reply().await.unwrap();
-    bounded("a look", agent_tunnel.events.recv()).await.unwrap()
+    client.send(&[b"get", tree.as_bytes()]).await;
+    code(tunnel.next().await, 404);
+    client.response().await.unwrap();
+    bounded("a look", tunnel.events.recv()).await.unwrap()
 }
 
 fn target(asked: &Asked) -> String {
@@ -81,7 +81,7 @@ async fn on(hub: Memory) -> World {
 }
 
 #[tokio::test]
-async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
+async fn viewing_a_tree_copies_cluster_events_to_the_hub_once() {
     let hub = Memory::new();
     hub.put(Watched::Application, application("a", "guestbook"));
     let mut moved = application("argocd", "moved");
@@ -91,9 +91,9 @@ async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
     let completed = event("1", "guestbook", "OperationCompleted");
     {
         let world = on(hub.clone()).await;
-        let mut agent_tunnel = Lane::of(&world, "a").await;
+        let mut tunnel = AgentTunnel::of(&world, "a").await;
         let mut client = Client::of(&world).await;
-        let asked = looked(&mut client, &mut agent_tunnel, "a_guestbook").await;
+        let asked = looked(&mut client, &mut tunnel, "a_guestbook").await;
         let question = format!("/api/v1/namespaces/argocd/events?fieldSelector={FIELDS}guestbook");
         assert_eq!(target(&asked), format!("{question}&limit=500"));
         has(asked, std::slice::from_ref(&completed));
@@ -113,13 +113,13 @@ async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
 
         // Another look within the pause waits for its end, and what is no tree is no look.
         for key in [TREE, b"app|managed-resources|a_guestbook|1.8.3.gz"] {
-            client.emit(&[b"get", key]).await;
-            code(agent_tunnel.next().await, 404);
-            client.reply().await.unwrap();
+            client.send(&[b"get", key]).await;
+            code(tunnel.next().await, 404);
+            client.response().await.unwrap();
         }
-        assert!(agent_tunnel.events.try_recv().is_err());
+        assert!(tunnel.events.try_recv().is_err());
 
-        let asked = looked(&mut client, &mut agent_tunnel, "moved").await;
+        let asked = looked(&mut client, &mut tunnel, "moved").await;
         assert!(
             target(&asked).contains("name%3Dmoved"),
             "{}",
@@ -135,9 +135,9 @@ async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
     }
     // Another principal on the same hub knows nothing of the one before.
     let world = on(hub.clone()).await;
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let mut client = Client::of(&world).await;
-    let asked = looked(&mut client, &mut agent_tunnel, "a_guestbook").await;
+    let asked = looked(&mut client, &mut tunnel, "a_guestbook").await;
     has(
         asked,
         &[completed, event("3", "guestbook", "ResourceDeleted")],
@@ -149,7 +149,7 @@ async fn a_look_brings_what_the_cluster_noted_to_the_hub_once() {
 }
 
 #[tokio::test]
-async fn what_an_autonomous_cluster_noted_is_asked_for_by_its_own_uid() {
+async fn autonomous_cluster_events_are_requested_by_their_own_uid() {
     let hub = Memory::new();
     let mut mirror = application("a", "own");
     mirror["metadata"]["annotations"] =
@@ -161,10 +161,10 @@ async fn what_an_autonomous_cluster_noted_is_asked_for_by_its_own_uid() {
         mode: "autonomous".to_owned(),
         ..request()
     };
-    let mut agent_tunnel = Lane::open(&world, "a", request).await;
+    let mut tunnel = AgentTunnel::open(&world, "a", request).await;
     world.counted("argocd_principal_lanes 1").await;
     let mut client = Client::of(&world).await;
-    let asked = looked(&mut client, &mut agent_tunnel, "a_own").await;
+    let asked = looked(&mut client, &mut tunnel, "a_own").await;
     let question = target(&asked);
     assert!(
         question.contains("involvedObject.uid%3Dtheirs"),
@@ -177,12 +177,12 @@ async fn what_an_autonomous_cluster_noted_is_asked_for_by_its_own_uid() {
 }
 
 #[tokio::test]
-async fn an_event_that_the_hub_refuses_keeps_no_other_away() {
+async fn an_event_refused_by_the_hub_does_not_block_others() {
     let world = lonely().await;
     world.hub.refuse_events("Bad");
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let mut client = Client::of(&world).await;
-    let asked = looked(&mut client, &mut agent_tunnel, "a_guestbook").await;
+    let asked = looked(&mut client, &mut tunnel, "a_guestbook").await;
     let both = [("2", "Bad"), ("1", "Good")].map(|(uid, reason)| event(uid, "guestbook", reason));
     has(asked, &both);
     world
@@ -192,27 +192,27 @@ async fn an_event_that_the_hub_refuses_keeps_no_other_away() {
 }
 
 #[tokio::test]
-async fn nothing_is_noted_of_an_application_that_has_gone_meanwhile() {
+async fn no_events_are_written_for_a_deleted_application() {
     let world = lonely().await;
     world.create(application("a", "other"));
-    let mut agent_tunnel = Lane::of(&world, "a").await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
     let mut client = Client::of(&world).await;
-    let asked = looked(&mut client, &mut agent_tunnel, "a_guestbook").await;
+    let asked = looked(&mut client, &mut tunnel, "a_guestbook").await;
     world.hub.delete(Watched::Application, "a", "guestbook");
     let get = ["get", str::from_utf8(TREE).unwrap()];
     let going = async {
         // Until then its agent is asked for the tree.
         loop {
             tokio::select! {
-                reply = client.ask(&get) => if reply.as_error().is_some() { break },
-                asked = agent_tunnel.next() => code(asked, 404),
+                response = client.ask(&get) => if response.as_error().is_some() { break },
+                asked = tunnel.next() => code(asked, 404),
             }
         }
     };
     bounded("it is gone", going).await;
     has(asked, &[event("1", "guestbook", "OperationCompleted")]);
     let mut client = Client::of(&world).await;
-    let asked = looked(&mut client, &mut agent_tunnel, "a_other").await;
+    let asked = looked(&mut client, &mut tunnel, "a_other").await;
     has(asked, &[event("2", "other", "ResourceUpdated")]);
     world
         .until("the other one's", |hub| !reasons(hub).is_empty())
@@ -221,19 +221,19 @@ async fn nothing_is_noted_of_an_application_that_has_gone_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_shows_no_events_hurts_nobody() {
+async fn cluster_without_event_access_is_tolerated() {
     for refused in [true, false] {
         let world = lonely().await;
-        let mut agent_tunnel = Lane::of(&world, "a").await;
+        let mut tunnel = AgentTunnel::of(&world, "a").await;
         let mut client = Client::of(&world).await;
-        let asked = looked(&mut client, &mut agent_tunnel, "a_guestbook").await;
+        let asked = looked(&mut client, &mut tunnel, "a_guestbook").await;
         if refused {
             code(asked, 403);
         } else {
             asked.answer(whole(b"{\"items\":[{\"count\":\"many\"}]}"));
         }
         // What people asked for is answered as before.
-        let value = got(&mut client, &mut agent_tunnel, b"tree").await;
+        let value = got(&mut client, &mut tunnel, b"tree").await;
         assert_eq!(value.as_bytes(), Some(&b"tree"[..]));
         assert_eq!(reasons(&world.hub), [""; 0]);
     }

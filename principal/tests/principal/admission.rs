@@ -1,4 +1,4 @@
-//! Who is not let in, and that nobody else notices.
+//! Rejected peers, which do not affect other agents.
 
 use principal::{admission::identity::Method, store::Memory};
 use protocol::{Event, Kind, ObjectKey, Target, Verb, wire::eventstreamapi::Event as Frame};
@@ -56,17 +56,17 @@ async fn an_expired_certificate_is_refused_by_tls() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_nobody_gets_further_than_tls() {
+async fn connection_without_certificate_fails_in_tls() {
     let world = World::with(&["a"]).await;
-    let mut nobody = world.certificate("a").material(&world.authority);
-    nobody.identity = None;
-    assert!(is_shut(&world, &nobody).await);
+    let mut anonymous = world.certificate("a").material(&world.authority);
+    anonymous.identity = None;
+    assert!(is_shut(&world, &anonymous).await);
     world.counted(&handshakes("no_certificate", 1)).await;
     Agent::of(&world, "a").await;
 }
 
 #[tokio::test]
-async fn a_server_certificate_does_not_open_the_door_to_agents() {
+async fn server_certificate_is_refused_as_agent_certificate() {
     let world = World::with(&["a"]).await;
     let server = world.authority.server();
     assert!(is_shut(&world, &server.material(&world.authority)).await);
@@ -74,7 +74,7 @@ async fn a_server_certificate_does_not_open_the_door_to_agents() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_form_is_nobody() {
+async fn certificate_without_cluster_name_is_rejected() {
     let world = World::with(&["a"]).await;
     let forms = [
         "a",
@@ -90,11 +90,11 @@ async fn a_certificate_of_another_form_is_nobody() {
     world.counted(&refusals("AuthenticationFailed", 3)).await;
     assert!(
         world.handle.sessions.borrow().is_empty(),
-        "nothing is remembered about nobody"
+        "nothing is stored about unidentified peers"
     );
 }
 
-/// A world in which certificates tell the cluster by another method.
+/// A world with another identity method.
 async fn identified_by(flag: &str, clusters: &[&str]) -> World {
     let method = Method::from_flag(flag).unwrap();
     World::set(Memory::new(), clusters, |settings| {
@@ -117,8 +117,8 @@ fn spiffe(authority: &Authority, ids: &[&str]) -> Leaf {
 }
 
 #[tokio::test]
-async fn a_certificate_of_ones_own_authority_names_the_cluster_in_its_subject() {
-    // What the Go principal has unless it is told otherwise.
+async fn certificate_subject_names_the_cluster_with_an_own_ca() {
+    // The default of the Go principal.
     let world = identified_by("mtls:CN=([^,]+)", &["a", "ab"]).await;
     for cluster in ["a", "ab"] {
         let caller = Caller::new(&world, &world.authority.client(cluster)).await;
@@ -132,7 +132,7 @@ async fn a_certificate_of_ones_own_authority_names_the_cluster_in_its_subject() 
 }
 
 #[tokio::test]
-async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
+async fn spiffe_id_alone_names_the_cluster() {
     let world = identified_by("mtls:uri:^spiffe://hub/agent/([^/]+)$", &["a", "ab"]).await;
     let leaf = spiffe(&world.authority, &["spiffe://hub/agent/a"]);
     let a = Caller::new(&world, &leaf).await;
@@ -142,7 +142,7 @@ async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
     session.holds(&[]).await;
 
     let authority = &world.authority;
-    for nobody in [
+    for anonymous in [
         spiffe(
             authority,
             &["spiffe://hub/agent/a", "spiffe://hub/agent/ab"],
@@ -152,7 +152,7 @@ async fn a_spiffe_id_names_the_cluster_and_nothing_else_does() {
         authority.client("a"),
         world.certificate("a"),
     ] {
-        let caller = Caller::new(&world, &nobody).await;
+        let caller = Caller::new(&world, &anonymous).await;
         let refused = caller.authenticate(request()).await.unwrap_err();
         assert_eq!(refused.message(), "authentication failed");
         let stolen = caller.subscribe(Some(&tokens.access_token)).await;
@@ -182,7 +182,7 @@ async fn a_cluster_that_is_not_enrolled_is_refused() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_claims_another_mode_is_refused_and_the_reason_is_told() {
+async fn mode_mismatch_is_refused_and_reported() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("a")).await;
     let claim = protocol::wire::authapi::AuthRequest {
@@ -191,13 +191,13 @@ async fn a_cluster_that_claims_another_mode_is_refused_and_the_reason_is_told() 
     };
     let refused = caller.authenticate(claim).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
-    let reply = |why: &str| why.contains("autonomous") && why.contains("managed");
+    let mentions_both_modes = |why: &str| why.contains("autonomous") && why.contains("managed");
     world
         .reported("why", |reports| {
             reports
                 .get("a")
                 .and_then(|report| report.last_error.as_deref())
-                .is_some_and(reply)
+                .is_some_and(mentions_both_modes)
         })
         .await;
 }
@@ -225,7 +225,7 @@ async fn a_stream_needs_a_token_of_its_own_certificate() {
 }
 
 #[tokio::test]
-async fn a_refresh_is_good_on_the_certificate_of_its_token_only() {
+async fn refresh_token_is_bound_to_its_certificate() {
     let world = World::with(&["a", "ab"]).await;
     let leaf = world.certificate("a");
     let caller = Caller::new(&world, &leaf).await;
@@ -241,7 +241,7 @@ async fn a_refresh_is_good_on_the_certificate_of_its_token_only() {
 }
 
 #[tokio::test]
-async fn garbage_on_the_port_disturbs_nobody() {
+async fn garbage_on_the_port_affects_no_session() {
     let world = World::with(&["a"]).await;
     let mut open = Agent::empty(&world, "a").await;
     for garbage in [&[0; 4096][..], &[0xff; 100], b"\x16\x03\x01\xff\xff"] {
@@ -275,7 +275,7 @@ async fn an_oversized_message_ends_its_own_session_only() {
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let body = vec![b' '; 1 << 20];
     large
-        .emit(Event::about(
+        .send(Event::about(
             &key,
             Verb::StatusUpdate,
             "uid",
@@ -283,17 +283,17 @@ async fn an_oversized_message_ends_its_own_session_only() {
             body.into(),
         ))
         .await;
-    let reply = large.end().await;
+    let status = large.end().await;
     // A Go agent would read any other end again and again.
-    assert_eq!(reply.code(), Code::Unavailable);
+    assert_eq!(status.code(), Code::Unavailable);
     assert!(
-        reply.message().contains("above the size limit"),
-        "{reply:?}"
+        status.message().contains("above the size limit"),
+        "{status:?}"
     );
     world
         .reported("why", |reports| {
             let why = reports["a"].last_error.as_deref().unwrap_or_default();
-            !reports["a"].connected && why.contains("above the size limit")
+            !reports["a"].connected && why.contains("size limit")
         })
         .await;
     world
@@ -310,13 +310,13 @@ async fn an_oversized_message_ends_its_own_session_only() {
 async fn malformed_events_are_counted_and_the_session_goes_on() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
-    agent.emit_frame(Frame { event: None }).await;
+    agent.send_frame(Frame { event: None }).await;
     agent
-        .emit_raw(protocol::wire::cloudevents::CloudEvent::default())
+        .send_raw(protocol::wire::cloudevents::CloudEvent::default())
         .await;
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let unreadable = Event::about(&key, Verb::StatusUpdate, "uid", "1", "no json".into());
-    let answered = agent.notify(unreadable).await;
+    let answered = agent.send_and_ack(unreadable).await;
     assert!(
         answered
             .extensions
@@ -329,7 +329,7 @@ async fn malformed_events_are_counted_and_the_session_goes_on() {
         .await;
 
     let forbidden = Event::about(&key, Verb::SpecUpdate, "uid", "1", "{}".into());
-    agent.notify(forbidden).await;
+    agent.send_and_ack(forbidden).await;
     world
         .counted(&format!("{REFUSED_EVENTS}{{reason=\"not_allowed\"}} 1"))
         .await;
@@ -341,7 +341,7 @@ async fn malformed_events_are_counted_and_the_session_goes_on() {
 }
 
 #[tokio::test]
-async fn a_replica_that_does_not_serve_refuses_and_lets_its_sessions_go() {
+async fn standby_replica_refuses_and_ends_its_sessions() {
     let world = World::with(&["a"]).await;
     let mut agent = Agent::empty(&world, "a").await;
     world.active.send_replace(false);

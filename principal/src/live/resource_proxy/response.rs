@@ -1,4 +1,4 @@
-//! One request: who may ask, what is asked, and the answer of the agent as it comes.
+//! One request: access check, parsing, and the streamed response of the agent.
 
 use std::{error::Error, sync::Arc};
 
@@ -21,22 +21,26 @@ use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    Shared, Visitor,
-    audit::Line,
-    caller::{Caller, Stranger},
-    distrust,
-    terminal::Ends,
+    ProxyClient, Shared,
+    audit::AuditLine,
+    caller::{Caller, NoAccess},
+    credential_ended,
+    terminal::PendingTerminal,
 };
-use crate::{fleet::ClusterName, live::tunnel::NotAnswered, transport::listener::slots::Slot};
+use crate::{
+    fleet::ClusterName,
+    live::{dispatch, tunnel::NotAnswered},
+    transport::listener::slots::Slot,
+};
 
-/// The body of an answer.
+/// The body of a response.
 pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
-/// Ties the lines of both ends together.
+/// Correlates the audit lines of hub and cluster.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// What goes on to the cluster, and what comes back.
+/// Headers that are forwarded to the cluster, and back.
 const ASKED: [HeaderName; 4] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH];
 const ANSWERED: [HeaderName; 10] = [
     CACHE_CONTROL,
@@ -50,14 +54,14 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
-/// As an API server takes it.
+/// The body limit of an API server.
 const LARGEST: usize = 3 << 20;
 
-/// Why we answer ourselves.
+/// Why the principal answers by itself.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
-    Stranger(#[from] Stranger),
+    NoAccess(#[from] NoAccess),
     #[error("this certificate is no longer trusted")]
     Distrusted,
     #[error("the cluster {0} is not enrolled")]
@@ -79,10 +83,10 @@ enum Refused {
 }
 
 impl Refused {
-    /// The status, its reason as Kubernetes calls it, and a word for the metrics.
+    /// The status, its Kubernetes reason, and a metric label.
     const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
         match self {
-            Self::Stranger(_) | Self::Distrusted | Self::NotEnrolled(_) => {
+            Self::NoAccess(_) | Self::Distrusted | Self::NotEnrolled(_) => {
                 (StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized")
             }
             Self::Standby => (
@@ -106,7 +110,7 @@ impl Refused {
             Self::NotAnswered(NotAnswered::NotConnected) => {
                 (StatusCode::BAD_GATEWAY, "", "not_connected")
             }
-            Self::NotAnswered(NotAnswered::Late(_)) => {
+            Self::NotAnswered(NotAnswered::TimedOut(_)) => {
                 (StatusCode::GATEWAY_TIMEOUT, "Timeout", "late")
             }
             Self::NotAnswered(
@@ -114,7 +118,7 @@ impl Refused {
                 | NotAnswered::Ended
                 | NotAnswered::TooLarge
                 | NotAnswered::Unreadable(_)
-                | NotAnswered::Besides,
+                | NotAnswered::Unexpected,
             ) => (StatusCode::BAD_GATEWAY, "", "lost"),
             Self::Unwritable(_) => (
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -125,63 +129,63 @@ impl Refused {
     }
 }
 
-/// What a request holds until its answer is read to the end or dropped.
+/// The permits of a request, until its response is read to the end or dropped.
 #[derive(Debug)]
-pub(super) struct RequestPermits {
+pub(super) struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
     lasting: Option<Slot<ClusterName>>,
     _terminal: Option<Slot<ClusterName>>,
 }
 
-/// What the agent said, what is held for it, and the ends of a terminal if one was asked for.
-type Answered = (Response<Body>, RequestPermits, Option<Ends>);
+/// The response of the agent, its permits, and the terminal if one was requested.
+type Answered = (Response<Body>, Permits, Option<PendingTerminal>);
 
-/// Answers one request of whoever came.
+/// Answers one request.
 pub(super) async fn answer(
     shared: Arc<Shared>,
     caller: Caller,
     request: Request<Incoming>,
 ) -> Response<Body> {
-    let whoever = caller.visitor(&shared, request.headers());
-    let visitor = whoever.as_ref().ok().cloned();
-    let cluster = visitor.as_ref().map(|it| it.cluster.clone());
-    let mut line = Line::new(shared.sessions.metrics.clone(), cluster, &request);
-    match ask(&shared, whoever, request, &mut line).await {
-        Ok((answered, retained, Some(ends)))
-            if answered.headers().contains_key(upgrade::HEADER) =>
-        {
-            ends.begin(&shared, visitor, answered, (line, retained))
+    let identified = caller.proxy_client(&shared, request.headers());
+    let proxy_client = identified.as_ref().ok().cloned();
+    let cluster = proxy_client.as_ref().map(|it| it.cluster.clone());
+    let mut line = AuditLine::new(shared.sessions.metrics.clone(), cluster, &request);
+    match ask(&shared, identified, request, &mut line).await {
+        Ok((answered, permits, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
+            ends.begin(&shared, proxy_client, answered, (line, permits))
         }
-        Ok((answered, retained, _)) => {
+        Ok((answered, permits, _)) => {
             line.answered(answered.status());
             let (parts, body) = answered.into_parts();
-            let body = match visitor {
-                Some(visitor) if retained.lasting.is_some() => trusted(body, shared, visitor),
+            let body = match proxy_client {
+                Some(proxy_client) if permits.lasting.is_some() => {
+                    end_with_credential(body, shared, proxy_client)
+                }
                 Some(_) | None => body,
             };
-            let mut response = Response::new(counted(body, line, retained));
+            let mut response = Response::new(audit_body(body, line, permits));
             *response.status_mut() = parts.status;
-            carry(&parts.headers, response.headers_mut(), &ANSWERED);
+            copy_headers(&parts.headers, response.headers_mut(), &ANSWERED);
             response
         }
         Err(refused) => {
             let (code, reason, word) = refused.as_status();
-            let reply = Chain(&refused).to_string();
-            line.refused(code, word, &reply);
-            refusal(code, reason, &reply)
+            let message = Chain(&refused).to_string();
+            line.refused(code, word, &message);
+            refusal(code, reason, &message)
         }
     }
 }
 
 async fn ask(
     shared: &Shared,
-    visitor: Result<Visitor, Stranger>,
+    proxy_client: Result<ProxyClient, NoAccess>,
     mut request: Request<Incoming>,
-    line: &mut Line,
+    line: &mut AuditLine,
 ) -> Result<Answered, Refused> {
-    let visitor = visitor?;
-    may_come_in(shared, &visitor)?;
+    let proxy_client = proxy_client?;
+    check_access(shared, &proxy_client)?;
     if let Some(name) = request
         .headers()
         .keys()
@@ -192,7 +196,7 @@ async fn ask(
     let target = request.uri().path_and_query().map_or("", |it| it.as_str());
     let asked = Asked::parse(request.method().as_str(), target)?;
     line.asks(&asked);
-    let retained = hold(shared, &visitor.cluster, &asked)?;
+    let permits = take_permits(shared, &proxy_client.cluster, &asked)?;
     let uri = Uri::builder()
         .scheme("http")
         .authority("spoke")
@@ -200,17 +204,17 @@ async fn ask(
         .build()?;
     let opened = asked
         .is_exec()
-        .then(|| Ends::of(&mut request))
+        .then(|| PendingTerminal::of(&mut request))
         .transpose()?;
     let (parts, body) = request.into_parts();
     let (ends, body) = match opened {
-        Some((ends, stated)) => (Some(ends), stated),
+        Some((ends, input)) => (Some(ends), input),
         None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
     };
     let mut onward = Request::new(body);
     *onward.method_mut() = parts.method;
     *onward.uri_mut() = uri;
-    carry(&parts.headers, onward.headers_mut(), &ASKED);
+    copy_headers(&parts.headers, onward.headers_mut(), &ASKED);
     if let Ok(id) = HeaderValue::from_str(line.id()) {
         onward.headers_mut().insert(REQUEST_ID, id);
     }
@@ -218,15 +222,13 @@ async fn ask(
         ends.ask(&parts.headers, onward.headers_mut());
     }
     let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
-    let answered = sessions
-        .ask(&visitor.cluster, onward, response_timeout)
-        .await?;
-    Ok((answered, retained, ends))
+    let answered = dispatch::ask(sessions, &proxy_client.cluster, onward, response_timeout).await?;
+    Ok((answered, permits, ends))
 }
 
-/// Asked at each request, since connections last.
-fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
-    let (gate, certificate) = (&shared.sessions.gate, &visitor.certificate);
+/// Checked at each request, since connections are long-lived.
+fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refused> {
+    let (gate, certificate) = (&shared.sessions.gate, &proxy_client.certificate);
     if !*gate.active.borrow() {
         return Err(Refused::Standby);
     }
@@ -237,14 +239,14 @@ fn may_come_in(shared: &Shared, visitor: &Visitor) -> Result<(), Refused> {
         return Err(Refused::Distrusted);
     }
     let fleet = gate.fleet.borrow();
-    if fleet.clusters.contains_key(visitor.cluster.as_str()) {
+    if fleet.clusters.contains_key(proxy_client.cluster.as_str()) {
         Ok(())
     } else {
-        Err(Refused::NotEnrolled(visitor.cluster.clone()))
+        Err(Refused::NotEnrolled(proxy_client.cluster.clone()))
     }
 }
 
-fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<RequestPermits, Refused> {
+fn take_permits(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Permits, Refused> {
     let too_many = |of| Refused::TooMany { of };
     let lasting = if asked.is_lasting() {
         let slot = shared.lasting.take(cluster.clone());
@@ -259,7 +261,7 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Request
         None
     };
     let of_cluster = shared.by_cluster.take(cluster.clone());
-    Ok(RequestPermits {
+    Ok(Permits {
         _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
         lasting,
         _terminal: terminal,
@@ -269,7 +271,7 @@ fn hold(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Request
     })
 }
 
-pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+pub(super) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
     for name in names {
         for value in from.get_all(name) {
             to.append(name.clone(), value.clone());
@@ -277,19 +279,19 @@ pub(super) fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) 
     }
 }
 
-/// The body as it comes; its line is written when it has been read to the end or dropped.
-fn counted(body: Body, mut line: Line, retained: RequestPermits) -> Body {
+/// Counts the body; the audit line is written when it has been read to the end or dropped.
+fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
     let body = body.map_frame(move |frame| {
-        let _held_with_the_body = &retained;
+        let _dropped_with_the_body = &permits;
         line.carried(frame.data_ref().map_or(0, Bytes::len));
         frame
     });
     UnsyncBoxBody::new(body)
 }
 
-/// What opened the cluster may end while an answer lasts, or be taken back: then that ends as well.
-fn trusted(body: Body, shared: Arc<Shared>, visitor: Visitor) -> Body {
-    let end = async move { distrust(&shared, &visitor).await };
+/// Ends a long response when the credential expires or is revoked.
+fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClient) -> Body {
+    let end = async move { credential_ended(&shared, &proxy_client).await };
     let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
         let (mut body, mut end) = rest?;
         tokio::select! {
@@ -301,8 +303,7 @@ fn trusted(body: Body, shared: Arc<Shared>, visitor: Visitor) -> Body {
     UnsyncBoxBody::new(StreamBody::new(frames))
 }
 
-/// A `Status`, but for what a cluster that is away is told with: of that Go's client shows people the message only
-/// when it is plain text.
+/// A `Status`, except for a disconnected cluster: Go's client shows that message only as plain text.
 fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let (kind, text) = if code == StatusCode::BAD_GATEWAY {
         ("text/plain; charset=utf-8", message.to_owned())

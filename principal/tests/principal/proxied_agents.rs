@@ -21,7 +21,7 @@ async fn world() -> World {
     .await
 }
 
-/// What the agent with this certificate says over a connection of somebody else's.
+/// Metadata of the agent with this certificate over a connection of a proxy.
 async fn proved(world: &World, over: &Caller, leaf: &Leaf, host: &str) -> AuthRequest {
     let version = over.version().await;
     let ours = leaf.material(&world.authority);
@@ -54,7 +54,7 @@ fn refusals(reason: &str, count: u32) -> String {
 }
 
 #[tokio::test]
-async fn behind_a_configured_proxy_an_agent_proves_itself_and_has_a_session() {
+async fn agent_behind_configured_proxy_gets_a_session_by_proof() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     for cluster in ["a", "b"] {
@@ -76,7 +76,7 @@ async fn behind_a_configured_proxy_an_agent_proves_itself_and_has_a_session() {
 }
 
 #[tokio::test]
-async fn a_proof_is_refused_when_it_is_missing_used_or_for_another_door() {
+async fn missing_reused_or_misdirected_proof_is_refused() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     let leaf = world.certificate("a");
@@ -105,7 +105,7 @@ async fn a_proof_is_refused_when_it_is_missing_used_or_for_another_door() {
 }
 
 #[tokio::test]
-async fn only_a_configured_proxy_may_carry_proofs_and_a_proxy_is_no_agent() {
+async fn only_configured_proxies_carry_proofs_and_none_is_an_agent() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     let leaf = world.certificate("a");
@@ -119,7 +119,7 @@ async fn only_a_configured_proxy_may_carry_proofs_and_a_proxy_is_no_agent() {
         refused(caller.authenticate(proof).await, "configured proxies");
     }
     world.counted(&refusals("ProofNotAProxy", 2)).await;
-    // A proxy of the same name with another certificate gets nothing for what was said to the first.
+    // A proxy of the same name with another certificate cannot use the challenge of the first.
     let second = Caller::new(&world, &world.authority.client("edge")).await;
     let proof = proved(&world, &edge, &leaf, "localhost").await;
     refused(second.authenticate(proof).await, "not one that was given");
@@ -127,7 +127,7 @@ async fn only_a_configured_proxy_may_carry_proofs_and_a_proxy_is_no_agent() {
 }
 
 #[tokio::test]
-async fn tokens_of_a_proxied_session_are_good_over_proxies_only() {
+async fn proxied_session_tokens_are_valid_over_proxies_only() {
     let world = world().await;
     let edge = Caller::new(&world, &world.authority.client("edge")).await;
     let leaf = world.certificate("a");
@@ -199,7 +199,7 @@ fn with_password(user: &str, password: &str) -> AuthRequest {
 }
 
 #[tokio::test]
-async fn a_password_opens_the_door_until_it_is_changed() {
+async fn password_authenticates_until_it_is_changed() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let users = |password: &str| format!("a:{}\n", bcrypt::hash(password, 4).unwrap());
     std::fs::write(file.path(), users("secret")).unwrap();
@@ -208,24 +208,27 @@ async fn a_password_opens_the_door_until_it_is_changed() {
         settings.identity = principal::admission::identity::Method::UserPass(path);
     })
     .await;
-    let nobody = Caller::without_certificate(&world).await;
+    let anonymous = Caller::without_certificate(&world).await;
     refused(
-        nobody.authenticate(request()).await,
+        anonymous.authenticate(request()).await,
         "authentication failed",
     );
     refused(
-        nobody.authenticate(with_password("a", "wrong")).await,
+        anonymous.authenticate(with_password("a", "wrong")).await,
         "authentication failed",
     );
     refused(
-        nobody.authenticate(with_password("b", "secret")).await,
+        anonymous.authenticate(with_password("b", "secret")).await,
         "authentication failed",
     );
-    let tokens = nobody
+    let tokens = anonymous
         .authenticate(with_password("a", "secret"))
         .await
         .unwrap();
-    let mut agent = nobody.subscribe(Some(&tokens.access_token)).await.unwrap();
+    let mut agent = anonymous
+        .subscribe(Some(&tokens.access_token))
+        .await
+        .unwrap();
     agent.holds(&[]).await;
     world.create(application("a", "app"));
     agent.about("app").await;
@@ -236,14 +239,14 @@ async fn a_password_opens_the_door_until_it_is_changed() {
     world
         .counted("argocd_principal_session_ends_total{reason=\"password\"} 1")
         .await;
-    let late = nobody
+    let late = anonymous
         .subscribe(Some(&tokens.access_token))
         .await
         .err()
         .unwrap();
     assert_eq!(late.code(), Code::Unauthenticated);
     assert!(
-        nobody
+        anonymous
             .authenticate(with_password("a", "changed"))
             .await
             .is_ok()
@@ -251,7 +254,7 @@ async fn a_password_opens_the_door_until_it_is_changed() {
 }
 
 #[tokio::test]
-async fn behind_a_mesh_the_header_of_each_request_tells_who_it_is() {
+async fn identity_header_authenticates_requests_behind_a_mesh() {
     let world = World::set(Memory::new(), &["a", "b"], |settings| {
         let flag = "header:x-forwarded-client-cert:URI=spiffe://mesh/ns/([^/]+)/sa/agent$";
         settings.identity = principal::admission::identity::Method::from_flag(flag).unwrap();
@@ -265,15 +268,15 @@ async fn behind_a_mesh_the_header_of_each_request_tells_who_it_is() {
     let caller = |value: &'static str| Caller::plaintext(&world, value);
     let a = caller("By=x;URI=spiffe://mesh/ns/a/sa/agent").await;
     let b = caller("By=x;URI=spiffe://mesh/ns/b/sa/agent").await;
-    let nobody = caller("something else").await;
+    let anonymous = caller("something else").await;
     refused(
-        nobody.authenticate(meshed.clone()).await,
+        anonymous.authenticate(meshed.clone()).await,
         "authentication failed",
     );
     refused(a.authenticate(request()).await, "authentication failed");
     let tokens = a.authenticate(meshed).await.unwrap();
     assert_eq!(tokens.agent_name, "a");
-    for other in [&b, &nobody] {
+    for other in [&b, &anonymous] {
         let status = other
             .subscribe(Some(&tokens.access_token))
             .await

@@ -1,7 +1,7 @@
-//! The bytes of a socket, from which answers that are larger than we hold lose their data before they are read.
+//! Removes the data of oversized responses from the bytes of a socket, before they are read.
 //!
-//! Whoever reads a `WebSocket` holds a message as a whole, and Go's agents say an answer as one. What may be left out, and
-//! what of it goes on, is for [`LongFrames`] to say.
+//! A `WebSocket` reader buffers whole messages, and Go agents send a response as one. [`LongFrames`] decides which bytes
+//! are removed.
 
 use std::{
     io,
@@ -15,16 +15,16 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::metrics::Metrics;
 
-/// A connection to a client; with frames whose calls may say more than we hold, if there are any.
+/// A connection to a peer; with a filter for calls that may have oversized messages.
 #[derive(Debug)]
-pub(super) struct Thin<S> {
+pub(super) struct FilteredSocket<S> {
     inner: S,
     frames: Option<(LongFrames, Metrics)>,
-    /// What goes on and did not fit yet.
+    /// Filtered bytes that did not fit yet.
     rest: Bytes,
 }
 
-impl<S> Thin<S> {
+impl<S> FilteredSocket<S> {
     pub(super) const fn new(inner: S, frames: Option<(LongFrames, Metrics)>) -> Self {
         Self {
             inner,
@@ -33,15 +33,15 @@ impl<S> Thin<S> {
         }
     }
 
-    /// Gives out what goes on, if anything does.
-    fn give(&mut self, out: &mut ReadBuf<'_>) -> bool {
+    /// Writes out filtered bytes; false if there are none.
+    fn drain(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let some = self.rest.len().min(out.remaining());
         out.put_slice(&self.rest.split_to(some));
         some > 0
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FilteredSocket<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         loop {
-            if this.give(out) {
+            if this.drain(out) {
                 return Poll::Ready(Ok(()));
             }
             let before = out.filled().len();
@@ -72,7 +72,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Thin<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Thin<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FilteredSocket<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

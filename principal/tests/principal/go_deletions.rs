@@ -7,7 +7,7 @@ use protocol::{Event, Kind, Target, Verb};
 use serde_json::json;
 
 use crate::{
-    agent::{Agent, body, replica, report, retained},
+    agent::{Agent, body, replica, report, resync_entry},
     world::{World, application},
 };
 
@@ -24,7 +24,7 @@ fn cascading(name: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_go_agent_hears_that_a_workload_stays_before_its_application_goes() {
+async fn go_agent_receives_orphan_before_application_deletion() {
     let world = World::with(&["a"]).await;
     let (mut agent, ..) = Agent::go(&world, "a").await;
     agent.holds(&[]).await;
@@ -49,21 +49,21 @@ async fn a_go_agent_hears_that_a_workload_stays_before_its_application_goes() {
     };
     assert_eq!(last, Verb::Delete);
 
-    // One that waits for its workload is told once that it is being deleted, and nothing of what follows.
+    // While it waits for its workload, the agent gets the deletion once and no later change.
     world.hub.delete(Watched::Application, "a", "waiting");
     let deleting = agent.event(APPLICATION, Verb::SpecUpdate).await;
     assert!(!body(&deleting)["metadata"]["deletionTimestamp"].is_null());
     let hub = world.hub.application("a", "waiting").unwrap();
     let copy = replica(&hub, &json!({}));
-    agent.notify(report(Verb::Delete, &copy)).await;
+    agent.send_and_ack(report(Verb::Delete, &copy)).await;
     let archiving = json!({ "metadata": { "finalizers": ["hub.example/other"] } });
     world.edit("a", "waiting", &archiving);
     world.edit("a", "waiting", &spared);
     world.create(application("a", "later"));
     agent.about("later").await;
-    let stated = agent.unread(Kind::Application);
-    let states = stated.iter().filter(|event| event.verb != Verb::Delete);
-    assert_eq!(states.count(), 0, "it would make it anew: {stated:?}");
+    let events = agent.unread(Kind::Application);
+    let states = events.iter().filter(|event| event.verb != Verb::Delete);
+    assert_eq!(states.count(), 0, "it would recreate it: {events:?}");
 }
 
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn a_sync_waits_until_a_go_agent_has_its_application() {
 }
 
 #[tokio::test]
-async fn what_a_go_agent_has_nothing_of_is_let_go_and_not_said_to_it() {
+async fn deletion_unknown_to_go_agent_completes_without_event() {
     let world = World::with(&["a"]).await;
     for name in ["there", "unheard"] {
         world.create(cascading(name));
@@ -89,7 +89,7 @@ async fn what_a_go_agent_has_nothing_of_is_let_go_and_not_said_to_it() {
     }
     let uid = world.hub.application("a", "there").unwrap()["metadata"]["uid"].clone();
     let (mut agent, ..) = Agent::go(&world, "a").await;
-    let there = retained(Kind::Application, "there", uid.as_str().unwrap(), None);
+    let there = resync_entry(Kind::Application, "there", uid.as_str().unwrap(), None);
     agent.holds(&[there]).await;
     let deleting = agent.event(APPLICATION, Verb::Create).await;
     assert_eq!(deleting.object().unwrap().name, "there");
@@ -104,6 +104,6 @@ async fn what_a_go_agent_has_nothing_of_is_let_go_and_not_said_to_it() {
         json!([keys::RESOURCES_FINALIZER, "hub.example/archive"])
     );
     let unheard = agent.unread(Kind::Application);
-    let stated = |event: &&Event| event.object().is_some_and(|key| key.name == "unheard");
-    assert!(!unheard.into_iter().any(|event| stated(&event)));
+    let is_unheard = |event: &&Event| event.object().is_some_and(|key| key.name == "unheard");
+    assert!(!unheard.into_iter().any(|event| is_unheard(&event)));
 }

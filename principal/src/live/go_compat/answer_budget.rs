@@ -1,4 +1,4 @@
-//! Answers that are not passed on yet take room, of which each cluster has only so much.
+//! Bounds the memory of responses that are not passed on yet, by cluster.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use tokio::sync::Semaphore;
 
 use crate::live::tunnel::{Body, NotAnswered};
 
-/// Bytes of answers of one cluster, as they came and as whoever asked gets them.
-pub(super) const MOST: u32 = 64 << 20;
+/// Bytes of responses of one cluster, as received and as passed on.
+pub(super) const MAX_BYTES: u32 = 64 << 20;
 
-/// Room for the answers of one cluster.
+/// The budget for the responses of one cluster.
 #[derive(Debug)]
-pub(super) struct Room(Arc<Semaphore>);
+pub(super) struct AnswerBudget(Arc<Semaphore>);
 
-impl Default for Room {
+impl Default for AnswerBudget {
     fn default() -> Self {
-        let all = usize::try_from(MOST).unwrap_or(Semaphore::MAX_PERMITS);
+        let all = usize::try_from(MAX_BYTES).unwrap_or(Semaphore::MAX_PERMITS);
         Self(Arc::new(Semaphore::new(all)))
     }
 }
 
-impl Room {
-    /// Takes room for an answer, as long as that is there. One without content was too large to be held at all.
+impl AnswerBudget {
+    /// Takes budget for a response, until it is dropped. An empty one exceeded the message limit.
     pub(super) fn take(&self, answer: Bytes) -> Result<Bytes, NotAnswered> {
         if answer.is_empty() {
             return Err(NotAnswered::TooLarge);
@@ -33,7 +33,7 @@ impl Room {
         let size = u32::try_from(answer.len()).unwrap_or(u32::MAX);
         let taken = Arc::clone(&self.0).try_acquire_many_owned(size.saturating_mul(2));
         let with = taken.map_err(|_full| NotAnswered::Busy)?;
-        Ok(Bytes::from_owner(PermitBody {
+        Ok(Bytes::from_owner(WithPermit {
             data: answer,
             _with: with,
         }))
@@ -46,23 +46,23 @@ impl Room {
     }
 }
 
-/// Bytes that hold something as long as they are there.
-struct PermitBody<T> {
+/// Bytes that keep a permit until they are dropped.
+struct WithPermit<T> {
     data: Bytes,
     _with: T,
 }
 
-impl<T> AsRef<[u8]> for PermitBody<T> {
+impl<T> AsRef<[u8]> for WithPermit<T> {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
 }
 
-/// A response that holds the answer it was made of, and so its room, until it is passed on.
-pub(super) fn with_permit(response: Response<Body>, answer: Bytes) -> Response<Body> {
+/// Keeps the budget of the original bytes until the response is passed on.
+pub(super) fn hold_budget(response: Response<Body>, answer: Bytes) -> Response<Body> {
     let hold = move |data| {
         let with = answer.clone();
-        Bytes::from_owner(PermitBody { data, _with: with })
+        Bytes::from_owner(WithPermit { data, _with: with })
     };
     let hold = move |frame: Frame<Bytes>| frame.map_data(&hold);
     response.map(|body| UnsyncBoxBody::new(body.map_frame(hold)))

@@ -17,7 +17,7 @@ use principal::{
 
 use crate::{
     authority::Leaf,
-    visits::{Lane, PODS, Visitor, get, read, stream, whole},
+    resource_proxy::{AgentTunnel, PODS, ProxyClient, get, read, stream, whole},
     world::{JWT_KEY, World},
 };
 
@@ -51,30 +51,30 @@ fn with_token(token: &str) -> Request<Empty<bytes::Bytes>> {
     request
 }
 
-/// What a request that was let in is told while no agent is connected.
+/// The status of an accepted request while no agent is connected.
 const NOT_CONNECTED: u16 = 502;
 
 #[tokio::test]
-async fn a_token_opens_the_cluster_that_it_names_with_the_certificate_of_all() {
+async fn bearer_token_grants_its_cluster_with_the_shared_certificate() {
     let world = world(Visitors::Upstream).await;
     let shared = world.authority.client("argocd-agent:of-all");
-    let mut visitor = Visitor::with(&world, &shared).await;
-    let (code, message) = visitor.reply(get(PODS)).await;
+    let mut proxy_client = ProxyClient::with(&world, &shared).await;
+    let (code, message) = proxy_client.fetch(get(PODS)).await;
     assert!(code == 401 && message.contains("certificate"), "{message}");
 
-    let mut agent_tunnel = Lane::of(&world, "b").await;
-    let other = visitor.reply(with_token(&token("a", &shared))).await;
+    let mut tunnel = AgentTunnel::of(&world, "b").await;
+    let other = proxy_client.fetch(with_token(&token("a", &shared))).await;
     assert_eq!(other.0, NOT_CONNECTED, "{}", other.1);
-    let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
-    let asking = visitor.ask(with_token(&token("b", &shared)));
+    let answering = async { tunnel.next().await.answer(whole(b"{}")) };
+    let asking = proxy_client.ask(with_token(&token("b", &shared)));
     let (answer, ()) = tokio::join!(asking, answering);
 
     assert_eq!(read(answer).await.unwrap(), "{}");
-    let (code, message) = visitor.reply(with_token(&token("c", &shared))).await;
+    let (code, message) = proxy_client.fetch(with_token(&token("c", &shared))).await;
     assert!(code == 401 && message.contains("not enrolled"), "{message}");
 
     let other = world.authority.client("argocd-agent:another");
-    let (code, message) = visitor.reply(with_token(&token("a", &other))).await;
+    let (code, message) = proxy_client.fetch(with_token(&token("a", &other))).await;
     assert!(
         code == 401 && message.contains("another certificate"),
         "{message}"
@@ -82,13 +82,13 @@ async fn a_token_opens_the_cluster_that_it_names_with_the_certificate_of_all() {
 }
 
 #[tokio::test]
-async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
+async fn invalid_bearer_token_is_refused_despite_valid_certificate() {
     let world = world(Visitors::Upstream).await;
     let of_cluster = world.authority.client("a");
-    let mut visitor = Visitor::with(&world, &of_cluster).await;
-    assert_eq!(visitor.reply(get(PODS)).await.0, NOT_CONNECTED);
+    let mut proxy_client = ProxyClient::with(&world, &of_cluster).await;
+    assert_eq!(proxy_client.fetch(get(PODS)).await.0, NOT_CONNECTED);
     for token in ["x", "x.y.z"] {
-        let (code, message) = visitor.reply(with_token(token)).await;
+        let (code, message) = proxy_client.fetch(with_token(token)).await;
         assert!(
             code == 401 && message.contains("token"),
             "{token:?}: {message}"
@@ -98,40 +98,40 @@ async fn a_worthless_token_is_not_made_up_for_by_the_certificate() {
     let list = Revoked::read([fingerprint.as_str()]);
     world.revoked.send_replace(Some(Arc::new(list)));
     let again = with_token(&token("a", &of_cluster));
-    assert_eq!(visitor.reply(again).await.0, 401, "it is on the list");
+    assert_eq!(proxy_client.fetch(again).await.0, 401, "it is on the list");
 }
 
 #[tokio::test]
-async fn a_token_is_nothing_where_each_cluster_has_a_certificate() {
+async fn bearer_token_is_ignored_with_per_cluster_certificates() {
     let world = world(Visitors::Named).await;
     let shared = world.authority.client("a");
-    let mut visitor = Visitor::with(&world, &shared).await;
-    let (code, message) = visitor.reply(with_token(&token("a", &shared))).await;
+    let mut proxy_client = ProxyClient::with(&world, &shared).await;
+    let (code, message) = proxy_client.fetch(with_token(&token("a", &shared))).await;
     assert!(code == 401 && message.contains("certificate"), "{message}");
 }
 
 #[tokio::test]
-async fn what_lasts_ends_with_the_token_that_opened_it() {
+async fn token_expiry_ends_long_requests() {
     let world = world(Visitors::Upstream).await;
     let shared = world.authority.client("argocd-agent:of-all");
-    let mut agent_tunnel = Lane::of(&world, "a").await;
-    let mut visitor = Visitor::with(&world, &shared).await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let mut proxy_client = ProxyClient::with(&world, &shared).await;
     // Good for some seconds more.
     let issued = Timestamp::now() - VISIT_LIFE + Duration::from_secs(5);
     let mut request = with_token(&token_of("a", &shared, issued));
     *request.uri_mut() = format!("{PODS}?watch=true").parse().unwrap();
-    let asking = visitor.ask(request);
+    let asking = proxy_client.ask(request);
     let answering = async {
         let never = futures::stream::pending().boxed();
-        agent_tunnel.next().await.answer(stream(never));
+        tunnel.next().await.answer(stream(never));
     };
     let (answer, ()) = tokio::join!(asking, answering);
     assert_eq!(answer.status().as_u16(), 200);
     assert!(read(answer).await.is_err(), "it has not come to its end");
-    // Whoever comes with another one is let in.
-    let mut visitor = Visitor::with(&world, &shared).await;
-    let answering = async { agent_tunnel.next().await.answer(whole(b"{}")) };
-    let asking = visitor.ask(with_token(&token("a", &shared)));
+    // A client with another token is accepted.
+    let mut proxy_client = ProxyClient::with(&world, &shared).await;
+    let answering = async { tunnel.next().await.answer(whole(b"{}")) };
+    let asking = proxy_client.ask(with_token(&token("a", &shared)));
     let (answer, ()) = tokio::join!(asking, answering);
     assert_eq!(read(answer).await.unwrap(), "{}");
 }

@@ -73,11 +73,11 @@ impl Call {
         bounded("send", self.0.send(message)).await.unwrap();
     }
 
-    pub(crate) async fn emit(&mut self, message: &impl prost::Message) {
-        self.emit_flagged(0, &message.encode_to_vec()).await;
+    pub(crate) async fn send_message(&mut self, message: &impl prost::Message) {
+        self.send_flagged(0, &message.encode_to_vec()).await;
     }
 
-    pub(crate) async fn emit_flagged(&mut self, flag: u8, body: &[u8]) {
+    pub(crate) async fn send_flagged(&mut self, flag: u8, body: &[u8]) {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let frame = [&[flag], &length[..], body].concat();
         self.send(Message::Binary(frame.into())).await;
@@ -91,7 +91,7 @@ impl Call {
             capabilities: Vec::new(),
             ..request()
         };
-        call.emit(&request).await;
+        call.send_message(&request).await;
         call.end().await;
         call.headers().await;
         let tokens: AuthResponse = call.message().await;
@@ -110,7 +110,7 @@ impl Call {
             let envelope: Envelope = self.message().await;
             let event = Event::try_from(envelope.event.unwrap()).unwrap();
             if event.target != Target::Ack {
-                self.emit(&envelope_of(event.ack())).await;
+                self.send_message(&envelope_of(event.ack())).await;
             }
             if event.target == target {
                 return event;
@@ -151,7 +151,7 @@ impl Call {
         M::decode(data.slice(5..)).unwrap()
     }
 
-    /// The code with which it ends, whatever comes before.
+    /// The close code, after skipping other messages.
     pub(crate) async fn code(&mut self) -> Option<CloseCode> {
         loop {
             if let Err(close) = self.next().await {

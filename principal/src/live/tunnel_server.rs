@@ -1,0 +1,126 @@
+//! Runs the tunnels of admitted agents: the HTTP/2 connection inside, and its end.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use protocol::wire::lane::Chunk;
+use runtime::{
+    error::Chain,
+    tunnel::{self, Tasks, Tunnel},
+};
+use tokio::{
+    sync::mpsc,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
+use tracing::Instrument as _;
+
+use crate::{
+    admission::admit::{Admitted, Credentials},
+    sync::session::Sessions,
+};
+
+/// For the HTTP/2 handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// An agent that is cut off is noticed within twice this.
+const PING: Duration = Duration::from_secs(5);
+/// Unread bytes of one request, and of all requests of one cluster.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 32 << 20;
+
+/// The end signals of a tunnel.
+struct EndSignals {
+    /// Cancelled, it ends with all requests on it.
+    end: CancellationToken,
+    /// Cancelled when its last request has ended or the agent is gone.
+    gone: CancellationToken,
+}
+
+/// Starts the tunnel of an admitted agent and returns the outgoing bytes.
+pub(crate) fn open(
+    sessions: &Arc<Sessions>,
+    admitted: Admitted,
+    inbound: Streaming<Chunk>,
+) -> mpsc::Receiver<Bytes> {
+    let end = CancellationToken::new();
+    // Its end is the end of the connection inside, and so of every request on it.
+    let gone = CancellationToken::new();
+    let gone_guard = gone.clone().drop_guard();
+    let incoming = inbound
+        .map(move |chunk| {
+            let _dropped_with_the_stream = &gone_guard;
+            chunk.map(|it| it.data).map_err(io::Error::other)
+        })
+        .take_until(end.clone().cancelled_owned());
+    let (send, outgoing) = tunnel::chunks();
+    let tunnel = Tunnel::new(incoming, send);
+    let span = tracing::info_span!("tunnel", cluster = %admitted.holder.cluster);
+    let living = run(
+        Arc::clone(sessions),
+        admitted,
+        tunnel,
+        EndSignals { end, gone },
+    );
+    sessions
+        .spawner
+        .background()
+        .spawn_short("tunnel", living.instrument(span));
+    outgoing
+}
+
+async fn run(sessions: Arc<Sessions>, admitted: Admitted, tunnel: Tunnel, signals: EndSignals) {
+    let EndSignals { end, gone } = signals;
+    let handshake = http2::Builder::new(Tasks::new(sessions.spawner.background()))
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING)
+        .keep_alive_while_idle(true)
+        .handshake(TokioIo::new(tunnel));
+    let Ok(Ok((sender, connection))) = timeout(HANDSHAKE, handshake).await else {
+        return tracing::info!("a tunnel failed to start");
+    };
+    let _registration = sessions.tunnels.register(&admitted, sender, end.clone());
+    let (holder, peer_credentials) = (&admitted.holder, &admitted.peer_credentials);
+    let verdict = sessions
+        .gate
+        .verdict_at_opening(&holder.cluster, holder.mode, peer_credentials);
+    if verdict.is_some() {
+        return end.cancel();
+    }
+    let _open = sessions.metrics.agent_tunnel();
+    tracing::info!("tunnel opened");
+    // Resolves when no more requests come; running ones continue until the tunnel is dropped.
+    let connected = async {
+        if let Err(error) = connection.await {
+            tracing::info!(error = %Chain(&error), "tunnel connection failed");
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = sessions.spawner.token().cancelled() => {}
+        () = end.cancelled() => {}
+        () = gone.cancelled() => {}
+        () = sleep(max_life(&sessions, peer_credentials)) => {}
+        () = connected => {}
+    }
+    end.cancel();
+    tracing::info!("tunnel ended");
+}
+
+/// The lifetime of a session, or less if the certificate expires before.
+fn max_life(sessions: &Sessions, peer_credentials: &Credentials) -> Duration {
+    let left = peer_credentials.not_after().map(|not_after| {
+        let left = not_after.duration_since(sessions.clock.now());
+        Duration::try_from(left).unwrap_or_default()
+    });
+    left.map_or(sessions.limits.session_life, |left| {
+        left.min(sessions.limits.session_life)
+    })
+}
