@@ -347,7 +347,7 @@ impl sdk::Addon for ArgocdAgent {
             render_error,
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
-        let stated = conditions::available(&facts, now);
+        let state = conditions::available(&facts, now);
         let obstacles = self.obstacles.of(target.name);
         let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
@@ -361,14 +361,12 @@ impl sdk::Addon for ArgocdAgent {
             secret_error: known.and_then(|it| it.secret.as_deref()),
             project_error: known.and_then(|it| it.project.as_deref()),
             blocked_mode: self.blocked_mode(target),
-            blocked_deletion: facts
-                .session
-                .and_then(|session| session.blocked_deletion.as_ref()),
-            stuck: facts.session.and_then(|session| session.stuck.as_ref()),
+            blocked_deletion: facts.session.and_then(|it| it.blocked_deletion.as_ref()),
+            stuck: facts.session.and_then(|it| it.stuck.as_ref()),
             misconduct: facts
                 .session
                 .and_then(|session| session.misconduct.as_deref()),
-            refused: facts.session.and_then(|session| session.refused.as_ref()),
+            refused: facts.session.and_then(|it| it.refused.as_ref()),
             argocd: argocd.filter(|_| !installs_argocd),
             installation: installation.as_ref(),
             withheld: self.installation.withheld(target.name),
@@ -376,9 +374,7 @@ impl sdk::Addon for ArgocdAgent {
             ails: facts
                 .session
                 .and_then(|session| session.argocd_ails.as_ref().filter(|_| installs_argocd)),
-            unmirrored: facts
-                .session
-                .and_then(|session| session.unmirrored.as_ref()),
+            unmirrored: facts.session.and_then(|it| it.unmirrored.as_ref()),
             revoked: hub::addon(target.addon, &self.name).revoked,
             hub: Some(&certificates),
             cluster: target.name.as_str(),
@@ -386,14 +382,10 @@ impl sdk::Addon for ArgocdAgent {
         };
         let degraded = conditions::degraded(&needs, now);
         let waits = conditions::rotation_recheck(&needs, now);
-        let looks = [
-            stated.recheck,
-            obstacles.as_ref().map(|_| LOOK_AGAIN),
-            waits,
-        ];
+        let looks = [state.recheck, obstacles.as_ref().map(|_| LOOK_AGAIN), waits];
         Health {
-            pending: stated.verdict.is_none() && stated.recheck.is_some(),
-            verdicts: stated.verdict.into_iter().chain([degraded]).collect(),
+            pending: state.verdict.is_none() && state.recheck.is_some(),
+            verdicts: state.verdict.into_iter().chain([degraded]).collect(),
             recheck: looks.into_iter().flatten().min(),
         }
     }

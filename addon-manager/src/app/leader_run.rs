@@ -141,27 +141,18 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
     };
     let opting_in = opting_in.run(token.clone());
     let waking = wake_all(view, wakes, channels, token.clone());
-    let installation = installation(term, version, token.clone());
+    let install = installation(term, version, token.clone());
     let serving = async {
-        if token
-            .run_until_cancelled(known(channels, &secrets))
-            .await
-            .is_none()
-        {
+        let known = known(channels, &secrets);
+        if token.run_until_cancelled(known).await.is_none() {
             return Ok(());
         }
         let ended = sdk::run(addon, setup).await;
         token.cancel();
         ended
     };
-    let (served, (), (), (), (), ()) = tokio::join!(
-        serving,
-        publishing,
-        following,
-        opting_in,
-        waking,
-        installation
-    );
+    let (served, (), (), (), (), ()) =
+        tokio::join!(serving, publishing, following, opting_in, waking, install);
     served.map_err(Into::into)
 }
 

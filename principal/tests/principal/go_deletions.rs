@@ -62,8 +62,8 @@ async fn go_agent_receives_orphan_before_application_deletion() {
     world.create(application("a", "later"));
     agent.about("later").await;
     let events = agent.unread(Kind::Application);
-    let states = events.iter().filter(|event| event.verb != Verb::Delete);
-    assert_eq!(states.count(), 0, "it would recreate it: {events:?}");
+    let sent = events.iter().filter(|event| event.verb != Verb::Delete);
+    assert_eq!(sent.count(), 0, "it would recreate it: {events:?}");
 }
 
 #[tokio::test]

@@ -317,8 +317,8 @@ fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
         hosted: true,
         ..applied(false)
     };
-    let stated = decide(&[], &hosted(vec![applied(true), there], valid), &[], false);
-    let states = stated.deploy.iter().flatten();
+    let decision = decide(&[], &hosted(vec![applied(true), there], valid), &[], false);
+    let states = decision.deploy.iter().flatten();
     let states: Vec<_> = states
         .map(|c| (c.type_.as_str(), c.status.as_str()))
         .collect();
