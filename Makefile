@@ -36,7 +36,7 @@ e2e:
 # A failing one is named, and lived again and told with SIM_SEED=number.
 soak: export SIM_HISTORIES ?= 10000
 soak:
-	$(CARGO) test --release --locked -p tests --test simulation whatever -- --nocapture
+	$(CARGO) test --release --locked -p tests --test simulation converge -- --nocapture
 
 # What our programs cost, as tables in Markdown; docs/performance.md has some. `make bench BENCH=name` measures what has that in
 # its name; parameters are variables of the environment.

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_container_that_starts_again_without_leading_takes_the_label_of_its_life_before_off()
+    async fn restarted_follower_removes_its_stale_active_label()
     {
         let (_lead, leading) = watch::channel(false);
         let lines = asked(leading, 1, 2).await;

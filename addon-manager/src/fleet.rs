@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_attempt_or_the_session_of_an_enrolment_before_is_no_first_session() {
+    fn first_session_counts_per_enrolment_and_success() {
         let mut freshness = Freshness::default();
         let refused = sessions(false);
         assert_eq!(

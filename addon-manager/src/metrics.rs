@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expiry_is_told_for_each_use() {
+    fn certificate_expiry_metric_per_use() {
         let registry = Registry::new();
         let metrics = Metrics::register(&registry);
         metrics.leads(true);

@@ -123,7 +123,7 @@ fn readers_may_look_at_everything_but_secrets_and_change_nothing() {
 }
 
 #[test]
-fn operators_may_change_what_is_deployed_and_list_no_secrets() {
+fn operate_role_can_change_workloads_but_not_list_secrets() {
     for rule in rules_of("operate") {
         leads_nowhere_else(&rule);
         let (resources, verbs) = (texts(&rule, "resources"), texts(&rule, "verbs"));

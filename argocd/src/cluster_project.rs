@@ -63,7 +63,7 @@ mod tests {
     use crate::project::{Cluster, compile};
 
     #[test]
-    fn it_lets_a_cluster_have_namespaced_objects_and_nothing_for_the_whole_cluster() {
+    fn cluster_project_allows_namespaced_objects_only() {
         let project = build("spoke1", "argocd");
         assert_eq!(project["metadata"]["name"], "cluster-spoke1");
         assert_eq!(project["spec"]["clusterResourceWhitelist"], json!([]));

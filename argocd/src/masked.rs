@@ -123,7 +123,7 @@ mod tests {
     use crate::Patch;
 
     #[test]
-    fn a_secret_is_printed_without_what_it_holds() {
+    fn secret_debug_output_hides_values() {
         let secret = json!({
             "metadata": { "name": "repo" },
             "data": { "password": "aHVudGVyMg==" },
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_is_printed_without_what_it_writes_into_a_secret() {
+    fn secret_patch_debug_output_hides_values() {
         let merge = Patch::Merge(json!({ "data": { "password": "aHVudGVyMg==" } }));
         let operations = Patch::Json(json!([
             { "op": "replace", "path": "/data/password", "value": "aHVudGVyMg==" },

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_that_is_asked_for_with_parameters_is_the_one_that_was_asked_for() {
+    fn deletion_parameters_are_preserved() {
         let target = "/apis/apps/v1/namespaces/a/deployments/x?timeout=5s&dryRun=All&gracePeriodSeconds=0&propagationPolicy=Orphan";
         let query = Request::parse("DELETE", target).unwrap().query;
         let wanted = json!({

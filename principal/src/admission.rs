@@ -1,4 +1,9 @@
-//! TODO
+//! Admission: who may connect, decided for every authentication, subscription and live request.
+//!
+//! [`identity`] finds the cluster of a credential, [`admit`] decides, [`tokens`] issues tokens that are bound to the
+//! credential, and [`registry`] grants one session slot per cluster. [`trust`] and [`revoked`] end sessions whose
+//! credentials are no longer good.
+
 
 pub(crate) mod admit;
 pub mod identity;

@@ -1,21 +1,23 @@
 //! The hub's side: gRPC server, sessions, and synchronisation with the hub's API.
 //!
-//! A library that a program starts once. It must never know OCM: who is enrolled arrives as a [`Fleet`], and what it
-//! knows about sessions leaves as [`SessionReport`]s.
+//! A library that a program starts once. It must never know OCM: the enrolled clusters arrive as a [`Fleet`], and
+//! session reports leave as [`SessionReport`]s.
 //!
 //! ```text
-//!   hub API ──watch──> hub::watch ──> hub::Index (who gets what; one short lock)
-//!                                        │ marks                  ▲ results of writes
-//!                                        ▼                        │
-//!   agents ──TLS──> listener ──> service ──> session (one task each) ──> hub::Store ──> hub API
-//!                      │            │            │
-//!                 identity      tokens       registry (one live session per cluster) ──> Handle
-//!                                   ▲            ▲
-//!                                 Fleet ─────────┘ (leaving it ends the session at once)
+//!   hub API ── watch ──▶ sync::hub (index: which cluster gets which object)
+//!                            │ marks                    ▲ reports
+//!                            ▼                          │
+//!   agents ── TLS ──▶ transport::listener ──▶ transport::service ──▶ sync::session (one task each) ──▶ hub API
+//!                            │                    │
+//!                       admission (identity, tokens, one session slot per cluster)
+//!                            ▲
+//!                          Fleet (a cluster that leaves it loses its session at once)
+//!
+//!   Argo CD ── resource proxy, redis proxy ──▶ live ── tunnel ──▶ agents
 //! ```
 //!
-//! Nothing between the hub and a session is a queue of events: the index says *which* object changed, a session
-//! remembers the object once, and the body is read when it is sent.
+//! No queue of events lies between the hub and a session: the index marks *which* object changed, a session keeps one
+//! mark per object, and the hub encodes the newest value when it is sent.
 
 pub mod admission;
 pub mod fleet;

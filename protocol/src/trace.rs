@@ -107,7 +107,7 @@ mod tests {
     use crate::object::Kind;
 
     #[test]
-    fn a_context_goes_over_the_wire_where_go_looks_for_it_and_comes_back_with_the_acknowledgement()
+    fn trace_context_round_trips_in_event_extensions()
     {
         let key = ObjectKey::new(Kind::Application, "agent-a", "app");
         let mut event = Event::about(&key, Verb::SpecUpdate, "uid", "7", Bytes::new());

@@ -160,7 +160,7 @@ fn bodies_are_written_as_go_writes_them() {
 }
 
 #[test]
-fn requests_have_their_http_verb_as_type_and_answers_the_id_of_the_request() {
+fn live_request_events_have_verb_and_request_id() {
     for (name, target, verb) in [
         ("resource.get", Target::Resource, "GET"),
         ("resource.patch", Target::Resource, "PATCH"),

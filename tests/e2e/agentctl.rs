@@ -219,7 +219,7 @@ subjects:
 }
 
 /// A hub with everything passes; somebody without rights is told which are missing, and a wrong namespace is a failure.
-pub(crate) async fn the_hub_is_checked_for_whoever_asks(stage: &Stage) -> Result<()> {
+pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let found = ask(stage.platform_team().await?, 0, &["check"]).await?;
     for check in [
@@ -268,7 +268,7 @@ spec: {policyName: refused-by-a-story, validationActions: [Deny]}
 "#;
 
 /// What the API of a cluster refuses is told in its own words.
-pub(crate) async fn what_a_cluster_refuses_is_explained(stage: &Stage) -> Result<()> {
+pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let team = stage.platform_team().await?;
     let cluster = &stage.lab.spokes()[0];

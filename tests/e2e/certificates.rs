@@ -101,7 +101,7 @@ async fn annotate(hub: &Objects, at: &At, key: &str, value: Value) -> Result<()>
 
 /// A CA takes over from another, twice: both ends move over while Applications change, without one of them lost,
 /// without a restart, and what the old CA signed opens nothing any more.
-pub(crate) async fn the_authority_is_changed_twice_and_nobody_notices(stage: &Stage) -> Result<()> {
+pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let mut one = Traffic::begin(stage, "rotated-one", 1).await?;

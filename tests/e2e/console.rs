@@ -169,7 +169,7 @@ async fn it_is_patched(
 }
 
 /// The page of clusters tells the truth: connected with its version and counts, away within seconds, and back again.
-pub(crate) async fn the_page_of_clusters_tells_the_truth(stage: &Stage) -> Result<()> {
+pub(crate) async fn cluster_page_shows_the_connection_state(stage: &Stage) -> Result<()> {
     let console = Console::open(stage).await?;
     let counts = |info: &Value| {
         is_connected(info)
@@ -219,7 +219,7 @@ pub(crate) async fn the_page_of_clusters_tells_the_truth(stage: &Stage) -> Resul
 }
 
 /// A cluster that is cut off still shows its last known tree at once; what can only be asked of it fails with the reason.
-pub(crate) async fn what_is_known_of_a_cluster_that_is_away_is_shown(stage: &Stage) -> Result<()> {
+pub(crate) async fn disconnected_cluster_shows_its_last_known_state(stage: &Stage) -> Result<()> {
     const APP: &str = "spoke1/remembered";
     let console = Console::open(stage).await?;
     let mut app = stage.greeter("remembered", 1).await?;
@@ -255,7 +255,7 @@ pub(crate) async fn what_is_known_of_a_cluster_that_is_away_is_shown(stage: &Sta
 }
 
 /// What an autonomous cluster runs by itself is worked with in the same way.
-pub(crate) async fn what_a_cluster_runs_by_itself_is_worked_with_too(stage: &Stage) -> Result<()> {
+pub(crate) async fn autonomous_applications_are_usable_from_the_hub(stage: &Stage) -> Result<()> {
     let console = Console::open(stage).await?;
     stage.autonomous(2).await?;
     enrol::with_variable(&stage.hub, "spoke2", "UI_ACCESS", "operate").await?;

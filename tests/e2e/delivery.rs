@@ -63,9 +63,7 @@ pub(crate) async fn an_application_with_a_destination_name_is_synced(stage: &Sta
 
 /// An Application of another namespace that hub and cluster allow goes into the namespace of the same name; the hub says
 /// that Argo CD on the spoke does not look there. What is not allowed on the spoke is not delivered, and says what to set.
-pub(crate) async fn an_application_of_another_allowed_namespace_is_delivered_with_the_add_on(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) -> Result<()> {
     const TEAM: &str = "team-further";
     stage.enrolled(1).await?;
     let (hub, spoke, helm) = (&stage.hub, stage.spoke(1), stage.lab.helm());

@@ -77,7 +77,7 @@ async fn by_placement(stage: &Stage) -> Result<()> {
 }
 
 /// A label value that means nothing makes no add-on, and an Event says what would.
-pub(crate) async fn a_bad_label_value_is_told(stage: &Stage) -> Result<()> {
+pub(crate) async fn invalid_mode_label_is_reported_as_event(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let bad = json!({"metadata": {"labels": {enrol::MODE: "manged"}}});
     stage.hub.merge(&At::cluster("spoke2"), bad).await?;
@@ -125,9 +125,7 @@ pub(crate) async fn a_configuration_of_its_own_reaches_the_agent(stage: &Stage) 
 }
 
 /// Where no label tells the mode, the cluster's configuration does; it is recorded, and the agent runs in it.
-pub(crate) async fn a_configuration_tells_the_mode_where_no_label_does(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn configuration_sets_the_mode_without_a_label(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let hub = &stage.hub;
     let own = At::addon_config("spoke2", "mode");

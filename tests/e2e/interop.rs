@@ -77,25 +77,25 @@ macro_rules! cases {
             "cascade" Namespace deletion::an_application_with_a_finalizer_goes_after_its_workload,
             "project" Namespace projects::a_project_follows_and_goes,
             "repo" Namespace repositories::a_repository_follows_its_project_and_goes,
-            "repodown" Namespace repositories::a_repository_that_changes_while_nobody_listens_follows,
+            "repodown" Namespace repositories::repository_changed_offline_is_updated,
             "gpg" Namespace repositories::gpg_keys_follow_and_go,
-            "hubdown" Namespace restarts::what_happens_without_a_principal_is_made_up_for,
-            "spokedown" Namespace restarts::what_happens_without_an_agent_is_made_up_for,
+            "hubdown" Namespace restarts::changes_without_a_principal_are_recovered,
+            "spokedown" Namespace restarts::changes_without_an_agent_are_recovered,
             "spare" Namespace corners::a_deletion_without_cascade_spares_the_workload,
             "hydrate" Namespace corners::a_hydration_is_asked_for_once,
             "bornsync" Namespace corners::a_sync_that_an_application_is_made_with_runs_once,
-            "anew" Namespace corners::what_is_deleted_or_made_anew_while_nobody_listens_is_so,
+            "anew" Namespace corners::offline_deletion_and_recreation_converge,
             "large" Namespace corners::a_large_one_with_an_odd_name_arrives_and_comes_back,
-            "held" Namespace corners::what_holds_one_on_the_hub_does_not_hold_the_replica,
+            "held" Namespace corners::hub_finalizers_do_not_reach_the_replica,
             "default" Namespace corners::a_project_that_both_ends_have_becomes_the_hubs,
-            "shown" Autonomous autonomous::what_the_spoke_owns_is_shown_and_follows,
-            "mheld" Autonomous autonomous::a_mirror_is_held_against_edits_and_deletion,
+            "shown" Autonomous autonomous::autonomous_application_is_mirrored_and_updated,
+            "mheld" Autonomous autonomous::mirror_edits_and_deletions_are_reverted,
             "msync" Autonomous autonomous::a_sync_asked_for_at_a_mirror_runs_once,
             "mend" Autonomous autonomous::a_running_sync_is_terminated_at_a_mirror,
             "mrefresh" Autonomous autonomous::a_refresh_asked_for_at_a_mirror_is_done,
             "mproject" Autonomous autonomous::a_project_of_the_spoke_is_shown_and_goes,
-            "mhubdown" Autonomous autonomous::a_restarted_principal_shows_what_the_spoke_has,
-            "mspokedown" Autonomous autonomous::a_restarted_agent_says_what_the_spoke_has,
+            "mhubdown" Autonomous autonomous::restarted_principal_restores_the_mirrors,
+            "mspokedown" Autonomous autonomous::restarted_agent_reports_its_objects,
         }
     };
 }
@@ -106,7 +106,7 @@ const NOT_OF_GO: [&str; 7] = [
     "::a_refresh_asked_for_at_a_mirror_is_done",
     "::a_deletion_without_cascade_spares_the_workload",
     "::a_hydration_is_asked_for_once",
-    "::what_holds_one_on_the_hub_does_not_hold_the_replica",
+    "::hub_finalizers_do_not_reach_the_replica",
     // These two go through sometimes.
     "::a_refresh_is_asked_for_and_done",
     "::a_sync_asked_for_at_a_mirror_runs_once",
@@ -157,7 +157,7 @@ pub(crate) fn chapter() -> Chapter {
     stories.extend(told! {
         "our_principal_and_our_agent_over_websockets", Ours, Ours, Way::websockets();
         "status" Namespace delivery::an_application_arrives_and_its_status_comes_back,
-        "hubdown" Namespace restarts::what_happens_without_a_principal_is_made_up_for,
+        "hubdown" Namespace restarts::changes_without_a_principal_are_recovered,
     });
     Chapter::shared(Options::control_planes(1), stories)
 }
@@ -220,9 +220,9 @@ macro_rules! all_seen {
             $title, $principal, $agent, $way;
             people::people_at_the_hub_see_the_cluster,
             shells::people_at_the_hub_open_terminals,
-            changes::people_at_the_hub_change_what_an_application_has,
-            owned::people_at_the_hub_work_with_what_a_cluster_owns,
-            cut::people_at_the_hub_are_told_when_a_cluster_is_cut_off,
+            changes::actions_and_deletions_reach_the_cluster,
+            owned::live_views_work_for_autonomous_clusters,
+            cut::live_streams_end_when_the_connection_breaks,
         }
     };
 }
@@ -236,8 +236,8 @@ pub(crate) fn people() -> Chapter {
         "our_principal_and_our_agent", Ours, Ours, Way::default();
         people::people_at_the_hub_see_the_cluster,
         shells::people_at_the_hub_open_terminals,
-        changes::people_at_the_hub_change_what_an_application_has,
-        owned::people_at_the_hub_work_with_what_a_cluster_owns,
+        changes::actions_and_deletions_reach_the_cluster,
+        owned::live_views_work_for_autonomous_clusters,
     };
     let go = seen! {
         "a_go_principal_and_a_go_agent", Go, Go, Way::default();

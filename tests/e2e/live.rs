@@ -28,9 +28,7 @@ fn greeting(name: &str) -> At {
 
 /// With the credentials in the cluster Secret one sees the cluster's objects as if it were there: lists, single objects,
 /// kinds, a watch. And no other cluster's.
-pub(crate) async fn a_cluster_is_seen_with_what_its_cluster_secret_holds(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn cluster_secret_grants_live_access(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let (at, data) = (greeting("seen"), json!({"data": {"greeting": "hello"}}));
@@ -63,7 +61,7 @@ pub(crate) async fn a_cluster_is_seen_with_what_its_cluster_secret_holds(
 
 /// What the level does not allow is refused with a reason, and so is whatever is no request of the API; the spoke's API
 /// is not even asked.
-pub(crate) async fn what_a_reader_may_not_is_refused_with_a_reason(stage: &Stage) -> Result<()> {
+pub(crate) async fn read_level_refusals_name_the_reason(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = greeting("kept");
     stage
@@ -122,9 +120,7 @@ pub(crate) async fn what_a_reader_may_not_is_refused_with_a_reason(stage: &Stage
 
 /// A spoke is cut off without a word while somebody watches it: the watch ends with an error, whoever asks meanwhile is
 /// told so at once, and when the network is back everything is seen again.
-pub(crate) async fn a_cluster_that_is_cut_off_while_it_is_watched_is_told(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = greeting("watched");
     stage
@@ -157,7 +153,7 @@ pub(crate) async fn a_cluster_that_is_cut_off_while_it_is_watched_is_told(
 
 /// With `UI_ACCESS` `operate` people change what an Application has, and nothing else, and see Secrets without their
 /// values: on a real API server, with the rights that the add-on brings.
-pub(crate) async fn what_an_application_has_is_operated_from_the_hub(stage: &Stage) -> Result<()> {
+pub(crate) async fn operate_level_changes_application_objects(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "operate").await?;
     let app = stage.greeter("operated", 1).await?;

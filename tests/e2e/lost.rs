@@ -23,7 +23,7 @@ const PAGE: &str = "docs/runbooks.md";
 const KEYS: &str = "keys.json";
 
 /// All that there is of the hub is the backup: the clusters do not notice, and then changes go through again.
-pub(crate) async fn a_lost_hub_is_made_anew_and_replaces_no_workload(stage: &Stage) -> Result<()> {
+pub(crate) async fn lost_hub_is_rebuilt_without_replacing_workloads(stage: &Stage) -> Result<()> {
     let mut fleet = Fleet::begin(stage).await?;
     let backup = the_hub_is_saved(stage).await?;
     let anew = the_hub_is_made_anew(stage, &backup).await?;
@@ -34,7 +34,7 @@ pub(crate) async fn a_lost_hub_is_made_anew_and_replaces_no_workload(stage: &Sta
 }
 
 /// The keys are not in the backup. The hub program makes a new CA, and each cluster gets another key of it.
-pub(crate) async fn a_hub_whose_ca_is_lost_is_made_anew_and_replaces_no_workload(
+pub(crate) async fn lost_hub_ca_is_rebuilt_without_replacing_workloads(
     stage: &Stage,
 ) -> Result<()> {
     let mut fleet = Fleet::begin(stage).await?;

@@ -21,7 +21,7 @@ const PRINCIPAL_UID: &str = "argocd.argoproj.io/principal-uid";
 
 /// What the Go agent left on a cluster is the add-on's as the migration page is followed: the copy that is put right on
 /// the hub, and the one that is not is left alone. An opt-out takes neither away.
-pub(crate) async fn what_argocd_agent_left_is_taken_over_in_place(stage: &Stage) -> Result<()> {
+pub(crate) async fn argocd_agent_leftovers_are_adopted_in_place(stage: &Stage) -> Result<()> {
     const PAGE: &str = "docs/migration.md";
     stage.not_enrolled(2).await?;
     let mut app = left_behind(stage, "migrated").await?;
@@ -35,7 +35,7 @@ pub(crate) async fn what_argocd_agent_left_is_taken_over_in_place(stage: &Stage)
     let reader = Reader::of(stage)?
         .with("CLUSTER", "spoke2")
         .with("APPLICATION", "migrated");
-    let story = "what_argocd_agent_left_is_taken_over_in_place";
+    let story = "argocd_agent_leftovers_are_adopted_in_place";
     reader.follow(PAGE, story, 3).await?;
     let copy = stage.spoke(2).read(&Stage::replica("migrated")).await?;
     let stamp = |copy: &Value| copy["metadata"]["annotations"][PRINCIPAL_UID].clone();

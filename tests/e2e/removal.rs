@@ -68,9 +68,7 @@ pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
 
 /// A cluster that opted out with Applications keeps its mode for them, whatever happens to the manager meanwhile: opting
 /// in with another mode waits for a person.
-pub(crate) async fn a_restarted_manager_knows_the_mode_of_who_opted_out(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn restarted_manager_remembers_modes_after_opt_out(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let app = stage.greeter("former-mode", 1).await?;
     app.apply(&stage.hub).await?;

@@ -55,9 +55,7 @@ fn secret_of(url: &str, project: &str, password: &str) -> Value {
 
 /// A repository behind HTTPS and a password is synced, although both password and certificate are on the hub only; a
 /// new password goes through; what is taken back goes from the spoke.
-pub(crate) async fn a_private_repository_is_synced_with_what_the_hub_has(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn private_repository_syncs_with_hub_credentials(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let name = "private-repository";
     let server = stage.lab.git().private(PASSWORD).await?;

@@ -116,7 +116,9 @@ async fn server(stage: &Stage) -> Result<String> {
 }
 
 /// What contradicts its namespace is not delivered, and says why until it is put right.
-pub(crate) async fn a_contradiction_is_told_until_it_is_put_right(stage: &Stage) -> Result<()> {
+pub(crate) async fn contradicting_destination_is_reported_until_corrected(
+    stage: &Stage,
+) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("contradiction", 1).await?;
     "spoke2".clone_into(&mut app.cluster);
@@ -192,7 +194,7 @@ pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Resul
 }
 
 /// What has the label on the spoke is nobody's business any more; without it, it is as the hub wants it again.
-pub(crate) async fn what_shall_be_left_alone_is(stage: &Stage) -> Result<()> {
+pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     const LABEL: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
     stage.enrolled(1).await?;
     let mut app = compared(stage, "left-alone").await?;

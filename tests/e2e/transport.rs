@@ -64,12 +64,12 @@ pub(crate) fn chapter() -> Chapter {
             behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way,
             None
         ),
-        told!(a_proxy_that_is_not_trusted_carries_nobody, None),
+        told!(untrusted_tls_proxy_is_rejected, None),
         told!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
         told!(a_password_stands_for_a_certificate, None),
         told!(a_password_stands_for_a_certificate_of_a_go_agent, Some(GO)),
-        told!(behind_a_mesh_its_header_says_who_it_is, None),
-        told!(behind_a_mesh_its_header_says_who_a_go_agent_is, Some(GO)),
+        told!(mesh_header_identifies_the_agent, None),
+        told!(mesh_header_identifies_a_go_agent, Some(GO)),
         told!(an_agent_without_a_cluster_secret_registers_itself, None),
         told!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
     ];
@@ -171,7 +171,7 @@ async fn counted(what: &str) -> Result<()> {
         .map(drop)
 }
 
-async fn a_proxy_that_is_not_trusted_carries_nobody(lab: Arc<Lab>) -> Result<()> {
+async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
     setting.way.port = edge::PORT;
     let papers = setting.papers.of_proxy()?;
@@ -294,11 +294,11 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     told
 }
 
-async fn behind_a_mesh_its_header_says_who_it_is(lab: Arc<Lab>) -> Result<()> {
+async fn mesh_header_identifies_the_agent(lab: Arc<Lab>) -> Result<()> {
     meshed(&lab, "meshed", OURS).await
 }
 
-async fn behind_a_mesh_its_header_says_who_a_go_agent_is(lab: Arc<Lab>) -> Result<()> {
+async fn mesh_header_identifies_a_go_agent(lab: Arc<Lab>) -> Result<()> {
     meshed(&lab, "gomeshed", GO_AGENT).await
 }
 

@@ -14,9 +14,7 @@ use crate::stage::{SOON, Stage, commit};
 
 /// An Application of Applications: its children are made, changed and removed by the spoke's Argo CD, and are nobody
 /// else's business.
-pub(crate) async fn an_application_of_applications_brings_up_its_children(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn app_of_apps_delivers_its_children(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut parent = stage.greeter("family", 1).await?;
     let greeter = stage.lab.git().repository("family")?;

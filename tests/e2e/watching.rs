@@ -12,7 +12,7 @@ const PAGE: &str = "docs/metrics.md";
 
 /// The programs that run show every metric that the documentation has for them and no other, and what happens shows in
 /// them; but nobody who reaches the port for metrics looks into a program or changes its log.
-pub(crate) async fn the_programs_show_what_the_documentation_has(stage: &Stage) -> Result<()> {
+pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("..")

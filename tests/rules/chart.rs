@@ -96,7 +96,7 @@ fn a_placement_is_made_in_the_releases_namespace_only() {
 }
 
 #[test]
-fn what_is_rendered_is_what_the_golden_files_have() {
+fn rendered_chart_matches_golden_files() {
     let mut differ = Vec::new();
     for (name, sets) in GOLDEN {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))

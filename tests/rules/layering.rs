@@ -1,8 +1,11 @@
-//! The arrows between our crates, held against what cargo says.
+//! The dependencies between our crates and between the folders of `principal` and `agent`, against the tables here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::shared::sources::{self, is_group, is_punct};
 
 /// Who may use whom. A new arrow is a decision: change `docs/architecture.md` with it.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -85,4 +88,154 @@ fn every_crate_of_the_table_exists() {
         missing.is_empty(),
         "in the table but not in the workspace: {missing:?}"
     );
+}
+
+/// Which folder of a crate may use which other module at its top. A new arrow is a decision: change
+/// `docs/architecture.md` with it.
+const FOLDERS: &[(&str, &str, &[&str])] = &[
+    (
+        "principal",
+        "sync",
+        &[
+            "admission",
+            "fleet",
+            "live",
+            "metrics",
+            "report",
+            "settings",
+            "state",
+        ],
+    ),
+    (
+        "principal",
+        "live",
+        &[
+            "admission",
+            "fleet",
+            "metrics",
+            "report",
+            "settings",
+            "sync",
+            "transport",
+        ],
+    ),
+    (
+        "principal",
+        "admission",
+        &["fleet", "metrics", "report", "state", "transport"],
+    ),
+    (
+        "principal",
+        "transport",
+        &["admission", "live", "metrics", "settings", "sync"],
+    ),
+    (
+        "agent",
+        "sync",
+        &["argocd_probe", "config", "metrics", "transport"],
+    ),
+    ("agent", "live", &["config", "metrics", "transport"]),
+    ("agent", "transport", &["config", "live", "metrics", "sync"]),
+];
+
+/// Pairs of folders that still use each other. This list only shrinks.
+const CYCLES: &[(&str, &str, &str)] = &[
+    ("principal", "admission", "transport"),
+    ("principal", "live", "sync"),
+    ("principal", "live", "transport"),
+    ("agent", "live", "transport"),
+    ("agent", "sync", "transport"),
+];
+
+#[test]
+fn folders_use_only_modules_that_the_table_allows() {
+    let mut wrong = Vec::new();
+    for (program, folder, allowed) in FOLDERS {
+        for (used, file) in uses(program, folder) {
+            if used != *folder && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{file}: {program}::{folder} must not use {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn cycles_between_folders_only_shrink() {
+    let mut found = Vec::new();
+    for (program, one, _) in FOLDERS {
+        for (_, other, _) in FOLDERS.iter().filter(|it| it.0 == *program && it.1 > *one) {
+            let there = uses(program, one).contains_key(*other);
+            if there && uses(program, other).contains_key(*one) {
+                found.push((*program, *one, *other));
+            }
+        }
+    }
+    let key = |it: &(&'static str, &'static str, &'static str)| *it;
+    let found: BTreeSet<_> = found.iter().map(key).collect();
+    let listed: BTreeSet<_> = CYCLES.iter().map(key).collect();
+    assert_eq!(
+        found, listed,
+        "a new cycle, or one that is gone from the code"
+    );
+}
+
+/// The modules at the top of the crate that the production code of a folder names, each with a file.
+fn uses(program: &str, folder: &str) -> BTreeMap<String, String> {
+    let inside = format!("{program}/src/{folder}/");
+    let root = format!("{program}/src/{folder}.rs");
+    let mut used = BTreeMap::new();
+    for path in sources::files(program) {
+        if path == root || path.starts_with(&inside) {
+            collect(sources::tokens(&path), &path, &mut used);
+        }
+    }
+    // Items of `lib.rs`, and the module for tests.
+    used.retain(|name, _| name.starts_with(char::is_lowercase) && name != "testing");
+    used
+}
+
+/// Finds `crate::name` and `crate::{name, ..}`, outside of items for tests.
+fn collect(stream: TokenStream, file: &str, used: &mut BTreeMap<String, String>) {
+    let mut tokens = stream.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        if is_punct(&token, '#') {
+            let attribute = tokens.next().map(|it| it.to_string()).unwrap_or_default();
+            if attribute == "[cfg (test)]" {
+                tokens.find(|it| is_punct(it, ';') || is_group(it, Delimiter::Brace));
+            }
+            continue;
+        }
+        match token {
+            TokenTree::Ident(name) if name == "crate" => {
+                let path: Vec<_> = tokens.by_ref().take(2).collect();
+                if !path.iter().all(|it| is_punct(it, ':')) {
+                    continue;
+                }
+                match tokens.next() {
+                    Some(TokenTree::Ident(top)) => {
+                        used.insert(top.to_string(), file.to_owned());
+                    }
+                    Some(TokenTree::Group(list)) => tops(list.stream(), file, used),
+                    _ => {}
+                }
+            }
+            TokenTree::Group(group) => collect(group.stream(), file, used),
+            _ => {}
+        }
+    }
+}
+
+/// The first name of each item of a list of imports.
+fn tops(list: TokenStream, file: &str, used: &mut BTreeMap<String, String>) {
+    let mut begins = true;
+    for token in list {
+        match &token {
+            TokenTree::Ident(name) if begins => {
+                used.insert(name.to_string(), file.to_owned());
+            }
+            _ => {}
+        }
+        begins = is_punct(&token, ',');
+    }
 }

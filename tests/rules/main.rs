@@ -13,3 +13,4 @@ mod reasons;
 mod release;
 mod shared;
 mod site;
+mod words;

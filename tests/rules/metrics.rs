@@ -133,7 +133,7 @@ const ENDINGS: [&str; 9] = [
 ];
 
 #[test]
-fn every_metric_says_what_it_means_and_is_called_as_prometheus_wants_it() {
+fn every_metric_has_help_and_a_valid_name() {
     let programs = [
         registered::agent(),
         registered::manager(),

@@ -190,7 +190,7 @@ fn dashboards() -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_alert_asks_for_what_is_registered() {
+fn every_alert_queries_registered_metrics() {
     let (known, mut wrong) = (known(), Vec::new());
     let rules = rules();
     assert!(rules.len() > 20, "only {} alerts", rules.len());
@@ -206,7 +206,7 @@ fn every_alert_asks_for_what_is_registered() {
 }
 
 #[test]
-fn every_dashboard_asks_for_what_is_registered() {
+fn every_dashboard_queries_registered_metrics() {
     let (known, mut wrong, mut seen) = (known(), Vec::new(), 0);
     for (name, board) in dashboards() {
         for panel in board["panels"].as_array().expect("panels") {
@@ -299,7 +299,7 @@ fn dashboards_and_alerts_have_names_of_their_own() {
 }
 
 #[test]
-fn every_alert_says_what_is_wrong_and_leads_to_what_to_do() {
+fn every_alert_has_text_and_runbook() {
     for rule in rules() {
         let (name, notes) = (&rule["alert"], &rule["annotations"]);
         for note in ["summary", "description"] {

@@ -85,7 +85,7 @@ fn live_with(
 }
 
 #[test]
-fn whatever_happens_both_sides_agree_in_the_end() {
+fn both_sides_converge_in_any_history() {
     runtime::install_crypto_provider();
     let certificates = certificates();
     if let Some(seed) = setting("SIM_SEED") {
@@ -133,7 +133,7 @@ fn whatever_happens_both_sides_agree_in_the_end() {
 }
 
 #[test]
-fn whatever_happens_the_hub_shows_what_an_autonomous_cluster_has() {
+fn mirrors_converge_in_any_autonomous_history() {
     runtime::install_crypto_provider();
     let certificates = certificates();
     let only = setting("SIM_SEED");
@@ -159,7 +159,7 @@ fn whatever_happens_the_hub_shows_what_an_autonomous_cluster_has() {
 
 /// A check that finds nothing whatever happens is none: here the world breaks a promise that the product builds on.
 #[test]
-fn a_world_that_breaks_its_promises_is_found_out() {
+fn oracle_detects_planted_faults() {
     runtime::install_crypto_provider();
     let certificates = certificates();
     for lie in [Lie::WatchesForget, Lie::SyncsAreForged] {
@@ -204,7 +204,7 @@ fn programs_that_are_two_releases_apart_agree_all_the_same() {
 }
 
 #[test]
-fn ten_thousand_applications_of_one_cluster_arrive_once_and_are_shown_once() {
+fn ten_thousand_applications_are_delivered_once() {
     runtime::install_crypto_provider();
     let findings = clock().block_on(crowd::live(&certificates()[0], 10_000));
     assert!(findings.is_empty(), "{findings:#?}");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleting_application_is_released_from_argo_cd_and_from_nobody_else() {
+    fn removal_releases_only_argo_cd_finalizers() {
         let waits = application(
             true,
             &[

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_begins_a_little_earlier_for_clocks_that_are_late_and_ends_with_its_ca() {
+    fn certificate_is_backdated_and_capped_by_its_ca() {
         let ca = authority(now()).unwrap();
         let begin = |leaf: &Leaf, at: Timestamp| {
             let facts = facts::leaf_facts(&leaf.certificate, &leaf.key, &ca).unwrap();

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_in_the_place_of_a_lost_one_has_every_agent_ask_for_a_new_certificate() {
+    fn replaced_ca_makes_every_agent_request_a_certificate() {
         let made = || authority_secret("ours", &make::authority(now()).unwrap());
         let (lost, new) = (read(&made()), read(&made()));
         assert!(new.ca.unit().is_some());

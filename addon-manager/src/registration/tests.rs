@@ -62,7 +62,7 @@ fn certificate(secret: &Value) -> Option<Certificate> {
 }
 
 #[test]
-fn what_opens_a_cluster_is_renewed_when_half_its_time_is_over() {
+fn self_registered_credential_is_renewed_at_half_life() {
     let (ours, now) = (certificate(&secret()).unwrap(), Timestamp::now());
     let access = ours.access(&cluster("a"), &KEY, now).unwrap();
     let is_good = |hours| {
@@ -74,7 +74,7 @@ fn what_opens_a_cluster_is_renewed_when_half_its_time_is_over() {
 }
 
 #[test]
-fn what_opens_another_cluster_or_belongs_to_another_certificate_is_replaced() {
+fn foreign_token_in_cluster_secret_is_replaced() {
     let (ours, now) = (certificate(&secret()).unwrap(), Timestamp::now());
     let access = ours.access(&cluster("a"), &KEY, now).unwrap();
     assert!(!ours.is_in(&access, &cluster("b"), &KEY, now));

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_may_lack_its_scheme_and_have_tls() {
+    fn proxy_url_may_omit_the_scheme_or_use_tls() {
         let route = |url| proxy(url, "").unwrap().route("hub.example", 443).unwrap();
         assert_eq!(
             (route("proxy:3128").port, route("proxy:3128").tls),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_is_found_by_its_name_here_even_if_that_begins_like_the_cluster() {
+    fn project_name_with_cluster_prefix_is_resolved() {
         let store = store();
         let claim = claim(Kind::AppProject, "c-c-b", "u-c-b");
         assert_eq!(

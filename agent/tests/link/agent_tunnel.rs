@@ -232,7 +232,7 @@ pub(super) async fn refused(carrier: &mut Carrier, method: &str, target: &str) -
 }
 
 #[tokio::test]
-async fn what_may_be_seen_is_asked_as_another_user_and_comes_back_whole() {
+async fn allowed_read_is_impersonated_and_complete() {
     let mut window = Window::with(UiAccess::Read).await;
     let mut agent_tunnel = window.principal.agent_tunnel().await;
     let target = "/api/v1/namespaces/shop/pods?limit=5";
@@ -247,7 +247,7 @@ async fn what_may_be_seen_is_asked_as_another_user_and_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_seen_is_refused_here_whatever_the_hub_let_through() {
+async fn agent_refuses_reads_beyond_ui_access() {
     let mut window = Window::with(UiAccess::Read).await;
     let mut agent_tunnel = window.principal.agent_tunnel().await;
     let secrets = refused(
@@ -282,7 +282,7 @@ async fn what_may_not_be_seen_is_refused_here_whatever_the_hub_let_through() {
 }
 
 #[tokio::test]
-async fn what_argo_cd_noted_of_an_application_is_told_by_every_level_but_none() {
+async fn application_events_need_ui_access_read() {
     let target = "/api/v1/namespaces/argocd/events?fieldSelector=involvedObject.kind%3DApplication%2CinvolvedObject.name%3Dguestbook&limit=500";
     for level in [UiAccess::Read, UiAccess::Operate, UiAccess::Terminal] {
         let mut window = Window::with(level).await;

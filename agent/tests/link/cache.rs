@@ -260,7 +260,7 @@ async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_key_of_an_application_is_never_asked_of_redis() {
+async fn foreign_redis_keys_are_never_requested() {
     let mut window = Window::with(UiAccess::Read, PASSWORD).await;
     let mut agent_tunnel = window.principal.agent_tunnel().await;
     for (method, target) in [

@@ -114,7 +114,7 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
 
 /// Upstream's agent brought such an Application back for ever: argocd-agent#1056.
 #[tokio::test]
-async fn what_is_deleted_on_both_sides_at_once_goes_once_and_for_good() {
+async fn concurrent_deletion_on_both_sides_converges() {
     for watched in [true, false] {
         let (scene, mut talk) = connected(Manner::Ours).await;
         talk.deliver(about(Verb::Create, &app("one", "5", "main")))

@@ -49,7 +49,7 @@ async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
 }
 
 #[tokio::test]
-async fn what_is_said_to_a_plugin_is_written_as_the_hub_said_it() {
+async fn plugin_environment_is_written_verbatim() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     let plugin = json!({
         "name": "ksops",
@@ -136,7 +136,7 @@ async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() 
 }
 
 #[tokio::test]
-async fn either_principal_hears_what_argo_cd_has_counted_as_soon_as_it_changes() {
+async fn cluster_stats_reach_both_kinds_of_principal() {
     let counted = |applications| Census {
         applications,
         apis: 50,

@@ -132,7 +132,7 @@ fn changes(window: &Window) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn what_an_application_has_is_changed_and_only_the_object_that_was_judged() {
+async fn patch_is_bound_to_the_authorized_object() {
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let more = json!({ "spec": { "replicas": 2 } });
     let (code, _) = send(&mut agent_tunnel, "PATCH", FRONT, MERGE, &more).await;
@@ -175,7 +175,7 @@ async fn a_deletion_that_is_asked_for_as_a_dry_run_is_one() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_no_application_is_not_touched() {
+async fn objects_outside_applications_are_not_modified() {
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let patch = json!({ "spec": {} });
     let (code, reply) = send(&mut agent_tunnel, "PATCH", LOCAL, MERGE, &patch).await;
@@ -215,7 +215,7 @@ async fn an_owner_that_was_replaced_owns_nothing() {
 }
 
 #[tokio::test]
-async fn a_job_is_made_for_what_an_application_has_and_for_nothing_else() {
+async fn job_creation_requires_an_owner_of_an_application() {
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let job =
         json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "nightly-1" } });
@@ -234,7 +234,7 @@ async fn a_job_is_made_for_what_an_application_has_and_for_nothing_else() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_hub_sees_what_a_secret_holds() {
+async fn secret_values_are_masked_for_hub_users() {
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let patch = json!({ "data": { "password": "eA==" } });
     for (method, body) in [
@@ -299,7 +299,7 @@ fn terminal(
 }
 
 #[tokio::test]
-async fn a_terminal_in_a_pod_of_an_application_is_carried_both_ways_until_its_viewer_goes() {
+async fn terminal_is_carried_until_the_viewer_leaves() {
     let (window, mut agent_tunnel) = shop(UiAccess::Terminal).await;
     for upgrade in ["websocket", "SPDY/3.1"] {
         let (emits, request) = terminal(EXEC, upgrade, "v5.channel.k8s.io");

@@ -25,7 +25,7 @@ fn source(app: Option<&Value>) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_copy_of_a_predecessor_is_taken_over_and_made_anew_only_where_that_is_asked_for() {
+async fn predecessor_copy_is_adopted_and_recreated_only_by_policy() {
     let recreates = || {
         let mut setup = Setup::default();
         setup.policy.mismatch = Mismatch::Recreate;
@@ -99,7 +99,7 @@ async fn an_application_of_the_spokes_own_is_adopted_in_place() {
 }
 
 #[tokio::test]
-async fn an_application_that_is_not_to_be_adopted_stays_and_either_principal_hears_why() {
+async fn refused_adoption_is_reported_to_both_kinds_of_principal() {
     let mut never = Setup::default();
     never.policy.adoption = Adoption::Never;
     for (world, setup) in [(own(None), never), (own(Some("never")), Setup::default())] {
@@ -137,7 +137,7 @@ async fn an_application_that_is_not_to_be_adopted_stays_and_either_principal_hea
 }
 
 #[tokio::test]
-async fn what_was_deleted_here_begins_with_a_sync_where_that_is_asked_for() {
+async fn local_deletion_with_resync_policy_starts_a_sync() {
     for (recreated, syncs) in [(Recreated::Ignore, false), (Recreated::Resync, true)] {
         let mut setup = Setup::default();
         setup.policy.recreated = recreated;
@@ -187,7 +187,7 @@ async fn a_copy_with_the_label_is_left_alone_until_the_label_goes() {
 }
 
 #[tokio::test]
-async fn what_an_autonomous_cluster_wants_left_alone_is_not_shown() {
+async fn ignored_objects_of_autonomous_cluster_are_not_mirrored() {
     let mut setup = Setup::default();
     setup.scope.mode = Mode::Autonomous;
     let world = own(None);

@@ -28,7 +28,7 @@ async fn answered(talk: &mut Conversation, target: Target, verb: Verb, asked: Va
 }
 
 #[tokio::test]
-async fn what_a_go_principal_asks_for_people_is_answered_over_the_session() {
+async fn go_principal_live_requests_use_the_session() {
     let (scene, mut talk) = connected(Manner::Go).await;
     scene.api.world.make(APPS, app("one", "5", "main"));
     let get = Verb::Http(Method::Get);
@@ -128,7 +128,7 @@ async fn a_token_is_renewed_when_a_stream_is_opened_that_outlives_it() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_renewed_with_whatever_the_principal_still_takes() {
+async fn rejected_token_is_renewed_with_an_accepted_credential() {
     let (mut scene, mut talk) = connected_to(Manner::Go, &token("first", USUAL)).await;
     scene.principal.takes(&token("second", USUAL));
     assert_eq!(logged(&mut scene, &talk).await, "one\ntwo\n");

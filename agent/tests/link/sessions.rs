@@ -59,7 +59,7 @@ fn about_raw(kind: &str) -> CloudEvent {
 }
 
 #[tokio::test]
-async fn an_agent_that_its_cluster_does_not_know_any_more_leaves_the_session_to_another_one() {
+async fn agent_unknown_to_its_api_gives_up_the_session() {
     let (mut scene, talk) = connected(Manner::Ours).await;
     scene.api.world.forget_clients(true);
     talk.emit(about(Verb::Create, &app("one", "1", "main")))
@@ -124,7 +124,7 @@ async fn a_go_principal_is_told_without_asking_and_before_it_speaks() {
 }
 
 #[tokio::test]
-async fn one_more_trusted_authority_is_told_on_the_same_connection_and_one_less_makes_a_new_one() {
+async fn trusted_cas_are_reported_without_reconnect() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
@@ -186,7 +186,7 @@ async fn an_agent_that_is_asked_to_stop_says_goodbye() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_asked_proves_the_certificate_it_has_and_else_says_nothing_of_it() {
+async fn certificate_proof_is_sent_only_on_request() {
     let (scene, _talk) = connected(Manner::Proxied).await;
     let asked = scene.principal.asked_first();
     let proof = asked.proof.unwrap();

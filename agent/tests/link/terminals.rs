@@ -175,7 +175,7 @@ fn question(uuid: &str, pod: &str, shell: &str) -> Event {
 }
 
 #[tokio::test]
-async fn a_terminal_that_a_go_principal_asks_for_is_carried_on_a_stream_of_its_own() {
+async fn go_principal_terminal_uses_its_own_stream() {
     let (mut scene, mut talk) = shop(UiAccess::Terminal).await;
     for (exit, last) in [
         ("exit\n", ""),
@@ -219,7 +219,7 @@ async fn a_terminal_that_a_go_principal_asks_for_is_carried_on_a_stream_of_its_o
 }
 
 #[tokio::test]
-async fn a_terminal_that_is_not_opened_is_told_why_and_ends_at_once() {
+async fn refused_terminal_ends_with_the_reason() {
     for (access, pod, shell, why) in [
         (UiAccess::Operate, "front", "sh", "UI_ACCESS"),
         (

@@ -50,7 +50,7 @@ fn the_namespace_of_the_application_must_be_a_source_namespace() {
 }
 
 #[test]
-fn the_destination_is_the_cluster_it_is_delivered_to_whatever_the_application_calls_it() {
+fn destination_is_rewritten_to_the_target_cluster() {
     for (destinations, expected) in [
         (json!([{ "name": "spoke1", "namespace": "web" }]), Ok(())),
         (

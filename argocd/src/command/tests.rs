@@ -104,7 +104,7 @@ fn the_hubs_operation_stays_until_the_spokes_has_ended() {
 }
 
 #[test]
-fn a_copy_that_was_made_again_is_not_asked_for_what_the_one_before_it_took() {
+fn recreated_copy_does_not_repeat_taken_commands() {
     let hub = app(Some(sync("a")), None);
     let again = app(None, None);
     assert_eq!(operation(&hub, &again, OURS), Operation::Hold);
@@ -116,7 +116,7 @@ fn a_copy_that_was_made_again_is_not_asked_for_what_the_one_before_it_took() {
 }
 
 #[test]
-fn an_operation_of_the_spoke_itself_is_shown_while_it_runs_and_is_no_command() {
+fn spoke_operation_is_shown_but_is_no_command() {
     let automated = json!({ "sync": {}, "initiatedBy": { "automated": true } });
     let hub = app(None, None);
     let asked = app(Some(automated.clone()), None);
@@ -180,7 +180,7 @@ fn after_a_restart_a_command_that_was_never_taken_is_sent() {
 }
 
 #[test]
-fn after_a_restart_a_command_equal_to_one_whose_end_was_shown_is_a_new_one() {
+fn repeated_command_after_restart_is_new() {
     let ended = named(
         app(None, Some(state("Succeeded", &sync("2"), "t2"))),
         "older",

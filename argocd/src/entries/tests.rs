@@ -205,7 +205,7 @@ fn histories() -> impl Strategy<Value = (Shared, Value, Vec<Value>)> {
 
 proptest! {
     #[test]
-    fn whatever_the_hub_shared_before_what_is_local_is_all_that_stays((shared, mine, wanted) in histories()) {
+    fn local_entries_survive_when_shared_entries_go((shared, mine, wanted) in histories()) {
         let before = local(shared, &mine);
         let entries = shared.split(super::data(&before));
         let mut live = before;

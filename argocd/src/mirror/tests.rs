@@ -56,7 +56,7 @@ fn stored(object: &Value) -> Value {
 }
 
 #[test]
-fn a_mirror_is_in_the_clusters_namespace_and_project_and_points_at_the_cluster() {
+fn mirror_has_namespace_project_and_destination_of_cluster() {
     let mirror = application(&source(), "c").unwrap();
     let meta = Meta::of(&mirror);
     assert_eq!((meta.namespace(), meta.name()), ("c", "guestbook"));
@@ -72,7 +72,7 @@ fn a_mirror_is_in_the_clusters_namespace_and_project_and_points_at_the_cluster()
 }
 
 #[test]
-fn what_could_act_or_lead_elsewhere_on_the_hub_is_left_out() {
+fn mirror_drops_fields_that_could_act_on_the_hub() {
     let mirror = application(&source(), "c").unwrap();
     let annotations: Vec<_> = Meta::of(&mirror).annotations().into_keys().collect();
     let stamps = [keys::MIRRORED_FROM, keys::SOURCE_UID];
@@ -114,7 +114,7 @@ fn names_and_uids_of_a_spoke_are_checked() {
 }
 
 #[test]
-fn only_what_carries_the_mark_of_a_cluster_is_its_mirror() {
+fn mirror_requires_the_mark_of_its_cluster() {
     let go = |namespace: &str| {
         json!({ "metadata": { "namespace": namespace, "annotations": {
             keys::SOURCE_UID: "s", keys::LAST_UPDATED: "2026-01-01T00:00:00Z" } } })
@@ -228,7 +228,7 @@ fn an_edit_is_healed_and_what_belongs_to_the_hub_stays() {
 }
 
 #[test]
-fn a_mirror_that_was_deleted_is_made_again_with_its_status_and_without_commands() {
+fn deleted_mirror_is_recreated_with_status_without_commands() {
     let mut written = stored(&created(
         &application(&source(), "c").unwrap(),
         &source(),
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_said_to_a_plugin_is_shown_as_it_was_written(
+    fn plugin_environment_is_mirrored_verbatim(
         source in testing::application(), live in testing::application(),
     ) {
         let stated = |app: &Value| {

@@ -209,7 +209,7 @@ fn what_argo_cd_normalises_is_not_written_again() {
 
 /// Config management plugins, such as KSOPS, read what stands there in their own way.
 #[test]
-fn what_is_said_to_a_plugin_goes_to_the_spoke_as_it_was_written() {
+fn plugin_environment_is_delivered_verbatim() {
     let plugin = json!({
         "name": "",
         "env": [{ "name": "SOPS_AGE_KEY_FILE", "value": "/keys/age.txt" }, { "name": "EMPTY", "value": "" }],
@@ -323,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_said_to_a_plugin_arrives_and_is_left_alone(
+    fn any_plugin_environment_converges_to_a_no_op(
         hub in crate::testing::application(), live in crate::testing::application(),
     ) {
         let stated = |app: &Value| {

@@ -107,7 +107,7 @@ fn a_namespace_that_is_not_allowed_is_told_so() {
 }
 
 #[test]
-fn what_points_at_no_agent_stays_on_the_hub() {
+fn hub_local_destination_is_not_delivered() {
     for namespace in ["argocd", "team-a", "secret"] {
         for destination in [
             json!({ "name": "in-cluster" }),

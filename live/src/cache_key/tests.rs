@@ -34,7 +34,7 @@ fn keys_are_those_of_argo_cd() {
 }
 
 #[test]
-fn what_is_about_no_application_stays_on_the_hub() {
+fn redis_key_without_application_stays_on_the_hub() {
     for text in [
         "cluster|info|https://kubernetes.default.svc|1.8.3.gz",
         "mfst|app.kubernetes.io/instance|guestbook|abc|1.8.3.gz",
@@ -62,7 +62,7 @@ fn what_is_about_no_application_stays_on_the_hub() {
 }
 
 #[test]
-fn a_request_has_the_parts_and_what_is_none_is_refused() {
+fn request_paths_are_parsed_or_refused() {
     let tree = key(Item::ResourcesTree, None, Some(2), "1.8.3.gz");
     let target = tree.target(false);
     assert_eq!(

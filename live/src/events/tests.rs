@@ -169,7 +169,7 @@ fn names_are_kept_apart_by_event_application_and_cluster() {
 }
 
 #[test]
-fn what_is_long_is_cut_and_what_is_no_word_is_left_out() {
+fn event_fields_are_truncated_and_filtered() {
     let long = json!({ "message": format!("a\u{1b}[31m\n{}", "ä".repeat(2000)) });
     let reply = made(&long).unwrap()["message"].as_str().unwrap().to_owned();
     assert!(

@@ -171,7 +171,7 @@ fn words_of_a_command_come_several_times() {
 }
 
 #[test]
-fn whoever_would_be_somebody_else_is_noticed() {
+fn impersonation_headers_are_detected() {
     for header in ["Impersonate-User", "impersonate-extra-x", "X-Remote-Group"] {
         assert!(is_impersonation(header), "{header}");
     }
@@ -230,7 +230,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_read_or_refused_and_says_the_same_when_read_again(
+    fn any_request_round_trips_or_is_refused(
         method in "GET|POST|PATCH|DELETE|PUT|\\PC{0,5}",
         target in prop_oneof![
             "\\PC{0,60}",

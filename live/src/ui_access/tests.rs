@@ -257,7 +257,7 @@ fn levels_are_words() {
 
 proptest! {
     #[test]
-    fn whatever_a_reader_gets_is_read_only_and_no_secret(
+    fn read_level_grants_reads_without_secrets(
         method in "GET|POST|PATCH|DELETE|PUT",
         target in "/(api|apis/apps)/v1(/namespaces/a)?(/(pods|secrets|%73ecrets|x|log|exec|proxy)){0,3}(\\?watch=1)?",
     ) {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_hub_is_back_at_an_earlier_state_a_write_is_told_by_its_own_version() {
+    fn rollback_uses_the_version_of_the_own_write() {
         let mut cache = Cache::<&str, u8>::default();
         let mut take_in = |change, version| {
             cache.absorb(Word { change, version });
@@ -246,7 +246,7 @@ mod tests {
         /// A hub with one object, and a watch of it that lags, skips to the newest, or lists again at any moment: what
         /// it tells of a write is never older than the write.
         #[test]
-        fn what_counts_as_told_is_there(steps in prop::collection::vec(0u8..6, 1..60)) {
+        fn bench_counts_only_visible_changes(steps in prop::collection::vec(0u8..6, 1..60)) {
             let mut cache = Cache::<(), u64>::default();
             let (mut hub, mut reply) = (1_u64, 0_usize);
             let mut events = vec![1_u64];

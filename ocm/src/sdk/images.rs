@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_beats_the_annotation_and_nonsense_is_told() {
+    fn configuration_overrides_annotation_and_bad_values_are_reported() {
         let none = Config::default();
         let text = Some(r#"{"registries":[{"source":"a","mirror":"b"}]}"#);
         assert_eq!(found(&none, None, false), Ok(vec![]));

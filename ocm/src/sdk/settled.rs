@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_use_and_is_replaced_waits_for_its_roll_out_and_nobody_is_told() {
+    fn replaced_configuration_waits_for_rollout_silently() {
         let object = object();
         let mut addon = addon(&spec_hash(&object), false);
         let reference = &mut addon.status.as_mut().unwrap().config_references[0];

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_revokes_nothing() {
+    fn invalid_revocation_entry_is_ignored() {
         let list = Revoked::read([
             "",
             "serial.",

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_guesses_is_slowed_and_who_was_right_before_is_not() {
+    async fn password_guessing_is_throttled() {
         let (_send, passwords) = passwords(&format!("a:{}", hash("secret")));
         assert!(passwords.check(HERE, "a", "secret").await.is_ok());
         let mut last = Ok(());

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_large_when_it_is_inflated_is_not_held() {
+    fn inflated_data_above_the_limit_is_dropped() {
         let mut encoder = GzEncoder::new(vec![], Compression::best());
         encoder.write_all(&vec![0; 10 << 20]).unwrap();
         let bomb = encoder.finish().unwrap();

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_server_answers_itself_is_bounded_and_what_it_passes_on_is_not() {
+    fn response_timeout_excludes_proxied_requests() {
         let pods = "/api/v1/namespaces/shop/pods";
         let answered = (Some(65), Some(65));
         let passed_on = (None, None);

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_is_trusted_by_certificates_and_a_file_without_any_is_refused() {
+    async fn collector_ca_file_needs_a_certificate() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ca.crt");
         let with = || OtlpArgs {

@@ -24,7 +24,7 @@ fn a_later_version_is_read_as_far_as_it_is_known() {
 }
 
 #[test]
-fn what_is_no_context_is_nothing() {
+fn invalid_trace_context_is_ignored() {
     let long = format!("{}-{}", PARENT.replacen("00", "01", 1), "a".repeat(100));
     for bad in [
         "",
@@ -58,7 +58,7 @@ fn a_state_that_cannot_be_is_left_out_and_the_parent_counts() {
 }
 
 #[test]
-fn the_newest_change_counts_and_what_is_kept_has_a_bound() {
+fn newest_trace_context_wins_within_a_bound() {
     let of = |number: u64| {
         let parent = format!("00-0af7651916cd43dd8448eb211c80319c-{number:016x}-01");
         Context::read(&parent, None).unwrap()
@@ -84,7 +84,7 @@ fn the_newest_change_counts_and_what_is_kept_has_a_bound() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_a_peer_says_what_is_taken_is_said_the_same_way(parent in "\\PC{0,140}", state in "\\PC{0,600}") {
+    fn accepted_trace_context_round_trips(parent in "\\PC{0,140}", state in "\\PC{0,600}") {
         if let Some(context) = Context::read(&parent, Some(&state)) {
             let again = Context::read(&context.parent(), context.state().as_deref());
             proptest::prop_assert_eq!(again, Some(context));

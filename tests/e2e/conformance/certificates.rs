@@ -179,9 +179,7 @@ pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Sta
 
 /// The chain ends at our CA, the certificate is good for clients only and not for longer than the manager allows, and
 /// its subject is the registered one.
-pub(crate) async fn a_certificate_says_what_was_registered_and_no_more(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn certificate_contains_only_the_registered_subject(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let secret = At::secret(enrol::AGENT_NAMESPACE, enrol::CERTIFICATE);
     let certificate = pem(&stage.spoke(1).read(&secret).await?)?;

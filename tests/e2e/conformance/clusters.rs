@@ -89,9 +89,7 @@ pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
 }
 
 /// What a cluster writes into the status of its add-on is a claim: nothing is granted by it, and it is put right.
-pub(crate) async fn what_a_spoke_writes_into_its_own_status_grants_nothing(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn forged_add_on_status_grants_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
     let good = stage.hub.read(&at).await?;
@@ -206,9 +204,7 @@ async fn annotation_is_told(stage: &Stage) -> Result<()> {
 
 /// Labels, annotations and claims of a ManagedCluster are the cluster's to write. They decide nothing that is not its
 /// own; what cannot be used is told, and what was sent before stays.
-pub(crate) async fn what_a_spoke_writes_on_its_managed_cluster_grants_nothing(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (at, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
     let before = stage.hub.read(&addon).await?;

@@ -343,7 +343,7 @@ async fn klusterlets(stage: &Stage, run: bool) -> Result<()> {
 
 /// A kind of configuration that the add-on does not know is told by OCM, because the manager says which it knows; the
 /// agent stays as it is.
-pub(crate) async fn an_unknown_kind_of_configuration_is_told(stage: &Stage) -> Result<()> {
+pub(crate) async fn unknown_configuration_kind_is_reported(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
     let mark = stage.lab.hub().audit().mark()?;
@@ -377,7 +377,7 @@ pub(crate) async fn an_unknown_kind_of_configuration_is_told(stage: &Stage) -> R
 }
 
 /// A configuration that does not exist is named in an Event and waited for; the agent stays as it is.
-pub(crate) async fn an_absent_configuration_is_told_and_waited_for(stage: &Stage) -> Result<()> {
+pub(crate) async fn missing_configuration_is_reported_until_it_exists(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let at = hello::addon("spoke1");
     let configs = json!({ "spec": { "configs": [named("spoke1", hello::ADDON)] } });

@@ -33,7 +33,7 @@ async fn make_room_for_requests(stage: &Stage, cluster: &str) -> Result<()> {
 }
 
 /// A work that somebody else made is theirs, also with the label of our add-on: it stays while the add-on comes and goes.
-pub(crate) async fn a_work_of_somebody_else_with_our_label_stays(stage: &Stage) -> Result<()> {
+pub(crate) async fn foreign_manifest_work_with_our_label_stays(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let theirs = At::work("spoke2", "theirs");
     let note = json!({
@@ -100,9 +100,7 @@ pub(crate) async fn a_work_deleted_by_hand_is_made_again(stage: &Stage) -> Resul
 
 /// Where the work of an earlier add-on does not go, nothing is claimed of the new one; people are told what is in the way,
 /// and it is served as soon as that is gone.
-pub(crate) async fn an_add_on_made_anew_waits_for_works_of_before_and_says_so(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     make_room_for_requests(stage, "spoke1").await?;
     let (addon, work) = (At::addon("spoke1"), At::work("spoke1", WORK));
@@ -149,7 +147,7 @@ pub(crate) async fn an_add_on_made_anew_waits_for_works_of_before_and_says_so(
 }
 
 /// A `ClusterManagementAddOn` that is deleted takes the add-on along; made anew, it is on all labelled clusters again.
-pub(crate) async fn a_definition_made_anew_brings_the_clusters_back(stage: &Stage) -> Result<()> {
+pub(crate) async fn recreated_definition_restores_the_add_ons(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     make_room_for_requests(stage, "spoke1").await?;
     let (definition, addon) = (At::addon_definition(), At::addon("spoke1"));

@@ -9,9 +9,7 @@ use crate::stage::Stage;
 
 /// Without its `ClusterManagementAddOn` nothing is done for an add-on but an Event that says so; it is served when that
 /// comes.
-pub(crate) async fn an_add_on_without_its_definition_gets_nothing_and_is_told(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn add_on_without_definition_is_reported(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     stage.hub.delete(&hello::definition()).await?;
     stage

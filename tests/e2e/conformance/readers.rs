@@ -55,7 +55,7 @@ pub(crate) async fn tables_and_trees_show_that_all_is_well(stage: &Stage) -> Res
 
 /// Somebody who reads v1alpha1 and somebody who reads v1beta1 are told the same, and a write through either version
 /// loses nothing of the other.
-pub(crate) async fn both_versions_of_the_api_tell_the_same(stage: &Stage) -> Result<()> {
+pub(crate) async fn both_add_on_api_versions_agree(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let agree = async || -> Result<()> {
         let look = || async {

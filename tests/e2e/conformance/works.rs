@@ -151,7 +151,7 @@ pub(crate) async fn an_object_that_fits_into_no_work_is_named(stage: &Stage) -> 
 
 /// What is not rendered any more goes from the cluster; when nothing is, so do the works. A namespace that was there
 /// before, and what others have in it, stays.
-pub(crate) async fn what_is_not_rendered_any_more_goes(stage: &Stage) -> Result<()> {
+pub(crate) async fn unrendered_objects_are_deleted(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let spoke = stage.spoke(1);
     let (namespace, theirs) = (

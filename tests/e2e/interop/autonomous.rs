@@ -102,7 +102,7 @@ impl Mirrored {
     }
 }
 
-pub(crate) async fn what_the_spoke_owns_is_shown_and_follows(pair: &mut Pair) -> Result<()> {
+pub(crate) async fn autonomous_application_is_mirrored_and_updated(pair: &mut Pair) -> Result<()> {
     let app = Mirrored::new(pair, "app");
     let (source, mirror) = app.show(pair).await?;
     let agent = pair.names.agent.clone();
@@ -136,7 +136,7 @@ pub(crate) async fn what_the_spoke_owns_is_shown_and_follows(pair: &mut Pair) ->
     app.show(pair).await.map(drop)
 }
 
-pub(crate) async fn a_mirror_is_held_against_edits_and_deletion(pair: &mut Pair) -> Result<()> {
+pub(crate) async fn mirror_edits_and_deletions_are_reverted(pair: &mut Pair) -> Result<()> {
     let app = Mirrored::new(pair, "app");
     app.show(pair).await?;
     let edit = json!({"spec": {"source": {"targetRevision": "theirs"}}});
@@ -298,7 +298,7 @@ impl Four {
     }
 }
 
-pub(crate) async fn a_restarted_principal_shows_what_the_spoke_has(pair: &mut Pair) -> Result<()> {
+pub(crate) async fn restarted_principal_restores_the_mirrors(pair: &mut Pair) -> Result<()> {
     let four = Four::show(pair).await?;
     pair.principal.kill().await;
     four.meanwhile(pair).await?;
@@ -311,7 +311,7 @@ pub(crate) async fn a_restarted_principal_shows_what_the_spoke_has(pair: &mut Pa
     Ok(())
 }
 
-pub(crate) async fn a_restarted_agent_says_what_the_spoke_has(pair: &mut Pair) -> Result<()> {
+pub(crate) async fn restarted_agent_reports_its_objects(pair: &mut Pair) -> Result<()> {
     let four = Four::show(pair).await?;
     pair.agent.kill().await;
     four.meanwhile(pair).await?;

@@ -115,9 +115,7 @@ pub(crate) async fn one_that_came_and_went_unheard_never_runs(pair: &mut Pair) -
 }
 
 /// Deleted with its workload while nobody listens, and another one that is made anew under its name.
-pub(crate) async fn what_is_deleted_or_made_anew_while_nobody_listens_is_so(
-    pair: &mut Pair,
-) -> Result<()> {
+pub(crate) async fn offline_deletion_and_recreation_converge(pair: &mut Pair) -> Result<()> {
     let (going, anew) = (
         Replicated::new(pair, "going"),
         Replicated::new(pair, "anew"),
@@ -188,9 +186,7 @@ pub(crate) async fn a_large_one_with_an_odd_name_arrives_and_comes_back(
 }
 
 /// A hub's own owner and finalizer mean nothing on a spoke.
-pub(crate) async fn what_holds_one_on_the_hub_does_not_hold_the_replica(
-    pair: &mut Pair,
-) -> Result<()> {
+pub(crate) async fn hub_finalizers_do_not_reach_the_replica(pair: &mut Pair) -> Result<()> {
     allow(pair, PROJECT).await?;
     let app = Replicated::new(pair, "app");
     let mut object = body(&pair.names.agent, &[CASCADE, "hub.example/archive"]);

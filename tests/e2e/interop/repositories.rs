@@ -55,9 +55,7 @@ pub(crate) async fn a_repository_follows_its_project_and_goes(pair: &mut Pair) -
     pair.spoke.until_gone(&spoke, SOON).await
 }
 
-pub(crate) async fn a_repository_that_changes_while_nobody_listens_follows(
-    pair: &mut Pair,
-) -> Result<()> {
+pub(crate) async fn repository_changed_offline_is_updated(pair: &mut Pair) -> Result<()> {
     allow(pair, "mine").await?;
     let at = |namespace: &str, name: &str| At::secret(namespace, name);
     let (hub, spoke) = (pair.names.hub.clone(), pair.names.spoke.clone());

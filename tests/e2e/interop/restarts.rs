@@ -58,7 +58,7 @@ impl Three {
     }
 }
 
-pub(crate) async fn what_happens_without_a_principal_is_made_up_for(pair: &mut Pair) -> Result<()> {
+pub(crate) async fn changes_without_a_principal_are_recovered(pair: &mut Pair) -> Result<()> {
     allow(pair, PROJECT).await?;
     let three = Three::deliver(pair).await?;
     pair.principal.kill().await;
@@ -72,7 +72,7 @@ pub(crate) async fn what_happens_without_a_principal_is_made_up_for(pair: &mut P
     later(pair, &three).await
 }
 
-pub(crate) async fn what_happens_without_an_agent_is_made_up_for(pair: &mut Pair) -> Result<()> {
+pub(crate) async fn changes_without_an_agent_are_recovered(pair: &mut Pair) -> Result<()> {
     allow(pair, PROJECT).await?;
     let three = Three::deliver(pair).await?;
     pair.agent.kill().await;

@@ -150,7 +150,7 @@ async fn told(
     let changed = match mapping {
         Mapping::Namespace | Mapping::Destination => changed(&pair).await,
         Mapping::Autonomous => {
-            autonomous::what_the_spoke_owns_is_shown_and_follows(&mut pair).await
+            autonomous::autonomous_application_is_mirrored_and_updated(&mut pair).await
         }
     };
     let outcome = match changed {

@@ -32,7 +32,7 @@ struct Case {
 
 /// A peer of another authority, of a cluster that is not enrolled, with an old certificate or with none gets nowhere; it
 /// is told so as far as it may know, and counted.
-pub(crate) async fn a_peer_with_wrong_papers_is_refused(stage: &Stage) -> Result<()> {
+pub(crate) async fn peer_with_wrong_credentials_is_rejected(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
     let (door, forger) = stage.door().await?;

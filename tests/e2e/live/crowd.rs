@@ -105,9 +105,7 @@ async fn followed(client: &Client, log: &str) -> Result<Option<Response<Body>>> 
 
 /// A thousand people want to follow one log: as many as there are places do, each other is told to come again and why, and
 /// nobody else notices. When they go, nothing of it is left on the cluster.
-pub(crate) async fn a_thousand_who_follow_a_log_leave_room_for_everybody_else(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn thousand_log_followers_leave_room_for_others(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let pod = local("default", "crowded", "while echo tick; do sleep 1; done").to_string();
@@ -161,9 +159,7 @@ pub(crate) async fn a_thousand_who_follow_a_log_leave_room_for_everybody_else(
 }
 
 /// Many ask for a large list and take nothing of it: each holds up itself and nobody else.
-pub(crate) async fn who_takes_nothing_of_a_large_answer_holds_up_nobody(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn stalled_reader_does_not_block_others(stage: &Stage) -> Result<()> {
     const PLACE: &str = "large-lists";
     stage.enrolled(1).await?;
     let spoke = stage.spoke(1);

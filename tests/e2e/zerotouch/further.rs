@@ -25,9 +25,7 @@ const NEXT: &str = "quay.io/argoproj/argocd:v9.9.9";
 
 /// With `INSTALL_ARGOCD=false` nothing comes to an empty cluster; the condition says so and what to do, and when somebody
 /// has installed an Argo CD, that one is served and stays theirs.
-pub(crate) async fn an_empty_cluster_that_shall_stay_so_says_what_to_do(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());

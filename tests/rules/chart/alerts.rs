@@ -68,7 +68,7 @@ fn prometheus_takes_the_rules_that_the_chart_renders() {
 }
 
 #[test]
-fn alerts_fire_when_they_should_and_say_it_in_these_words() {
+fn alerts_fire_with_the_expected_text() {
     let folder = folder();
     let mut seen = 0;
     for file in cases() {

@@ -25,7 +25,7 @@ fn every_rule_has_a_reason_and_none_has_a_wildcard() {
 }
 
 #[test]
-fn nothing_can_be_granted_that_is_not_held() {
+fn manager_grants_only_rights_it_has() {
     for role in objects(&[]) {
         let rules = role["rules"].to_string();
         for verb in ["escalate", "bind", "impersonate", "deletecollection"] {
@@ -49,7 +49,7 @@ fn secrets_of_the_own_namespace_are_granted_by_name() {
 }
 
 #[test]
-fn what_an_uninstallation_may_do_is_there_only_while_it_runs() {
+fn uninstall_rights_exist_only_during_uninstall() {
     let rights = [
         "ServiceAccount",
         "ClusterRole",

@@ -92,7 +92,7 @@ fn an_empty_cluster_gets_one_once_that_is_written_down() {
 }
 
 #[test]
-fn nothing_is_brought_that_is_not_written_down_or_not_wanted() {
+fn argo_cd_is_installed_only_after_the_decision_is_recorded() {
     all(|question, verdict| {
         let written = question.recorded.is_some_and(Decision::installs_argocd);
         assert!(!verdict.installs_argocd || written, "{question:?}");
@@ -107,7 +107,7 @@ fn nothing_is_brought_that_is_not_written_down_or_not_wanted() {
 }
 
 #[test]
-fn what_was_decided_stays_whatever_the_spoke_says_or_the_hub_lacks() {
+fn recorded_argo_cd_decision_is_stable() {
     all(|question, verdict| {
         let known = question.recorded.or(question.recalled);
         if question.install == Install::Auto && known.is_some() {
@@ -162,7 +162,7 @@ fn one_that_was_found_and_goes_is_written_down_and_not_replaced() {
 }
 
 #[test]
-fn without_a_pattern_nothing_begins_and_a_person_is_told() {
+fn missing_hub_argo_cd_blocks_the_install_with_a_condition() {
     all(|question, verdict| {
         if question.missing_part.is_some() && question.recorded.or(question.recalled).is_none() {
             assert!(!verdict.records && !verdict.installs_argocd, "{question:?}");
@@ -187,7 +187,7 @@ fn before_the_agent_has_said_anything_nothing_is_decided() {
 }
 
 #[test]
-fn definitions_that_we_brought_before_are_ours_again_and_those_of_others_are_not() {
+fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
     let session = |argocd, argocd_kinds_brought| SessionReport {
         argocd: Some(argocd),
         argocd_runs: Some(Runs::Nothing),
@@ -253,7 +253,7 @@ fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionRe
 }
 
 #[test]
-fn images_come_from_where_the_cluster_gets_them_whatever_version_the_hub_has() {
+fn image_registries_apply_to_every_version() {
     let config = AddOnDeploymentConfigSpec {
         registries: serde_json::from_value(serde_json::json!([
             { "source": "quay.io/argoproj", "mirror": "mirror.example/argo" },

@@ -66,7 +66,7 @@ fn what_is_not_shown_of_an_autonomous_cluster_is_told_with_the_reason() {
 }
 
 #[test]
-fn a_held_deletion_names_what_would_go_and_how_to_let_it_go() {
+fn blocked_deletion_lists_objects_and_the_confirmation() {
     let stored = BlockedDeletion {
         names: vec![
             "Application argocd/a".to_owned(),
@@ -219,7 +219,7 @@ fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
 }
 
 #[test]
-fn a_certificate_that_was_not_renewed_in_time_is_told_with_its_end_and_where_to_look() {
+fn overdue_certificate_is_reported_with_expiry_and_next_step() {
     let shown = certificate(0, 1000);
     let needs = Needs {
         certificate: Some(&shown),

@@ -43,7 +43,7 @@ fn of_the_agent<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
 }
 
 #[test]
-fn people_at_the_hub_have_rights_of_their_own_and_only_where_they_may_look() {
+fn live_requests_use_their_own_service_account_and_roles() {
     let named = |objects: &[Value]| {
         let ui = objects.iter().filter(|object| {
             let name = object["metadata"]["name"].as_str().unwrap();
@@ -201,7 +201,7 @@ fn no_rule_of_the_spoke_has_a_wildcard_or_reads_single_secrets() {
 }
 
 #[test]
-fn the_client_certificate_is_the_one_that_ocm_writes_and_the_pod_waits_for_it() {
+fn pod_waits_for_the_client_certificate_of_ocm() {
     let objects = render(&spoke());
     let volumes = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"]["volumes"];
     let secret = &volumes[1]["secret"];

@@ -166,7 +166,7 @@ fn a_ready_node_will_do_for_a_node_port_and_the_one_in_use_stays() {
 }
 
 #[test]
-fn a_service_that_stands_for_a_name_is_found_by_it_and_a_plain_one_by_nothing() {
+fn external_name_service_yields_an_address() {
     let spec = json!({ "type": "ExternalName", "externalName": "hub.example.org", "ports": [{ "port": 8443 }] });
     let seen = |service| Seen {
         service: Some(service),

@@ -49,7 +49,7 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
 }
 
 #[test]
-fn one_that_went_before_the_watch_told_of_it_is_missed_by_the_next_complete_list() {
+fn secret_deleted_before_its_watch_event_is_noticed_at_relist() {
     let stored = Mutex::new(SecretCache::default());
     let there = || stored.lock().unwrap().get("c").cloned();
     let nobody = Vec::<String>::new();
@@ -147,7 +147,7 @@ fn a_secret_that_somebody_else_made_is_left_alone() {
 }
 
 #[test]
-fn a_secret_of_a_program_that_we_replace_is_taken_over_and_so_is_one_that_is_given_back() {
+fn cluster_secret_of_a_replaced_program_is_adopted() {
     let wanted = secret(marked(desired("eu")));
     let mut theirs = secret(desired("eu"));
     theirs.metadata.uid = Some("1".to_owned());
@@ -177,7 +177,7 @@ fn a_secret_of_a_program_that_we_replace_is_taken_over_and_so_is_one_that_is_giv
 }
 
 #[test]
-fn a_label_that_somebody_else_decides_on_is_given_up_and_what_argo_cd_needs_is_not() {
+fn contested_label_is_yielded_but_required_fields_are_not() {
     let field = |name: &str| Field(name.to_owned());
     for (name, may) in [
         (".metadata.labels.region", true),

@@ -127,7 +127,7 @@ fn the_next_ca_signs_when_every_agent_has_said_that_it_trusts_it() {
 }
 
 #[test]
-fn the_old_ca_goes_when_every_agent_has_shown_a_certificate_of_the_new_one() {
+fn old_ca_is_removed_after_all_agents_moved() {
     let (stored, old) = (retiring(), make::authority(now()).unwrap());
     let (new, stays) = (agent(&[], Some(&stored.ca)), agent(&[], Some(&old)));
     let agents = [("a".to_owned(), new.clone()), ("b".to_owned(), stays)].into();

@@ -86,7 +86,7 @@ fn what_was_deleted_under_the_label_is_made_again_and_says_so() {
 }
 
 #[test]
-fn opting_out_and_in_again_with_another_mode_tells_the_mode_before() {
+fn opt_in_again_with_another_mode_reports_the_recorded_mode() {
     for (before, reply) in [
         (Mode::Managed, Some(Mode::Managed)),
         (Mode::Autonomous, None),
@@ -122,7 +122,7 @@ fn without_the_label_only_what_we_made_is_deleted() {
 }
 
 #[test]
-fn what_we_made_goes_when_the_cluster_turns_out_to_be_the_hub() {
+fn hub_cluster_loses_its_own_add_on() {
     let own = Own {
         cluster_uid: Some("hub-uid".to_owned()),
         ..own()
@@ -246,7 +246,7 @@ fn a_mode_that_was_wiped_is_written_again() {
 }
 
 #[test]
-fn a_label_alone_never_changes_the_mode_of_what_a_person_made() {
+fn label_never_changes_the_mode_of_a_manual_add_on() {
     let stored = world(cluster(Some("autonomous")), Some(addon(Some("managed"))));
     assert_eq!(plan(&stored, &own()), []);
     assert_eq!(
@@ -263,7 +263,7 @@ fn a_label_alone_never_changes_the_mode_of_what_a_person_made() {
 }
 
 #[test]
-fn a_label_changes_the_mode_of_what_it_made_if_no_application_is_there_or_a_person_confirms() {
+fn label_changes_mode_if_empty_or_confirmed() {
     let made = Addon {
         made_for_label: true,
         ..addon(Some("managed"))

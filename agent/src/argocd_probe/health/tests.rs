@@ -55,7 +55,7 @@ fn reply(health_problem: &HealthProblem) -> (Cause, &str, &str) {
 }
 
 #[test]
-fn an_image_that_cannot_be_pulled_is_named_with_the_registrys_answer_in_either_word() {
+fn image_pull_failure_names_image_and_registry_error() {
     for (reason, message) in [
         ("ErrImagePull", "example.org: not found"),
         (
@@ -205,7 +205,7 @@ fn of_several_that_is_told_which_others_may_follow_from() {
 }
 
 #[test]
-fn an_ordinary_start_is_not_told() {
+fn ordinary_start_reports_no_health_problem() {
     let (begin, mut grace_period) = (Instant::now(), GracePeriod::default());
     for second in 0..170 {
         let cause = if second < 20 {
@@ -235,7 +235,7 @@ fn an_ordinary_start_is_not_told() {
 }
 
 #[test]
-fn what_does_not_go_by_itself_is_told_soon_and_in_the_same_words() {
+fn persistent_health_problem_is_reported_early_and_stable() {
     let (begin, mut grace_period) = (Instant::now(), GracePeriod::default());
     let at = |second| begin + Duration::from_secs(second);
     let pull = |detail: &str| one(Cause::ImagePull, "x", detail);
@@ -251,7 +251,7 @@ fn what_does_not_go_by_itself_is_told_soon_and_in_the_same_words() {
 }
 
 #[test]
-fn it_goes_when_all_is_well_for_a_while_and_what_crashes_is_not_well_in_between() {
+fn health_problem_clears_after_grace_and_flapping_restarts_it() {
     let (begin, mut grace_period) = (Instant::now(), GracePeriod::default());
     let at = |second| begin + Duration::from_secs(second);
     let crash = || Some(one(Cause::Crashes, "x", "exit code 1"));

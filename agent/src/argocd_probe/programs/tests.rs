@@ -72,7 +72,7 @@ fn an_argo_cd_is_known_by_its_label_or_its_names_and_ours_by_our_mark() {
 }
 
 #[test]
-fn an_argo_cd_of_somebody_elses_is_one_whatever_is_left_of_it() {
+fn partial_foreign_argo_cd_is_detected() {
     // Scaled to nothing for a night.
     let mut asleep = listed();
     asleep.deployment(event(object("argocd-repo-server", &[], 0, &json!({}))));

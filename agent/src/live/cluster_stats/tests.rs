@@ -10,7 +10,7 @@ fn census(applications: u64, resources: u64) -> Census {
 }
 
 #[test]
-fn what_was_said_is_not_said_again_and_what_moves_all_the_time_only_now_and_then() {
+fn cluster_stats_are_reported_on_change_and_throttled() {
     let stated = census(1, 100);
     let soon = Duration::from_secs(10);
     assert!(is_change(None, &stated, Duration::ZERO));

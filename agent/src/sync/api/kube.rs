@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_changed_the_spec_last_is_named_and_not_whoever_reports_a_status() {
+    fn contest_names_the_last_spec_writer_not_the_status_writer() {
         let entries = json!([
             { "manager": "argocd-agent", "time": "2026-01-01T00:00:09Z", "fieldsV1": { "f:spec": {} } },
             { "manager": "argocd-application-controller", "time": "2026-01-01T00:00:08Z", "fieldsV1": { "f:status": {} } },

@@ -68,7 +68,7 @@ fn what_was_made_and_went_before_the_answer_came_is_not_brought_back() {
 }
 
 #[test]
-fn what_a_deleted_copy_took_once_is_remembered_for_the_same_source_until_it_is_there_again() {
+fn taken_command_is_remembered_until_the_copy_returns() {
     let store = Store::default();
     let live = json!({ "metadata": { "uid": "a", "resourceVersion": "1", "annotations": {
         keys::SOURCE_UID: "s1", keys::LAST_COMMAND: "sync-1",

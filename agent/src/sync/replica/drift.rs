@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_contest_is_told_once_and_that_it_is_over_too() {
+    async fn contest_is_reported_once_and_so_is_its_end() {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let mut now = Instant::now();
         let mut reply = 0;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_told_the_names_of_the_hub_and_a_go_principal_those_of_the_spoke() {
+    fn inventory_uses_hub_names_and_spoke_names_for_go() {
         let ours = Welcome {
             agent_name: Some("spoke1".to_owned()),
             principal_namespace: "hub-argocd".to_owned(),

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn websockets_follow_when_http2_is_not_spoken_and_are_remembered_for_an_hour() {
+    async fn websocket_fallback_is_remembered_for_an_hour() {
         let mut ways = TransportChoice::new(false);
         let start = Instant::now();
         assert_eq!(ways.next(start), Way::Http2);

@@ -106,7 +106,7 @@ fn a_refresh_is_done_once_for_each_time_it_is_asked_for() {
 }
 
 #[test]
-fn an_operation_that_comes_with_a_state_is_taken_unless_it_may_have_been_before() {
+fn operation_in_a_state_is_taken_once() {
     let operation = json!({ "sync": { "revision": "abc" } });
     let hub = app(Some(operation.clone()), None);
     let live = app(None, None);

@@ -19,7 +19,7 @@ fn report() -> Value {
 }
 
 #[test]
-fn the_hub_shows_what_the_spoke_reports_and_then_is_left_alone() {
+fn reported_status_converges_to_a_no_op() {
     let hub = json!({ "metadata": {}, "operation": { "sync": {} }, "status": { "health": { "status": "Missing" } } });
     let patch = patch(&hub, &report(), &FOLLOW).unwrap();
     let Patch::Merge(body) = &patch else {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_listens_on_its_address_too_and_a_headless_service_nowhere() {
+    fn load_balancer_listens_and_headless_service_does_not() {
         let ports = json!([{ "name": "web", "port": 443 }]);
         let services = [
             service(

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_has_all_organizations_and_a_long_name_and_is_signed_by_its_key() {
+    fn csr_has_all_organizations_and_is_self_signed() {
         let wanted = Subject {
             common_name: format!("system:open-cluster-management:{}", "x".repeat(80)),
             organizations: BTreeSet::from(["one:group".to_owned(), "another:group".to_owned()]),

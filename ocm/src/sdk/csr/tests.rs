@@ -53,7 +53,7 @@ type Spoil = fn(&mut CertificateSigningRequest);
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn what_is_around_the_request_must_be_right() {
+fn csr_metadata_must_match() {
     let cases: [(&str, Spoil); 23] = [
         ("granted", |_| {}),
         ("granted", |r| {
@@ -147,7 +147,7 @@ fn note(request: &mut CertificateSigningRequest, username: &str, noted: &str) {
 }
 
 #[test]
-fn what_is_in_the_request_must_be_right() {
+fn csr_content_must_match() {
     type Spoil = fn(&mut Sample);
     let cases: [(&str, Spoil); 17] = [
         ("granted", |_| {}),

@@ -160,7 +160,7 @@ fn what_somebody_else_changed_is_put_right() {
 
 proptest! {
     #[test]
-    fn whatever_a_cluster_claims_the_subject_is_its_own_and_a_second_look_writes_nothing(
+    fn registration_subject_is_derived_and_idempotent(
         driver in "csr|token|[a-z]{0,4}", user in "[a-z:]{0,12}"
     ) {
         let addon = addon_with(&driver, &user);

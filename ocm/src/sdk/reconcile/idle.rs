@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_add_on_that_nobody_takes_in_is_explained_and_not_too_early() {
+    fn unmanaged_add_on_is_explained_after_a_delay() {
         let reason = |idle| match idle {
             Idle::Tell(reason, message) => {
                 assert!(

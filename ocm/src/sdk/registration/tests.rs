@@ -148,7 +148,7 @@ fn in_the_old_version_the_driver_is_left_to_the_agent() {
 }
 
 #[test]
-fn permissions_that_could_not_be_given_are_told_and_the_rest_is_said_nevertheless() {
+fn failed_permissions_are_reported_with_other_conditions() {
     let (addon, cluster) = names();
     let wanted = |problem| Wanted {
         addon: &addon,

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_remembered_is_bounded() {
+    async fn budget_memory_is_bounded() {
         let budget = Budget::new(2, Duration::from_secs(1));
         for key in 0..MOST {
             budget.spend(&key);

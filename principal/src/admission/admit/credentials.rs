@@ -141,7 +141,7 @@ mod tests {
     const HASH: &str = "$2a$04$abcdefghijklmnopqrstuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuuu";
 
     #[test]
-    fn each_way_to_show_who_one_is_binds_tokens_apart() {
+    fn tokens_are_bound_per_authentication_method() {
         let authority = Authority::new();
         let agent = Arc::new(authority.agent("a").peer_certificate());
         let proxy = Arc::new(authority.client("proxy").peer_certificate());

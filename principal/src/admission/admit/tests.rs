@@ -206,7 +206,7 @@ async fn refusals_come_in_upstreams_order() {
 }
 
 #[tokio::test]
-async fn a_cluster_in_the_wrong_mode_is_told_about_and_a_stranger_is_not_remembered() {
+async fn mode_mismatch_is_reported_and_strangers_are_not() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     assert!(
         setup
@@ -294,7 +294,7 @@ async fn a_refresh_token_near_its_end_is_replaced() {
 }
 
 #[tokio::test]
-async fn who_left_the_fleet_gets_nothing_for_a_good_token() {
+async fn valid_token_is_rejected_after_unenrolment() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let peer = setup.peer("spoke1");
     let tokens = setup
@@ -373,7 +373,7 @@ impl Registrar for Welcoming {
 }
 
 #[tokio::test]
-async fn a_registrar_enrols_who_shows_who_it_is_and_nobody_else() {
+async fn registrar_enrols_authenticated_agents_only() {
     let mut setup = setup(&[]);
     let peer = setup.peer("spoke1");
     let strict = setup

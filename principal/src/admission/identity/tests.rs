@@ -26,7 +26,7 @@ fn who(method: &Method, cn: &str) -> Result<String, NotIdentified> {
 }
 
 #[test]
-fn ocms_common_name_tells_the_cluster() {
+fn ocm_common_name_identifies_the_cluster() {
     let ours = ocm_cn("spoke1", "argocd-agent-addon", "argocd-agent-addon");
     let before = ocm_cn("spoke1", "argocd-agent-addon", "argocd-agent-addon-agent");
     assert_eq!(who(&Method::ocm(), &ours), Ok("spoke1".to_owned()));
@@ -34,7 +34,7 @@ fn ocms_common_name_tells_the_cluster() {
 }
 
 #[test]
-fn a_common_name_of_another_form_is_nobody() {
+fn malformed_common_name_is_rejected() {
     let addon = "argocd-agent-addon";
     let good = ocm_cn("spoke1", addon, addon);
     let cases = [
@@ -111,7 +111,7 @@ fn a_subject_pattern_sees_what_go_prints() {
 }
 
 #[test]
-fn one_uri_name_tells_the_cluster_and_two_tell_none() {
+fn exactly_one_uri_san_identifies_the_cluster() {
     let method = Method::from_flag("mtls:uri:^spiffe://hub/agent/([^/]+)$").unwrap();
     let one = certificate(&[], &["spiffe://hub/agent/spoke1"]);
     let two = certificate(

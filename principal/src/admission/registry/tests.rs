@@ -141,7 +141,7 @@ async fn a_refusal_is_told_without_touching_the_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_fight_for_a_seat_the_newer_waits_in_line_and_is_then_refused() {
+async fn contested_session_slot_makes_the_newer_agent_wait() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
     let sit = async || registry.acquire_slot(&a, Mode::Managed, &cert).await;

@@ -82,7 +82,7 @@ fn moment() -> Snapshot {
 }
 
 #[test]
-fn sums_tell_who_is_enrolled_who_is_there_and_what_waits() {
+fn totals_count_enrolled_connected_and_pending() {
     let expected = Totals {
         enrolled: [2, 1],
         connected: [1, 1],
@@ -152,7 +152,7 @@ fn a_row_says_how_a_cluster_stands_and_names_none_of_its_objects() {
 }
 
 #[test]
-fn a_page_is_small_however_many_clusters_there_are_and_whatever_they_claim() {
+fn state_page_is_bounded() {
     let mut moment = moment();
     let claims = SessionReport {
         last_error: Some("e".repeat(100_000)),
@@ -167,7 +167,7 @@ fn a_page_is_small_however_many_clusters_there_are_and_whatever_they_claim() {
 }
 
 #[test]
-fn what_waits_grows_old_while_nothing_happens_and_what_does_not_wait_does_not() {
+fn pending_age_grows_only_while_pending() {
     let later = Duration::from_secs(3);
     let waiting = Figures {
         unacknowledged: Duration::from_secs(2),

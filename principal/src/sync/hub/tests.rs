@@ -77,7 +77,7 @@ fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
 }
 
 #[test]
-fn without_a_collector_a_change_is_told_without_a_context_and_nothing_is_kept_for_it() {
+fn no_collector_means_no_trace_context() {
     let hub = hub();
     let subscriber = hub.subscribe(&name("a"));
     hub.report(Report::Applied(
@@ -200,7 +200,7 @@ fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
 }
 
 #[test]
-fn the_state_of_an_application_is_known_where_it_runs_under_its_name_there() {
+fn state_lookup_uses_the_name_on_the_spoke() {
     let hub = hub();
     let mut both = fleet(&["a", "ab"]);
     both.clusters.insert(
@@ -265,7 +265,7 @@ fn report_all(hub: &Hub, applications: Vec<serde_json::Value>) {
 }
 
 #[test]
-fn when_the_hub_is_back_at_an_earlier_state_all_sessions_end_and_older_versions_count() {
+fn rollback_ends_sessions_and_accepts_older_versions() {
     let hub = hub();
     let wanting = |path: &str, version| {
         let spec = json!({ "spec": { "source": { "path": path } } });

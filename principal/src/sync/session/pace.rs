@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_said_is_written_within_a_pause_and_no_flood_gets_more_than_its_share(
+        fn throttle_bounds_delay_and_rate(
             pauses in prop::collection::vec(prop_oneof![0_u32..20, 0_u32..2000, Just(20_000)], 1..200),
         ) {
             let (stated, written) = written(&pauses);

@@ -110,7 +110,7 @@ fn what_replaces_one_that_waits_is_acknowledged_when_it_was_done() {
 }
 
 #[test]
-fn of_many_objects_that_wait_most_are_acknowledged_on_receipt_and_leave_the_window_to_others() {
+fn early_ack_leaves_window_for_other_objects() {
     let store = Store::default();
     let window = Limits::default().window;
     let mut session = speaks_for_our_agent();

@@ -19,7 +19,7 @@ fn stated(verb: Verb, version: &str) -> Event {
 }
 
 #[test]
-fn a_state_is_acknowledged_before_it_is_applied_and_a_delete_or_a_command_after() {
+fn ack_precedes_apply_for_state_but_not_for_commands() {
     let (mut agent, store) = (ours(Role::Agent), Store::default());
     let now = Duration::ZERO;
     take(&mut agent, stated(Verb::SpecUpdate, "1"), now);
@@ -63,7 +63,7 @@ fn what_is_refused_after_its_receipt_is_told_all_the_same() {
 }
 
 #[test]
-fn whoever_acknowledges_what_was_never_said_changes_nothing_and_is_counted() {
+fn unknown_ack_is_counted_and_ignored() {
     let (mut principal, mut store) = (ours(Role::Principal), Store::default());
     let now = Duration::ZERO;
     store.change(&app());

@@ -81,7 +81,7 @@ fn a_command_that_waits_on_the_other_side_does_not_hold_up_the_state() {
 }
 
 #[test]
-fn a_late_second_acknowledgement_of_the_state_leaves_the_command_in_flight() {
+fn late_duplicate_ack_does_not_complete_the_command() {
     let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
     session.mark(app("a"), Facet::State);
     session.mark(app("a"), Facet::Command);

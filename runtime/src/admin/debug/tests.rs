@@ -32,7 +32,7 @@ async fn answer(
 }
 
 #[tokio::test]
-async fn only_who_is_inside_the_pod_looks_in() {
+async fn debug_endpoints_require_loopback() {
     let get = |near, path, host| answer(near, Method::GET, path, host);
     let (status, text) = get(Some(true), "/debug/state", Some("localhost:8003")).await;
     assert_eq!(

@@ -12,7 +12,7 @@ use super::{Look, POD, begin, changes::changes, end, sees};
 use crate::terminal::{self, Viewer};
 
 /// Manifests, logs and changes are those of any cluster; terminals there are between our own ends only.
-pub(crate) async fn people_at_the_hub_work_with_what_a_cluster_owns(
+pub(crate) async fn live_views_work_for_autonomous_clusters(
     lab: Arc<Lab>,
     pairing: Pairing,
     way: Way,

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{Look, POD, SOON, STRANGER, begin, end};
 
 /// A patch as Argo CD's actions send them and a deletion go through to what an Application has, and to nothing else.
-pub(crate) async fn people_at_the_hub_change_what_an_application_has(
+pub(crate) async fn actions_and_deletions_reach_the_cluster(
     lab: Arc<Lab>,
     pairing: Pairing,
     way: Way,

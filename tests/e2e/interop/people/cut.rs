@@ -26,7 +26,7 @@ const SLOWLY: u32 = 16 << 10;
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// A log that is followed, a large answer and a terminal end at once, and work again when the cluster is back.
-pub(crate) async fn people_at_the_hub_are_told_when_a_cluster_is_cut_off(
+pub(crate) async fn live_streams_end_when_the_connection_breaks(
     lab: Arc<Lab>,
     pairing: Pairing,
     way: Way,

@@ -67,7 +67,7 @@ fn the_rendering_is_the_golden_one() {
 }
 
 #[test]
-fn what_runs_goes_with_the_add_on_and_what_people_use_stays() {
+fn opt_out_removes_argo_cd_programs_and_keeps_user_objects() {
     let objects = plain().manifests;
     let expected = [
         "CustomResourceDefinition applications.argoproj.io",

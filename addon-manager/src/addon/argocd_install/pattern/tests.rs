@@ -46,7 +46,7 @@ pub(in crate::addon::argocd_install) fn crds() -> Vec<Value> {
 }
 
 #[test]
-fn the_image_is_that_of_the_server_else_of_the_repo_server_however_it_was_installed() {
+fn image_comes_from_server_or_repo_server() {
     let server = || deployment("server", "argocd-server", "argocd:v3");
     let repo_server = || deployment("repo-server", "repo-server", "argocd:v2");
     let image = |all: Vec<Deployment>| Pattern::of(&Hub::with(all, &crds())).map(|it| it.image);

@@ -167,7 +167,7 @@ fn a_restart_of_the_principal_is_not_held_against_the_agents() {
 }
 
 #[test]
-fn nobody_is_said_to_have_never_connected_who_may_have_before_the_principal_started() {
+fn never_connected_requires_a_session_history() {
     let no_pod = |serving_since| Facts {
         serving_since,
         ready: Some(false),

@@ -92,7 +92,7 @@ fn a_new_application_is_created_and_a_second_look_finds_nothing_to_do() {
 }
 
 #[test]
-fn a_different_source_uid_is_taken_over_in_place_unless_somebody_asked_otherwise() {
+fn source_uid_mismatch_adopts_in_place_by_default() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let (after, plan) = executed(world.clone(), &hub_app("u2", "main"));
     assert!(matches!(plan.steps.as_slice(), [Step::Converge { .. }]));
@@ -107,7 +107,7 @@ fn a_different_source_uid_is_taken_over_in_place_unless_somebody_asked_otherwise
 }
 
 #[test]
-fn an_unmanaged_application_is_adopted_or_left_alone_as_the_policy_says() {
+fn unmanaged_application_follows_the_adoption_policy() {
     let mut local = json!({
         "metadata": { "name": "app", "namespace": "argocd", "uid": "local-9" },
         "spec": { "project": "default" },
@@ -171,7 +171,7 @@ fn a_deleting_hub_object_takes_its_replica_with_it_and_nothing_else() {
 }
 
 #[test]
-fn a_deletion_of_a_successor_takes_over_the_copy_of_its_predecessor_and_deletes_it() {
+fn deletion_of_successor_deletes_the_predecessors_copy() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let (after, plan) = executed(world, &deleting(hub_app("u2", "main")));
     assert_eq!((plan.memory, plan.gone), (Memory::Leaving, None));
@@ -182,7 +182,7 @@ fn a_deletion_of_a_successor_takes_over_the_copy_of_its_predecessor_and_deletes_
 }
 
 #[test]
-fn a_deletion_of_something_else_leaves_what_is_here_alone_and_waits_for_nothing() {
+fn deletion_of_another_uid_is_a_no_op() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut nameless = world.clone().unwrap();
     nameless["metadata"]["annotations"]
@@ -279,7 +279,7 @@ fn a_delete_leaves_the_workload_because_the_hub_asked_for_no_cascade() {
 }
 
 #[test]
-fn what_a_user_wants_left_alone_is_left_alone() {
+fn ignore_sync_label_prevents_writes() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut live = world.unwrap();
     live["metadata"]["labels"][keys::IGNORE_SYNC] = "true".into();
@@ -437,7 +437,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_deleted_that_lacks_the_stamp_of_what_is_deleted(
+    fn deletion_requires_a_matching_source_uid(
         live in any_live(), uid in "u[1-2]?", same_name: bool,
     ) {
         let stamped = live.as_ref().is_some_and(|live| {
@@ -454,7 +454,7 @@ proptest! {
     }
 
     #[test]
-    fn what_somebody_added_here_survives(live in any_live(), uid in "u[1-2]") {
+    fn local_labels_and_annotations_survive(live in any_live(), uid in "u[1-2]") {
         let was_there = live.as_ref().is_some_and(|live| !Meta::of(live).is_deleting());
         let (world, _) = executed(live, &hub_app(&uid, "main"));
         if let (true, Some(world)) = (was_there, world) {

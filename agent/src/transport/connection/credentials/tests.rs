@@ -53,7 +53,7 @@ fn a_renewed_certificate_is_used_when_the_old_one_is_about_to_end() {
 }
 
 #[test]
-fn one_more_trusted_authority_disturbs_nothing_and_one_less_makes_a_new_connection() {
+fn removed_ca_reconnects_and_added_ca_does_not() {
     let (one, other, now) = (ca(), ca(), now());
     let alone = material(&one, now, 10, &[&one]);
     let both = Material {

@@ -83,7 +83,7 @@ fn containers_start_when_the_one_before_them_has_succeeded() {
 }
 
 #[test]
-fn a_failed_init_container_is_begun_again_or_fails_the_pod_as_the_policy_says() {
+fn failed_init_container_follows_the_restart_policy() {
     let state = records([("i", ended(1)), ("a", waiting()), ("b", waiting())]);
     assert_eq!(plan(&two(), &state, None, now()).steps, [start("i")]);
     let never = PodSpec {
@@ -199,7 +199,7 @@ fn a_pod_that_stops_is_asked_then_forced_then_over() {
 }
 
 #[test]
-fn a_container_that_does_not_end_when_asked_is_forced_while_the_pod_goes_on() {
+fn stuck_container_is_killed_while_the_pod_continues() {
     let asked = Record {
         ending: Some(Ending {
             kill_at: after(5),

@@ -51,7 +51,7 @@ fn version(version: u64) -> Expected {
 }
 
 #[test]
-fn a_cluster_is_left_alone_until_its_last_write_has_come_back_however_long_that_takes() {
+fn reconcile_waits_for_its_own_writes() {
     let (world, start) = (ObjectCache::default(), Instant::now());
     take_in(&world, Change::Applied(cluster(), addon("1", false)), 3);
     world.expect(&key(), version(9));

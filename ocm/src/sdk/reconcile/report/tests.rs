@@ -121,7 +121,7 @@ fn an_install_takes_two_writes_here_and_then_none() {
 }
 
 #[test]
-fn available_is_not_written_while_the_hub_has_lost_the_cluster_and_at_once_when_it_is_back() {
+fn available_waits_while_the_cluster_is_lost() {
     let unknown = Verdict::new(
         "Available",
         Status::Unknown,

@@ -86,7 +86,7 @@ fn reported(met: &Observed, jobs: &[(&str, &str)]) -> Observed {
 }
 
 #[test]
-fn hooks_run_before_anything_goes_and_the_finalizer_is_dropped_with_the_works() {
+fn hooks_run_before_removal_of_works_and_finalizer() {
     let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
     let first = decide(&author, &met, 1);
     assert_eq!(names(&first.steps), [format!("apply {HOOK}")]);

@@ -162,7 +162,7 @@ async fn emits(
 }
 
 #[tokio::test]
-async fn what_the_first_word_said_goes_when_it_is_not_said_any_more_and_available_stays() {
+async fn dropped_conditions_disappear_and_available_stays() {
     let (hub, kept) = kept();
     let now_reports = async |lost: bool, verdicts: &[(&str, bool)]| {
         let seen = kept.lock().unwrap().addon();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_revoked_gets_neither_tokens_nor_streams_and_loses_its_session() {
+async fn revoked_agent_loses_tokens_streams_and_session() {
     let setup = setup(&[("spoke1", Mode::Managed), ("spoke2", Mode::Managed)]);
     let (peer, other) = (setup.peer("spoke1"), setup.peer("spoke2"));
     let tokens = setup
@@ -55,7 +55,7 @@ async fn what_is_revoked_gets_neither_tokens_nor_streams_and_loses_its_session()
 }
 
 #[tokio::test]
-async fn a_revoked_cluster_is_thrown_out_and_stays_out_whatever_it_holds() {
+async fn revoked_cluster_stays_rejected_with_any_certificate() {
     let setup = setup(&[("spoke1", Mode::Managed), ("spoke2", Mode::Managed)]);
     let peer = setup.peer("spoke1");
     let tokens = setup

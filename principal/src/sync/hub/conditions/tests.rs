@@ -104,7 +104,7 @@ impl Setup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_told_and_untold_beside_what_the_spoke_says() {
+async fn conflict_condition_is_set_and_cleared() {
     let theirs = json!({ "type": "SyncError", "message": "from the spoke" });
     let elsewhere = json!({
         "spec": { "destination": { "name": "b" } },
@@ -203,7 +203,7 @@ async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_of_what_an_autonomous_cluster_would_own_is_ended_here_and_the_hubs_own_is_left()
+async fn autonomous_deletion_is_finished_on_the_hub()
 {
     let deleting = |name: &str, destination: Value| {
         let change = json!({

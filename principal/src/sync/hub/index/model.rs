@@ -281,7 +281,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn clusters_that_hear_of_every_change_have_what_they_should(
+    fn subscribers_of_all_changes_converge(
         events in prop::collection::vec(happens(), 0..40),
     ) {
         let mut model = Model::new();

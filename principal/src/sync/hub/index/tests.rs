@@ -187,7 +187,7 @@ fn an_ignored_application_is_left_alone() {
 }
 
 #[test]
-fn what_the_project_does_not_admit_is_held_until_it_does() {
+fn denied_application_is_blocked_until_the_project_admits() {
     let mut index = index(&["a"]);
     let app = with(
         application("a", "app", "1", 1),
@@ -331,7 +331,7 @@ fn an_operation_that_is_introduced_is_a_command_once() {
 }
 
 #[test]
-fn an_operation_that_is_found_at_the_start_has_no_name_until_it_is_given_one() {
+fn operation_found_at_start_gets_its_identity_later() {
     let mut index = index(&["a"]);
     let operation = json!({ "operation": { "sync": {} } });
     let found = with(application("a", "app", "1", 7), operation);

@@ -97,7 +97,7 @@ async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_mirror_that_went_before_the_watch_told_of_it_is_made_again_after_the_next_list() {
+async fn mirror_deleted_before_watch_event_is_recreated() {
     let (memory, hub, from) = setup();
     assert_eq!(hub.apply(&from, &emits("one")).await, Verdict::Done);
     memory.delete(Watched::Application, "own", "app");

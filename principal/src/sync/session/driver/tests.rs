@@ -277,7 +277,7 @@ async fn a_session_whose_hands_are_busy_waits_for_one_of_them() {
 
 /// The hub takes nothing for ten minutes, and the agent has said more than there is room for.
 #[tokio::test(start_paused = true)]
-async fn while_there_is_no_room_for_more_the_agent_is_not_taken_for_silent_and_hears_of_us() {
+async fn backpressure_is_not_mistaken_for_silence() {
     let limits = Limits {
         inbox_bytes: 1,
         ..Limits::default()

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn between_connects_only_what_was_unknown_twice_is_taken_away() {
+    fn deletion_between_connects_needs_two_comparisons() {
         let mut rounds = Comparison::default();
         let set = |names: &[&str]| {
             names

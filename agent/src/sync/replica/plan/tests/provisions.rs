@@ -172,7 +172,7 @@ fn the_map_of_keys_is_never_deleted_and_made_only_for_something() {
 }
 
 #[test]
-fn no_plan_shows_what_a_secret_holds() {
+fn plan_debug_output_hides_secret_values() {
     let message = hub_secret("u1", "Y29ycmVjdC1ob3JzZQ==");
     let desired = desired_secret_on_spoke(&message, &context()).unwrap();
     let (live, plan) = stated(None, &message, &desired).unwrap();

@@ -259,7 +259,7 @@ fn an_application_whose_secret_is_kept_back_is_told_which() {
 }
 
 #[test]
-fn no_digest_tells_what_a_secret_holds() {
+fn digests_do_not_reveal_secrets() {
     let stated = |salt: &str, password: &str, version: u64| {
         let mut index = index(&["a"]).salted(salt.to_owned());
         set(&mut index, Kind::AppProject, project_of("team", "a"));
@@ -293,7 +293,7 @@ fn no_digest_tells_what_a_secret_holds() {
 }
 
 #[test]
-fn nothing_that_is_printed_shows_what_a_secret_holds() {
+fn index_debug_output_hides_secrets() {
     let mut index = index(&["a"]);
     set(&mut index, Kind::AppProject, project_of("team", "a"));
     let effects = set(&mut index, Kind::Repository, repository("team", 1));

@@ -112,7 +112,7 @@ impl Flooded {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_one_object_is_written_a_few_times_a_second_and_its_last_value_soon_after() {
+async fn flood_is_throttled_and_last_value_is_written() {
     let mut flooded = Flooded::begin().await;
     flooded.flood(1).await;
     assert!(flooded.shows("busy"), "the first change waits");
