@@ -18,7 +18,7 @@ use nix::{
     unistd::Pid,
 };
 
-pub(crate) async fn a_lab_is_reached_from_outside_and_goes_when_told(_lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn lab_is_reachable_from_outside_until_down(_lab: Arc<Lab>) -> Result<()> {
     let outer = Outer::new()?;
     succeeds(&outer.lab(&["up", "--spokes=1"])?.output()?)?;
     succeeds(&outer.lab(&["status"])?.output()?)?;

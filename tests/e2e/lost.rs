@@ -26,7 +26,7 @@ const KEYS: &str = "keys.json";
 pub(crate) async fn lost_hub_is_rebuilt_without_replacing_workloads(stage: &Stage) -> Result<()> {
     let mut fleet = Fleet::begin(stage).await?;
     let backup = the_hub_is_saved(stage).await?;
-    let anew = the_hub_is_made_anew(stage, &backup).await?;
+    let anew = hub_is_rebuilt(stage, &backup).await?;
     fleet.comes_back_to(&anew).await?;
     let after = authority(&anew).await?;
     ensure!(after == fleet.authority, "the CA is another one");
@@ -40,7 +40,7 @@ pub(crate) async fn lost_hub_ca_is_rebuilt_without_replacing_workloads(
     let mut fleet = Fleet::begin(stage).await?;
     let backup = the_hub_is_saved(stage).await?;
     std::fs::remove_file(backup.path().join(KEYS))?;
-    let anew = the_hub_is_made_anew(stage, &backup).await?;
+    let anew = hub_is_rebuilt(stage, &backup).await?;
     every_cluster_gets_another_key(&anew, &backup).await?;
     fleet.comes_back_to(&anew).await?;
     let after = authority(&anew).await?;
@@ -119,14 +119,14 @@ async fn the_hub_is_saved(stage: &Stage) -> Result<TempDir> {
 }
 
 /// Loses the hub, does on another control plane what the runbook says, and has the klusterlets join there.
-async fn the_hub_is_made_anew(stage: &Stage, backup: &TempDir) -> Result<Stage> {
+async fn hub_is_rebuilt(stage: &Stage, backup: &TempDir) -> Result<Stage> {
     let lab = &stage.lab;
     lab.lose_hub().await?;
     lab.prepare_spare().await?;
     let reader = Reader::of(stage)?
         .with_cluster("KUBECONFIG", lab.spare()?)
         .with("BACKUP", backup.path().to_string_lossy());
-    reader.follow(PAGE, "the_hub_is_made_anew", 2).await?;
+    reader.follow(PAGE, "hub_is_rebuilt", 2).await?;
     lab.join_spare().await?;
     Stage::at_spare(std::sync::Arc::clone(lab))
 }

@@ -111,7 +111,7 @@ fn control_planes() -> Chapter {
             story!(base::the_audit_log_says_who_wrote_what),
             story!(base::a_user_has_only_the_rights_it_was_given),
             story!(base::a_commit_can_be_fetched_from_the_git_server),
-            story!(command::a_lab_is_reached_from_outside_and_goes_when_told),
+            story!(command::lab_is_reachable_from_outside_until_down),
             story!(command::a_killed_lab_leaves_nothing),
             story!(command::an_interrupted_start_leaves_nothing),
         ],
