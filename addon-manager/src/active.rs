@@ -149,8 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn restarted_follower_removes_its_stale_active_label()
-    {
+    async fn restarted_follower_removes_its_stale_active_label() {
         let (_lead, leading) = watch::channel(false);
         let lines = asked(leading, 1, 2).await;
         assert_eq!(lines, ["PATCH /api/v1/namespaces/ours/pods/own"; 2]);

@@ -9,7 +9,6 @@
 //!
 //! In autonomous mode the spoke owns its objects: [`source`] builds the state that the hub mirrors.
 
-
 pub mod api;
 pub mod cache;
 pub mod replica;

@@ -141,9 +141,9 @@ impl<'a> Demo<'a> {
         "v2".clone_into(&mut app.revision);
         app.apply(&self.hub).await?;
         let at = At::config_map(&app.namespace, workload::NAME);
-        let says = |map: &Value| map["data"]["greeting"] == "welcome";
+        let emits = |map: &Value| map["data"]["greeting"] == "welcome";
         self.spoke(1)?
-            .until(&at, "says welcome", wait::BOUND, says)
+            .until(&at, "says welcome", wait::BOUND, emits)
             .await?;
         progress.step("a new target revision on the hub runs on spoke1");
 

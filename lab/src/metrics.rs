@@ -13,7 +13,7 @@ use tokio::{
 };
 
 /// A program that does not answer within this is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// All series of a program at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -34,7 +34,7 @@ pub async fn ask(address: SocketAddr, path: &str) -> Result<(String, String)> {
         stream.read_to_string(&mut answer).await?;
         anyhow::Ok(answer)
     };
-    let answer = tokio::time::timeout(PATIENCE, read)
+    let answer = tokio::time::timeout(TIME_LIMIT, read)
         .await
         .context("no answer in time")?
         .with_context(|| format!("ask {address} for {path}"))?;

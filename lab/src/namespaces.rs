@@ -85,8 +85,8 @@ pub fn maybe_become_init() {
 /// Must be called before any thread is started; tools are to be built before, since there is no network inside.
 pub fn enter(door: Door) -> Result<Entered> {
     match std::env::var(INSIDE) {
-        Ok(told) => {
-            let inside = serde_json::from_str(&told).context("understand LAB_INSIDE")?;
+        Ok(reply) => {
+            let inside = serde_json::from_str(&reply).context("understand LAB_INSIDE")?;
             // Init waits for signals that it blocks, and a child begins with its parent's mask.
             SigSet::empty()
                 .thread_set_mask()

@@ -75,23 +75,23 @@ pub fn blocks(page: &str) -> Vec<Block> {
             };
             open = Some((line.len() - line.trim_start().len(), block));
         } else if !trimmed.is_empty() {
-            mark = said(trimmed);
+            mark = stated(trimmed);
         }
     }
     blocks
 }
 
 /// The blocks of commands that this story runs, in the order of the page.
-pub fn blocks_of(page: &str, story: &str) -> Vec<Block> {
+pub fn blocks_of(page: &str, e2e_test: &str) -> Vec<Block> {
     let all = blocks(page).into_iter();
     all.filter(|block| {
-        block.is_commands() && matches!(&block.mark, Some(Mark::Run(name)) if name == story)
+        block.is_commands() && matches!(&block.mark, Some(Mark::Run(name)) if name == e2e_test)
     })
     .collect()
 }
 
 /// What a comment says about the block after it.
-fn said(line: &str) -> Option<Mark> {
+fn stated(line: &str) -> Option<Mark> {
     let comment = line.strip_prefix("<!--")?.strip_suffix("-->")?.trim();
     let words = |prefix: &str| {
         let words = comment.strip_prefix(prefix)?.trim();

@@ -75,20 +75,20 @@ impl Client {
     /// The answer to a command.
     pub async fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Value> {
         self.say(words).await?;
-        self.told().await
+        self.reply().await
     }
 
     /// Gives a command and waits for nothing.
     pub async fn say(&mut self, words: &[impl AsRef<[u8]>]) -> Result<()> {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
         let command = resp::command(&words);
-        let saying = self.io.write_all(&command);
-        timeout(LATE, saying).await.context("nobody reads")??;
+        let emitting = self.io.write_all(&command);
+        timeout(LATE, emitting).await.context("nobody reads")??;
         Ok(())
     }
 
     /// What comes next.
-    pub async fn told(&mut self) -> Result<Value> {
+    pub async fn reply(&mut self) -> Result<Value> {
         let telling = async {
             loop {
                 if let Some((value, used)) = resp::decode(&self.buffer, LIMITS)? {

@@ -34,7 +34,7 @@ use tonic::{
 };
 
 /// A principal that does not answer within this is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// A client's preface and its empty settings (RFC 9113, section 3.4); a server may wait for them before it says a word.
 const HTTP2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -155,8 +155,8 @@ impl Door {
         let mut socket = TcpStream::connect(&self.address).await.context("knock")?;
         // It may hang up on us in the middle, which is what we deserve.
         let _gone = socket.write_all(bytes).await.is_err();
-        let mut said = Vec::new();
-        let hung_up = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut said)).await;
+        let mut stated = Vec::new();
+        let hung_up = tokio::time::timeout(TIME_LIMIT, socket.read_to_end(&mut stated)).await;
         hung_up.map(drop).context("the principal does not hang up")
     }
 
@@ -190,7 +190,7 @@ impl Door {
             // Settings of HTTP/2, if we are let in.
             stream.read_u8().await
         };
-        let shaken = tokio::time::timeout(PATIENCE, shake).await;
+        let shaken = tokio::time::timeout(TIME_LIMIT, shake).await;
         let Err(error) = shaken.context("the principal says nothing")? else {
             return Ok(None);
         };
@@ -220,8 +220,8 @@ impl Door {
         let endpoint = Endpoint::from_shared(format!("https://{}", self.address))?;
         Ok(endpoint
             .tls_config(tls)?
-            .connect_timeout(PATIENCE)
-            .timeout(PATIENCE)
+            .connect_timeout(TIME_LIMIT)
+            .timeout(TIME_LIMIT)
             .connect_lazy())
     }
 
@@ -305,7 +305,11 @@ pub enum Answer {
 impl Stream {
     /// Says something, and listens until it is known what became of it: until the event of this id is acknowledged,
     /// or, if it has none, until a heartbeat after it is answered, since what stood in line before was read then.
-    pub async fn say(&mut self, event: Option<CloudEvent>, id: Option<&str>) -> Result<Answer> {
+    pub async fn send_event(
+        &mut self,
+        event: Option<CloudEvent>,
+        id: Option<&str>,
+    ) -> Result<Answer> {
         let beat = protocol::Event::ping();
         let awaited = id.unwrap_or(&beat.event_id).to_owned();
         let beat = beat.into_cloud_event("agent://stranger");
@@ -314,7 +318,7 @@ impl Stream {
             let _ended = self.say.send(Event { event }).await.is_err();
         }
         loop {
-            let heard = tokio::time::timeout(PATIENCE, self.heard.message()).await;
+            let heard = tokio::time::timeout(TIME_LIMIT, self.heard.message()).await;
             let event = match heard.context("the principal says nothing")? {
                 Ok(Some(event)) => event.event.context("an empty event")?,
                 Ok(None) => return Ok(Answer::Ended(Code::Ok, String::new())),

@@ -20,7 +20,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{Cluster, Lab, namespaces, tools::workspace};
 
 /// How long one cluster may take to tell its state; its API may be what is broken.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIME_LIMIT: Duration = Duration::from_secs(15);
 
 /// How many events of a cluster the short account has.
 const EVENTS: usize = 15;
@@ -57,13 +57,13 @@ pub async fn keep(lab: &Lab, dir: &Path) -> Result<String> {
     let mut account = String::new();
     for cluster in lab.clusters() {
         let into = dir.join(cluster.name()).join("objects");
-        let kept = timeout(PATIENCE, keep_objects(cluster, &into)).await;
-        let told = match kept {
-            Ok(Ok(told)) => told,
+        let kept = timeout(TIME_LIMIT, keep_objects(cluster, &into)).await;
+        let reply = match kept {
+            Ok(Ok(reply)) => reply,
             Ok(Err(error)) => format!("  {error:#}\n"),
-            Err(_) => format!("  no answer within {PATIENCE:?}\n"),
+            Err(_) => format!("  no answer within {TIME_LIMIT:?}\n"),
         };
-        write!(account, "{}:\n{told}", cluster.name())?;
+        write!(account, "{}:\n{reply}", cluster.name())?;
     }
     Ok(account)
 }
@@ -205,7 +205,7 @@ fn conditions(object: &Value) -> String {
     let conditions = object
         .pointer("/status/conditions")
         .and_then(Value::as_array);
-    let told = conditions.into_iter().flatten().map(|condition| {
+    let reply = conditions.into_iter().flatten().map(|condition| {
         format!(
             "{}={} ({} {})",
             text(condition, "/type"),
@@ -214,7 +214,7 @@ fn conditions(object: &Value) -> String {
             text(condition, "/message")
         )
     });
-    told.collect::<Vec<_>>().join("; ")
+    reply.collect::<Vec<_>>().join("; ")
 }
 
 fn is_ready(pod: &Value) -> bool {

@@ -4,7 +4,6 @@
 //! credential, and [`registry`] grants one session slot per cluster. [`trust`] and [`revoked`] end sessions whose
 //! credentials are no longer good.
 
-
 pub(crate) mod admit;
 pub mod identity;
 pub(crate) mod registry;

@@ -4,6 +4,5 @@
 //! [`session`] drives one stream per agent with the state machine of `protocol::Session`. A session learns *which*
 //! object changed from its mailbox, and the hub encodes the newest value when the session sends it.
 
-
 pub(crate) mod hub;
 pub(crate) mod session;

@@ -107,8 +107,7 @@ mod tests {
     use crate::object::Kind;
 
     #[test]
-    fn trace_context_round_trips_in_event_extensions()
-    {
+    fn trace_context_round_trips_in_event_extensions() {
         let key = ObjectKey::new(Kind::Application, "agent-a", "app");
         let mut event = Event::about(&key, Verb::SpecUpdate, "uid", "7", Bytes::new());
         assert_eq!(event.trace(), None);

@@ -26,16 +26,19 @@ const TEAM: &str = "platform-team";
 /// What a command says, as JSON, if it ends as expected.
 async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["-o", "json"]].concat();
-    let said = product::agentctl(&kubeconfig, &arguments).await?;
-    ensure!(said.code == Some(code), "{said:?}");
-    serde_json::from_str(&said.out).with_context(|| format!("{said:?}"))
+    let stated = product::agentctl(&kubeconfig, &arguments).await?;
+    ensure!(stated.code == Some(code), "{stated:?}");
+    serde_json::from_str(&stated.out).with_context(|| format!("{stated:?}"))
 }
 
 /// What a command has to say for itself, if it fails.
 async fn fails(kubeconfig: PathBuf, arguments: &[&str]) -> Result<String> {
-    let said = product::agentctl(&kubeconfig, arguments).await?;
-    ensure!(said.code == Some(2) && said.out.is_empty(), "{said:?}");
-    Ok(said.err)
+    let stated = product::agentctl(&kubeconfig, arguments).await?;
+    ensure!(
+        stated.code == Some(2) && stated.out.is_empty(),
+        "{stated:?}"
+    );
+    Ok(stated.err)
 }
 
 impl Stage {
@@ -86,17 +89,20 @@ pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &St
         "{counted:#}"
     );
 
-    let said = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
-    let lines: Vec<_> = said.out.lines().collect();
+    let stated = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
+    let lines: Vec<_> = stated.out.lines().collect();
     let is_one =
         lines.len() == 2 && lines[0].starts_with("CLUSTER") && lines[1].starts_with("spoke2");
-    ensure!(said.succeeded() && is_one, "{said:?}");
-    ensure!(!said.out.contains('\u{1b}'), "colours away from a terminal");
+    ensure!(stated.succeeded() && is_one, "{stated:?}");
+    ensure!(
+        !stated.out.contains('\u{1b}'),
+        "colours away from a terminal"
+    );
 
     let error = fails(team.clone(), &["status", "spoke11"]).await?;
     ensure!(error.contains("did you mean spoke1?"), "{error}");
-    let nobody = stage.lab.hub().kubeconfig_for("nobody", None)?;
-    let error = fails(nobody, &["status"]).await?;
+    let no_one = stage.lab.hub().kubeconfig_for("nobody", None)?;
+    let error = fails(no_one, &["status"]).await?;
     ensure!(
         error.contains("you may not list managedclusteraddons"),
         "{error}"
@@ -135,7 +141,7 @@ pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Res
     ensure!(writers.iter().any(principal), "{why:#}");
 
     "spoke2".clone_into(&mut app.cluster);
-    told(stage, &app, "ArgoCDAgentConflict").await?;
+    reply(stage, &app, "ArgoCDAgentConflict").await?;
     let why = ask(team.clone(), 1, &["why", "explained", "--exit-code"]).await?;
     ensure!(hops(&why, "bad") == ["routing"], "{why:#}");
     let next = why["next"].as_str().unwrap_or_default();
@@ -143,7 +149,7 @@ pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Res
 
     "in-cluster".clone_into(&mut app.cluster);
     "somebody-elses".clone_into(&mut app.project);
-    told(stage, &app, "ArgoCDAgentNotAdmitted").await?;
+    reply(stage, &app, "ArgoCDAgentNotAdmitted").await?;
     let why = ask(team.clone(), 0, &["why", "explained", "-n", "spoke1"]).await?;
     ensure!(hops(&why, "bad") == ["project"], "{why:#}");
     let next = why["next"].as_str().unwrap_or_default();
@@ -158,9 +164,9 @@ pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Res
 }
 
 /// Applies a change and waits until the principal has said this of it.
-async fn told(stage: &Stage, app: &Application, kind: &'static str) -> Result<()> {
+async fn reply(stage: &Stage, app: &Application, kind: &'static str) -> Result<()> {
     app.apply(&stage.hub).await?;
-    let told = |app: &Value| {
+    let reply = |app: &Value| {
         let conditions = app["status"]["conditions"].as_array();
         conditions
             .into_iter()
@@ -168,7 +174,7 @@ async fn told(stage: &Stage, app: &Application, kind: &'static str) -> Result<()
             .any(|it| it["type"] == kind)
     };
     let what = format!("says {kind}");
-    stage.hub.until(&app.at, &what, SOON, told).await.map(drop)
+    stage.hub.until(&app.at, &what, SOON, reply).await.map(drop)
 }
 
 /// What of this kind was found.
@@ -237,8 +243,8 @@ pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) ->
     );
 
     what_people_need_is_checked(stage).await?;
-    let nobody = stage.lab.hub().kubeconfig_for("nobody", None)?;
-    let found = ask(nobody, 0, &["check"]).await?;
+    let no_one = stage.lab.hub().kubeconfig_for("nobody", None)?;
+    let found = ask(no_one, 0, &["check"]).await?;
     ensure!(results(&found, "your rights") == ["warning"], "{found:#}");
     ensure!(results(&found, "hub program") == ["unclear"], "{found:#}");
     let elsewhere = ["check", "--own-namespace", "default"];
@@ -285,7 +291,7 @@ pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
     wait::until("the policy counts", look, |refused| *refused).await?;
 
     let app = stage.greeter("refused-there", 1).await?;
-    told(stage, &app, "ArgoCDAgentError").await?;
+    reply(stage, &app, "ArgoCDAgentError").await?;
     let why = ask(team.clone(), 1, &["why", "refused-there", "--exit-code"]).await?;
     ensure!(hops(&why, "bad") == ["refused"], "{why:#}");
     let hop = why["hops"].as_array().into_iter().flatten();
@@ -297,8 +303,8 @@ pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
 
     let folder = stage.lab.dir().join("support-bundle");
     let bundle = ["support-bundle", folder.to_str().context("a path")?];
-    let said = product::agentctl(&team, &bundle).await?;
-    ensure!(said.succeeded(), "{said:?}");
+    let stated = product::agentctl(&team, &bundle).await?;
+    ensure!(stated.succeeded(), "{stated:?}");
     let read = |name: &str| -> Result<Value> {
         Ok(serde_json::from_str(&std::fs::read_to_string(
             folder.join(name),

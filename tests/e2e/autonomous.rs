@@ -279,14 +279,14 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
         "source": {"repoURL": "https://git.example/r.git", "path": "hub"},
     }});
     let made = stage.hub.apply(&hubs, body).await?;
-    let told = |app: &Value| {
+    let reply = |app: &Value| {
         app["status"]["conditions"]
             .to_string()
             .contains("autonomous")
     };
     stage
         .hub
-        .until(&hubs, "says that the cluster is autonomous", SOON, told)
+        .until(&hubs, "says that the cluster is autonomous", SOON, reply)
         .await?;
 
     let (door, forger) = stage.door().await?;
@@ -304,7 +304,9 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
         ("kube-system", "poisoned"),
         ("argocd", "../poisoned"),
     ] {
-        stream.say(Some(poisoned(namespace, name)), None).await?;
+        stream
+            .send_event(Some(poisoned(namespace, name)), None)
+            .await?;
     }
     let shown = At::application(CLUSTER, "poisoned");
     stage.hub.until_there(&shown, SOON).await?;
@@ -424,12 +426,12 @@ async fn change_mode(stage: &Stage, mode: &str) -> Result<()> {
     let addon = At::addon(CLUSTER);
     let label = json!({"metadata": {"labels": {enrol::MODE: mode}}});
     stage.hub.merge(&At::cluster(CLUSTER), label).await?;
-    let held = |addon: &Value| {
+    let retained = |addon: &Value| {
         lab::steps::objects::has_condition(addon, "Degraded", "True", "ModeChangeHeld")
     };
     stage
         .hub
-        .until(&addon, "holds the change of mode", SOON, held)
+        .until(&addon, "holds the change of mode", SOON, retained)
         .await?;
     let confirm = "argocd-agent.open-cluster-management.io/confirm-mode";
     let confirmed = json!({"metadata": {"annotations": {confirm: mode}}});

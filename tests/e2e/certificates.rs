@@ -257,13 +257,13 @@ pub(crate) async fn a_revoked_agent_is_out_and_others_go_on(stage: &Stage) -> Re
         refused,
     )
     .await?;
-    let says = |kind: &'static str, status: &'static str, reason: &'static str| {
+    let emits = |kind: &'static str, status: &'static str, reason: &'static str| {
         move |addon: &Value| has_condition(addon, kind, status, reason)
     };
-    let told = says("Degraded", "True", "Revoked");
-    stage.hub.until(&addon, "is Degraded", SOON, told).await?;
+    let reply = emits("Degraded", "True", "Revoked");
+    stage.hub.until(&addon, "is Degraded", SOON, reply).await?;
     stage.spoke(2).until_gone(&leaf(), SOON).await?;
-    let away = says("Available", "False", "AgentDisconnected");
+    let away = emits("Available", "False", "AgentDisconnected");
     stage
         .hub
         .until(&addon, "says that it is away", SOON * 2, away)

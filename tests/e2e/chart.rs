@@ -30,10 +30,10 @@ pub(crate) async fn an_upgrade_keeps_the_ca_and_the_agents(stage: &Stage) -> Res
 
     let helm = stage.lab.helm();
     let value = ["--set", "podAnnotations.upgraded=yes", "--wait"];
-    let said = product::upgrade(&helm, &value).await?;
+    let stated = product::upgrade(&helm, &value).await?;
     ensure!(
-        said.contains("kubectl label managedcluster"),
-        "no notes: {said}"
+        stated.contains("kubectl label managedcluster"),
+        "no notes: {stated}"
     );
     ensure!(
         manager_pod(stage).await? != manager,
@@ -128,12 +128,16 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     ocm.spokes.get_mut("spoke2").context("spoke2")?.kill();
     until_lost(stage, "spoke2").await?;
 
-    let said = stage.lab.helm().attempt(&UNINSTALLATION).await?;
-    ensure!(!said.succeeded(), "it went on without spoke2: {}", said.out);
+    let stated = stage.lab.helm().attempt(&UNINSTALLATION).await?;
     ensure!(
-        said.err.contains(UNINSTALL),
+        !stated.succeeded(),
+        "it went on without spoke2: {}",
+        stated.out
+    );
+    ensure!(
+        stated.err.contains(UNINSTALL),
         "helm names the hook: {}",
-        said.err
+        stated.err
     );
     let word = last_word(stage).await?;
     for part in [
@@ -204,14 +208,18 @@ pub(crate) async fn an_installation_refuses_an_add_on_of_templates(stage: &Stage
         "-n",
         product::NAMESPACE,
     ];
-    let said = stage.lab.helm().attempt(&arguments).await?;
-    ensure!(!said.succeeded(), "it was installed: {}", said.out);
+    let stated = stage.lab.helm().attempt(&arguments).await?;
+    ensure!(!stated.succeeded(), "it was installed: {}", stated.out);
     for part in [
         "argocd-pull-integration",
         "To change over",
         "kubectl delete clustermanagementaddons",
     ] {
-        ensure!(said.err.contains(part), "{part:?} is not in: {}", said.err);
+        ensure!(
+            stated.err.contains(part),
+            "{part:?} is not in: {}",
+            stated.err
+        );
     }
     let account = At::service_account(product::NAMESPACE, product::MANAGER);
     ensure!(

@@ -217,11 +217,11 @@ fn children(pid: i32) -> Result<Vec<i32>> {
 }
 
 fn succeeds(output: &Output) -> Result<()> {
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stated = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{}: {said}{complained}",
+        "{}: {stated}{complained}",
         output.status
     );
     Ok(())

@@ -76,7 +76,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     let sources = json!({"spec": {"sourceNamespaces": [TEAM]}});
     hub.merge(&At::project(ARGOCD, "further"), sources).await?;
     app.apply(hub).await?;
-    let says = |word: &'static str| {
+    let emits = |word: &'static str| {
         move |app: &Value| {
             let conditions = app["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
@@ -88,14 +88,14 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
         }
     };
     let what = "says what admits its namespace";
-    hub.until(&app.at, what, SOON, says("ALLOWED_NAMESPACES"))
+    hub.until(&app.at, what, SOON, emits("ALLOWED_NAMESPACES"))
         .await?;
 
     enrol::with_variable(hub, "spoke1", "ALLOWED_NAMESPACES", TEAM).await?;
     let replica = At::application(TEAM, "further");
     spoke.until_there(&replica, SOON * 2).await?;
     let what = "says that Argo CD does not look there";
-    hub.until(&app.at, what, SOON, says("application.namespaces"))
+    hub.until(&app.at, what, SOON, emits("application.namespaces"))
         .await?;
     "v2".clone_into(&mut app.revision);
     app.apply(hub).await?;
@@ -142,10 +142,10 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
     let project = At::project(ARGOCD, "project-changes");
     let described = json!({"spec": {"description": "for the story"}});
     stage.hub.merge(&project, described).await?;
-    let told = |project: &Value| project["spec"]["description"] == "for the story";
+    let reply = |project: &Value| project["spec"]["description"] == "for the story";
     stage
         .spoke(1)
-        .until(&project, "has the description", SOON, told)
+        .until(&project, "has the description", SOON, reply)
         .await?;
     stage
         .spoke(1)
@@ -153,7 +153,7 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
         .await?;
     stage
         .spoke(1)
-        .until(&project, "has the hub's description again", SOON, told)
+        .until(&project, "has the hub's description again", SOON, reply)
         .await?;
     stage.clear(&app).await
 }
@@ -255,7 +255,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
     let mut app = stage.greeter("not-admitted", 1).await?;
     "somebody-elses".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
-    let told = |app: &Value| {
+    let reply = |app: &Value| {
         app["status"]["conditions"]
             .as_array()
             .into_iter()
@@ -275,7 +275,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
             &app.at,
             "has a condition that names the project",
             SOON,
-            told,
+            reply,
         )
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("not-admitted")).await?;

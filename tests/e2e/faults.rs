@@ -102,11 +102,11 @@ pub(crate) async fn a_stalled_connection_is_left(stage: &Stage) -> Result<()> {
     let next = change.change().await?;
     agent.until_counts(silent, silences + 1.0).await?;
     manager.until_counts(connected, sessions - 1.0).await?;
-    let told = |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
+    let reply = |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
     let what = "says that the agent is not connected";
     stage
         .hub
-        .until(&At::addon("spoke1"), what, lab::wait::BOUND, told)
+        .until(&At::addon("spoke1"), what, lab::wait::BOUND, reply)
         .await?;
 
     stage.lab.faults().heal("spoke1");

@@ -71,8 +71,8 @@ pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_what_users_
     hub.merge(&at, labelled(REGION, &json!("mine"))).await?;
     hub.merge(&cluster, labelled(REGION, &json!("us"))).await?;
     let addon = At::addon("spoke1");
-    let told = |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
-    hub.until(&addon, "tells of the conflict", SOON, told)
+    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
+    hub.until(&addon, "tells of the conflict", SOON, reply)
         .await?;
     ensure!(
         label(&hub.read(&at).await?, REGION) == "mine",

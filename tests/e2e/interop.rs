@@ -20,9 +20,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use lab::{
     Options,
+    e2e_test::{E2eTest, TestGroup},
     peers::{GO, Make, Mapping, Pair, Pairing, Way, allow, further_namespace, prepare},
     steps::At,
-    story::{Chapter, Story},
 };
 use people::{autonomous as owned, changes, cut, shells};
 use serde_json::{Value, json};
@@ -35,25 +35,25 @@ const PROJECT: &str = "everything";
 const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
 /// Cases for one pairing, each told on a pair of its own.
-macro_rules! told {
+macro_rules! each_pairing {
     ($title:literal, $principal:ident, $agent:ident, $way:expr; $($short:literal $mapping:ident $group:ident::$case:ident,)*) => {
         [$({
             const PAIRING: Pairing = Pairing {
                 principal: Make::$principal,
                 agent: Make::$agent,
             };
-            Story {
+            E2eTest {
                 name: concat!("interop::", $title, "::", stringify!($case)),
                 needs: PAIRING.needs(),
-                tell: |lab| {
+                run: |lab| {
                     Box::pin(async move {
                         let way: Way = $way;
                         let name = short_name(PAIRING, &way, $short);
                         let mut setting = prepare(&lab, &name, Mapping::$mapping).await?;
                         setting.way = way;
                         let mut pair = Pair::start_in(&lab, setting, PAIRING).await?;
-                        let told = $group::$case(&mut pair).await;
-                        finish(pair, told).await
+                        let reply = $group::$case(&mut pair).await;
+                        finish(pair, reply).await
                     })
                 },
             }
@@ -64,7 +64,7 @@ macro_rules! told {
 /// All cases for one pairing and one way between its two ends.
 macro_rules! cases {
     ($title:literal, $principal:ident, $agent:ident, $way:expr) => {
-        told! {
+        each_pairing! {
             $title, $principal, $agent, $way;
             "status" Namespace delivery::an_application_arrives_and_its_status_comes_back,
             "drift" Namespace delivery::an_edit_and_a_deletion_on_the_spoke_are_undone,
@@ -113,83 +113,81 @@ const NOT_OF_GO: [&str; 7] = [
 ];
 
 /// All cases for all pairings over TLS, and over `WebSocket`s for those that a Go program is in.
-pub(crate) fn chapter() -> Chapter {
-    let mut stories = vec![Story {
+pub(crate) fn chapter() -> TestGroup {
+    let mut e2e_tests = vec![E2eTest {
         name: "interop::alone::everything_can_be_in_files_on_other_ports_and_in_variables",
         needs: None,
-        tell: |lab| {
-            Box::pin(alone::everything_can_be_in_files_on_other_ports_and_in_variables(lab))
-        },
+        run: |lab| Box::pin(alone::everything_can_be_in_files_on_other_ports_and_in_variables(lab)),
     }];
-    stories.extend(traced());
+    e2e_tests.extend(traced());
     let ours = cases!("our_principal_and_our_agent", Ours, Ours, Way::default());
     let go_agent = cases!("our_principal_and_a_go_agent", Ours, Go, Way::default());
     let go_principal = cases!("a_go_principal_and_our_agent", Go, Ours, Way::default());
     let mut go = cases!("a_go_principal_and_a_go_agent", Go, Go, Way::default()).to_vec();
-    go.retain(|story| !NOT_OF_GO.iter().any(|case| story.name.ends_with(case)));
-    stories.extend(
+    go.retain(|e2e_test| !NOT_OF_GO.iter().any(|case| e2e_test.name.ends_with(case)));
+    e2e_tests.extend(
         ours.into_iter()
             .chain(go_agent)
             .chain(go_principal)
             .chain(go),
     );
-    stories.extend(cases!(
+    e2e_tests.extend(cases!(
         "our_principal_and_a_go_agent_over_websockets",
         Ours,
         Go,
         Way::websockets()
     ));
-    stories.extend(cases!(
+    e2e_tests.extend(cases!(
         "a_go_principal_and_our_agent_over_websockets",
         Go,
         Ours,
         Way::websockets()
     ));
     // A Go principal says first that there is one, and then that it goes.
-    stories.extend(told! {
+    e2e_tests.extend(each_pairing! {
         "our_principal_and_our_agent", Ours, Ours, Way::default();
         "unheard" Namespace corners::one_that_came_and_went_unheard_never_runs,
     });
-    stories.extend(told! {
+    e2e_tests.extend(each_pairing! {
         "our_principal_and_a_go_agent", Ours, Go, Way::default();
         "unheard" Namespace corners::one_that_came_and_went_unheard_never_runs,
     });
-    stories.extend(told! {
+    e2e_tests.extend(each_pairing! {
         "our_principal_and_our_agent_over_websockets", Ours, Ours, Way::websockets();
         "status" Namespace delivery::an_application_arrives_and_its_status_comes_back,
         "hubdown" Namespace restarts::changes_without_a_principal_are_recovered,
     });
-    Chapter::shared(Options::control_planes(1), stories)
+    TestGroup::shared(Options::control_planes(1), e2e_tests)
 }
 
 /// Each is told with a collector of its own.
-fn traced() -> [Story; 4] {
+fn traced() -> [E2eTest; 4] {
     [
-        Story {
+        E2eTest {
             name: "interop::telemetry::a_change_is_one_trace_from_the_hub_to_the_spoke_and_back",
             needs: None,
-            tell: |lab| {
+            run: |lab| {
                 Box::pin(telemetry::a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(lab))
             },
         },
-        Story {
+        E2eTest {
             name: "interop::telemetry::a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror",
             needs: None,
-            tell: |lab| {
+            run: |lab| {
                 Box::pin(
                     telemetry::a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror(lab),
                 )
             },
         },
-        Story {
+        E2eTest {
             name: "interop::telemetry::a_go_agent_goes_on_with_our_traces",
             needs: Some(GO),
-            tell: |lab| Box::pin(telemetry::a_go_agent_goes_on_with_our_traces(lab)),
+            run: |lab| Box::pin(telemetry::a_go_agent_goes_on_with_our_traces(lab)),
         },
-        Story {
+        E2eTest {
             name: "interop::telemetry::our_agent_goes_on_with_the_traces_of_a_go_principal",
             needs: Some(GO),
-            tell: |lab| {
+            run: |lab| {
                 Box::pin(telemetry::our_agent_goes_on_with_the_traces_of_a_go_principal(lab))
             },
         },
@@ -204,10 +202,10 @@ macro_rules! seen {
                 principal: Make::$principal,
                 agent: Make::$agent,
             };
-            Story {
+            E2eTest {
                 name: concat!("interop::", $title, "::", stringify!($case)),
                 needs: PAIRING.needs(),
-                tell: |lab| Box::pin($group::$case(lab, PAIRING, $way)),
+                run: |lab| Box::pin($group::$case(lab, PAIRING, $way)),
             }
         }),*]
     };
@@ -229,7 +227,7 @@ macro_rules! all_seen {
 
 /// What people at the hub see of a cluster, for all pairings over TLS, and over `WebSocket`s for those that a Go program
 /// is in.
-pub(crate) fn people() -> Chapter {
+pub(crate) fn people() -> TestGroup {
     let go_agent = all_seen!("our_principal_and_a_go_agent", Ours, Go, Way::default());
     let go_principal = all_seen!("a_go_principal_and_our_agent", Go, Ours, Way::default());
     let ours = seen! {
@@ -244,15 +242,15 @@ pub(crate) fn people() -> Chapter {
         people::people_at_the_hub_see_the_cluster,
         shells::people_at_the_hub_open_terminals,
     };
-    let mut stories: Vec<Story> = ours.into_iter().chain(go).collect();
-    stories.extend(go_agent.into_iter().chain(go_principal));
-    stories.extend(all_seen!(
+    let mut e2e_tests: Vec<E2eTest> = ours.into_iter().chain(go).collect();
+    e2e_tests.extend(go_agent.into_iter().chain(go_principal));
+    e2e_tests.extend(all_seen!(
         "our_principal_and_a_go_agent_over_websockets",
         Ours,
         Go,
         Way::websockets()
     ));
-    stories.extend(all_seen!(
+    e2e_tests.extend(all_seen!(
         "a_go_principal_and_our_agent_over_websockets",
         Go,
         Ours,
@@ -262,7 +260,7 @@ pub(crate) fn people() -> Chapter {
         pods: true,
         ..Options::control_planes(1)
     };
-    Chapter::shared(options, stories)
+    TestGroup::shared(options, e2e_tests)
 }
 
 /// The name of a pair, short enough for a namespace.
@@ -276,12 +274,12 @@ fn short_name(Pairing { principal, agent }: Pairing, way: &Way, case: &str) -> S
 }
 
 /// Ends a pair; a failure gets the ends of its logs.
-pub(crate) async fn finish(mut pair: Pair, told: Result<()>) -> Result<()> {
-    let told = told
+pub(crate) async fn finish(mut pair: Pair, reply: Result<()>) -> Result<()> {
+    let reply = reply
         .and_then(|()| pair.check())
         .map_err(|error| anyhow!("{error:#}\n{}", pair.logs()));
     pair.stop().await;
-    told
+    reply
 }
 
 /// An Application of a pair.

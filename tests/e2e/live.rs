@@ -54,8 +54,8 @@ pub(crate) async fn cluster_secret_grants_live_access(stage: &Stage) -> Result<(
     ensure!(spec.contains("replicas"), "{spec}");
 
     let other = Kubectl::with_secret_of(stage, "spoke2").await?;
-    let told = other.fails(&["get", "configmap", "seen"]).await?;
-    ensure!(told.contains("not found"), "{told}");
+    let reply = other.fails(&["get", "configmap", "seen"]).await?;
+    ensure!(reply.contains("not found"), "{reply}");
     stage.spoke(1).delete(&at).await
 }
 
@@ -100,8 +100,11 @@ pub(crate) async fn read_level_refusals_name_the_reason(stage: &Stage) -> Result
         (&["create", "configmap", "new"], "does not allow to create"),
         (&["get", "pods", "--as=system:admin"], "impersonate-user"),
     ] {
-        let told = kubectl.fails(arguments).await?;
-        ensure!(told.contains(reason), "kubectl {arguments:?} says: {told}");
+        let reply = kubectl.fails(arguments).await?;
+        ensure!(
+            reply.contains(reason),
+            "kubectl {arguments:?} says: {reply}"
+        );
     }
     let asked = audit.by(PEOPLE, mark)?;
     let beyond = |entry: &&lab::audit::Entry| {
@@ -141,8 +144,8 @@ pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Resul
         !ended.success(),
         "it looks as if the watch had come to its end"
     );
-    let told = kubectl.fails(&["get", "configmap", "watched"]).await?;
-    ensure!(told.contains("not connected"), "{told}");
+    let reply = kubectl.fails(&["get", "configmap", "watched"]).await?;
+    ensure!(reply.contains("not connected"), "{reply}");
 
     stage.lab.faults().heal("spoke1");
     kubectl
@@ -251,8 +254,11 @@ async fn what_it_does_not_have_stays(kubectl: &Kubectl, spoke: &Objects, local: 
             "does not allow access to Secrets",
         ),
     ] {
-        let told = kubectl.fails(arguments).await?;
-        ensure!(told.contains(reason), "kubectl {arguments:?} says: {told}");
+        let reply = kubectl.fails(arguments).await?;
+        ensure!(
+            reply.contains(reason),
+            "kubectl {arguments:?} says: {reply}"
+        );
     }
     let kept = spoke.read(local).await?;
     ensure!(

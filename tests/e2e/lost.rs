@@ -136,8 +136,8 @@ async fn every_cluster_gets_another_key(anew: &Stage, backup: &TempDir) -> Resul
     let reader = Reader::of(anew)?
         .with_cluster("KUBECONFIG", anew.lab.spare()?)
         .with("BACKUP", backup.path().to_string_lossy());
-    let story = "every_cluster_gets_another_key";
-    reader.follow(PAGE, story, 1).await.map(drop)
+    let e2e_test = "every_cluster_gets_another_key";
+    reader.follow(PAGE, e2e_test, 1).await.map(drop)
 }
 
 /// Of the copy and of what it deployed.

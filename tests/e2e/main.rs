@@ -13,10 +13,10 @@ macro_rules! staged {
         staged!($($path)::+, None)
     };
     ($($path:ident)::+, $needs:expr) => {
-        Story {
+        E2eTest {
             name: stringify!($($path)::+),
             needs: $needs,
-            tell: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
+            run: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
         }
     };
 }
@@ -70,8 +70,8 @@ mod zerotouch;
 use std::process::ExitCode;
 
 use lab::{
-    Options, story,
-    story::{Chapter, Story, main as tell},
+    Options, e2e_test,
+    e2e_test::{E2eTest, TestGroup, main as tell},
 };
 
 fn main() -> ExitCode {
@@ -102,53 +102,53 @@ fn main() -> ExitCode {
     ])
 }
 
-fn control_planes() -> Chapter {
-    Chapter::shared(
+fn control_planes() -> TestGroup {
+    TestGroup::shared(
         Options::control_planes(1),
         vec![
-            story!(base::control_planes_serve_and_controllers_work),
-            story!(base::an_api_restart_keeps_what_was_stored),
-            story!(base::the_audit_log_says_who_wrote_what),
-            story!(base::a_user_has_only_the_rights_it_was_given),
-            story!(base::a_commit_can_be_fetched_from_the_git_server),
-            story!(command::lab_is_reachable_from_outside_until_down),
-            story!(command::a_killed_lab_leaves_nothing),
-            story!(command::an_interrupted_start_leaves_nothing),
+            e2e_test!(base::control_planes_serve_and_controllers_work),
+            e2e_test!(base::an_api_restart_keeps_what_was_stored),
+            e2e_test!(base::the_audit_log_says_who_wrote_what),
+            e2e_test!(base::a_user_has_only_the_rights_it_was_given),
+            e2e_test!(base::a_commit_can_be_fetched_from_the_git_server),
+            e2e_test!(command::lab_is_reachable_from_outside_until_down),
+            e2e_test!(command::a_killed_lab_leaves_nothing),
+            e2e_test!(command::an_interrupted_start_leaves_nothing),
         ],
     )
 }
 
-fn pods() -> Chapter {
-    Chapter::shared(
+fn pods() -> TestGroup {
+    TestGroup::shared(
         Options {
             pods: true,
             ..Options::control_planes(1)
         },
         vec![
-            story!(pods::a_service_is_reached_under_every_name),
-            story!(pods::a_load_balancer_leads_to_pods),
-            story!(pods::a_service_of_another_cluster_is_out_of_reach),
-            story!(pods::a_container_has_what_its_pod_says),
-            story!(pods::a_volume_follows_its_secret),
-            story!(pods::a_crashed_container_is_begun_again_and_the_crash_is_told),
-            story!(pods::a_container_that_fails_its_liveness_probe_is_replaced),
-            story!(pods::a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes),
-            story!(pods::a_pod_lives_on_while_the_api_is_away),
-            story!(pods::a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing),
-            story!(pods::asked::a_log_is_shown_as_it_was_asked_for),
-            story!(pods::asked::a_log_is_followed_until_its_container_ends),
-            story!(pods::asked::the_log_before_a_crash_is_shown),
-            story!(pods::asked::a_command_has_its_streams_and_its_exit_code),
-            story!(pods::asked::a_terminal_has_a_size_and_ends_with_its_viewer),
-            story!(argocd::an_application_from_git_is_synced_and_removal_leaves_nothing),
+            e2e_test!(pods::a_service_is_reached_under_every_name),
+            e2e_test!(pods::a_load_balancer_leads_to_pods),
+            e2e_test!(pods::a_service_of_another_cluster_is_out_of_reach),
+            e2e_test!(pods::a_container_has_what_its_pod_says),
+            e2e_test!(pods::a_volume_follows_its_secret),
+            e2e_test!(pods::a_crashed_container_is_begun_again_and_the_crash_is_told),
+            e2e_test!(pods::a_container_that_fails_its_liveness_probe_is_replaced),
+            e2e_test!(pods::a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes),
+            e2e_test!(pods::a_pod_lives_on_while_the_api_is_away),
+            e2e_test!(pods::a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing),
+            e2e_test!(pods::asked::a_log_is_shown_as_it_was_asked_for),
+            e2e_test!(pods::asked::a_log_is_followed_until_its_container_ends),
+            e2e_test!(pods::asked::the_log_before_a_crash_is_shown),
+            e2e_test!(pods::asked::a_command_has_its_streams_and_its_exit_code),
+            e2e_test!(pods::asked::a_terminal_has_a_size_and_ends_with_its_viewer),
+            e2e_test!(argocd::an_application_from_git_is_synced_and_removal_leaves_nothing),
         ],
     )
 }
 
 /// While the product is taken away its Pods end under rights that are going, so these are not where every refusal counts. They
 /// ask for many certificates, of which a lab has [ten an hour](second_day), so nobody has asked before.
-fn life_of_the_chart() -> Chapter {
-    Chapter::alone(
+fn life_of_the_chart() -> TestGroup {
+    TestGroup::alone(
         Options::everything(2),
         vec![
             staged!(chart::an_upgrade_keeps_the_ca_and_the_agents),
@@ -165,8 +165,8 @@ fn life_of_the_chart() -> Chapter {
 }
 
 /// The hub is put back to an earlier state. It is not the same hub afterwards, so this has a lab of its own.
-fn other_hubs() -> Chapter {
-    Chapter::alone(
+fn other_hubs() -> TestGroup {
+    TestGroup::alone(
         Options::everything(2),
         vec![staged!(
             past::everybody_follows_a_hub_whose_etcd_was_put_back
@@ -175,12 +175,12 @@ fn other_hubs() -> Chapter {
 }
 
 /// The hub is lost, and another control plane takes its place.
-fn lost_hubs() -> Chapter {
+fn lost_hubs() -> TestGroup {
     let options = Options {
         spare: true,
         ..Options::everything(1)
     };
-    Chapter::alone(
+    TestGroup::alone(
         options,
         vec![
             staged!(lost::lost_hub_is_rebuilt_without_replacing_workloads),
@@ -191,8 +191,8 @@ fn lost_hubs() -> Chapter {
 
 /// OCM's agent asks for ten certificates of an add-on in an hour and then for no more. These stories ask for so many that
 /// nobody may have asked before.
-fn second_day() -> Chapter {
-    Chapter::alone(
+fn second_day() -> TestGroup {
+    TestGroup::alone(
         Options::everything(2),
         vec![
             staged!(runbooks::the_runbooks_are_followed_word_by_word),
@@ -202,8 +202,8 @@ fn second_day() -> Chapter {
 }
 
 /// What users of Argo CD do. The lab is that of the chapter before, if that was told.
-fn users() -> Chapter {
-    Chapter::shared(
+fn users() -> TestGroup {
+    TestGroup::shared(
         Options::everything(2),
         vec![
             staged!(users::app_of_apps_delivers_its_children),
@@ -234,8 +234,8 @@ fn users() -> Chapter {
 }
 
 /// What Applications meet on their way. The lab is that of the chapter before, if that was told.
-fn rules() -> Chapter {
-    Chapter::shared(
+fn rules() -> TestGroup {
+    TestGroup::shared(
         Options::everything(2),
         vec![
             staged!(rules::an_application_of_the_hubs_own_stays_there),
@@ -252,18 +252,18 @@ fn rules() -> Chapter {
 }
 
 /// Many clusters, simulated: on a hub without anything else.
-fn crowd() -> Chapter {
-    Chapter::alone(
+fn crowd() -> TestGroup {
+    TestGroup::alone(
         Options::control_planes(0),
-        vec![story!(
+        vec![e2e_test!(
             conformance::crowd::simulated_clusters_take_at_most_four_writes_each
         )],
     )
 }
 
 /// Points that our own add-on does not touch, told with the SDK's example.
-fn guest() -> Chapter {
-    Chapter::shared(
+fn guest() -> TestGroup {
+    TestGroup::shared(
         Options {
             argocd: false,
             product: false,
@@ -277,9 +277,9 @@ fn guest() -> Chapter {
             staged!(conformance::works::much_is_shared_out_and_stays_where_it_is),
             staged!(conformance::works::an_object_that_fits_into_no_work_is_named),
             staged!(conformance::works::unrendered_objects_are_deleted),
-            staged!(conformance::farewell::a_hook_runs_before_an_add_on_goes),
-            staged!(conformance::farewell::a_hook_that_fails_is_given_up_at_its_deadline),
-            staged!(conformance::farewell::an_add_on_of_a_dead_cluster_goes_without_its_hook),
+            staged!(conformance::teardown::a_hook_runs_before_an_add_on_goes),
+            staged!(conformance::teardown::a_hook_that_fails_is_given_up_at_its_deadline),
+            staged!(conformance::teardown::an_add_on_of_a_dead_cluster_goes_without_its_hook),
             staged!(conformance::intake::add_on_without_definition_is_reported),
             staged!(conformance::intake::a_namespace_of_the_longest_name_is_served),
             staged!(conformance::hosted::an_agent_is_hosted_on_another_cluster),
@@ -288,8 +288,8 @@ fn guest() -> Chapter {
 }
 
 /// What OCM and its users expect of any add-on, told with ours.
-fn conformance() -> Chapter {
-    Chapter::shared(
+fn conformance() -> TestGroup {
+    TestGroup::shared(
         Options::everything(3),
         vec![
             staged!(conformance::writes::an_install_takes_at_most_four_writes),
@@ -323,8 +323,8 @@ fn conformance() -> Chapter {
 
 /// What the hub program makes on the hub, and who leads. Certificates are asked for here and in [`certificates`], so the two
 /// do not share a lab.
-fn hub_side() -> Chapter {
-    Chapter::shared(
+fn hub_side() -> TestGroup {
+    TestGroup::shared(
         Options::everything(2),
         vec![
             staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
@@ -338,8 +338,8 @@ fn hub_side() -> Chapter {
 }
 
 /// Certificates change under these stories, so they have a lab of their own.
-fn certificates() -> Chapter {
-    Chapter::shared(
+fn certificates() -> TestGroup {
+    TestGroup::shared(
         Options::everything(2),
         vec![
             staged!(certificates::a_certificate_that_changes_all_the_time_loses_nothing),
@@ -360,8 +360,8 @@ fn certificates() -> Chapter {
 
 /// An API server that has just started refuses what its caches do not know yet. So these stories have a lab of their
 /// own: in the others, every refusal counts.
-fn restarts() -> Chapter {
-    Chapter::shared(
+fn restarts() -> TestGroup {
+    TestGroup::shared(
         Options::everything(1),
         vec![
             staged!(faults::a_restarted_hub_api_loses_nothing),

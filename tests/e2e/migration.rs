@@ -35,8 +35,8 @@ pub(crate) async fn argocd_agent_leftovers_are_adopted_in_place(stage: &Stage) -
     let reader = Reader::of(stage)?
         .with("CLUSTER", "spoke2")
         .with("APPLICATION", "migrated");
-    let story = "argocd_agent_leftovers_are_adopted_in_place";
-    reader.follow(PAGE, story, 3).await?;
+    let e2e_test = "argocd_agent_leftovers_are_adopted_in_place";
+    reader.follow(PAGE, e2e_test, 3).await?;
     let copy = stage.spoke(2).read(&Stage::replica("migrated")).await?;
     let stamp = |copy: &Value| copy["metadata"]["annotations"][PRINCIPAL_UID].clone();
     ensure!(stamp(&copy).is_string(), "it was not taken over: {copy:#}");
@@ -48,10 +48,10 @@ pub(crate) async fn argocd_agent_leftovers_are_adopted_in_place(stage: &Stage) -
 
     enrol::by_label(&stage.hub, "spoke2").await?;
     enrol::until_available(&stage.hub, "spoke2").await?;
-    let told = |app: &Value| condition(app, "ArgoCDAgentConflict").is_some();
+    let reply = |app: &Value| condition(app, "ArgoCDAgentConflict").is_some();
     stage
         .hub
-        .until(&later.at, "says that it contradicts itself", SOON, told)
+        .until(&later.at, "says that it contradicts itself", SOON, reply)
         .await?;
     let repository = stage.lab.git().repository("migrated")?;
     let next = commit(&repository, "after-the-migration", "v2")?;

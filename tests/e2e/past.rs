@@ -133,8 +133,8 @@ async fn ran_once(stage: &Stage, asked: &Application) -> Result<()> {
 /// More than may go by itself: it runs on until somebody has seen the list.
 async fn what_it_forgot_waits_for_a_person(stage: &Stage, later: &[Application]) -> Result<()> {
     let addon = At::addon("spoke1");
-    let held = |addon: &Value| rules::held_digest(addon).is_some();
-    let seen = stage.hub.until(&addon, "says what is held", SOON, held);
+    let retained = |addon: &Value| rules::held_digest(addon).is_some();
+    let seen = stage.hub.until(&addon, "says what is held", SOON, retained);
     let digest = rules::held_digest(&seen.await?).context("no digest")?;
     for app in later {
         let replica = Stage::replica(app.at.name());

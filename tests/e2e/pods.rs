@@ -38,10 +38,10 @@ pub(crate) async fn a_service_is_reached_under_every_name(lab: Arc<Lab>) -> Resu
         "server.names.svc.cluster.local",
     ];
     for name in names {
-        let said = place
+        let stated = place
             .run(&format!("ask-{}", name.len()), &ask(name))
             .await?;
-        ensure!(said.trim() == "PONG", "{name} said {said}");
+        ensure!(stated.trim() == "PONG", "{name} said {stated}");
     }
     place.leave().await
 }
@@ -54,11 +54,11 @@ pub(crate) async fn a_load_balancer_leads_to_pods(lab: Arc<Lab>) -> Result<()> {
         let status = service.status.as_ref()?.load_balancer.as_ref()?;
         status.ingress.as_ref()?.first()?.ip.clone()
     };
-    let told = wait::object(&services, "server", "is told its address", |service| {
+    let reply = wait::object(&services, "server", "is told its address", |service| {
         address(service).is_some()
     })
     .await?;
-    let address = address(&told).context("an address")?;
+    let address = address(&reply).context("an address")?;
     ensure!(pong(&address).await? == "+PONG\r\n");
     place.leave().await
 }
@@ -75,8 +75,8 @@ pub(crate) async fn a_service_of_another_cluster_is_out_of_reach(lab: Arc<Lab>) 
         .and_then(|spec| spec.cluster_ip)
         .context("an address")?;
     ensure!(here.run("neighbour", &ask(&address)).await?.trim() == "PONG");
-    let said = there.run("stranger", &ask(&address)).await?;
-    ensure!(!said.contains("PONG"), "{said}");
+    let stated = there.run("stranger", &ask(&address)).await?;
+    ensure!(!stated.contains("PONG"), "{stated}");
     here.leave().await?;
     there.leave().await
 }
@@ -112,8 +112,8 @@ pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<(
         "restartPolicy": "Never",
     });
     place.create("content", pod).await?;
-    let said = place.end_of("content").await?;
-    ensure!(said.trim() == "as said", "{said}");
+    let stated = place.end_of("content").await?;
+    ensure!(stated.trim() == "as said", "{stated}");
     place.leave().await
 }
 
@@ -151,8 +151,8 @@ pub(crate) async fn a_volume_follows_its_secret(lab: Arc<Lab>) -> Result<()> {
             &Patch::Merge(secret("second")),
         )
         .await?;
-    let said = place.end_of("reader").await?;
-    ensure!(said == "first\nsecond", "{said}");
+    let stated = place.end_of("reader").await?;
+    ensure!(stated == "first\nsecond", "{stated}");
     place.leave().await
 }
 
@@ -246,8 +246,8 @@ pub(crate) async fn a_pod_lives_on_while_the_api_is_away(lab: Arc<Lab>) -> Resul
     })
     .await?;
     place.cluster.start_api().await?;
-    let said = place.end_of("steady").await?;
-    ensure!(said == "began\nended\n", "{said}");
+    let stated = place.end_of("steady").await?;
+    ensure!(stated == "began\nended\n", "{stated}");
     place.leave().await
 }
 

@@ -2,7 +2,7 @@
 
 use lab::{
     Options,
-    story::{Chapter, Story},
+    e2e_test::{E2eTest, TestGroup},
 };
 
 use crate::{
@@ -11,14 +11,14 @@ use crate::{
 };
 
 /// The stories about one hub and two spokes, in this order: the last ones look at what all of them have done.
-pub(crate) fn chapter() -> Chapter {
+pub(crate) fn chapter() -> TestGroup {
     let parts = [delivered(), harmed(), looked_at(), owned_by_spokes()];
-    let stories = parts.into_iter().flatten().collect();
-    Chapter::shared(Options::everything(2), stories)
+    let e2e_tests = parts.into_iter().flatten().collect();
+    TestGroup::shared(Options::everything(2), e2e_tests)
 }
 
 /// Clusters opt in, and Applications come to them.
-fn delivered() -> Vec<Story> {
+fn delivered() -> Vec<E2eTest> {
     vec![
         staged!(enrolment::a_label_enrols_a_cluster),
         staged!(enrolment::addon_enable_enrols_a_cluster),
@@ -45,7 +45,7 @@ fn delivered() -> Vec<Story> {
 }
 
 /// Strangers, kills and faults.
-fn harmed() -> Vec<Story> {
+fn harmed() -> Vec<E2eTest> {
     vec![
         staged!(intruders::requests::a_wrong_certificate_request_stays_pending_and_is_explained),
         staged!(intruders::papers::peer_with_wrong_credentials_is_rejected),
@@ -60,7 +60,7 @@ fn harmed() -> Vec<Story> {
 }
 
 /// What people at the hub see of a cluster.
-fn looked_at() -> Vec<Story> {
+fn looked_at() -> Vec<E2eTest> {
     vec![
         staged!(live::cluster_secret_grants_live_access),
         staged!(live::read_level_refusals_name_the_reason),
@@ -75,7 +75,7 @@ fn looked_at() -> Vec<Story> {
 }
 
 /// Autonomous clusters, opting out, and what rights all this took.
-fn owned_by_spokes() -> Vec<Story> {
+fn owned_by_spokes() -> Vec<E2eTest> {
     vec![
         staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),
         staged!(autonomous::a_sync_asked_for_on_the_hub_runs_once_on_the_spoke),

@@ -25,11 +25,11 @@ pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Re
         .with("REGISTRY", REGISTRY)
         .with("REPOSITORY", guestbook(stage)?)
         .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(1));
-    let said = reader
+    let stated = reader
         .follow(PAGE, "the_quickstart_is_followed_word_by_word", 10)
         .await?;
     for part in ["AgentConnected", "Synced", "Healthy"] {
-        ensure!(said.contains(part), "nobody saw {part}: {said}");
+        ensure!(stated.contains(part), "nobody saw {part}: {stated}");
     }
     leftovers::are_none(stage).await?;
 

@@ -58,9 +58,9 @@ impl Reader {
 
     /// Runs the blocks of a page that are for this story, in one shell. The first command that fails ends it. Returns what
     /// they said.
-    pub(crate) async fn follow(&self, page: &str, story: &str, least: usize) -> Result<String> {
+    pub(crate) async fn follow(&self, page: &str, e2e_test: &str, least: usize) -> Result<String> {
         let text = fs::read_to_string(tools::workspace().join(page)).context(page.to_owned())?;
-        let blocks = pages::blocks_of(&text, story);
+        let blocks = pages::blocks_of(&text, e2e_test);
         let count = blocks.len();
         ensure!(count >= least, "only {count} blocks of {page} are for it");
         let mut script = "set -euo pipefail\nexec 2>&1\n".to_owned();
@@ -82,14 +82,14 @@ impl Reader {
             .env("HOME", self.home.path());
         // Complaints stand where they were made: the script has both in one.
         let Said {
-            code, out: said, ..
+            code, out: stated, ..
         } = call(shell, BOUND).await?;
         if code != Some(0) {
-            let lines: Vec<_> = said.lines().collect();
+            let lines: Vec<_> = stated.lines().collect();
             let last = lines.get(lines.len().saturating_sub(LAST)..);
             let last = last.unwrap_or_default().join("\n");
             bail!("a command of {page} failed ({code:?}):\n{last}");
         }
-        Ok(said)
+        Ok(stated)
     }
 }

@@ -92,14 +92,19 @@ pub(crate) async fn private_repository_syncs_with_hub_credentials(stage: &Stage)
     stage
         .hub
         .until(&app.at, "says which Secret is kept back", SOON, |app| {
-            told(app, name)
+            reply(app, name)
         })
         .await?;
     stage.hub.delete(&secret).await?;
     stage.clear(&app).await?;
-    let lacks = |map: &Value| map["data"]["git.lab"].is_null();
+    let is_missing = |map: &Value| map["data"]["git.lab"].is_null();
     spoke
-        .until(&certificates, "has the certificate no more", SOON, lacks)
+        .until(
+            &certificates,
+            "has the certificate no more",
+            SOON,
+            is_missing,
+        )
         .await?;
     stage.hub.delete(&certificates).await
 }
@@ -152,7 +157,7 @@ fn condition<'a>(app: &'a Value, kind: &str) -> Option<&'a Value> {
 }
 
 /// Whether it says that this Secret is what is missing.
-fn told(app: &Value, secret: &str) -> bool {
+fn reply(app: &Value, secret: &str) -> bool {
     let message = condition(app, CONDITION).and_then(|it| it["message"].as_str());
     message.is_some_and(|message| message.contains(&format!("{ARGOCD}/{secret}")))
 }
@@ -215,11 +220,11 @@ pub(crate) async fn a_secret_without_a_project_is_kept_back_and_named(stage: &St
         .apply(&secret, secret_of(&app.repository, "", PASSWORD))
         .await?;
     app.apply(&stage.hub).await?;
-    let says = |app: &Value| told(app, name);
-    let untold = |app: &Value| condition(app, CONDITION).is_none();
+    let emits = |app: &Value| reply(app, name);
+    let unreported = |app: &Value| condition(app, CONDITION).is_none();
     stage
         .hub
-        .until(&app.at, "says which Secret is kept back", SOON, says)
+        .until(&app.at, "says which Secret is kept back", SOON, emits)
         .await?;
     ensure!(stage.spoke(1).get(&secret).await?.is_none(), "it went");
 
@@ -228,7 +233,7 @@ pub(crate) async fn a_secret_without_a_project_is_kept_back_and_named(stage: &St
     stage.spoke(1).until_there(&secret, SOON).await?;
     stage
         .hub
-        .until(&app.at, "has no such condition", SOON, untold)
+        .until(&app.at, "has no such condition", SOON, unreported)
         .await?;
     enrol::without_variables(&stage.hub, "spoke1").await?;
     stage.spoke(1).until_gone(&secret, SOON).await?;
@@ -238,7 +243,7 @@ pub(crate) async fn a_secret_without_a_project_is_kept_back_and_named(stage: &St
     stage.spoke(1).until_there(&secret, SOON).await?;
     stage
         .hub
-        .until(&app.at, "has no such condition", SOON, untold)
+        .until(&app.at, "has no such condition", SOON, unreported)
         .await?;
     stage.hub.delete(&secret).await?;
     stage.spoke(1).until_gone(&secret, SOON).await?;
@@ -262,17 +267,17 @@ pub(crate) async fn a_secret_follows_its_project_and_spares_the_spokes_own(
     let before = spoke.read(&own).await?["data"].clone();
     let wanted = secret_of(&app.repository, name, PASSWORD);
     stage.hub.apply(&own, wanted.clone()).await?;
-    let refused = |app: &Value| told(app, "follows-own");
+    let refused = |app: &Value| reply(app, "follows-own");
     stage
         .hub
         .until(&app.at, "says which Secret was refused", SOON, refused)
         .await?;
     stage.hub.apply(&secret, wanted).await?;
     spoke.until_there(&secret, SOON).await?;
-    let untold = |app: &Value| condition(app, CONDITION).is_none();
+    let unreported = |app: &Value| condition(app, CONDITION).is_none();
     stage
         .hub
-        .until(&app.at, "has no such condition", SOON, untold)
+        .until(&app.at, "has no such condition", SOON, unreported)
         .await?;
     let edit = json!({"data": {"password": STANDARD.encode("edited")}});
     spoke.merge(&secret, edit).await?;

@@ -24,7 +24,7 @@ use crate::{
 /// A dispute is told after half a minute, and its end a minute after the last word and a pause.
 const DISPUTE: Duration = Duration::from_mins(4);
 
-fn says(app: &Value, kind: &str, words: &str) -> bool {
+fn emits(app: &Value, kind: &str, words: &str) -> bool {
     let conditions = app["status"]["conditions"].as_array();
     conditions
         .into_iter()
@@ -80,10 +80,10 @@ pub(crate) async fn the_older_of_two_of_one_name_keeps_it(stage: &Stage) -> Resu
     let mut body = second.body();
     body["spec"]["destination"] = json!({"server": server(stage).await?, "namespace": "one-name"});
     stage.hub.apply(&second.at, body.clone()).await?;
-    let told = |app: &Value| says(app, "ArgoCDAgentNameConflict", "one-name");
+    let reply = |app: &Value| emits(app, "ArgoCDAgentNameConflict", "one-name");
     stage
         .hub
-        .until(&second.at, "says that the name is taken", SOON, told)
+        .until(&second.at, "says that the name is taken", SOON, reply)
         .await?;
     let uid = stage.hub.read(&first.at).await?["metadata"]["uid"].clone();
     let kept = stage.spoke(1).read(&Stage::replica("one-name")).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn the_older_of_two_of_one_name_keeps_it(stage: &Stage) -> Resu
     stage.hub.until_gone(&first.at, BOUND).await?;
     let seen = deliver::until_healthy(&stage.hub, &second.at, "").await?;
     ensure!(
-        !told(&seen),
+        !reply(&seen),
         "the conflict is told on: {}",
         seen["status"]["conditions"]
     );
@@ -123,17 +123,17 @@ pub(crate) async fn contradicting_destination_is_reported_until_corrected(
     let mut app = stage.greeter("contradiction", 1).await?;
     "spoke2".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
-    let told = |app: &Value| says(app, "ArgoCDAgentConflict", "spoke2");
+    let reply = |app: &Value| emits(app, "ArgoCDAgentConflict", "spoke2");
     stage
         .hub
-        .until(&app.at, "says the contradiction", SOON, told)
+        .until(&app.at, "says the contradiction", SOON, reply)
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("contradiction")).await?;
     ensure!(replica.is_none(), "it was delivered all the same");
     "in-cluster".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
     let seen = deliver::until_healthy(&stage.hub, &app.at, "").await?;
-    ensure!(!told(&seen), "it is told on");
+    ensure!(!reply(&seen), "it is told on");
     stage.clear(&app).await
 }
 
@@ -235,7 +235,7 @@ pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stag
     stage.enrolled(1).await?;
     let app = compared(stage, "dispute").await?;
     let (spoke, at) = (stage.spoke(1), Stage::replica("dispute"));
-    let told = |app: &Value| says(app, "ArgoCDAgentSpecContested", "a-user");
+    let reply = |app: &Value| emits(app, "ArgoCDAgentSpecContested", "a-user");
     let quarrel = async {
         loop {
             let edit = json!({"spec": {"source": {"path": "mine"}}});
@@ -248,15 +248,15 @@ pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stag
     };
     let telling = stage
         .hub
-        .until(&app.at, "says who disputes it", DISPUTE, told);
+        .until(&app.at, "says who disputes it", DISPUTE, reply);
     tokio::select! {
-        told = telling => drop(told?),
+        reply = telling => drop(reply?),
         over = quarrel => {
             let over: Result<std::convert::Infallible> = over;
             over.map(|never| match never {})?;
         }
     }
-    let over = |app: &Value| !told(app);
+    let over = |app: &Value| !reply(app);
     stage
         .hub
         .until(&app.at, "says no more of it", DISPUTE, over)
@@ -341,10 +341,10 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
     lose(stage, &apps).await?;
 
     let addon = At::addon("spoke1");
-    let held = |addon: &Value| held_digest(addon).is_some();
+    let retained = |addon: &Value| held_digest(addon).is_some();
     let seen = stage
         .hub
-        .until(&addon, "says what is held", BOUND, held)
+        .until(&addon, "says what is held", BOUND, retained)
         .await?;
     for app in &apps {
         stage.spoke(1).read(&Stage::replica(app.at.name())).await?;
@@ -384,9 +384,11 @@ pub(crate) fn confirmed(digest: &Value) -> Value {
 /// What the message of `MassDeleteHeld` asks for.
 pub(crate) fn held_digest(addon: &Value) -> Option<String> {
     let conditions = addon["status"]["conditions"].as_array()?;
-    let held = conditions.iter().find(|it| {
+    let retained = conditions.iter().find(|it| {
         it["type"] == "Degraded" && it["status"] == "True" && it["reason"] == "MassDeleteHeld"
     })?;
-    let (_, after) = held["message"].as_str()?.split_once("confirm-delete=")?;
+    let (_, after) = retained["message"]
+        .as_str()?
+        .split_once("confirm-delete=")?;
     Some(after.split_whitespace().next()?.to_owned())
 }

@@ -27,13 +27,13 @@ pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Res
     let reader = Reader::of(stage)?
         .with("CLUSTER", "spoke2")
         .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(2));
-    let mut said = String::new();
+    let mut stated = String::new();
     for (page, least) in PAGES {
-        said = reader.follow(page, STORY, least).await?;
+        stated = reader.follow(page, STORY, least).await?;
     }
     ensure!(
-        said.contains("Available=True AgentConnected"),
-        "nobody saw that all is well: {said}"
+        stated.contains("Available=True AgentConnected"),
+        "nobody saw that all is well: {stated}"
     );
     let after = text(&stage.hub.read(&authority).await?, "tls.crt")?;
     ensure!(before != after, "the CA is the one of before");

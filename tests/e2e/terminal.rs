@@ -84,8 +84,8 @@ pub(crate) async fn ended_with(mut viewer: Viewer, code: u8) -> Result<()> {
     let mut rest = Vec::new();
     let reading = viewer.screen.read_to_end(&mut rest);
     timeout(SOON, reading).await.context("it does not end")??;
-    let told = timeout(Duration::from_secs(5), status).await;
-    let status = told.context("no status")?.context("no status")?;
+    let reply = timeout(Duration::from_secs(5), status).await;
+    let status = reply.context("no status")?.context("no status")?;
     let causes = status.details.and_then(|details| details.causes);
     let cause = causes.unwrap_or_default().into_iter().find_map(|cause| {
         let is_code = cause.reason.as_deref() == Some("ExitCode");

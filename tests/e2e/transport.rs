@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use lab::{
     Lab, Options,
     connect::ConnectProxy,
+    e2e_test::{E2eTest, TestGroup},
     edge::{self, Kind, Passing},
     peers::{
         AGENT_HEALTH, GO, HUB, Make, Mapping, PRINCIPAL_HEALTH, Pair, Pairing, Setting, Way, get,
         healthy, prepare,
     },
     steps::At,
-    story::{Chapter, Story},
     wait,
 };
 use serde_json::json;
@@ -34,46 +34,46 @@ const GO_AGENT: Pairing = Pairing {
 /// Of our agent; the Go program has its own.
 const AGENT_METRICS: u16 = 8181;
 
-macro_rules! told {
+macro_rules! each_pairing {
     ($name:ident, $needs:expr) => {
-        Story {
+        E2eTest {
             name: concat!("transport::", stringify!($name)),
             needs: $needs,
-            tell: |lab| Box::pin($name(lab)),
+            run: |lab| Box::pin($name(lab)),
         }
     };
 }
 
-pub(crate) fn chapter() -> Chapter {
-    let stories = vec![
-        told!(
+pub(crate) fn chapter() -> TestGroup {
+    let e2e_tests = vec![
+        each_pairing!(
             nginx_that_passes_tls_through_keeps_the_agents_certificate,
             None
         ),
-        told!(behind_nginx_that_ends_tls_an_agent_proves_itself, None),
-        told!(
+        each_pairing!(behind_nginx_that_ends_tls_an_agent_proves_itself, None),
+        each_pairing!(
             behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way,
             None
         ),
-        told!(
+        each_pairing!(
             haproxy_that_passes_tls_through_keeps_the_agents_certificate,
             None
         ),
-        told!(behind_haproxy_that_ends_tls_an_agent_proves_itself, None),
-        told!(
+        each_pairing!(behind_haproxy_that_ends_tls_an_agent_proves_itself, None),
+        each_pairing!(
             behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way,
             None
         ),
-        told!(untrusted_tls_proxy_is_rejected, None),
-        told!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
-        told!(a_password_stands_for_a_certificate, None),
-        told!(a_password_stands_for_a_certificate_of_a_go_agent, Some(GO)),
-        told!(mesh_header_identifies_the_agent, None),
-        told!(mesh_header_identifies_a_go_agent, Some(GO)),
-        told!(an_agent_without_a_cluster_secret_registers_itself, None),
-        told!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
+        each_pairing!(untrusted_tls_proxy_is_rejected, None),
+        each_pairing!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
+        each_pairing!(a_password_stands_for_a_certificate, None),
+        each_pairing!(a_password_stands_for_a_certificate_of_a_go_agent, Some(GO)),
+        each_pairing!(mesh_header_identifies_the_agent, None),
+        each_pairing!(mesh_header_identifies_a_go_agent, Some(GO)),
+        each_pairing!(an_agent_without_a_cluster_secret_registers_itself, None),
+        each_pairing!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
     ];
-    Chapter::shared(Options::control_planes(1), stories)
+    TestGroup::shared(Options::control_planes(1), e2e_tests)
 }
 
 /// An Application goes out and its status comes back.
@@ -119,18 +119,18 @@ async fn behind(
     }
     let papers = setting.papers.of_proxy()?;
     let mut proxy = edge::start(kind, &setting.directory, passing, &papers, name).await?;
-    let told = async {
+    let reply = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
-        let told = async {
+        let reply = async {
             works(&mut pair).await?;
             went_over(transport).await
         };
-        let told = told.await;
-        finish(pair, told).await
+        let reply = reply.await;
+        finish(pair, reply).await
     };
-    let told = told.await.with_context(|| proxy.log_tail());
+    let reply = reply.await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    told
+    reply
 }
 
 async fn nginx_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab>) -> Result<()> {
@@ -184,7 +184,7 @@ async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     )
     .await?;
     let mut pair = Pair::launch(&lab, setting, OURS)?;
-    let told = async {
+    let reply = async {
         healthy(PRINCIPAL_HEALTH, SOON).await?;
         // It is known, by its own certificate, and enrolled is no cluster of that name.
         counted("argocd_principal_refusals_total{reason=\"NotEnrolled\"}").await?;
@@ -195,10 +195,10 @@ async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
         );
         pair.check()
     };
-    let told = told.await;
-    let told = finish(pair, told).await.with_context(|| proxy.log_tail());
+    let reply = reply.await;
+    let reply = finish(pair, reply).await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    told
+    reply
 }
 
 async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -> Result<()> {
@@ -211,7 +211,7 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         ("NO_PROXY", "10.0.0.0/8,.svc".to_owned()),
     ];
     let mut pair = Pair::start_in(&lab, setting, OURS).await?;
-    let told = async {
+    let reply = async {
         works(&mut pair).await?;
         let asked = proxy.asked();
         let to = format!("{HUB}:8443");
@@ -226,8 +226,8 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         );
         Ok(())
     };
-    let told = told.await;
-    finish(pair, told).await
+    let reply = reply.await;
+    finish(pair, reply).await
 }
 
 /// Both ends with a password, and no certificate that would tell who the agent is.
@@ -244,15 +244,15 @@ async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     setting.way.auth = format!("userpass:{}", users.display());
     setting.way.creds = format!("userpass:{}", credentials.display());
     let mut pair = Pair::start_in(lab, setting, pairing).await?;
-    let told = async {
+    let reply = async {
         works(&mut pair).await?;
         std::fs::write(&users, "# nobody\n")?;
         disconnected().await?;
         std::fs::write(&users, format!("{name}:{hash}\n"))?;
         pair.connected().await
     };
-    let told = told.await;
-    finish(pair, told).await
+    let reply = reply.await;
+    finish(pair, reply).await
 }
 
 async fn a_password_stands_for_a_certificate(lab: Arc<Lab>) -> Result<()> {
@@ -284,14 +284,14 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         name,
     )
     .await?;
-    let told = async {
+    let reply = async {
         let mut pair = Pair::start_in(lab, setting, pairing).await?;
-        let told = works(&mut pair).await;
-        finish(pair, told).await
+        let reply = works(&mut pair).await;
+        finish(pair, reply).await
     };
-    let told = told.await.with_context(|| proxy.log_tail());
+    let reply = reply.await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    told
+    reply
 }
 
 async fn mesh_header_identifies_the_agent(lab: Arc<Lab>) -> Result<()> {
@@ -326,7 +326,7 @@ async fn revoke(pair: &Pair, entry: Option<&str>) -> Result<()> {
 async fn a_revoked_cluster_is_out_at_once_and_comes_back(lab: Arc<Lab>) -> Result<()> {
     let setting: Setting = prepare(&lab, "revoked", Mapping::Namespace).await?;
     let pair = Pair::start_in(&lab, setting, OURS).await?;
-    let told = async {
+    let reply = async {
         let app = Replicated::new(&pair, "app");
         app.deliver(&pair, &[]).await?;
         revoke(&pair, Some("cluster.revoked")).await?;
@@ -341,6 +341,6 @@ async fn a_revoked_cluster_is_out_at_once_and_comes_back(lab: Arc<Lab>) -> Resul
         app.set_revision(&pair, "v2").await?;
         app.until_revision(&pair, "v2").await.map(drop)
     };
-    let told = told.await;
-    finish(pair, told).await
+    let reply = reply.await;
+    finish(pair, reply).await
 }

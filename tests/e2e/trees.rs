@@ -86,8 +86,8 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     until_healthy(hub, &app.at, "").await?;
 
     let wrong = client(stage, "wrong").await.err();
-    let told = wrong.context("anybody is let in")?.to_string();
-    ensure!(told.contains("WRONGPASS"), "{told}");
+    let reply = wrong.context("anybody is let in")?.to_string();
+    ensure!(reply.contains("WRONGPASS"), "{reply}");
     let look = async || tree(&mut client(stage, &password).await?).await;
     let has_all = |tree: &Option<String>| {
         tree.as_ref()
@@ -102,7 +102,7 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
         "{confirmed:?}"
     );
     stage.refresh(&app.at, NAME).await?;
-    let message = listener.told().await?;
+    let message = listener.reply().await?;
     ensure!(
         message.elements()[1].as_bytes() == Some(CHANNEL.as_bytes()),
         "{message:?}"

@@ -264,12 +264,12 @@ async fn rendered(stage: &Stage, name: &str, sources: Value) -> Result<Applicati
 }
 
 async fn until_says(stage: &Stage, namespace: &str, name: &str, word: &str) -> Result<()> {
-    let says = |map: &Value| map["data"]["greeting"] == word;
+    let emits = |map: &Value| map["data"]["greeting"] == word;
     let at = At::config_map(namespace, name);
     let what = format!("says {word}");
     stage
         .spoke(1)
-        .until(&at, &what, lab::wait::BOUND, says)
+        .until(&at, &what, lab::wait::BOUND, emits)
         .await
         .map(drop)
 }

@@ -33,12 +33,12 @@ pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Sta
     argocd::purge(empty, tools).await?;
     // The hub's own is the pattern.
     argocd::install_application_sets(stage.lab.hub(), tools).await?;
-    let told = lived(stage).await;
+    let reply = lived(stage).await;
     stage.not_enrolled(2).await?;
     cleared(stage).await?;
     argocd::purge(empty, tools).await?;
     argocd::install(std::slice::from_ref(empty), tools).await?;
-    told
+    reply
 }
 
 /// Takes away what outlived the add-on. Nobody serves its finalizers any more.
@@ -180,8 +180,8 @@ pub(crate) async fn an_argo_cd_of_ones_own_is_left_alone(stage: &Stage) -> Resul
     stage.enrolled(1).await?;
     let (hub, spoke, at) = (&stage.hub, stage.spoke(1), At::addon("spoke1"));
     enrol::with_variable(hub, "spoke1", "INSTALL_ARGOCD", "true").await?;
-    let told = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
-    hub.until(&at, "says that it is not ours", SOON, told)
+    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
+    hub.until(&at, "says that it is not ours", SOON, reply)
         .await?;
     for program in programs() {
         let program = spoke.read(&program).await?;

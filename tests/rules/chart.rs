@@ -29,8 +29,8 @@ fn the_chart_passes_helms_lint() {
     let chart = helm::chart();
     let chart = helm::text(&chart).expect("a path");
     for (name, sets) in GOLDEN {
-        let said = run(&["lint", "--strict", chart], sets);
-        assert!(said.success, "{name}: {}{}", said.out, said.err);
+        let stated = run(&["lint", "--strict", chart], sets);
+        assert!(stated.success, "{name}: {}{}", stated.out, stated.err);
     }
 }
 
@@ -60,11 +60,11 @@ fn values_that_cannot_be_are_refused_by_name() {
         ("images.agent.digest=sha256:1", "images.agent.digest"),
         ("extraArgs={-n x}", "extraArgs"),
     ] {
-        let said = template(&[set]);
-        assert!(!said.success, "{set} was taken");
+        let stated = template(&[set]);
+        assert!(!stated.success, "{set} was taken");
         // Helm writes paths with dots or with slashes, as its version likes it.
-        let err = said.err.replace('/', ".");
-        assert!(err.contains(named), "{set}: {}", said.err);
+        let err = stated.err.replace('/', ".");
+        assert!(err.contains(named), "{set}: {}", stated.err);
     }
 }
 
@@ -76,23 +76,23 @@ fn an_address_that_nobody_can_dial_is_refused_in_words() {
         ("hub.example.org 443", "has a blank in it"),
         ("hub.example.org:port", "is no host and no host:port"),
     ] {
-        let said = template(&[&format!("principal.address={address}")]);
-        assert!(!said.success, "{address} was taken");
+        let stated = template(&[&format!("principal.address={address}")]);
+        assert!(!stated.success, "{address} was taken");
         for part in [because, "Say host or host:port"] {
-            assert!(said.err.contains(part), "{address}: {}", said.err);
+            assert!(stated.err.contains(part), "{address}: {}", stated.err);
         }
     }
     for address in ["", "hub.example.org", "10.0.0.1:8443", "[2001:db8::1]:443"] {
-        let said = template(&[&format!("principal.address={address}")]);
-        assert!(said.success, "{address}: {}", said.err);
+        let stated = template(&[&format!("principal.address={address}")]);
+        assert!(stated.success, "{address}: {}", stated.err);
     }
 }
 
 #[test]
 fn a_placement_is_made_in_the_releases_namespace_only() {
-    let said = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
-    assert!(!said.success);
-    assert!(said.err.contains("placement.create"), "{}", said.err);
+    let stated = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
+    assert!(!stated.success);
+    assert!(stated.err.contains("placement.create"), "{}", stated.err);
 }
 
 #[test]
@@ -280,8 +280,8 @@ fn every_object_says_to_what_it_belongs_and_where_it_is() {
 
 #[test]
 fn all_of_it_can_be_in_the_namespace_of_argo_cd() {
-    let said = objects(&[&format!("argocd.namespace={NAMESPACE}")]);
-    let names = said
+    let stated = objects(&[&format!("argocd.namespace={NAMESPACE}")]);
+    let names = stated
         .iter()
         .map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
     let mut seen = BTreeSet::new();

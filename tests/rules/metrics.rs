@@ -28,10 +28,10 @@ fn every_metric_has_its_row() {
     let should: Vec<&str> = made.lines().collect();
     let missing: Vec<_> = should.iter().filter(|line| !is.contains(line)).collect();
     let extra: Vec<_> = is.iter().filter(|line| !should.contains(line)).collect();
-    let told = "UPDATE_GOLDEN=1 writes the page anew";
+    let reply = "UPDATE_GOLDEN=1 writes the page anew";
     assert!(
         page == made || std::env::var_os("UPDATE_GOLDEN").is_some(),
-        "{PAGE}: {told}\nmissing {missing:#?}\nnot registered {extra:#?}"
+        "{PAGE}: {reply}\nmissing {missing:#?}\nnot registered {extra:#?}"
     );
 }
 
@@ -80,14 +80,14 @@ fn tables() -> String {
 fn row(name: &str, metric: &Metric) -> String {
     let labels = metric.labels.iter().filter(|(label, _)| *label != "le");
     // Which build it is has no fixed values.
-    let told = labels.map(|(label, values)| {
+    let reply = labels.map(|(label, values)| {
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         if metric.kind == "info" {
             return format!("`{label}`");
         }
         format!("`{label}`: {}", values.join(", "))
     });
-    let labels = told.collect::<Vec<_>>().join("; ");
+    let labels = reply.collect::<Vec<_>>().join("; ");
     let labels = if labels.is_empty() { "–" } else { &labels };
     format!(
         "| `{}` | {} | {labels} | {} | {} |",

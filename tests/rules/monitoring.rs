@@ -236,19 +236,22 @@ fn every_dashboard_queries_registered_metrics() {
 /// What Grafana's own linter wants: a data source, jobs and instances to choose from, units, descriptions, and so on.
 #[test]
 fn grafanas_linter_has_nothing_against_the_dashboards() {
-    let (is_good, said) = lint(&root().join(DASHBOARDS));
-    assert!(is_good, "{said}");
-    let looks = said.split_whitespace().next();
+    let (is_good, stated) = lint(&root().join(DASHBOARDS));
+    assert!(is_good, "{stated}");
+    let looks = stated.split_whitespace().next();
     let looks: Option<u32> = looks.and_then(|it| it.parse().ok());
-    assert!(looks.is_some_and(|it| it > 400), "few looks: {said}");
+    assert!(looks.is_some_and(|it| it > 400), "few looks: {stated}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let board = file(&format!("{DASHBOARDS}/live.json"));
     let broken = board.replace(" instance=~\\\"$instance\\\"", "");
     assert_ne!(board, broken);
     fs::write(folder.path().join("broken.json"), broken).expect("a dashboard");
-    let (is_good, said) = lint(folder.path());
-    assert!(!is_good && said.contains("target-instance-rule"), "{said}");
+    let (is_good, stated) = lint(folder.path());
+    assert!(
+        !is_good && stated.contains("target-instance-rule"),
+        "{stated}"
+    );
 }
 
 /// Whether the linter takes the dashboards of a folder, and what it says.
@@ -259,10 +262,10 @@ fn lint(folder: &Path) -> (bool, String) {
         .args(files.map(|file| file.path()))
         .output()
         .expect("the linter runs");
-    let said = [done.stdout, done.stderr].concat();
+    let stated = [done.stdout, done.stderr].concat();
     (
         done.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&stated).into_owned(),
     )
 }
 

@@ -136,7 +136,7 @@ const NO_REASONS: &[&str] = &[
 #[test]
 fn every_reason_has_a_paragraph() {
     let explained = explained();
-    let missing: Vec<_> = said()
+    let missing: Vec<_> = stated()
         .into_iter()
         .filter(|(word, _)| !explained.contains_key(word))
         .map(|(word, file)| format!("{word} ({file})"))
@@ -151,10 +151,10 @@ fn every_reason_has_a_paragraph() {
 
 #[test]
 fn every_paragraph_is_about_a_reason_that_exists() {
-    let said = said();
+    let stated = stated();
     let mut wrong = Vec::new();
     for (word, paragraph) in explained() {
-        if !said.contains_key(&word) {
+        if !stated.contains_key(&word) {
             wrong.push(format!("{word} is explained and nothing says it"));
         }
         if paragraph.len() < 40 {
@@ -169,7 +169,7 @@ fn every_paragraph_is_about_a_reason_that_exists() {
 /// A collection that finds nothing would prove nothing; one reason of each kind of place.
 #[test]
 fn the_reasons_are_found() {
-    let said: BTreeSet<_> = said().into_keys().collect();
+    let stated: BTreeSet<_> = stated().into_keys().collect();
     for known in [
         "AgentNeverConnected",
         "ArgoCDAgentConflict",
@@ -180,12 +180,12 @@ fn the_reasons_are_found() {
         "NotEnrolled",
         "WrongRequester",
     ] {
-        assert!(said.contains(known), "{known} is not among {said:?}");
+        assert!(stated.contains(known), "{known} is not among {stated:?}");
     }
 }
 
 /// What our programs say in camel case, each with a file that says it.
-fn said() -> BTreeMap<String, String> {
+fn stated() -> BTreeMap<String, String> {
     sources::texts(&[sources::Use::Said])
         .into_iter()
         .filter(|it| is_camel_case(&it.words))

@@ -126,10 +126,10 @@ fn a_release_has_one_version() {
     assert!(same.status.success(), "{same:?}");
     let other = check(&format!("{version}1"));
     assert!(!other.status.success());
-    let said = String::from_utf8_lossy(&other.stderr);
+    let stated = String::from_utf8_lossy(&other.stderr);
     assert!(
-        said.contains(&version) && said.contains("Chart.yaml"),
-        "{said}"
+        stated.contains(&version) && stated.contains("Chart.yaml"),
+        "{stated}"
     );
 }
 

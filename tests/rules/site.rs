@@ -72,11 +72,11 @@ fn every_block_of_commands_is_run_or_says_why_not() {
         for block in pages::blocks(&text(&page)) {
             let place = format!("{page}:{}", block.line);
             match &block.mark {
-                Some(Mark::Run(story)) if !known.contains(story) => {
-                    wrong.push(format!("{place}: no story is named {story}"));
+                Some(Mark::Run(e2e_test)) if !known.contains(e2e_test) => {
+                    wrong.push(format!("{place}: no story is named {e2e_test}"));
                 }
-                Some(Mark::Run(story)) if !takes_from(story, &page) => {
-                    wrong.push(format!("{place}: {story} does not read this page"));
+                Some(Mark::Run(e2e_test)) if !takes_from(e2e_test, &page) => {
+                    wrong.push(format!("{place}: {e2e_test} does not read this page"));
                 }
                 Some(Mark::Run(_)) => run += 1,
                 None if block.is_commands() => wrong.push(format!(
@@ -101,10 +101,10 @@ fn has_commands(text: &str) -> bool {
 }
 
 /// Whether the story's module names the page, as whoever runs blocks of it has to.
-fn takes_from(story: &str, page: &str) -> bool {
+fn takes_from(e2e_test: &str, page: &str) -> bool {
     let modules = files_below("tests/e2e", "rs");
     modules.iter().map(|path| text(path)).any(|source| {
-        source.contains(&format!("async fn {story}(")) && source.contains(&format!("\"{page}\""))
+        source.contains(&format!("async fn {e2e_test}(")) && source.contains(&format!("\"{page}\""))
     })
 }
 

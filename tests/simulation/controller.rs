@@ -131,7 +131,7 @@ impl Controller {
         }
         self.deeds.lock().cascades += 1;
         self.trace
-            .say(format_args!("{}: workload of {key} deleted", self.cluster));
+            .emit(format_args!("{}: workload of {key} deleted", self.cluster));
         Some(json!({ "metadata": { "finalizers": kept } }))
     }
 
@@ -160,7 +160,7 @@ impl Controller {
         let name = operation["info"][0]["value"].as_str().unwrap_or("-");
         *self.deeds.lock().syncs.entry(name.to_owned()).or_default() += 1;
         self.trace
-            .say(format_args!("{}: {key} syncs {name}", self.cluster));
+            .emit(format_args!("{}: {key} syncs {name}", self.cluster));
         Some(json!({ "status": { "operationState": {
             "phase": "Running", "operation": operation, "startedAt": self.deeds.now(),
         } } }))

@@ -25,7 +25,7 @@ const CLUSTER: &str = "spoke1";
 /// How often it is looked whether all has arrived.
 const LOOK: Duration = Duration::from_secs(5);
 /// In the time of the simulation, in which the API servers take a few milliseconds for each write.
-const PATIENCE: Duration = Duration::from_mins(10);
+const TIME_LIMIT: Duration = Duration::from_mins(10);
 
 fn application(number: usize) -> Value {
     json!({
@@ -116,7 +116,7 @@ pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> 
 async fn until(what: &str, many: usize, count: impl Fn() -> usize) -> Option<String> {
     let begun = tokio::time::Instant::now();
     while count() < many {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIME_LIMIT {
             return Some(format!("{what}: {} of {many}", count()));
         }
         tokio::time::sleep(LOOK).await;

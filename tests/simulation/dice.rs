@@ -23,7 +23,7 @@ impl Dice {
     }
 
     /// True that often, of one.
-    pub(crate) fn chance(&self, often: f64) -> bool {
+    pub(crate) fn probability(&self, often: f64) -> bool {
         self.lock().random_bool(often)
     }
 
@@ -55,7 +55,7 @@ impl Trace {
         }
     }
 
-    pub(crate) fn say(&self, what: impl Display) {
+    pub(crate) fn emit(&self, what: impl Display) {
         let line = format!("{:>10.3}  {what}", self.begun.elapsed().as_secs_f64());
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.push(line);

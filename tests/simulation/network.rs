@@ -81,17 +81,23 @@ struct Region {
 
 /// The weather, and when it changes.
 struct Sky {
-    weather: Mutex<Weather>,
+    transient: Mutex<Weather>,
     changes: ChangeNotifier,
 }
 
 impl Sky {
     fn now(&self) -> Weather {
-        *self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .transient
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, weather: Weather) {
-        *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+    fn set(&self, transient: Weather) {
+        *self
+            .transient
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = transient;
         self.changes.notify();
     }
 }
@@ -106,7 +112,7 @@ impl Network {
     pub(crate) fn new(dice: &Dice, trace: &Trace, clusters: &[String], lie: Lie) -> Self {
         let region = || Region {
             sky: Arc::new(Sky {
-                weather: Mutex::new(Weather::FINE),
+                transient: Mutex::new(Weather::FINE),
                 changes: ChangeNotifier::default(),
             }),
             cut_since: None,
@@ -139,12 +145,12 @@ impl Network {
         }
     }
 
-    pub(crate) fn set_weather(&self, cluster: &str, weather: Weather) {
+    pub(crate) fn set_weather(&self, cluster: &str, transient: Weather) {
         if let Some(region) = self.lock().regions.get_mut(cluster) {
-            region.cut_since = weather
+            region.cut_since = transient
                 .cut
                 .then(|| region.cut_since.unwrap_or_else(Instant::now));
-            region.sky.set(weather);
+            region.sky.set(transient);
         }
     }
 
@@ -240,7 +246,7 @@ impl Connect for Road {
                 .map_err(|_late| refused())?
                 .map_err(|_broken| refused())?;
             let services = services.ok_or_else(refused)?;
-            trace.say(format_args!("{}: connected", self.cluster));
+            trace.emit(format_args!("{}: connected", self.cluster));
             let (chain, dice) = (Arc::clone(&self.chain), dice.clone());
             Ok(BoxCloneSyncService::new(tower::service_fn(
                 move |request| {

@@ -135,37 +135,37 @@ impl World {
         match self.dice.below(20) {
             0..=6 => self.on_the_spoke(name),
             7..=8 => {
-                self.trace.say(format_args!("spoke: {name} deleted"));
+                self.trace.emit(format_args!("spoke: {name} deleted"));
                 self.spoke.inner.delete(&own(name));
             }
             9..=11 => self.on_the_hub(name),
             12..=13 => {
-                self.trace.say(format_args!("hub: {name} deleted"));
+                self.trace.emit(format_args!("hub: {name} deleted"));
                 self.hub.inner.delete(Watched::Application, CLUSTER, name);
             }
             14 => {
-                self.trace.say("agent crashes");
+                self.trace.emit("agent crashes");
                 if let Some(agent) = self.agent.take() {
                     agent.crash(&self.network).await;
                 }
             }
             15 => {
-                self.trace.say("principal crashes");
+                self.trace.emit("principal crashes");
                 if let Some(principal) = self.principal.take() {
                     principal.crash(&self.network).await;
                 }
             }
-            16 => self.weather(),
+            16 => self.transient(),
             17 => {
-                let (hub, spoke) = (self.dice.chance(0.4), self.dice.chance(0.4));
-                self.trace.say(format_args!(
+                let (hub, spoke) = (self.dice.probability(0.4), self.dice.probability(0.4));
+                self.trace.emit(format_args!(
                     "watches are broken: the hub's {hub}, the spoke's {spoke}"
                 ));
                 self.hub.inner.break_watches(hub);
                 self.spoke.inner.break_watches(spoke);
             }
             _ => {
-                self.trace.say("whatever crashed starts");
+                self.trace.emit("whatever crashed starts");
                 self.start();
             }
         }
@@ -179,10 +179,10 @@ impl World {
         if self.spoke.inner.get(&own(name)).is_some() {
             let number = self.number;
             self.trace
-                .say(format_args!("spoke: {name} edited as {number}"));
+                .emit(format_args!("spoke: {name} edited as {number}"));
             return self.spoke.inner.edit(&own(name), edit);
         }
-        let kind = if self.dice.chance(0.2) {
+        let kind = if self.dice.probability(0.2) {
             Kind::AppProject
         } else {
             Kind::Application
@@ -196,7 +196,7 @@ impl World {
         argocd::patch::merge(&mut object, &edit);
         let number = self.number;
         self.trace
-            .say(format_args!("spoke: {kind} {name} made as {number}"));
+            .emit(format_args!("spoke: {kind} {name} made as {number}"));
         self.spoke.inner.put(kind, object);
     }
 
@@ -215,14 +215,14 @@ impl World {
             } }),
             _ => return,
         };
-        self.trace.say(format_args!("hub: {name} gets {edit}"));
+        self.trace.emit(format_args!("hub: {name} gets {edit}"));
         self.hub
             .inner
             .edit(Watched::Application, CLUSTER, name, edit);
     }
 
-    fn weather(&self) {
-        let weather = match self.dice.below(3) {
+    fn transient(&self) {
+        let transient = match self.dice.below(3) {
             0 => Weather {
                 cut: true,
                 ..Weather::FINE
@@ -235,11 +235,11 @@ impl World {
             },
             _ => Weather::FINE,
         };
-        self.network.set_weather(CLUSTER, weather);
-        let is_bad = self.dice.chance(0.5);
+        self.network.set_weather(CLUSTER, transient);
+        let is_bad = self.dice.probability(0.5);
         let manners = if is_bad { Manners::BAD } else { Manners::GOOD };
-        self.trace.say(format_args!(
-            "{weather:?}, and the API servers are bad: {is_bad}"
+        self.trace.emit(format_args!(
+            "{transient:?}, and the API servers are bad: {is_bad}"
         ));
         self.hub.behave(manners);
         self.spoke.behave(manners);
@@ -247,7 +247,7 @@ impl World {
 
     /// Everything works again; when nothing changes any more, both sides are compared.
     async fn end(&mut self) -> Vec<String> {
-        self.trace.say("everything works again");
+        self.trace.emit("everything works again");
         self.network.set_weather(CLUSTER, Weather::FINE);
         self.hub.behave(Manners::GOOD);
         self.spoke.behave(Manners::GOOD);

@@ -94,7 +94,7 @@ impl People {
             return self.edit(&key);
         }
         let number = self.number();
-        let finalizers: &[&str] = if self.dice.chance(0.5) {
+        let finalizers: &[&str] = if self.dice.probability(0.5) {
             &[keys::RESOURCES_FINALIZER]
         } else {
             &[]

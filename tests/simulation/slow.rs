@@ -84,7 +84,7 @@ impl<S> Slow<S> {
     /// Whether the write comes to nothing: before it is carried out, or on the way back.
     async fn way(&self, often: f64) -> bool {
         tokio::time::sleep(self.dice.millis(self.manners().write)).await;
-        let fails = self.dice.chance(often);
+        let fails = self.dice.probability(often);
         if fails {
             *self.failures.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         }
@@ -102,7 +102,7 @@ impl<S> Slow<S> {
         let slow = (self.dice.clone(), Arc::clone(&self.manners), self.forgets);
         let watching = watch(Arc::new(move |report| {
             let (dice, manners, forgets) = &slow;
-            if dice.chance(*forgets) {
+            if dice.probability(*forgets) {
                 return;
             }
             let lag = manners.lock().unwrap_or_else(PoisonError::into_inner).watch;
@@ -110,9 +110,9 @@ impl<S> Slow<S> {
             assert!(sender.try_send((at, report)).is_ok(), "room for reports");
         }));
         let passing = async move {
-            while let Some((at, news)) = receiver.recv().await {
+            while let Some((at, updates)) = receiver.recv().await {
                 tokio::time::sleep_until(at).await;
-                report(news);
+                report(updates);
             }
         };
         async move {

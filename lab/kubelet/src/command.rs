@@ -11,7 +11,7 @@ use tokio::{
 use crate::{
     container::KILL,
     inside::{EnterSpec, Input, JoinedSpec, Part, Process},
-    sandbox::tell,
+    sandbox::notify,
     terminal::{Opened, Terminal},
 };
 
@@ -74,11 +74,11 @@ pub(crate) async fn begin(
         (None, false) => Input::None,
     };
     // Where it listens no more, its end says why.
-    let told = async {
-        tell(&mut stdin, &EnterSpec { target }).await?;
-        tell(&mut stdin, &JoinedSpec { process, input }).await
+    let reply = async {
+        notify(&mut stdin, &EnterSpec { target }).await?;
+        notify(&mut stdin, &JoinedSpec { process, input }).await
     };
-    let _ended = told.await;
+    let _ended = reply.await;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     Ok(match opened {
         Some(Opened {

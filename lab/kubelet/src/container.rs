@@ -6,7 +6,7 @@ use tokio::{io::AsyncWriteExt, sync::mpsc};
 
 use crate::{
     inside::{Part, ShimSaid, ShimSpec},
-    sandbox::{hear, start, tell},
+    sandbox::{notify, start, take_in},
 };
 
 /// The signal that asks a program to end.
@@ -22,20 +22,20 @@ pub(crate) const KILL: i32 = 9;
 pub(crate) async fn run<T>(
     spec: ShimSpec,
     mut signals: mpsc::Receiver<i32>,
-    news: mpsc::Sender<T>,
+    updates: mpsc::Sender<T>,
     tag: impl Fn(ShimSaid) -> T,
 ) {
     let mut last = ShimSaid::Failed("the shim ended without a word".to_owned());
     let attended = async {
-        let (mut child, mut stdin, mut said) = start(Part::Shim, Stdio::null())?;
-        tell(&mut stdin, &spec).await?;
+        let (mut child, mut stdin, mut stated) = start(Part::Shim, Stdio::null())?;
+        notify(&mut stdin, &spec).await?;
         let mut control = Some(stdin);
         loop {
             tokio::select! {
-                heard = hear::<ShimSaid>(&mut said) => match heard? {
+                heard = take_in::<ShimSaid>(&mut stated) => match heard? {
                     Some(started @ ShimSaid::Started(_)) => {
                         // If nobody wants to know, the signals are closed too.
-                        let _nobody = news.send(tag(started)).await;
+                        let _nobody = updates.send(tag(started)).await;
                     }
                     Some(end @ (ShimSaid::Failed(_) | ShimSaid::Exited { .. })) => last = end,
                     None => break,
@@ -54,5 +54,5 @@ pub(crate) async fn run<T>(
     if let Err(error) = attended.await {
         last = ShimSaid::Failed(format!("{error:#}"));
     }
-    let _nobody = news.send(tag(last)).await;
+    let _nobody = updates.send(tag(last)).await;
 }

@@ -25,7 +25,7 @@ use names::Names;
 /// The most bytes of an answer by UDP when nothing else was agreed (RFC 1035, 4.2.1).
 const UDP_LIMIT: usize = 512;
 /// How long a client may take with a question by TCP.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// What answers are made of.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Dns {
                 Ok((stream, _peer)) => {
                     let dns = self.clone();
                     tasks.spawn("dns-connection", async move {
-                        let talk = tokio::time::timeout(PATIENCE, dns.talk(stream));
+                        let talk = tokio::time::timeout(TIME_LIMIT, dns.talk(stream));
                         let _over = talk.await;
                     });
                 }

@@ -42,14 +42,14 @@ pub(crate) fn process(
     env.extend(image.env.clone());
     env.extend(own.clone());
     let (command, args) = (container.command.as_deref(), container.args.as_deref());
-    let said = |words: Option<&[String]>| -> Vec<String> {
+    let stated = |words: Option<&[String]>| -> Vec<String> {
         words
             .unwrap_or_default()
             .iter()
             .map(|word| expand(word, &own))
             .collect()
     };
-    let (command, args) = (said(command), said(args));
+    let (command, args) = (stated(command), stated(args));
     let words = match (command.is_empty(), args.is_empty()) {
         (false, _) => [command, args].concat(),
         (true, false) => [image.entrypoint.clone(), args].concat(),
@@ -138,8 +138,8 @@ pub(crate) fn fs_group(pod: &Pod) -> Option<u32> {
 
 /// The host name of a Pod.
 pub(crate) fn hostname(pod: &Pod) -> String {
-    let said = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
-    let name = said.unwrap_or_else(|| pod.name_any());
+    let stated = pod.spec.as_ref().and_then(|spec| spec.hostname.clone());
+    let name = stated.unwrap_or_else(|| pod.name_any());
     // The kernel's limit is 64 bytes with the final zero; a Pod's name may be longer.
     name.chars()
         .take(63)
@@ -299,12 +299,12 @@ fn resource(selector: &ResourceFieldSelector, container: &Container) -> String {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|all| all.limits.as_ref());
     let requests = resources.and_then(|all| all.requests.as_ref());
-    let said = if which == "requests" {
+    let stated = if which == "requests" {
         requests
     } else {
         limits
     };
-    let quantity = said
+    let quantity = stated
         .and_then(|all| all.get(name))
         .map(|quantity| quantity.0.as_str());
     let value = quantity
@@ -384,8 +384,8 @@ fn service_links(service: &Service) -> Env {
     env
 }
 
-fn protocol(said: Option<&str>) -> String {
-    said.unwrap_or("TCP").to_lowercase()
+fn protocol(stated: Option<&str>) -> String {
+    stated.unwrap_or("TCP").to_lowercase()
 }
 
 /// Puts in values for `$(NAME)`. `$$` is a dollar, and what has no value stays as it is written.

@@ -43,7 +43,7 @@ impl Events {
     }
 
     /// Says what was done with a Pod.
-    pub(crate) fn tell(&self, pod: &Pod, reason: &str, note: impl Into<String>) {
+    pub(crate) fn notify(&self, pod: &Pod, reason: &str, note: impl Into<String>) {
         self.publish(pod, EventType::Normal, reason, note.into());
     }
 

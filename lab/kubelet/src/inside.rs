@@ -132,7 +132,7 @@ fn say<T: Serialize>(value: &T) -> anyhow::Result<()> {
 }
 
 /// Reads one value from the next line of standard input.
-fn hear<T: DeserializeOwned>() -> anyhow::Result<T> {
+fn take_in<T: DeserializeOwned>() -> anyhow::Result<T> {
     let mut line = String::new();
     std::io::stdin()
         .lock()

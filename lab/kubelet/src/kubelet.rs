@@ -36,7 +36,7 @@ pub struct Kubelet {
 }
 
 /// How long the processes of a whole cluster may take to go when they are killed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 impl Kubelet {
     /// Starts everything, and returns when the bridge is up and the node registered.
@@ -111,7 +111,7 @@ impl Kubelet {
     /// In the API the Pods stay as they are: the machine is switched off, so to speak. Another
     /// kubelet that is started later begins their containers again.
     pub async fn stop(self) {
-        if timeout(PATIENCE, self.tasks.finish()).await.is_err() {
+        if timeout(TIME_LIMIT, self.tasks.finish()).await.is_err() {
             // What is left goes with the namespaces this process is in.
             tracing::error!(cluster = self.cluster, "containers do not end");
         }

@@ -55,10 +55,10 @@ pub(crate) async fn run(shared: Shared, mut pods: Watched<Pod>) {
             let newest = here.remove(uid);
             let stays = newest.is_some();
             worker.send_if_modified(|known| {
-                let news = known.as_ref().map(|pod| pod.resource_version())
+                let updates = known.as_ref().map(|pod| pod.resource_version())
                     != newest.as_ref().map(|pod| pod.resource_version());
                 *known = newest;
-                news
+                updates
             });
             stays
         });

@@ -45,24 +45,24 @@ pub(crate) struct Patient {
 
 /// Tells what was found out, as news of the listener's own kind.
 struct Report<T, F> {
-    news: mpsc::Sender<T>,
+    updates: mpsc::Sender<T>,
     tag: F,
 }
 
 impl<T: Send, F: Fn(Verdict) -> T + Sync> Report<T, F> {
-    async fn tell(&self, verdict: Verdict) {
+    async fn notify(&self, verdict: Verdict) {
         // If nobody listens the future is about to be dropped.
-        let _nobody = self.news.send((self.tag)(verdict)).await;
+        let _nobody = self.updates.send((self.tag)(verdict)).await;
     }
 }
 
 /// Observes a container until the future is dropped or the container has to be ended.
-pub(crate) async fn run<T, F>(patient: Arc<Patient>, news: mpsc::Sender<T>, tag: F)
+pub(crate) async fn run<T, F>(patient: Arc<Patient>, updates: mpsc::Sender<T>, tag: F)
 where
     T: Send,
     F: Fn(Verdict) -> T + Sync,
 {
-    let report = Report { news, tag };
+    let report = Report { updates, tag };
     let Container {
         startup_probe,
         liveness_probe,
@@ -73,20 +73,20 @@ where
         let pace = Pace::of(probe);
         if let Err(why) = await_start(probe, &pace, &patient).await {
             report
-                .tell(Verdict::Fatal {
+                .notify(Verdict::Fatal {
                     which: "Startup",
                     why,
                 })
                 .await;
             return;
         }
-        report.tell(Verdict::Started).await;
+        report.notify(Verdict::Started).await;
     }
     let liveness = async {
         if let Some(probe) = liveness_probe {
             let why = watch_life(probe, &Pace::of(probe), &patient, &report).await;
             report
-                .tell(Verdict::Fatal {
+                .notify(Verdict::Fatal {
                     which: "Liveness",
                     why,
                 })
@@ -130,12 +130,12 @@ async fn watch_life<T: Send, F: Fn(Verdict) -> T + Sync>(
     let mut opinion = Opinion::new(true, pace);
     loop {
         let asked = check::ask(probe, pace.limit, patient).await;
-        let changed = opinion.hear(asked.is_ok());
+        let changed = opinion.take_in(asked.is_ok());
         if let Err(why) = asked {
             if changed == Some(false) {
                 return why;
             }
-            report.tell(Verdict::Unhealthy { which, why }).await;
+            report.notify(Verdict::Unhealthy { which, why }).await;
         }
         sleep(pace.period).await;
     }
@@ -153,13 +153,13 @@ async fn watch_readiness<T: Send, F: Fn(Verdict) -> T + Sync>(
     let mut was_ready = false;
     loop {
         let asked = check::ask(probe, pace.limit, patient).await;
-        if let Some(ready) = opinion.hear(asked.is_ok()) {
+        if let Some(ready) = opinion.take_in(asked.is_ok()) {
             was_ready |= ready;
-            report.tell(Verdict::Ready(ready)).await;
+            report.notify(Verdict::Ready(ready)).await;
         }
         if let (Err(why), true) = (asked, was_ready) {
             report
-                .tell(Verdict::Unhealthy {
+                .notify(Verdict::Unhealthy {
                     which: "Readiness",
                     why,
                 })
@@ -190,12 +190,13 @@ struct Pace {
 
 impl Pace {
     fn of(probe: &Probe) -> Self {
-        let number = |said: Option<i32>, default: u32| {
-            said.and_then(|said| u32::try_from(said).ok())
-                .filter(|said| *said > 0)
+        let number = |stated: Option<i32>, default: u32| {
+            stated
+                .and_then(|stated| u32::try_from(stated).ok())
+                .filter(|stated| *stated > 0)
                 .unwrap_or(default)
         };
-        let seconds = |said, default| Duration::from_secs(number(said, default).into());
+        let seconds = |stated, default| Duration::from_secs(number(stated, default).into());
         Self {
             delay: seconds(probe.initial_delay_seconds, 0),
             period: seconds(probe.period_seconds, 10),
@@ -226,7 +227,7 @@ impl Opinion {
     }
 
     /// Hears one answer, and says the new opinion if it has changed.
-    fn hear(&mut self, good: bool) -> Option<bool> {
+    fn take_in(&mut self, good: bool) -> Option<bool> {
         if good == self.good {
             self.against = 0;
             return None;
@@ -253,7 +254,7 @@ mod tests {
         };
         let mut opinion = Opinion::new(true, &pace);
         let heard: Vec<Option<bool>> = [false, false, true, false, false, false, false, true]
-            .map(|good| opinion.hear(good))
+            .map(|good| opinion.take_in(good))
             .into();
         assert_eq!(
             heard,

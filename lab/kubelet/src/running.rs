@@ -51,7 +51,7 @@ pub(crate) struct Inside {
 
 impl Running {
     /// Sets how far a Pod has come.
-    pub(crate) fn tell(&self, key: Key, here: Here) {
+    pub(crate) fn notify(&self, key: Key, here: Here) {
         self.lock().insert(key, here);
     }
 
@@ -106,12 +106,12 @@ mod tests {
     fn a_run_is_over_when_it_ended_or_another_took_its_place() {
         let running = Running::default();
         assert!(running.is_over(&key(), "a", "c", 0));
-        running.tell(key(), here("a", 1, true));
+        running.notify(key(), here("a", 1, true));
         assert!(!running.is_over(&key(), "a", "c", 0));
         assert!(running.is_over(&key(), "b", "c", 0));
-        running.tell(key(), here("a", 1, false));
+        running.notify(key(), here("a", 1, false));
         assert!(running.is_over(&key(), "a", "c", 0));
-        running.tell(key(), here("a", 2, true));
+        running.notify(key(), here("a", 2, true));
         assert!(running.is_over(&key(), "a", "c", 0));
         assert!(!running.is_over(&key(), "a", "c", 1));
     }
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_end_of_a_pod_spares_the_next_of_its_name() {
         let running = Running::default();
-        running.tell(key(), here("b", 1, true));
+        running.notify(key(), here("b", 1, true));
         running.forget(&key(), "a");
         assert!(running.find(&key()).is_some());
         running.forget(&key(), "b");

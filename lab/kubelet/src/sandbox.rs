@@ -35,7 +35,7 @@ struct Own {
 }
 
 /// How long making the namespaces of a Pod may take on an overloaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 impl Sandbox {
     /// The sandbox of a Pod in the network of the machine.
@@ -58,7 +58,7 @@ impl Sandbox {
             .context("all Pod addresses of the cluster are taken")?;
         let device = net::device(uid);
         let opening = Self::talk(network, address, device.clone(), hostname);
-        let opened = tokio::time::timeout(PATIENCE, opening)
+        let opened = tokio::time::timeout(TIME_LIMIT, opening)
             .await
             .context("make the sandbox in time");
         let opened = opened.and_then(|opened| opened);
@@ -74,13 +74,13 @@ impl Sandbox {
         device: String,
         hostname: String,
     ) -> anyhow::Result<Self> {
-        let (child, mut stdin, mut said) = start(Part::Sandbox, Stdio::null())?;
-        tell(&mut stdin, &SandboxSpec { hostname }).await?;
-        expect(&mut said, &SandboxSaid::Made).await?;
+        let (child, mut stdin, mut stated) = start(Part::Sandbox, Stdio::null())?;
+        notify(&mut stdin, &SandboxSpec { hostname }).await?;
+        expect(&mut stated, &SandboxSaid::Made).await?;
         let process = child.id().context("the sandbox ended")?;
         net::plug(network, &device, process).await?;
-        tell(&mut stdin, &net::inside_commands(network, address.ip)).await?;
-        expect(&mut said, &SandboxSaid::Up).await?;
+        notify(&mut stdin, &net::inside_commands(network, address.ip)).await?;
+        expect(&mut stated, &SandboxSaid::Up).await?;
         let ip = address.ip;
         Ok(Self {
             own: Some(Own {
@@ -127,10 +127,10 @@ impl Sandbox {
 }
 
 async fn expect(
-    said: &mut Lines<BufReader<ChildStdout>>,
+    stated: &mut Lines<BufReader<ChildStdout>>,
     wanted: &SandboxSaid,
 ) -> anyhow::Result<()> {
-    match hear::<SandboxSaid>(said).await? {
+    match take_in::<SandboxSaid>(stated).await? {
         Some(heard) if heard == *wanted => Ok(()),
         Some(SandboxSaid::Failed(why)) => bail!(why),
         Some(other @ (SandboxSaid::Made | SandboxSaid::Up)) => bail!("the sandbox said {other:?}"),
@@ -158,7 +158,7 @@ pub(crate) fn start(
 }
 
 /// Tells a part something, as a line of JSON.
-pub(crate) async fn tell<T: Serialize + Sync>(
+pub(crate) async fn notify<T: Serialize + Sync>(
     stdin: &mut ChildStdin,
     value: &T,
 ) -> anyhow::Result<()> {
@@ -169,10 +169,10 @@ pub(crate) async fn tell<T: Serialize + Sync>(
 }
 
 /// Hears the next thing a part says; none when it has ended.
-pub(crate) async fn hear<T: DeserializeOwned>(
-    said: &mut Lines<BufReader<ChildStdout>>,
+pub(crate) async fn take_in<T: DeserializeOwned>(
+    stated: &mut Lines<BufReader<ChildStdout>>,
 ) -> anyhow::Result<Option<T>> {
-    let line = said.next_line().await?;
+    let line = stated.next_line().await?;
     line.map(|line| serde_json::from_str(&line))
         .transpose()
         .context("understand a part of a container")

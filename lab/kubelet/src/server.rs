@@ -44,7 +44,7 @@ pub(crate) const PORT: u16 = 10250;
 /// As many connections at a time, of all kinds together.
 const CONNECTIONS: usize = 256;
 /// How long a client may take with its handshake, and with the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
@@ -88,7 +88,7 @@ impl Server {
 
     async fn talk(self, stream: TcpStream, tls: TlsAcceptor, place: Arc<OwnedSemaphorePermit>) {
         let _best_effort = stream.set_nodelay(true);
-        let stream = match timeout(PATIENCE, tls.accept(stream)).await {
+        let stream = match timeout(TIME_LIMIT, tls.accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return tracing::debug!(%error, "a client was turned away"),
             Err(_elapsed) => return,
@@ -99,7 +99,7 @@ impl Server {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(PATIENCE)
+            .header_read_timeout(TIME_LIMIT)
             .serve_connection(TokioIo::new(stream), answer)
             .with_upgrades();
         if let Err(error) = connection.await {

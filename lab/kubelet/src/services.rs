@@ -94,9 +94,9 @@ impl Services {
             .retain(|port, listener| match wanted.remove(port) {
                 Some(route) => {
                     listener.route.send_if_modified(|known| {
-                        let news = *known != route;
+                        let updates = *known != route;
                         *known = route;
-                        news
+                        updates
                     });
                     true
                 }

@@ -18,7 +18,7 @@ use anyhow::Context;
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume};
 
 pub(crate) use payload::{Addresses, Missing, field};
-pub(crate) use tokens::{Held, keep};
+pub(crate) use tokens::{Stored, keep};
 
 use crate::objects::Look;
 use payload::{Made, Payload};
@@ -50,7 +50,7 @@ impl Volumes {
         &mut self,
         pod: &Pod,
         look: &impl Look,
-        held: &Held,
+        retained: &Stored,
     ) -> anyhow::Result<()> {
         let volumes = pod
             .spec
@@ -58,7 +58,7 @@ impl Volumes {
             .flat_map(|spec| spec.volumes.iter().flatten());
         for volume in volumes {
             let name = &volume.name;
-            self.make(volume, pod, look, held)
+            self.make(volume, pod, look, retained)
                 .with_context(|| format!("volume {name}"))?;
         }
         Ok(())
@@ -69,10 +69,10 @@ impl Volumes {
         volume: &Volume,
         pod: &Pod,
         look: &impl Look,
-        held: &Held,
+        retained: &Stored,
     ) -> anyhow::Result<()> {
         let place = self.dir.join(&volume.name);
-        let payload = match payload::make(volume, pod, look, held)? {
+        let payload = match payload::make(volume, pod, look, retained)? {
             Made::Files(payload) => payload,
             Made::Empty if place.exists() => return Ok(()),
             Made::Empty => return self.make_empty(&place),

@@ -39,16 +39,16 @@ pub(crate) fn as_identity(config: &Config, identity: AuthInfo) -> Result<Client>
 
 /// What went wrong in one line: of an API server's answer only its message.
 pub(crate) fn say(error: &anyhow::Error) -> String {
-    let mut said = Vec::new();
+    let mut stated = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
             // What follows in the chain is the same answer once more.
-            said.push(status.message.clone());
+            stated.push(status.message.clone());
             break;
         }
-        said.push(cause.to_string());
+        stated.push(cause.to_string());
     }
-    said.join(": ")
+    stated.join(": ")
 }
 
 /// A kubeconfig, in JSON, for the API server of `config` and another user.

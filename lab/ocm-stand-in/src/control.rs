@@ -66,8 +66,8 @@ async fn wait(changes: &mut tokio::sync::watch::Receiver<u64>, again: Again) {
     let at = Instant::now() + again.unwrap_or(Duration::from_hours(1));
     tokio::select! {
         biased;
-        news = changes.changed() => {
-            if news.is_err() {
+        updates = changes.changed() => {
+            if updates.is_err() {
                 // The cache is gone, and with it the owner of this task, which is about to end it.
                 std::future::pending::<()>().await;
             }

@@ -287,7 +287,7 @@ impl Bench {
         };
         let alone = self.latencies(quiet, "alone").await?;
         self.column
-            .put("spec change of one agent, idle, p50 / p99", alone.told());
+            .put("spec change of one agent, idle, p50 / p99", alone.reply());
         let beside = tokio::select! {
             times = self.latencies(quiet, "beside") => times?,
             ended = noise(noisy) => return ended,
@@ -297,7 +297,7 @@ impl Bench {
                 "the same while another says {} statuses every {NOISE:?}",
                 self.sizes.each
             ),
-            beside.told(),
+            beside.reply(),
         );
         Ok(())
     }

@@ -21,7 +21,7 @@ pub(super) async fn aside<F>(work: impl FnOnce() -> F + Send + 'static) -> Resul
 where
     F: Future<Output = Result<()>>,
 {
-    let (tell, told) = oneshot::channel();
+    let (notify, reply) = oneshot::channel();
     let stop = CancellationToken::new();
     let _until_dropped = stop.clone().drop_guard();
     let run = move || {
@@ -37,9 +37,9 @@ where
     };
     thread::Builder::new()
         .name("aside".to_owned())
-        .spawn(move || tell.send(run()).is_ok())
+        .spawn(move || notify.send(run()).is_ok())
         .context("a thread")?;
-    told.await.context("it has ended without a word")?
+    reply.await.context("it has ended without a word")?
 }
 
 /// Lets a process give way, too.

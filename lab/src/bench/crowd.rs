@@ -70,12 +70,12 @@ impl Crowd {
             let spec =
                 json!({ "spec": { "hubAcceptsClient": true, "leaseDurationSeconds": LEASE } });
             crowd.create(&at, spec).await?;
-            let said = [
+            let stated = [
                 "HubAcceptedManagedCluster",
                 "ManagedClusterJoined",
                 "ManagedClusterConditionAvailable",
             ];
-            let conditions = said.map(|kind| condition(kind, None));
+            let conditions = stated.map(|kind| condition(kind, None));
             let status = json!({ "status": { "conditions": conditions } });
             crowd.hub.merge_status(&at, status).await.map(drop)
         })

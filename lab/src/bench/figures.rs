@@ -144,7 +144,7 @@ impl Times {
     }
 
     /// Half, nearly all, and how many there were.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn reply(&self) -> String {
         let missed = match self.missed {
             0 => String::new(),
             missed => format!(", {missed} not in {:?}", self.bound),
@@ -213,7 +213,10 @@ mod tests {
         assert_eq!(times.percentile(50).to_string(), "49 ms");
         times.add(None);
         times.add(None);
-        assert_eq!(times.told(), "50 ms / not in 1s (100 samples, 2 not in 1s)");
+        assert_eq!(
+            times.reply(),
+            "50 ms / not in 1s (100 samples, 2 not in 1s)"
+        );
         assert_eq!(Times::within(SECOND).percentile(50), Figure::Nothing);
     }
 

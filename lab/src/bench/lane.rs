@@ -121,9 +121,9 @@ async fn one(lab: &Lab, samples: usize, logs: usize) -> Result<Column> {
     let mut column = Column::named("through principal and agent");
     let measured = Box::pin(measure(&pair, config, samples, logs, &mut column)).await;
     let alive = pair.check();
-    let told = pair.logs();
+    let reply = pair.logs();
     pair.stop().await;
-    measured.and(alive).with_context(|| told)?;
+    measured.and(alive).with_context(|| reply)?;
     Ok(column)
 }
 
@@ -144,7 +144,7 @@ async fn measure(
     let there = sight.until(wait::BOUND, is_there).await;
     there.context("the probe does not get to the spoke")?;
     let idle = latency::of_spec_changes(pair, &sight, "idle", samples).await?;
-    column.put("spec change, hub to spoke, idle, p50 / p99", idle.told());
+    column.put("spec change, hub to spoke, idle, p50 / p99", idle.reply());
     let read = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&read);
     let busy = tokio::select! {
@@ -158,7 +158,7 @@ async fn measure(
         format!("the same while somebody reads the list of {LARGE} MB again and again"),
         format!(
             "{}, {} lists read",
-            busy.told(),
+            busy.reply(),
             read.load(Ordering::Relaxed)
         ),
     );
@@ -205,7 +205,7 @@ async fn answers(client: &Client, samples: usize, column: &mut Column) -> Result
         maps.get(SMALL).await?;
         times.add(Some(begin.elapsed()));
     }
-    column.put("one object, one after the other, p50 / p99", times.told());
+    column.put("one object, one after the other, p50 / p99", times.reply());
     let (begin, count) = (Instant::now(), AtomicUsize::new(0));
     let asking = stream::repeat(())
         .map(|()| maps.get(SMALL))

@@ -24,15 +24,15 @@ pub(super) fn resident(process: u32) -> Result<u64> {
 
 /// The resident memory of a process, in KiB.
 pub(super) fn resident_kib(process: u32) -> Result<u64> {
-    runtime::process::resident_kib(&told(process, "status")?).context("VmRSS")
+    runtime::process::resident_kib(&reply(process, "status")?).context("VmRSS")
 }
 
 /// The processor time that a process has used.
 pub(super) fn processor(process: u32) -> Result<Duration> {
-    runtime::process::processor(&told(process, "stat")?).context("utime and stime")
+    runtime::process::processor(&reply(process, "stat")?).context("utime and stime")
 }
 
-fn told(process: u32, file: &str) -> Result<String> {
+fn reply(process: u32, file: &str) -> Result<String> {
     let path = format!("/proc/{process}/{file}");
     std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
@@ -104,12 +104,12 @@ async fn carry(mut inbound: TcpStream, target: SocketAddr, bytes: Arc<AtomicU64>
     let Ok(mut outbound) = TcpStream::connect(target).await else {
         return;
     };
-    let (mut asks, mut hears) = inbound.split();
+    let (mut asks, mut takes_in) = inbound.split();
     let (mut answers, mut listens) = outbound.split();
     // Either end may hang up, which ends both ways.
     tokio::select! {
         _ended = tokio::io::copy(&mut asks, &mut listens) => {}
-        _ended = counted(&mut answers, &mut hears, &bytes) => {}
+        _ended = counted(&mut answers, &mut takes_in, &bytes) => {}
     }
 }
 

@@ -390,12 +390,12 @@ async fn until_said(hub: Cluster, clusters: usize) -> Result<()> {
     let addons = objects.everywhere(&addon(""));
     let look = || async {
         let list = addons.list(&kube::api::ListParams::default()).await?;
-        let said = list.items.into_iter().filter(|it| {
+        let stated = list.items.into_iter().filter(|it| {
             let it = json!({ "status": it.data["status"] });
             has_condition(&it, "ManifestApplied", "True", "")
                 && has_condition(&it, "Available", "False", "")
         });
-        Ok(said.count())
+        Ok(stated.count())
     };
     let bound = Duration::from_mins(15);
     wait::slowly(bound, "all clusters are told of", look, |count| {

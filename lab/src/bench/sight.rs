@@ -87,12 +87,12 @@ impl Sight {
     /// Watches, and has seen everything that is there.
     pub(super) async fn of(cluster: &Objects) -> Result<Self> {
         let applications = cluster.everywhere(&At::application("", ""));
-        let (says, mut seen) = watch::channel(Seen::default());
+        let (emits, mut seen) = watch::channel(Seen::default());
         let look = async move {
             let mut events = watcher(applications, watcher::Config::default()).boxed();
             while let Some(event) = events.next().await {
                 match event {
-                    Ok(event) => says.send_modify(|seen| seen.take(event)),
+                    Ok(event) => emits.send_modify(|seen| seen.take(event)),
                     Err(error) => tracing::warn!(%error, "the bench looks again"),
                 }
             }

@@ -68,13 +68,13 @@ impl Simulated {
         let channel = door.open(&papers).await.context("connect")?;
         let (token, capabilities) = authenticate(channel.clone()).await?;
         let stream = Stream::open(channel, token).await?;
-        let (says, received) = watch::channel(Received::new());
+        let (emits, received) = watch::channel(Received::new());
         let (reports, orders) = mpsc::channel(1);
         let peer = Peer {
             mode: Mode::Managed,
             capabilities,
         };
-        let life = Life::new(peer, stream, says);
+        let life = Life::new(peer, stream, emits);
         #[expect(
             clippy::disallowed_methods,
             reason = "ends with its handle, which the agent has"
@@ -218,8 +218,8 @@ impl Source for Objects {
             "status": applications::status(&self.deployed),
         });
         let body = serde_json::to_vec(&report).ok()?;
-        let said = Event::about(key, Verb::StatusUpdate, uid, &version, body.into());
-        Some(said)
+        let stated = Event::about(key, Verb::StatusUpdate, uid, &version, body.into());
+        Some(stated)
     }
 }
 
@@ -267,11 +267,11 @@ struct Life {
     objects: Objects,
     begun: Instant,
     stream: Stream,
-    says: watch::Sender<Received>,
+    emits: watch::Sender<Received>,
 }
 
 impl Life {
-    fn new(peer: Peer, stream: Stream, says: watch::Sender<Received>) -> Self {
+    fn new(peer: Peer, stream: Stream, emits: watch::Sender<Received>) -> Self {
         let beats = peer.capabilities.has(Capability::Heartbeat);
         let limits = Limits {
             heartbeat: beats.then_some(HEARTBEAT),
@@ -282,7 +282,7 @@ impl Life {
             objects: Objects::default(),
             begun: Instant::now(),
             stream,
-            says,
+            emits,
         }
     }
 
@@ -292,7 +292,7 @@ impl Life {
             self.tell_all();
         }
         for frame in std::mem::take(&mut self.stream.before) {
-            if let Err(end) = self.hear(frame) {
+            if let Err(end) = self.take_in(frame) {
                 return end;
             }
         }
@@ -314,7 +314,7 @@ impl Life {
             };
             let heard = match heard {
                 None => Ok(()),
-                Some(Ok(Some(frame))) => self.hear(frame),
+                Some(Ok(Some(frame))) => self.take_in(frame),
                 Some(Ok(None)) => Err("the principal hung up".to_owned()),
                 Some(Err(status)) => Err(status.to_string()),
             };
@@ -324,7 +324,7 @@ impl Life {
         }
     }
 
-    fn hear(&mut self, frame: Frame) -> Result<(), String> {
+    fn take_in(&mut self, frame: Frame) -> Result<(), String> {
         let Some(event) = frame.event else {
             return Ok(());
         };
@@ -348,7 +348,7 @@ impl Life {
         }
         if changed {
             let received = self.objects.received();
-            self.says.send_if_modified(|before| {
+            self.emits.send_if_modified(|before| {
                 let differs = *before != received;
                 *before = received;
                 differs

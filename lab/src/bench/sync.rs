@@ -168,7 +168,7 @@ impl Bench {
         let times = self.latencies("idle").await?;
         let after = self.used()?;
         self.column
-            .put("spec change, hub to spoke, idle, p50 / p99", times.told());
+            .put("spec change, hub to spoke, idle, p50 / p99", times.reply());
         self.column.put(
             "the principal's writes to the hub's API per spec change",
             format!("{:.2}", self.writes(&before, times.count())?),
@@ -200,7 +200,7 @@ impl Bench {
                 "the same while {} Applications flood with statuses",
                 names.len()
             ),
-            times.told(),
+            times.reply(),
         );
         self.column
             .put("statuses a second in that flood", format!("{flooded:.0}"));

@@ -81,13 +81,13 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     let mut pair = Pair::start_in(&lab, setting, pairing).await?;
     let measured = Box::pin(measure(&pair, samples)).await;
     let alive = pair.check();
-    let told = pair.logs();
+    let reply = pair.logs();
     pair.stop().await;
     for redis in &mut redises {
         redis.stop().await;
     }
-    alive.with_context(|| told.clone())?;
-    measured.with_context(|| told).map(|table| vec![table])
+    alive.with_context(|| reply.clone())?;
+    measured.with_context(|| reply).map(|table| vec![table])
 }
 
 /// Both redises, with what the spoke's Argo CD would have written; and how they are opened.
@@ -210,7 +210,7 @@ fn table(times: &[(Times, usize); 3]) -> Table {
             }
             _ => "–".to_owned(),
         };
-        table.row(&[what, &times.told(), &to_idle(50), &to_idle(99), read]);
+        table.row(&[what, &times.reply(), &to_idle(50), &to_idle(99), read]);
     }
     table
 }

@@ -267,8 +267,8 @@ mod tests {
 
     #[test]
     fn what_a_cgi_program_says_is_an_answer() {
-        let said = b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno\r\n\r\nbody";
-        let response = answer(said).unwrap();
+        let stated = b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno\r\n\r\nbody";
+        let response = answer(stated).unwrap();
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
         assert_eq!(response.headers()["content-type"], "text/plain");
         assert!(answer(b"garbage").is_err());

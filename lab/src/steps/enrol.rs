@@ -86,12 +86,12 @@ pub async fn until_available(hub: &Objects, cluster: &str) -> Result<Value> {
         ("ManifestApplied", "True", ""),
         ("Configured", "True", ""),
     ] {
-        let says = |addon: &Value| has_condition(addon, kind, status, reason);
+        let emits = |addon: &Value| has_condition(addon, kind, status, reason);
         hub.until(
             &at,
             &format!("says {kind}={status} {reason}"),
             ENROLMENT,
-            says,
+            emits,
         )
         .await?;
     }

@@ -270,7 +270,7 @@ impl Module {
             .stderr(Stdio::piped())
             .spawn()
             .context("start go; Go 1.26 or newer is needed")?;
-        let mut said = Vec::new();
+        let mut stated = Vec::new();
         let (began, mut last) = (Instant::now(), Instant::now());
         let stderr = child.stderr.take().context("read what go says")?;
         for (count, line) in BufReader::new(stderr)
@@ -285,11 +285,11 @@ impl Module {
                     began.elapsed()
                 ));
             }
-            said.push(line);
+            stated.push(line);
         }
         let status = child.wait().context("wait for go")?;
         if !status.success() {
-            let tail = said.split_off(said.len().saturating_sub(30)).join("\n");
+            let tail = stated.split_off(stated.len().saturating_sub(30)).join("\n");
             bail!("go build {package}: {status}\n{tail}");
         }
         Ok(())

@@ -38,7 +38,7 @@ pub fn down(dir: Option<&Path>) -> Result<ExitCode> {
 /// Asks the supervisor to end, and makes it end if it does not.
 async fn end(state: &State) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(state.pid).context("a process number")?);
-    for (signal, patience) in [
+    for (signal, time_limit) in [
         (Signal::SIGTERM, GRACE + Duration::from_secs(5)),
         (Signal::SIGKILL, GRACE),
     ] {
@@ -50,7 +50,7 @@ async fn end(state: &State) -> Result<()> {
             Err(Errno::ESRCH) => return Ok(()),
             Err(error) => return Err(error).with_context(|| format!("end process {pid}")),
         }
-        let end = Instant::now() + patience;
+        let end = Instant::now() + time_limit;
         while state.is_running() && Instant::now() < end {
             sleep(LOOK).await;
         }

@@ -23,16 +23,16 @@ pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
     world::log_to(&namespaces::scratch().join("lab.log"))?;
     let runtime = Runtime::new().context("start a runtime")?;
     runtime.block_on(async {
-        let mut told = signal(SignalKind::terminate()).context("listen for signals")?;
+        let mut reply = signal(SignalKind::terminate()).context("listen for signals")?;
         let mut progress = Progress::new();
         tokio::select! {
             biased;
             // What runs ends with the namespaces.
-            _ = told.recv() => Ok(ExitCode::from(130)),
+            _ = reply.recv() => Ok(ExitCode::from(130)),
             lab = start(request, inside, &mut progress) => match lab {
-                Ok(lab) if request.demo => demo(lab, &mut told, progress).await,
+                Ok(lab) if request.demo => demo(lab, &mut reply, progress).await,
                 Ok(lab) => {
-                    told.recv().await;
+                    reply.recv().await;
                     lab.stop().await;
                     Ok(ExitCode::SUCCESS)
                 }
@@ -81,12 +81,12 @@ fn write(request: &Request, inside: &Inside, phase: Phase) -> Result<()> {
 /// Shows the main job. At a terminal the lab then stays until it is interrupted.
 async fn demo(
     lab: Lab,
-    told: &mut tokio::signal::unix::Signal,
+    reply: &mut tokio::signal::unix::Signal,
     mut progress: Progress,
 ) -> Result<ExitCode> {
     let shown = tokio::select! {
         biased;
-        _ = told.recv() => None,
+        _ = reply.recv() => None,
         shown = async { Demo::new(&lab)?.run(&mut progress).await } => Some(shown),
     };
     let code = match shown {
@@ -94,7 +94,7 @@ async fn demo(
         Some(Ok(())) => {
             if std::io::stdout().is_terminal() && std::env::var_os("DEMO_EXIT").is_none() {
                 Demo::new(&lab)?.look_around();
-                told.recv().await;
+                reply.recv().await;
             }
             ExitCode::SUCCESS
         }

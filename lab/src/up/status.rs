@@ -14,7 +14,7 @@ use super::{Listed, Phase, State, list};
 use crate::progress::say;
 
 /// How long an API may take to say that it is ready.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Prints the state of the lab in `dir`, or of every lab that runs; succeeds if all of it is ready.
 pub fn status(dir: Option<&Path>) -> Result<ExitCode> {
@@ -66,10 +66,10 @@ async fn show(dir: &Path) -> Result<bool> {
     let mut table = Table::new();
     table.set_header(["CLUSTER", "API", "STATE", "KUBECONFIG"]);
     for cluster in &state.clusters {
-        let answer = match timeout(PATIENCE, readiness(cluster)).await {
+        let answer = match timeout(TIME_LIMIT, readiness(cluster)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => format!("{error:#}"),
-            Err(_) => format!("silent for {PATIENCE:?}"),
+            Err(_) => format!("silent for {TIME_LIMIT:?}"),
         };
         ready &= answer == "ok";
         let kubeconfig = cluster.kubeconfig.display().to_string();

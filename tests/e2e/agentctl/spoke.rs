@@ -126,13 +126,13 @@ async fn the_way_is_wrong(stage: &Stage, look: &[&str]) -> Result<()> {
     let found = ask(team.clone(), 0, &asked).await?;
     ensure!(results(&found, "argo cd") == ["warning"], "{found:#}");
 
-    let nobody = cluster.kubeconfig_for("nobody", None)?;
+    let no_one = cluster.kubeconfig_for("nobody", None)?;
     let asked = [
         "check",
         "spoke",
         "--without-hub",
         "--spoke-kubeconfig",
-        text(&nobody)?,
+        text(&no_one)?,
     ];
     let found = ask(team, 0, &asked).await?;
     for check in ["joined", "klusterlet", "work agent", "crds", "agent"] {

@@ -31,7 +31,7 @@ struct Request<'a> {
     groups: Vec<String>,
     alternatives: Vec<&'a str>,
     /// Labels that it lacks.
-    lacks: Vec<&'a str>,
+    is_missing: Vec<&'a str>,
 }
 
 impl<'a> Request<'a> {
@@ -47,7 +47,7 @@ impl<'a> Request<'a> {
                 format!("system:open-cluster-management:addon:{ADDON}"),
             ],
             alternatives: vec![SAN],
-            lacks: Vec::new(),
+            is_missing: Vec::new(),
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> Request<'a> {
         let name = agent_name(self.cluster);
         let (_key, pem) = certificate_request(&name, &self.groups, &units, &self.alternatives)?;
         let mut labels = BTreeMap::from([(ADDON_LABEL, ADDON), (CLUSTER_LABEL, self.cluster)]);
-        labels.retain(|label, _| !self.lacks.contains(label));
+        labels.retain(|label, _| !self.is_missing.contains(label));
         let body = json!({
             "metadata": { "labels": labels },
             "spec": {
@@ -84,13 +84,13 @@ impl<'a> Request<'a> {
 async fn until_told(hub: &Objects, request: &str, reason: &str) -> Result<()> {
     let events = At::event("default");
     let look = || hub.list(&events, "");
-    let told = |events: &Vec<Value>| {
+    let reply = |events: &Vec<Value>| {
         events
             .iter()
             .any(|it| it["involvedObject"]["name"] == request && it["reason"] == reason)
     };
     let what = format!("an Event {reason} about {request}");
-    wait::until(&what, look, told).await.map(drop)
+    wait::until(&what, look, reply).await.map(drop)
 }
 
 /// Requests that are wrong in one respect, and the reason that is given.
@@ -132,13 +132,13 @@ fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
         ),
         (
             with(good("without-the-addons-name"), |it| {
-                it.lacks = vec![ADDON_LABEL];
+                it.is_missing = vec![ADDON_LABEL];
             }),
             "WrongAddonLabel",
         ),
         (
             with(good("without-labels"), |it| {
-                it.lacks = vec![ADDON_LABEL, CLUSTER_LABEL];
+                it.is_missing = vec![ADDON_LABEL, CLUSTER_LABEL];
             }),
             "WrongClusterLabel",
         ),

@@ -176,7 +176,7 @@ async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
 /// What cannot be read is named, and nothing went to another cluster.
 async fn annotation_is_told(stage: &Stage) -> Result<()> {
     // An annotation that nobody can read is told, with its name.
-    let told = |it: &Value| {
+    let reply = |it: &Value| {
         let degraded = lab::steps::objects::condition(it, "Degraded");
         let message = degraded
             .map(|it| it["message"].to_string())
@@ -186,7 +186,7 @@ async fn annotation_is_told(stage: &Stage) -> Result<()> {
     };
     stage
         .hub
-        .until(&At::addon("spoke1"), "names the annotation", SOON, told)
+        .until(&At::addon("spoke1"), "names the annotation", SOON, reply)
         .await?;
     let hosted = stage
         .hub

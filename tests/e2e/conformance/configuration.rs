@@ -77,8 +77,9 @@ async fn until_applied(stage: &Stage, cluster: &str, wanted: &str) -> Result<()>
     let key =
         format!("addondeploymentconfigs.addon.open-cluster-management.io/{namespace}/{wanted}");
     for work in works(stage, cluster).await? {
-        let said: Value = serde_json::from_str(text(&work["metadata"]["annotations"][ANNOTATION]))?;
-        ensure!(said == json!({ key.clone(): hash }), "{said}");
+        let stated: Value =
+            serde_json::from_str(text(&work["metadata"]["annotations"][ANNOTATION]))?;
+        ensure!(stated == json!({ key.clone(): hash }), "{stated}");
     }
     Ok(())
 }
@@ -352,10 +353,10 @@ pub(crate) async fn unknown_configuration_kind_is_reported(stage: &Stage) -> Res
         .hub
         .merge(&at, json!({ "spec": { "configs": [unknown] } }))
         .await?;
-    let told = |it: &Value| {
+    let reply = |it: &Value| {
         lab::steps::objects::has_condition(it, "Progressing", "False", "ConfigurationUnsupported")
     };
-    stage.hub.until(&at, "is told", SOON, told).await?;
+    stage.hub.until(&at, "is told", SOON, reply).await?;
     until_level(stage, "spoke1", "info").await?;
     stage
         .hub
@@ -388,7 +389,7 @@ pub(crate) async fn missing_configuration_is_reported_until_it_exists(stage: &St
     stage.hub.apply(&at, configs).await?;
     let events = At::event("spoke1");
     let look = || stage.hub.list(&events, "");
-    let told = |events: &Vec<Value>| {
+    let reply = |events: &Vec<Value>| {
         events.iter().any(|event| {
             let names = event["message"]
                 .as_str()
@@ -396,7 +397,7 @@ pub(crate) async fn missing_configuration_is_reported_until_it_exists(stage: &St
             event["reason"] == "ConfigurationAbsent" && names
         })
     };
-    wait::until("an Event that names the object", look, told).await?;
+    wait::until("an Event that names the object", look, reply).await?;
     let works = guest.until_works(1, "are looked at", |_| true).await?;
     ensure!(
         works.is_empty(),

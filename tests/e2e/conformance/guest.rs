@@ -105,10 +105,10 @@ impl<'a> Guest<'a> {
         number: usize,
         [kind, status, reason]: [&str; 3],
     ) -> Result<Value> {
-        let says = |it: &Value| has_condition(it, kind, status, reason);
+        let emits = |it: &Value| has_condition(it, kind, status, reason);
         let what = format!("says {kind}={status} {reason}");
         let addon = hello::addon(&format!("spoke{number}"));
-        self.hub.until(&addon, &what, WELL, says).await
+        self.hub.until(&addon, &what, WELL, emits).await
     }
 
     /// Waits until everything that OCM says of it is good.

@@ -113,18 +113,19 @@ pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> R
     stage.hub.merge(&work, kept).await?;
     // The label stays, so it is made again.
     stage.hub.delete(&addon).await?;
-    let told = |it: &Value| {
+    let reply = |it: &Value| {
         it["metadata"]["uid"] != uid && has_condition(it, "Available", "False", "AgentNotDeployed")
     };
     let waits = stage
         .hub
-        .until(&addon, "tells what it waits for", wait::BOUND * 2, told)
+        .until(&addon, "tells what it waits for", wait::BOUND * 2, reply)
         .await?;
-    let said = condition(&waits, "Available").map(|it| it["message"].to_string());
+    let stated = condition(&waits, "Available").map(|it| it["message"].to_string());
     ensure!(
-        said.as_ref()
-            .is_some_and(|said| said.contains("in deletion since")),
-        "{said:?}"
+        stated
+            .as_ref()
+            .is_some_and(|stated| stated.contains("in deletion since")),
+        "{stated:?}"
     );
     ensure!(
         condition(&waits, "ManifestApplied").is_none(),
@@ -184,10 +185,10 @@ pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage
         } else {
             enrol::without_variables(&stage.hub, "spoke1").await?;
         }
-        let said = |it: &Value| it["status"]["namespace"] == to;
+        let stated = |it: &Value| it["status"]["namespace"] == to;
         stage
             .hub
-            .until(&At::addon("spoke1"), "names it", wait::BOUND, said)
+            .until(&At::addon("spoke1"), "names it", wait::BOUND, stated)
             .await?;
         for at in [agent_in(from), At::secret(from, enrol::CERTIFICATE)] {
             stage.spoke(1).until_gone(&at, wait::BOUND).await?;
@@ -209,10 +210,10 @@ pub(crate) async fn a_cluster_that_is_accepted_again_goes_on(stage: &Stage) -> R
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
     let accept = |yes: bool| json!({ "spec": { "hubAcceptsClient": yes } });
     stage.hub.merge(&cluster, accept(false)).await?;
-    let told = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
+    let reply = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
     stage
         .hub
-        .until(&addon, "tells why", wait::BOUND, told)
+        .until(&addon, "tells why", wait::BOUND, reply)
         .await?;
     stage.hub.read(&enrol::cluster_secret("spoke1")).await?;
     stage.hub.merge(&cluster, accept(true)).await?;
@@ -273,8 +274,8 @@ pub(crate) async fn our_works_pass_where_their_executor_is_asked_for(stage: &Sta
         }))?;
         let api = stage.hub.api(&at);
         let answer = api.create(&PostParams::default(), &review).await?;
-        let said = &answer.data["status"];
-        ensure!(said["allowed"] == may, "{executor}: {said}");
+        let stated = &answer.data["status"];
+        ensure!(stated["allowed"] == may, "{executor}: {stated}");
     }
     Ok(())
 }

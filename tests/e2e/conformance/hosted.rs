@@ -76,10 +76,10 @@ pub(crate) async fn an_agent_is_hosted_on_another_cluster(stage: &Stage) -> Resu
             ["HostingClusterValidity", "False", "HostingClusterInvalid"],
         )
         .await?;
-    let said = condition(&refused, "HostingClusterValidity").map(|it| it["message"].to_string());
+    let stated = condition(&refused, "HostingClusterValidity").map(|it| it["message"].to_string());
     ensure!(
-        said.as_ref().is_some_and(|it| it.contains("nowhere")),
-        "names the host: {said:?}"
+        stated.as_ref().is_some_and(|it| it.contains("nowhere")),
+        "names the host: {stated:?}"
     );
 
     host(&guest, Some("spoke1")).await?;

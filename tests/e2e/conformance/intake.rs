@@ -20,13 +20,13 @@ pub(crate) async fn add_on_without_definition_is_reported(stage: &Stage) -> Resu
     guest.enable(1, &[]).await?;
     let events = At::event("spoke1");
     let look = || stage.hub.list(&events, "");
-    let told = |events: &Vec<Value>| {
+    let reply = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["reason"] == "NoClusterManagementAddOn"
                 && event["involvedObject"]["name"] == hello::ADDON
         })
     };
-    wait::until("an Event that names what is missing", look, told).await?;
+    wait::until("an Event that names what is missing", look, reply).await?;
     let addon = stage.hub.read(&hello::addon("spoke1")).await?;
     ensure!(
         addon["status"]["registrations"].is_null(),

@@ -14,7 +14,7 @@ use crate::stage::Stage;
 
 /// Which works hold which phrase books.
 fn books(works: &[Value]) -> BTreeMap<String, Vec<String>> {
-    let mut held = BTreeMap::new();
+    let mut retained = BTreeMap::new();
     for work in works {
         let name = work["metadata"]["name"].as_str().unwrap_or_default();
         let manifests = work["spec"]["workload"]["manifests"].as_array();
@@ -22,9 +22,9 @@ fn books(works: &[Value]) -> BTreeMap<String, Vec<String>> {
             let name = it["metadata"]["name"].as_str()?;
             name.starts_with("hello-book-").then(|| name.to_owned())
         });
-        held.insert(name.to_owned(), names.collect());
+        retained.insert(name.to_owned(), names.collect());
     }
-    held
+    retained
 }
 
 fn count(works: &[Value]) -> usize {
@@ -97,11 +97,11 @@ pub(crate) async fn much_is_shared_out_and_stays_where_it_is(stage: &Stage) -> R
     let works = guest
         .until_works(1, "have one book less", |works| count(works) == 4)
         .await?;
-    for (work, held) in books(&works) {
+    for (work, retained) in books(&works) {
         let was = before.get(&work).context("no new work")?;
         ensure!(
-            held.iter().all(|book| was.contains(book)),
-            "{work}: {was:?}, then {held:?}"
+            retained.iter().all(|book| was.contains(book)),
+            "{work}: {was:?}, then {retained:?}"
         );
     }
     stage.spoke(1).until_gone(&book(5), wait::BOUND).await?;
@@ -120,10 +120,10 @@ pub(crate) async fn an_object_that_fits_into_no_work_is_named(stage: &Stage) -> 
     guest.until_well(1).await?;
     let mark = stage.lab.hub().audit().mark()?;
     guest.configure(1, &of("500")).await?;
-    let told = guest
+    let reply = guest
         .until(1, ["ManifestApplied", "False", "ManifestWorkApplyFailed"])
         .await?;
-    let message = condition(&told, "ManifestApplied").map(|it| it["message"].to_string());
+    let message = condition(&reply, "ManifestApplied").map(|it| it["message"].to_string());
     let message = message.unwrap_or_default();
     ensure!(
         message.contains("default/hello-book-1"),

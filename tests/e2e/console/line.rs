@@ -100,7 +100,7 @@ impl Console {
         fits: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let looking = || self.run(arguments);
-        let fits = |said: &Said| said.succeeded() && fits(&said.out);
+        let fits = |stated: &Said| stated.succeeded() && fits(&stated.out);
         let what = format!("argocd {arguments:?} prints it");
         wait::until(&what, looking, fits).await.map(drop)
     }

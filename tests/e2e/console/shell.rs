@@ -46,18 +46,19 @@ impl Shell {
         })
     }
 
-    async fn says(&mut self, operation: Value) -> Result<()> {
+    async fn emits(&mut self, operation: Value) -> Result<()> {
         let message = Message::text(operation.to_string());
         self.socket.send(message).await.context("say something")
     }
 
     pub(super) async fn resize(&mut self, cols: u16, rows: u16) -> Result<()> {
-        self.says(json!({"operation": "resize", "cols": cols, "rows": rows}))
+        self.emits(json!({"operation": "resize", "cols": cols, "rows": rows}))
             .await
     }
 
     pub(super) async fn types(&mut self, keys: &str) -> Result<()> {
-        self.says(json!({"operation": "stdin", "data": keys})).await
+        self.emits(json!({"operation": "stdin", "data": keys}))
+            .await
     }
 
     /// The next thing that is shown; none when the window was closed over there.
@@ -65,9 +66,9 @@ impl Shell {
         loop {
             let message = timeout(SOON, self.socket.next()).await;
             match message.with_context(|| format!("nothing more after {:?}", self.shown))? {
-                Some(Ok(Message::Text(said))) => {
-                    let said: Value = serde_json::from_str(&said)?;
-                    return Ok(Some(said["data"].as_str().unwrap_or_default().to_owned()));
+                Some(Ok(Message::Text(stated))) => {
+                    let stated: Value = serde_json::from_str(&stated)?;
+                    return Ok(Some(stated["data"].as_str().unwrap_or_default().to_owned()));
                 }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(None),
                 Some(Ok(_)) => {}

@@ -56,12 +56,12 @@ pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
             agent: Make::Ours,
         },
     };
-    let told = works(&mut pair).await;
-    let told = finish(pair, told).await;
+    let reply = works(&mut pair).await;
+    let reply = finish(pair, reply).await;
     for mut redis in redises {
         redis.stop().await;
     }
-    told
+    reply
 }
 
 async fn works(pair: &mut Pair) -> Result<()> {
@@ -107,9 +107,9 @@ async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
     let key = "app|resources-tree|app|1.8.3";
     let mut controller = Client::at(at(of_spoke), spoke).await?;
     controller.ask(&["SET", key, "a tree"]).await?;
-    let told = Client::at(at(proxy), spoke).await.err();
-    let told = told.context("another password opens it")?.to_string();
-    ensure!(told.contains("WRONGPASS"), "{told}");
+    let reply = Client::at(at(proxy), spoke).await.err();
+    let reply = reply.context("another password opens it")?.to_string();
+    ensure!(reply.contains("WRONGPASS"), "{reply}");
 
     let mut server = Client::at(at(proxy), hub).await?;
     server.ask(&["SET", LOCAL, "of the hub"]).await?;

@@ -178,9 +178,9 @@ pub(crate) async fn a_running_sync_is_terminated_at_a_mirror(pair: &mut Pair) ->
     app.begin(pair, "one").await?;
     let terminate = json!({"status": {"operationState": {"phase": "Terminating"}}});
     pair.hub.merge(&app.hub, terminate).await?;
-    let told = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
+    let reply = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is told to terminate", SOON, told)
+        .until(&app.spoke, "is told to terminate", SOON, reply)
         .await?;
     app.end(pair, "Failed", "Operation terminated").await
 }

@@ -55,9 +55,9 @@ pub(crate) async fn a_running_sync_is_terminated(pair: &mut Pair) -> Result<()> 
 
     let terminate = json!({"status": {"operationState": {"phase": "Terminating"}}});
     pair.hub.merge(&app.hub, terminate).await?;
-    let told = |replica: &Value| replica["status"]["operationState"]["phase"] == "Terminating";
+    let reply = |replica: &Value| replica["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is told to terminate", SOON, told)
+        .until(&app.spoke, "is told to terminate", SOON, reply)
         .await?;
 
     let patch = json!({"status": {"operationState": {"phase": "Failed", "message": "Operation terminated"}}});

@@ -126,7 +126,7 @@ pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
     pair.hub.apply(&app.hub, body(&names.agent, &[])).await?;
     app.until_revision(pair, "v1").await?;
     if pair.pairing.principal == Make::Ours && pair.pairing.agent == Make::Ours {
-        let told = |app: &Value| {
+        let reply = |app: &Value| {
             let conditions = app["status"]["conditions"].as_array();
             conditions.into_iter().flatten().any(|it| {
                 it["message"]
@@ -139,7 +139,7 @@ pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
                 &app.hub,
                 "says that Argo CD does not look there",
                 SOON,
-                told,
+                reply,
             )
             .await?;
     }

@@ -57,12 +57,12 @@ pub(crate) async fn people_at_the_hub_see_the_cluster(
     let _here = redis::server(lab.tools(), &directory, here, PASSWORD).await?;
     let _there = redis::server(lab.tools(), &directory, there, PASSWORD).await?;
     let (mut pair, look) = begin(&lab, pairing, (way, "people", Mapping::Namespace)).await?;
-    let told = sees(&pair, &look.visitor).await;
-    let told = match told {
+    let reply = sees(&pair, &look.visitor).await;
+    let reply = match reply {
         Ok(()) => reads(&mut pair).await,
         failed => failed,
     };
-    end(pair, told).await
+    end(pair, reply).await
 }
 
 /// With what people look at a pair's cluster.
@@ -152,11 +152,11 @@ async fn runs(pair: &Pair, look: &Look) -> Result<()> {
 }
 
 /// Takes what runs away, and ends the pair.
-async fn end(pair: Pair, told: Result<()>) -> Result<()> {
+async fn end(pair: Pair, reply: Result<()>) -> Result<()> {
     for name in [POD, STRANGER] {
         pair.spoke.delete(&At::pod(&pair.names.spoke, name)).await?;
     }
-    finish(pair, told).await
+    finish(pair, reply).await
 }
 
 fn pod(namespace: &str) -> At {
@@ -241,16 +241,16 @@ async fn reads(pair: &mut Pair) -> Result<()> {
     ensure!(found.as_bytes() == Some(TREE.as_bytes()), "{found:?}");
 
     let channel = of("managed-resources", "1.8.3");
-    let told = here.ask(&["subscribe", &channel]).await?;
-    ensure!(is(&told, "subscribe", &channel), "{told:?}");
+    let reply = here.ask(&["subscribe", &channel]).await?;
+    ensure!(is(&reply, "subscribe", &channel), "{reply:?}");
     // Subscribed at the hub is a moment earlier than on the cluster.
     let publish = ["publish", "app|managed-resources|app|1.8.3", ""];
     let there = tokio::sync::Mutex::new(there);
-    let hears = || async { there.lock().await.ask(&publish).await };
-    let is_told = |told: &Said| *told == Said::integer(1);
-    wait::until("somebody listens on the cluster", hears, is_told).await?;
-    let told = here.told().await?;
-    ensure!(is(&told, "message", &channel), "{told:?}");
+    let takes_in = || async { there.lock().await.ask(&publish).await };
+    let is_reported = |reply: &Said| *reply == Said::integer(1);
+    wait::until("somebody listens on the cluster", takes_in, is_reported).await?;
+    let reply = here.reply().await?;
+    ensure!(is(&reply, "message", &channel), "{reply:?}");
     // Go's principal says nothing of what it does not know; ours asks the hub's redis.
     let local = Client::at(("127.0.0.1", PROXY), PASSWORD)
         .await?
@@ -261,7 +261,11 @@ async fn reads(pair: &mut Pair) -> Result<()> {
 }
 
 /// Whether this was said about this channel.
-fn is(said: &Said, what: &str, channel: &str) -> bool {
-    let words: Vec<_> = said.elements().iter().filter_map(Said::as_bytes).collect();
+fn is(stated: &Said, what: &str, channel: &str) -> bool {
+    let words: Vec<_> = stated
+        .elements()
+        .iter()
+        .filter_map(Said::as_bytes)
+        .collect();
     words.starts_with(&[what.as_bytes(), channel.as_bytes()])
 }

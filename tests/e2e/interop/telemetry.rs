@@ -55,7 +55,7 @@ pub(crate) async fn a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    told(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
+    reply(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror(
@@ -71,7 +71,7 @@ pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirr
         "principal application.io.argoproj.argocd-agent.event.spec-update",
         "principal Application.patch",
     ];
-    told(
+    reply(
         &lab,
         "a-trace",
         pairing,
@@ -98,7 +98,7 @@ pub(crate) async fn a_go_agent_goes_on_with_our_traces(lab: Arc<Lab>) -> Result<
         "principal Application.patch",
     ];
     let ways = [there.to_vec(), back.to_vec()];
-    told(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
+    reply(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 pub(crate) async fn our_agent_goes_on_with_the_traces_of_a_go_principal(
@@ -118,11 +118,11 @@ pub(crate) async fn our_agent_goes_on_with_the_traces_of_a_go_principal(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    told(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
+    reply(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 /// Changes an Application and its status, and waits until the collector has all of these ways.
-async fn told(
+async fn reply(
     lab: &Lab,
     name: &str,
     pairing: Pairing,
@@ -177,8 +177,8 @@ fn tell_no_more(collector: &Collector, pairing: Pairing) -> Result<()> {
     if pairing.needs().is_some() {
         return Ok(());
     }
-    let told = collector.spans().into_iter().flat_map(|it| it.attributes);
-    let strangers: Vec<_> = told
+    let reply = collector.spans().into_iter().flat_map(|it| it.attributes);
+    let strangers: Vec<_> = reply
         .filter(|(name, _)| !TOLD.contains(&name.as_str()))
         .collect();
     ensure!(strangers.is_empty(), "spans tell {strangers:?}");

@@ -63,7 +63,7 @@ pub(crate) async fn garbage_disturbs_nobody(stage: &Stage) -> Result<()> {
     bystander.apply(&stage.hub).await?;
     for garbage in all_garbage() {
         let mut stream = door.subscribe(&papers, &session.access_token).await??;
-        garbage.say(&mut stream, &manager).await?;
+        garbage.emit(&mut stream, &manager).await?;
     }
     deliver::until_healthy(&stage.hub, &bystander.at, &next).await?;
     stage.lab.faults().heal("spoke1");
@@ -98,7 +98,7 @@ async fn knock(door: &Door, manager: &Running) -> Result<()> {
 
 impl Garbage {
     /// Says it, and looks whether it went and was counted as it should.
-    async fn say(self, stream: &mut Stream, manager: &Running) -> Result<()> {
+    async fn emit(self, stream: &mut Stream, manager: &Running) -> Result<()> {
         let Self {
             what,
             event,
@@ -108,7 +108,7 @@ impl Garbage {
         } = self;
         let counted = format!("argocd_principal_events_refused_total{{reason=\"{counted}\"}}");
         let before = manager.metrics().await?.value(&counted);
-        let answer = stream.say(event, named.then_some(GARBAGE_ID)).await;
+        let answer = stream.send_event(event, named.then_some(GARBAGE_ID)).await;
         let answer = answer.with_context(|| what.to_owned())?;
         ensure!(is_like(&answer, &fate), "{what}: {answer:?}, not {fate:?}");
         manager

@@ -50,18 +50,21 @@ async fn beginning(answer: &mut Response<Body>) -> Result<String> {
 }
 
 /// What both of our programs hold now.
-async fn held(stage: &Stage) -> Result<[f64; 2]> {
-    let mut held = [0.0; 2];
-    for (held, program) in held.iter_mut().zip([Program::Manager, Program::Agent(1)]) {
+async fn retained(stage: &Stage) -> Result<[f64; 2]> {
+    let mut retained = [0.0; 2];
+    for (retained, program) in retained
+        .iter_mut()
+        .zip([Program::Manager, Program::Agent(1)])
+    {
         let metrics = program.running(stage).await?.metrics().await?;
-        *held = metrics.value("process_resident_memory_bytes");
+        *retained = metrics.value("process_resident_memory_bytes");
     }
-    Ok(held)
+    Ok(retained)
 }
 
 /// Neither of our programs holds much more than before.
 async fn is_bounded(stage: &Stage, before: [f64; 2]) -> Result<()> {
-    let now = held(stage).await?;
+    let now = retained(stage).await?;
     for (before, now) in before.into_iter().zip(now) {
         ensure!(
             before > 0.0 && now < before + MEMORY,
@@ -97,9 +100,9 @@ async fn followed(client: &Client, log: &str) -> Result<Option<Response<Body>>> 
     let (code, headers) = (answer.status(), answer.headers());
     ensure!(code == StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
     ensure!(headers.contains_key("retry-after"), "{answer:?}");
-    let told: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
-    let why = told["message"].as_str().unwrap_or_default();
-    ensure!(why.contains("too many"), "{told}");
+    let reply: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
+    let why = reply["message"].as_str().unwrap_or_default();
+    ensure!(why.contains("too many"), "{reply}");
     Ok(None)
 }
 
@@ -117,7 +120,7 @@ pub(crate) async fn thousand_log_followers_leave_room_for_others(stage: &Stage) 
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     kubectl.until_it_sees(&["logs", "crowded"]).await?;
-    let before = held(stage).await?;
+    let before = retained(stage).await?;
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
 
@@ -178,7 +181,7 @@ pub(crate) async fn stalled_reader_does_not_block_others(stage: &Stage) -> Resul
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     let list = format!("/api/v1/namespaces/{PLACE}/configmaps?labelSelector=size%3Dlarge");
     kubectl.until_it_sees(&["get", "--raw", &list]).await?;
-    let before = held(stage).await?;
+    let before = retained(stage).await?;
 
     let client = kubectl.client().await?;
     let mut slow = Vec::with_capacity(SLOW);

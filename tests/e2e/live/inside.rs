@@ -143,8 +143,8 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
     viewer.types("echo heard > /proc/1/fd/1; exit 5\n").await?;
     terminal::ended_with(viewer, 5).await?;
     let log = ["-n", PLACE, "logs", pod];
-    let said = async || kubectl.prints(&log).await;
-    wait::until("its log has it", said, |said| said == "heard\n").await?;
+    let stated = async || kubectl.prints(&log).await;
+    wait::until("its log has it", stated, |stated| stated == "heard\n").await?;
 
     let alone = local(PLACE, "alone", "exec sleep infinity").to_string();
     let spoke = &stage.lab.spokes()[0];
@@ -152,10 +152,10 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
     kubectl
         .until_it_sees(&["-n", PLACE, "logs", "alone"])
         .await?;
-    let told = kubectl
+    let reply = kubectl
         .fails(&["-n", PLACE, "exec", "alone", "--", "true"])
         .await?;
-    ensure!(told.contains("belongs to no Application"), "{told}");
+    ensure!(reply.contains("belongs to no Application"), "{reply}");
 
     let mut viewer = Viewer::open(&at, pod).await?;
     viewer.types("echo up $((1 + 1))\n").await?;

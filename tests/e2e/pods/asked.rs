@@ -65,8 +65,8 @@ pub(crate) async fn a_log_is_shown_as_it_was_asked_for(lab: Arc<Lab>) -> Result<
     let shared = tempfile::tempdir()?;
     let containers = json!([container(script), quiet]);
     asker.ready("talker", containers, shared.path()).await?;
-    let said = || async { Ok(shared.path().join("said").exists()) };
-    wait::until("it has said everything", said, |said| *said).await?;
+    let stated = || async { Ok(shared.path().join("said").exists()) };
+    wait::until("it has said everything", stated, |stated| *stated).await?;
 
     let numbers: Vec<String> = (1..=1000).map(|number| format!("{number}\n")).collect();
     let all = numbers.concat() + "oh\nlate\n";
@@ -94,8 +94,8 @@ pub(crate) async fn a_log_is_shown_as_it_was_asked_for(lab: Arc<Lab>) -> Result<
     let other = asker.prints(&["logs", "talker", "-c", "quiet"]).await?;
     ensure!(other == "quiet\n", "{other}");
     let words = asker.words(&["logs", "talker", "-c", "c", "--previous"]);
-    let told = asker.kubectl.fails(&words).await?;
-    ensure!(told.contains("previous terminated container"), "{told}");
+    let reply = asker.kubectl.fails(&words).await?;
+    ensure!(reply.contains("previous terminated container"), "{reply}");
     asker.place.leave().await
 }
 
@@ -133,7 +133,10 @@ pub(crate) async fn the_log_before_a_crash_is_shown(lab: Arc<Lab>) -> Result<()>
     let again = |status: &super::ContainerStatus| status.ready && status.restart_count == 1;
     asker.place.until("crash", "runs again", again).await?;
     let second = async || asker.prints(&["logs", "crash"]).await;
-    wait::until("the second run speaks", second, |said| said == "second\n").await?;
+    wait::until("the second run speaks", second, |stated| {
+        stated == "second\n"
+    })
+    .await?;
     let first = asker.prints(&["logs", "crash", "--previous"]).await?;
     ensure!(first == "first\n", "{first}");
     asker.place.leave().await
@@ -156,8 +159,8 @@ pub(crate) async fn a_command_has_its_streams_and_its_exit_code(lab: Arc<Lab>) -
     ensure!(ended.out == "hello\nsleeper\n", "{ended:?}");
     ensure!(ended.err.starts_with("oh\n"), "{ended:?}");
     let absent = asker.words(&["exec", "sleeper", "--", "/bin/absent"]);
-    let told = asker.kubectl.fails(&absent).await?;
-    ensure!(told.contains("execute /bin/absent"), "{told}");
+    let reply = asker.kubectl.fails(&absent).await?;
+    ensure!(reply.contains("execute /bin/absent"), "{reply}");
     let nowhere = asker.words(&["exec", "sleeper", "-c", "other", "--", "true"]);
     asker.kubectl.fails(&nowhere).await?;
 

@@ -34,8 +34,8 @@ pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) ->
     app.apply(hub).await?;
     // As with `clusteradm addon enable`, with the configuration from the first moment.
     enrol::by_addon_with_variable(hub, CLUSTER, "INSTALL_ARGOCD", "false").await?;
-    let said = until_degraded(stage, "ArgoCDMissing", "INSTALL_ARGOCD is false").await?;
-    ensure!(said.contains("install Argo CD there"), "{said}");
+    let stated = until_degraded(stage, "ArgoCDMissing", "INSTALL_ARGOCD is false").await?;
+    ensure!(stated.contains("install Argo CD there"), "{stated}");
     enrol::until_available(hub, CLUSTER).await?;
     for program in programs() {
         ensure!(spoke.get(&program).await?.is_none(), "{program}");
@@ -66,9 +66,9 @@ pub(crate) async fn an_empty_autonomous_cluster_follows_the_hubs_argo_cd(
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
     argocd::purge(empty, tools).await?;
-    let told = lived(stage).await;
+    let reply = lived(stage).await;
     let cleared = cleared(stage).await;
-    told.and(cleared)
+    reply.and(cleared)
 }
 
 async fn cleared(stage: &Stage) -> Result<()> {
@@ -90,8 +90,8 @@ async fn lived(stage: &Stage) -> Result<()> {
         hub.delete(&At::deployment(enrol::ARGOCD, name)).await?;
     }
     enrol::by_label_as(hub, CLUSTER, "autonomous").await?;
-    let said = until_degraded(stage, "HubArgoCDUnreadable", "is missing").await?;
-    ensure!(said.contains("install Argo CD there"), "{said}");
+    let stated = until_degraded(stage, "HubArgoCDUnreadable", "is missing").await?;
+    ensure!(stated.contains("install Argo CD there"), "{stated}");
     ensure!(
         spoke.get(&programs()[0]).await?.is_none(),
         "brought without a pattern"
@@ -143,8 +143,8 @@ async fn upgraded(stage: &Stage) -> Result<()> {
         &json!([{"source": "quay.io/argoproj", "mirror": NOWHERE}]),
     )
     .await?;
-    let said = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
-    ensure!(said.contains("cannot be pulled"), "{said}");
+    let stated = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
+    ensure!(stated.contains("cannot be pulled"), "{stated}");
     hub_has(stage, NOBODYS).await?;
     mirrored(stage, &json!([])).await?;
     until_calm(stage).await?;
@@ -188,13 +188,13 @@ async fn until_degraded(stage: &Stage, reason: &str, part: &str) -> Result<Strin
         let degraded = condition(addon, "Degraded")?;
         degraded["message"].as_str().map(str::to_owned)
     };
-    let told = |addon: &Value| {
+    let reply = |addon: &Value| {
         has_condition(addon, "Degraded", "True", reason)
             && message(addon).is_some_and(|message| message.contains(part))
     };
     let at = At::addon(CLUSTER);
     let what = format!("says {reason}: {part}");
-    let addon = stage.hub.until(&at, &what, SOON * 2, told).await?;
+    let addon = stage.hub.until(&at, &what, SOON * 2, reply).await?;
     message(&addon).context("no message")
 }
 

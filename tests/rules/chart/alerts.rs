@@ -49,21 +49,21 @@ fn promtool(folder: &TempDir, arguments: &[&str]) -> (bool, String) {
         .current_dir(folder.path())
         .output()
         .expect("promtool runs");
-    let said = [done.stdout, done.stderr].concat();
+    let stated = [done.stdout, done.stderr].concat();
     (
         done.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
+        String::from_utf8_lossy(&stated).into_owned(),
     )
 }
 
 #[test]
 fn prometheus_takes_the_rules_that_the_chart_renders() {
-    let (is_good, said) = promtool(&folder(), &["check", "rules", "rules.yaml"]);
-    assert!(is_good, "{said}");
-    let count: Option<usize> = said.split_whitespace().find_map(|word| word.parse().ok());
+    let (is_good, stated) = promtool(&folder(), &["check", "rules", "rules.yaml"]);
+    assert!(is_good, "{stated}");
+    let count: Option<usize> = stated.split_whitespace().find_map(|word| word.parse().ok());
     assert!(
         count.is_some_and(|count| count > 30),
-        "few rules were seen: {said}"
+        "few rules were seen: {stated}"
     );
 }
 
@@ -73,8 +73,8 @@ fn alerts_fire_with_the_expected_text() {
     let mut seen = 0;
     for file in cases() {
         let name = file.file_name().expect("a name").to_string_lossy();
-        let (is_good, said) = promtool(&folder, &["test", "rules", &name]);
-        assert!(is_good, "{name}: {said}");
+        let (is_good, stated) = promtool(&folder, &["test", "rules", &name]);
+        assert!(is_good, "{name}: {stated}");
         seen += 1;
     }
     assert!(seen > 2, "only {seen} files have cases");
@@ -89,8 +89,8 @@ fn an_alert_that_says_something_else_is_found_out() {
     let other = cases.replace("hub shows old states: 7", "hub shows old states: 8");
     assert_ne!(cases, other);
     fs::write(&path, other).expect("a wrong case");
-    let (is_good, said) = promtool(&folder, &["test", "rules", "hub-work.yaml"]);
-    assert!(!is_good && said.contains("HubWritesStuck"), "{said}");
+    let (is_good, stated) = promtool(&folder, &["test", "rules", "hub-work.yaml"]);
+    assert!(!is_good && stated.contains("HubWritesStuck"), "{stated}");
 }
 
 #[test]

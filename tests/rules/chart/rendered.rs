@@ -124,9 +124,9 @@ pub(crate) fn template(sets: &[&str]) -> Said {
 
 /// The text of every object.
 pub(crate) fn documents(sets: &[&str]) -> Vec<String> {
-    let said = template(sets);
-    assert!(said.success, "{}", said.err);
-    let parts = said
+    let stated = template(sets);
+    assert!(stated.success, "{}", stated.err);
+    let parts = stated
         .out
         .split("\n---\n")
         .map(|it| it.trim_start_matches("---\n").to_owned());

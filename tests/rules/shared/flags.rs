@@ -54,10 +54,10 @@ fn group(fields: TokenStream) -> Group {
         }
         let field = (attributes.as_slice(), words.as_slice());
         if let (attributes, [_pub, name, _colon, kind, ..]) = field {
-            let said = |word: &str| attributes.iter().find_map(|it| inside(it.clone(), word));
-            if let Some(settings) = said("arg") {
+            let stated = |word: &str| attributes.iter().find_map(|it| inside(it.clone(), word));
+            if let Some(settings) = stated("arg") {
                 group.flags.extend(flag(name, &settings));
-            } else if said("command").is_some_and(|it| it.to_string() == "flatten") {
+            } else if stated("command").is_some_and(|it| it.to_string() == "flatten") {
                 group.parts.push(kind.clone());
             }
         }
@@ -138,12 +138,12 @@ pub(crate) fn tuples(stream: TokenStream) -> Vec<Vec<String>> {
         if let TokenTree::Group(group) = &token {
             if group.delimiter() == Delimiter::Parenthesis {
                 let parts = split(group.stream());
-                let said = parts.iter().filter_map(|part| match part.as_slice() {
+                let stated = parts.iter().filter_map(|part| match part.as_slice() {
                     [] => None,
                     [single] => text(single).or_else(|| Some(single.to_string())),
                     several => Some(several.iter().map(ToString::to_string).collect()),
                 });
-                found.push(said.collect());
+                found.push(stated.collect());
             }
             found.extend(tuples(group.stream()));
         }

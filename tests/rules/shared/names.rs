@@ -31,7 +31,7 @@ pub(crate) fn test_names() -> BTreeSet<String> {
 
 /// A story is an `async fn` below `tests/e2e/`; a test stands behind an attribute that ends in `test]`.
 fn collect(source: &str, path: &Path, names: &mut BTreeSet<String>) {
-    let story = path.components().any(|c| c.as_os_str() == "e2e");
+    let e2e_test = path.components().any(|c| c.as_os_str() == "e2e");
     let mut expected = false;
     for line in source.lines().map(str::trim) {
         expected |= line.starts_with("#[") && (line.contains("test]") || line.contains("test("));
@@ -42,7 +42,7 @@ fn collect(source: &str, path: &Path, names: &mut BTreeSet<String>) {
             .trim_start_matches("async ")
             .strip_prefix("fn ");
         if let Some(function) = function {
-            if expected || (story && line.contains("async fn ")) {
+            if expected || (e2e_test && line.contains("async fn ")) {
                 names.extend(function.split(['(', '<']).next().map(str::to_owned));
             }
             expected = false;

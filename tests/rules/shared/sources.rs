@@ -160,8 +160,8 @@ pub(crate) fn text(token: &TokenTree) -> Option<String> {
         return None;
     };
     let written = literal.to_string();
-    let said = written.strip_prefix('"')?.strip_suffix('"')?;
-    Some(said.to_owned())
+    let stated = written.strip_prefix('"')?.strip_suffix('"')?;
+    Some(stated.to_owned())
 }
 
 pub(crate) fn is_punct(token: &TokenTree, wanted: char) -> bool {

@@ -12,17 +12,17 @@ impl World {
     pub(super) async fn step(&mut self) {
         match self.dice.below(100) {
             0..60 => {
-                let said = self.people.act_on_hub();
-                self.deletions += usize::from(said.contains("deleted"));
-                self.trace.say(format_args!("hub: {said}"));
+                let stated = self.people.act_on_hub();
+                self.deletions += usize::from(stated.contains("deleted"));
+                self.trace.emit(format_args!("hub: {stated}"));
             }
             60..75 => {
                 let site = self.dice.pick(&self.sites);
                 let before = site.store.inner.all();
-                let said = self.people.act_on_spoke(&site.store.inner);
+                let stated = self.people.act_on_spoke(&site.store.inner);
                 site.forget_what_nobody_saw_go(before);
-                self.deletions += usize::from(said.contains("deleted"));
-                self.trace.say(format_args!("{}: {said}", site.name));
+                self.deletions += usize::from(stated.contains("deleted"));
+                self.trace.emit(format_args!("{}: {stated}", site.name));
             }
             75..82 => self.change_weather(),
             82..86 => self.change_manners(),
@@ -30,21 +30,21 @@ impl World {
             90..93 => self.end_the_principal().await,
             93 => self.change_fleet(),
             94 => {
-                let broken = self.dice.chance(0.7);
+                let broken = self.dice.probability(0.7);
                 self.trace
-                    .say(format_args!("hub: watches are broken: {broken}"));
+                    .emit(format_args!("hub: watches are broken: {broken}"));
                 self.hub.inner.break_watches(broken);
             }
             95..97 => {
                 let site = self.dice.pick(&self.sites);
                 self.trace
-                    .say(format_args!("{}: connections break", site.name));
+                    .emit(format_args!("{}: connections break", site.name));
                 self.network.break_lines(&site.name);
             }
             97 => {
                 let apps = self.hub.inner.all(Watched::Application);
                 self.backup = Some(apps.into_values().collect());
-                self.trace.say("hub: backup");
+                self.trace.emit("hub: backup");
             }
             _ => self.restore().await,
         }
@@ -56,27 +56,28 @@ impl World {
     }
 
     fn change_weather(&mut self) {
-        let (cut, often) = (self.dice.chance(0.4), [0.0, 0.0, 0.1, 0.3]);
-        let weather = Weather {
+        let (cut, often) = (self.dice.probability(0.4), [0.0, 0.0, 0.1, 0.3]);
+        let transient = Weather {
             cut,
             loss: *self.dice.pick(&often),
             twice: *self.dice.pick(&often),
             delay: *self.dice.pick(&[(0, 20), (0, 20), (100, 300), (0, 2000)]),
         };
         let site = self.dice.pick(&self.sites);
-        self.trace.say(format_args!("{}: {weather:?}", site.name));
-        self.network.set_weather(&site.name, weather);
+        self.trace
+            .emit(format_args!("{}: {transient:?}", site.name));
+        self.network.set_weather(&site.name, transient);
     }
 
     fn change_manners(&mut self) {
-        let manners = if self.dice.chance(0.5) {
+        let manners = if self.dice.probability(0.5) {
             Manners::BAD
         } else {
             Manners::GOOD
         };
         let which = self.dice.below(self.sites.len() + 1);
         self.trace
-            .say(format_args!("API server {which}: {manners:?}"));
+            .emit(format_args!("API server {which}: {manners:?}"));
         match self.sites.get(which) {
             Some(site) => site.store.behave(manners),
             None => self.hub.behave(manners),
@@ -86,17 +87,18 @@ impl World {
     async fn end_an_agent(&mut self) {
         let (which, crash, stay) = (
             self.dice.below(self.sites.len()),
-            self.dice.chance(0.7),
-            self.dice.chance(0.3),
+            self.dice.probability(0.7),
+            self.dice.probability(0.3),
         );
         let site = &mut self.sites[which];
         match site.agent.take() {
             Some(agent) if crash => {
-                self.trace.say(format_args!("{}: agent crashes", site.name));
+                self.trace
+                    .emit(format_args!("{}: agent crashes", site.name));
                 agent.crash(&self.network).await;
             }
             Some(agent) => {
-                self.trace.say(format_args!("{}: agent stops", site.name));
+                self.trace.emit(format_args!("{}: agent stops", site.name));
                 agent.stop().await;
             }
             None => {}
@@ -115,14 +117,14 @@ impl World {
     }
 
     async fn end_the_principal(&mut self) {
-        let (crash, stay) = (self.dice.chance(0.7), self.dice.chance(0.3));
+        let (crash, stay) = (self.dice.probability(0.7), self.dice.probability(0.3));
         match self.principal.take() {
             Some(principal) if crash => {
-                self.trace.say("principal crashes");
+                self.trace.emit("principal crashes");
                 principal.crash(&self.network).await;
             }
             Some(principal) => {
-                self.trace.say("principal stops");
+                self.trace.emit("principal stops");
                 principal.stop(&self.network).await;
             }
             None => {}
@@ -135,7 +137,7 @@ impl World {
     pub(super) fn start_principal(&mut self) {
         if self.principal.is_none() {
             let level = self.releases.principal(&self.dice);
-            self.trace.say(format_args!("principal starts: {level:?}"));
+            self.trace.emit(format_args!("principal starts: {level:?}"));
             let fleet = self.fleet.subscribe();
             let principal = Principal::start(level, &self.hub, fleet, &self.network);
             self.principal = Some(principal);
@@ -146,12 +148,12 @@ impl World {
         let names = self.names();
         let gone: Vec<String> = names
             .iter()
-            .filter(|_| self.dice.chance(0.3))
+            .filter(|_| self.dice.probability(0.3))
             .cloned()
             .collect();
-        let fresh = self.dice.chance(0.3);
+        let fresh = self.dice.probability(0.3);
         self.trace
-            .say(format_args!("out of the fleet: {gone:?}, fresh: {fresh}"));
+            .emit(format_args!("out of the fleet: {gone:?}, fresh: {fresh}"));
         self.fleet.send_replace(fleet(&names, &gone, fresh));
     }
 
@@ -160,7 +162,7 @@ impl World {
         let Some(backup) = self.backup.clone() else {
             return;
         };
-        self.trace.say("hub: restored from the backup");
+        self.trace.emit("hub: restored from the backup");
         if let Some(principal) = self.principal.take() {
             principal.crash(&self.network).await;
         }

@@ -29,7 +29,7 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn start(&mut self, level: Capabilities, network: &Network, trace: &Trace) {
         if self.agent.is_none() {
-            trace.say(format_args!("{}: agent starts: {level:?}", self.name));
+            trace.emit(format_args!("{}: agent starts: {level:?}", self.name));
             self.started = Instant::now();
             self.agent = Some(Agent::start(
                 level,

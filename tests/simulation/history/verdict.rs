@@ -14,12 +14,12 @@ use crate::slow::Manners;
 /// How long nothing must change before it counts as quiet.
 const QUIET: Duration = Duration::from_mins(5);
 /// After so long something is stuck.
-const PATIENCE: Duration = Duration::from_hours(1);
+const TIME_LIMIT: Duration = Duration::from_hours(1);
 
 impl World {
     /// Everything works again; then both sides have to agree, and go on agreeing.
     pub(super) async fn end(&mut self) -> Vec<String> {
-        self.trace.say("everything works again");
+        self.trace.emit("everything works again");
         let names = self.names();
         self.hub.behave(Manners::GOOD);
         self.hub.inner.break_watches(false);
@@ -51,11 +51,11 @@ impl World {
     async fn settle(&self, when: &str) -> Vec<String> {
         let begun = Instant::now();
         let mut before = self.signature();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIME_LIMIT {
             tokio::time::sleep(QUIET).await;
             let now = self.signature();
             if now == before {
-                self.trace.say(format_args!("quiet {when}"));
+                self.trace.emit(format_args!("quiet {when}"));
                 return vec![];
             }
             before = now;
@@ -162,9 +162,9 @@ impl World {
         let delivered = Oracle::new(&self.hub.inner, &spokes).delivered();
         let mut asked = vec![];
         for (key, object) in &delivered {
-            let said = self.people.sync(key, object);
-            asked.push(said.split(' ').nth(1).unwrap_or_default().to_owned());
-            self.trace.say(format_args!("hub: {said}"));
+            let stated = self.people.sync(key, object);
+            asked.push(stated.split(' ').nth(1).unwrap_or_default().to_owned());
+            self.trace.emit(format_args!("hub: {stated}"));
             self.people.refresh(key);
         }
         let mut findings = self.settle("after the last commands").await;

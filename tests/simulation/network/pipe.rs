@@ -97,11 +97,11 @@ impl Pipe {
             Err(trailers) => self.post(Ok(trailers)),
             Ok(data) => {
                 for message in messages(data) {
-                    let weather = self.line.now();
-                    if self.is_stream && self.dice.chance(weather.loss) {
+                    let transient = self.line.now();
+                    if self.is_stream && self.dice.probability(transient.loss) {
                         continue;
                     }
-                    let times = if self.is_stream && self.dice.chance(weather.twice) {
+                    let times = if self.is_stream && self.dice.probability(transient.twice) {
                         2
                     } else {
                         1

@@ -22,7 +22,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Process, ShimSpec, hear, init, root};
+use super::{Process, ShimSpec, init, root, take_in};
 
 pub(super) fn play() -> i32 {
     // A second handle on the shim's pipe: it closes itself when a program is executed, and that is
@@ -63,7 +63,7 @@ fn prepare() -> anyhow::Result<(Process, File)> {
         scratch,
         root,
         process,
-    } = hear()?;
+    } = take_in()?;
     let log = std::io::stderr().as_fd().try_clone_to_owned()?;
     // As containerd does: a program that opens its /dev/stdout may. In a user namespace of one user
     // there is nobody to give it to.

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, ensure};
 use nix::sched::{CloneFlags, unshare};
 
-use super::{SandboxSaid, SandboxSpec, hear, say};
+use super::{SandboxSaid, SandboxSpec, say, take_in};
 
 pub(super) fn play() -> i32 {
     match prepare() {
@@ -27,14 +27,14 @@ pub(super) fn play() -> i32 {
             0
         }
         Err(error) => {
-            let told = say(&SandboxSaid::Failed(format!("{error:#}")));
-            i32::from(told.is_err()) + 1
+            let reply = say(&SandboxSaid::Failed(format!("{error:#}")));
+            i32::from(reply.is_err()) + 1
         }
     }
 }
 
 fn prepare() -> anyhow::Result<()> {
-    let spec: SandboxSpec = hear()?;
+    let spec: SandboxSpec = take_in()?;
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS)
         .context("make the namespaces of a Pod (this needs root, or a user namespace)")?;
     nix::unistd::sethostname(&spec.hostname).context("set the host name")?;
@@ -42,7 +42,7 @@ fn prepare() -> anyhow::Result<()> {
     // harm.
     let _may_be_missing = std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
     say(&SandboxSaid::Made)?;
-    configure(&hear::<String>()?)?;
+    configure(&take_in::<String>()?)?;
     say(&SandboxSaid::Up)
 }
 

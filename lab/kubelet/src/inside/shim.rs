@@ -28,7 +28,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{Part, ShimSaid, ShimSpec, hear, say};
+use super::{Part, ShimSaid, ShimSpec, say, take_in};
 use crate::log::Recorder;
 
 /// Process 1 while it may be signalled. Guards against a signal to whoever gets its number next.
@@ -42,17 +42,17 @@ pub(super) fn play() -> i32 {
     // be.
     let (targets, wanted) = mpsc::channel::<Target>();
     let (printing, printed) = mpsc::channel::<Printing>();
-    let spec = hear();
+    let spec = take_in();
     std::thread::spawn(move || wanted.recv().map(|target| pass_signals(&target)));
     let recording = std::thread::spawn(move || printed.recv().map(record));
-    let said = spec
+    let stated = spec
         .and_then(|spec| start(&spec, &printing))
         .and_then(|child| attend(child, &targets));
     // Whoever hears that the container has ended finds its log whole. All who could print are gone.
     drop(printing);
     let _recorded = recording.join();
-    let said = said.unwrap_or_else(|error| ShimSaid::Failed(format!("{error:#}")));
-    i32::from(say(&said).is_err())
+    let stated = stated.unwrap_or_else(|error| ShimSaid::Failed(format!("{error:#}")));
+    i32::from(say(&stated).is_err())
 }
 
 /// Writes down what the container prints, until nobody can print any more.

@@ -58,12 +58,12 @@ fn an_entry_that_is_half_written_waits_for_its_rest() {
     let entries = three();
     for cut in 0..entries.len() {
         let (begin, rest) = entries.split_at(cut);
-        let (mut view, mut held) = (Shown::new(View::default()), begin.to_vec());
-        let mut text = view.take(&mut held);
-        held.extend_from_slice(rest);
-        text.extend(view.take(&mut held));
+        let (mut view, mut retained) = (Shown::new(View::default()), begin.to_vec());
+        let mut text = view.take(&mut retained);
+        retained.extend_from_slice(rest);
+        text.extend(view.take(&mut retained));
         assert_eq!(text, b"one\ntwo\nthree", "cut at {cut}");
-        assert!(held.is_empty());
+        assert!(retained.is_empty());
     }
 }
 

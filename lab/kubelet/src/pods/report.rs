@@ -39,9 +39,9 @@ impl Reporter {
     /// Has a status written unless it is what was said last.
     pub(super) fn say(&self, status: PodStatus) {
         self.newest.send_if_modified(|last| {
-            let news = *last != status;
+            let updates = *last != status;
             *last = status;
-            news
+            updates
         });
     }
 

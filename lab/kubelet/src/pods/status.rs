@@ -318,12 +318,12 @@ fn condition(
         .iter()
         .find(|known| known.type_ == name && known.status == status);
     let (reason, message) = why_not.unwrap_or_default();
-    let said = |text: String| Some(text).filter(|text| !text.is_empty());
+    let stated = |text: String| Some(text).filter(|text| !text.is_empty());
     PodCondition {
         type_: name.to_owned(),
         status: status.to_owned(),
-        reason: said(reason.to_owned()),
-        message: said(message),
+        reason: stated(reason.to_owned()),
+        message: stated(message),
         last_transition_time: same
             .and_then(|known| known.last_transition_time.clone())
             .or(Some(Time(now))),

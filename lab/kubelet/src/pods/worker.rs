@@ -2,7 +2,7 @@
 //! something to happen.
 
 mod act;
-mod tell;
+mod notify;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use crate::{
     inside::{Process, ShimSaid},
     probes::Verdict,
     sandbox::Sandbox,
-    volumes::{self, Held, Volumes},
+    volumes::{self, Stored, Volumes},
 };
 
 /// News about a container.
@@ -73,14 +73,14 @@ pub(super) struct Worker {
     records: Records,
     alive: BTreeMap<String, Alive>,
     volumes: Volumes,
-    held: watch::Receiver<Held>,
+    retained: watch::Receiver<Stored>,
     sandbox: Option<Sandbox>,
     /// What kept the Pod from being prepared, said once, and when to try again.
     trouble: Option<(String, Timestamp)>,
     /// When everything that is still alive is ended by force, once the Pod is to stop.
     stop: Option<Timestamp>,
     over: Option<Over>,
-    news: (mpsc::Sender<News>, mpsc::Receiver<News>),
+    updates: (mpsc::Sender<News>, mpsc::Receiver<News>),
     reporter: Reporter,
 }
 
@@ -98,7 +98,7 @@ impl Worker {
             Some("Failed") => Some(Over::Failed),
             Some(_) | None => None,
         };
-        let (tokens, held) = watch::channel(Held::new());
+        let (tokens, retained) = watch::channel(Stored::new());
         let keep = volumes::keep(shared.client.clone(), Arc::clone(&pod), tokens);
         if over.is_none() {
             shared.tasks.spawn("tokens", keep);
@@ -108,7 +108,7 @@ impl Worker {
             reporter: Reporter::start(shared.client.clone(), &pod, known, &shared.tasks),
             records: records(&pod),
             alive: BTreeMap::new(),
-            news: mpsc::channel(WAITING),
+            updates: mpsc::channel(WAITING),
             gone: false,
             sandbox: None,
             trouble: None,
@@ -117,7 +117,7 @@ impl Worker {
             pod,
             newest,
             paths,
-            held,
+            retained,
             over,
         }
     }
@@ -139,7 +139,7 @@ impl Worker {
                 self.leave_network().await;
             }
             self.keep_volumes(now);
-            self.tell();
+            self.notify();
             self.report(now);
             self.wait(plan.wake, now).await;
         }
@@ -235,11 +235,11 @@ impl Worker {
         };
         tokio::select! {
             () = self.shared.tasks.stop().cancelled(), if !stopping => {}
-            news = self.news.1.recv() => self.hear_all(news),
+            updates = self.updates.1.recv() => self.hear_all(updates),
             // When the sender is gone the kubelet is about to stop, which is heard above.
             Ok(()) = self.newest.changed() => {}
             () = self.shared.objects.changed(), if !stopping => {}
-            Ok(()) = self.held.changed(), if !stopping => {}
+            Ok(()) = self.retained.changed(), if !stopping => {}
             () = timer => {}
         }
     }
@@ -247,13 +247,13 @@ impl Worker {
     /// Takes in one piece of news and those that have come with it.
     fn hear_all(&mut self, first: Option<News>) {
         let mut next = first;
-        while let Some(news) = next {
-            self.hear(news);
-            next = self.news.1.try_recv().ok();
+        while let Some(updates) = next {
+            self.take_in(updates);
+            next = self.updates.1.try_recv().ok();
         }
     }
 
-    fn hear(
+    fn take_in(
         &mut self,
         News {
             container,
@@ -295,7 +295,7 @@ impl Worker {
         if let Some(record) = self.records.get_mut(&container.name) {
             record.run(container, process, Timestamp::now());
         }
-        self.shared.events.tell(
+        self.shared.events.notify(
             &self.pod,
             "Started",
             format!("container {} started", container.name),

@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn messages_are_read_by_their_channel() {
-        let said = |message: &[u8]| read(Bytes::copy_from_slice(message));
-        assert_eq!(said(b"\0ls\n"), Said::Input(Bytes::from_static(b"ls\n")));
-        assert_eq!(said(&[255, 0]), Said::InputEnds);
+        let stated = |message: &[u8]| read(Bytes::copy_from_slice(message));
+        assert_eq!(stated(b"\0ls\n"), Said::Input(Bytes::from_static(b"ls\n")));
+        assert_eq!(stated(&[255, 0]), Said::InputEnds);
         let size = Said::Size {
             columns: 80,
             rows: 24,
         };
-        assert_eq!(said(b"\x04{\"Width\":80,\"Height\":24}"), size);
+        assert_eq!(stated(b"\x04{\"Width\":80,\"Height\":24}"), size);
         for nothing in [
             &b""[..],
             b"\x01x",
@@ -130,7 +130,7 @@ mod tests {
             b"\x04{\"Width\":-1,\"Height\":70000}",
             &[255, 1],
         ] {
-            assert_eq!(said(nothing), Said::Nothing, "{nothing:?}");
+            assert_eq!(stated(nothing), Said::Nothing, "{nothing:?}");
         }
     }
 

@@ -71,7 +71,7 @@ pub(super) async fn carry(connection: Upgraded, Inside { target, process }: Insi
         Ok(code) => channels::ended(code),
         Err(error) => channels::failed(&format!("{error:#}")),
     };
-    let farewell = async {
+    let teardown = async {
         let status = channels::write(ERROR, status.to_string().as_bytes());
         sink.send(Message::Binary(status)).await?;
         let close = CloseFrame {
@@ -80,7 +80,7 @@ pub(super) async fn carry(connection: Upgraded, Inside { target, process }: Insi
         };
         sink.send(Message::Close(Some(close))).await
     };
-    let _gone = tokio::time::timeout(FAREWELL, farewell).await;
+    let _gone = tokio::time::timeout(FAREWELL, teardown).await;
 }
 
 /// Carries until the command has ended, and returns its code.
@@ -105,12 +105,12 @@ async fn attend(
 /// Takes in what the client says, until it is gone.
 async fn listen(mut stream: SplitStream<Socket>, mut stdin: Input, terminal: Option<&Terminal>) {
     while let Some(Ok(message)) = stream.next().await {
-        let said = match message {
+        let stated = match message {
             Message::Binary(message) => channels::read(message),
             Message::Close(_) => return,
             Message::Text(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
-        match said {
+        match stated {
             // A command may end its input, and go on.
             Said::Input(text) => stdin = fed(stdin, &text).await,
             Said::InputEnds => stdin = None,

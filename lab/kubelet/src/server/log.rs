@@ -64,7 +64,7 @@ struct Reader {
     file: File,
     shown: Shown,
     /// What was read and is not shown yet.
-    held: Vec<u8>,
+    retained: Vec<u8>,
     /// Says whether nothing more will be printed.
     is_over: Box<dyn Fn() -> bool + Send>,
 }
@@ -96,7 +96,7 @@ pub(super) async fn open(
     let reader = Reader {
         file,
         shown: Shown::new(asked.view),
-        held: Vec::new(),
+        retained: Vec::new(),
         is_over: Box::new(move || !asked.follow || running.is_over(&pod, &uid, &container, run)),
     };
     let pieces = stream::try_unfold(reader, |mut reader| async move {
@@ -114,9 +114,9 @@ impl Reader {
             let is_over = (self.is_over)();
             let read = (&mut self.file)
                 .take(BLOCK)
-                .read_to_end(&mut self.held)
+                .read_to_end(&mut self.retained)
                 .await?;
-            let piece = self.shown.take(&mut self.held);
+            let piece = self.shown.take(&mut self.retained);
             if !piece.is_empty() {
                 return Ok(Some(piece));
             }

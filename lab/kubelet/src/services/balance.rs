@@ -23,7 +23,7 @@ pub(super) async fn write_addresses(
         let Some(ip) = balancer_ip(service, &key(&**service), address) else {
             continue;
         };
-        if says(service, ip) {
+        if emits(service, ip) {
             continue;
         }
         let api: Api<Service> =
@@ -50,7 +50,7 @@ pub(super) async fn write_addresses(
     all
 }
 
-fn says(service: &Service, ip: Ipv4Addr) -> bool {
+fn emits(service: &Service, ip: Ipv4Addr) -> bool {
     let status = service
         .status
         .as_ref()

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::ResourceExt;
 
-use super::tokens::{Held, Wanted};
+use super::tokens::{Stored, Wanted};
 use crate::objects::Look;
 
 /// The files of a volume, by their path inside.
@@ -67,7 +67,7 @@ pub(super) fn make(
     volume: &Volume,
     pod: &Pod,
     look: &impl Look,
-    held: &Held,
+    retained: &Stored,
 ) -> Result<Made, Missing> {
     let namespace = pod.namespace().unwrap_or_default();
     if volume.empty_dir.is_some() {
@@ -82,7 +82,7 @@ pub(super) fn make(
         let items = source.items.as_deref().unwrap_or_default();
         of_fields(items, source.default_mode.unwrap_or(DEFAULT_MODE), pod).map(Made::Files)
     } else if let Some(source) = &volume.projected {
-        of_projection(source, pod, look, held).map(Made::Files)
+        of_projection(source, pod, look, retained).map(Made::Files)
     } else {
         Err(Missing::Unknown(format!(
             "the kind of volume {}",
@@ -219,7 +219,7 @@ fn of_projection(
     source: &ProjectedVolumeSource,
     pod: &Pod,
     look: &impl Look,
-    held: &Held,
+    retained: &Stored,
 ) -> Result<Payload, Missing> {
     let namespace = pod.namespace().unwrap_or_default();
     let mode = source.default_mode.unwrap_or(DEFAULT_MODE);
@@ -259,7 +259,7 @@ fn of_projection(
             payload.extend(of_fields(items, mode, pod)?);
         } else if let Some(part) = service_account_token {
             let wanted = Wanted::from(part);
-            let token = held
+            let token = retained
                 .get(&wanted)
                 .ok_or_else(|| Missing::Token(wanted.audience.clone()))?;
             let content = token.expose().as_bytes().to_vec();
@@ -339,10 +339,10 @@ mod tests {
     fn files(
         volume: Value,
         look: &Few,
-        held: &Held,
+        retained: &Stored,
     ) -> Result<Vec<(String, String, u32)>, Missing> {
         let volume = parse(volume);
-        match make(&volume, &pod(), look, held)? {
+        match make(&volume, &pod(), look, retained)? {
             Made::Files(payload) => {
                 let text =
                     |content: &FileContent| String::from_utf8(content.content.clone()).unwrap();
@@ -361,7 +361,7 @@ mod tests {
         let all = files(
             json!({ "name": "v", "secret": { "secretName": "s" } }),
             &look,
-            &Held::default(),
+            &Stored::default(),
         );
         assert_eq!(
             all.unwrap(),
@@ -375,7 +375,7 @@ mod tests {
             "secretName": "s", "items": [{ "key": "b", "path": "dir/c", "mode": 0o400 }],
         }});
         assert_eq!(
-            files(chosen, &look, &Held::default()).unwrap(),
+            files(chosen, &look, &Stored::default()).unwrap(),
             [("dir/c".into(), "2".into(), 0o400)]
         );
     }
@@ -383,12 +383,12 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_unless_it_is_optional() {
         let missing = json!({ "name": "v", "configMap": { "name": "c" } });
-        let error = files(missing, &Few::default(), &Held::default()).unwrap_err();
+        let error = files(missing, &Few::default(), &Stored::default()).unwrap_err();
         assert_eq!(error.to_string(), "ConfigMap \"c\" not found");
 
         let optional = json!({ "name": "v", "configMap": { "name": "c", "optional": true } });
         assert_eq!(
-            files(optional, &Few::default(), &Held::default()).unwrap(),
+            files(optional, &Few::default(), &Stored::default()).unwrap(),
             []
         );
     }
@@ -404,17 +404,17 @@ mod tests {
                 { "path": "namespace", "fieldRef": { "fieldPath": "metadata.namespace" } },
             ] } },
         ]}});
-        let none = files(volume.clone(), &look, &Held::default()).unwrap_err();
+        let none = files(volume.clone(), &look, &Stored::default()).unwrap_err();
         assert_eq!(none, Missing::Token(String::new()));
 
         let wanted = Wanted {
             audience: String::new(),
             seconds: 3607,
         };
-        let held = [(wanted, Token::new("T".to_owned()))].into();
+        let retained = [(wanted, Token::new("T".to_owned()))].into();
         let mode = 0o644;
         assert_eq!(
-            files(volume, &look, &held).unwrap(),
+            files(volume, &look, &retained).unwrap(),
             [
                 ("ca.crt".into(), "CA".into(), mode),
                 ("namespace".into(), "ns".into(), mode),

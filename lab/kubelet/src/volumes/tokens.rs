@@ -53,7 +53,7 @@ impl fmt::Debug for Token {
 }
 
 /// The tokens that are there.
-pub(crate) type Held = BTreeMap<Wanted, Token>;
+pub(crate) type Stored = BTreeMap<Wanted, Token>;
 
 /// The longest a token is used, as in the real kubelet, however long it would be good.
 const MAX_AGE: Duration = Duration::from_hours(24);
@@ -82,7 +82,7 @@ fn wanted(pod: &Pod) -> Vec<Wanted> {
 }
 
 /// Keeps the tokens of a Pod in `held` until nobody looks at them any more.
-pub(crate) async fn keep(client: Client, pod: Arc<Pod>, held: watch::Sender<Held>) {
+pub(crate) async fn keep(client: Client, pod: Arc<Pod>, retained: watch::Sender<Stored>) {
     let wanted = wanted(&pod);
     let account = pod
         .spec
@@ -101,7 +101,7 @@ pub(crate) async fn keep(client: Client, pod: Arc<Pod>, held: watch::Sender<Held
             tokio::time::sleep(Duration::try_from(pause).unwrap_or_default()).await;
             let next = match request(&api, &account, &pod, &wanted).await {
                 Ok((token, renew_at)) => {
-                    held.send_modify(|held| drop(held.insert(wanted.clone(), token)));
+                    retained.send_modify(|retained| drop(retained.insert(wanted.clone(), token)));
                     renew_at
                 }
                 Err(error) => {
@@ -116,7 +116,7 @@ pub(crate) async fn keep(client: Client, pod: Arc<Pod>, held: watch::Sender<Held
     };
     tokio::select! {
         () = renew => {}
-        () = held.closed() => {}
+        () = retained.closed() => {}
     }
 }
 

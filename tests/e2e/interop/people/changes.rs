@@ -21,8 +21,8 @@ pub(crate) async fn actions_and_deletions_reach_the_cluster(
     way: Way,
 ) -> Result<()> {
     let (pair, look) = begin(&lab, pairing, (way, "change", Mapping::Namespace)).await?;
-    let told = changes(&pair, &look).await;
-    end(pair, told).await
+    let reply = changes(&pair, &look).await;
+    end(pair, reply).await
 }
 
 pub(super) async fn changes(pair: &Pair, look: &Look) -> Result<()> {

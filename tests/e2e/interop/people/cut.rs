@@ -38,11 +38,11 @@ pub(crate) async fn live_streams_end_when_the_connection_breaks(
         ..way
     };
     let (mut pair, look) = begin(&lab, pairing, (way, "cut", Mapping::Namespace)).await?;
-    let told = cut_off(&lab, &mut pair, &look).await;
+    let reply = cut_off(&lab, &mut pair, &look).await;
     lab.faults().heal(BETWEEN);
     let at = At::config_map(&pair.names.spoke, LARGE);
-    let told = told.and(pair.spoke.delete(&at).await);
-    end(pair, told).await
+    let reply = reply.and(pair.spoke.delete(&at).await);
+    end(pair, reply).await
 }
 
 async fn cut_off(lab: &Lab, pair: &mut Pair, look: &Look) -> Result<()> {
@@ -74,21 +74,21 @@ async fn cut_off(lab: &Lab, pair: &mut Pair, look: &Look) -> Result<()> {
         lab.faults().cut(BETWEEN);
         Ok(tokio::time::Instant::now())
     };
-    let (said, cut) = tokio::join!(look.visitor.run(&large), cutting);
-    let (said, cut): (_, Result<_>) = (said?, cut);
+    let (stated, cut) = tokio::join!(look.visitor.run(&large), cutting);
+    let (stated, cut): (_, Result<_>) = (stated?, cut);
     let late = cut?.elapsed();
     ensure!(
-        !said.succeeded(),
+        !stated.succeeded(),
         "a whole answer came from a cluster that is cut off"
     );
     timeout(AT_ONCE, terminal::ended(viewer))
         .await
         .context("the terminal goes on")??;
     if pair.pairing.principal == Make::Ours {
-        ensure!(late < AT_ONCE, "{late:?}: {said:?}");
+        ensure!(late < AT_ONCE, "{late:?}: {stated:?}");
         ensure!(
-            said.err.contains("agent of this cluster") || said.err.contains("session"),
-            "{said:?}"
+            stated.err.contains("agent of this cluster") || stated.err.contains("session"),
+            "{stated:?}"
         );
         let ended = following.ended(AT_ONCE).await.context("the log goes on")?;
         ensure!(

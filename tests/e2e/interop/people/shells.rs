@@ -26,8 +26,8 @@ pub(crate) async fn people_at_the_hub_open_terminals(
         Make::Go => false,
     };
     let (mut pair, look) = begin(&lab, pairing, (way, "shell", Mapping::Namespace)).await?;
-    let told = opens(&lab, &mut pair, &look, says_codes).await;
-    end(pair, told).await
+    let reply = opens(&lab, &mut pair, &look, says_codes).await;
+    end(pair, reply).await
 }
 
 async fn opens(lab: &Lab, pair: &mut Pair, look: &Look, says_codes: bool) -> Result<()> {

@@ -117,15 +117,15 @@ impl Worker {
     fn run_shim(&self, container: &Container, run: u32, spec: ShimSpec) -> mpsc::Sender<i32> {
         let (signals, passed) = mpsc::channel(SIGNALS);
         let name = container.name.clone();
-        let tag = move |said| News {
+        let tag = move |stated| News {
             container: name.clone(),
             run,
-            what: What::Shim(said),
+            what: What::Shim(stated),
         };
         // Not dropped at stop: the worker ends it, and waits until it has.
         self.shared.tasks.spawn_orderly(
             "container",
-            container::run(spec, passed, self.news.0.clone(), tag),
+            container::run(spec, passed, self.updates.0.clone(), tag),
         );
         signals
     }
@@ -161,8 +161,9 @@ impl Worker {
         }
         let prepared = match self.open_sandbox().await {
             Ok(()) => {
-                let held = self.held.borrow().clone();
-                self.volumes.refresh(&self.pod, &self.shared.objects, &held)
+                let retained = self.retained.borrow().clone();
+                self.volumes
+                    .refresh(&self.pod, &self.shared.objects, &retained)
             }
             Err(error) => Err(error),
         };
@@ -217,8 +218,10 @@ impl Worker {
         if idle || !self.shared.objects.are_ready() {
             return;
         }
-        let held = self.held.borrow().clone();
-        let kept = self.volumes.refresh(&self.pod, &self.shared.objects, &held);
+        let retained = self.retained.borrow().clone();
+        let kept = self
+            .volumes
+            .refresh(&self.pod, &self.shared.objects, &retained);
         self.note("FailedMount", kept, now);
     }
 
@@ -307,28 +310,28 @@ impl Worker {
             target,
             process: alive.process.clone(),
         });
-        let (run, name, news) = (alive.run, container.name.clone(), self.news.0.clone());
+        let (run, name, updates) = (alive.run, container.name.clone(), self.updates.0.clone());
         let hook = container
             .lifecycle
             .as_ref()
             .and_then(|lifecycle| lifecycle.post_start.as_ref())
             .map(Check::from);
         let patient_of_hook = Arc::clone(&patient);
-        let hook_news = (name.clone(), news.clone());
+        let hook_news = (name.clone(), updates.clone());
         let probing = async move {
             let tag = move |verdict| News {
                 container: name.clone(),
                 run,
                 what: What::Probe(verdict),
             };
-            probes::run(patient, news, tag).await;
+            probes::run(patient, updates, tag).await;
         };
         let hooking = async move {
             let Some(hook) = hook else { return };
             let limit = Duration::from_secs(GRACE.unsigned_abs());
             if let Err(error) = hook.ask(limit, &patient_of_hook).await {
-                let (container, news) = hook_news;
-                let _over = news
+                let (container, updates) = hook_news;
+                let _over = updates
                     .send(News {
                         container,
                         run,

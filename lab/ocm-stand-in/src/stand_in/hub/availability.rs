@@ -24,7 +24,7 @@ const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 const UNAVAILABLE_TAINT: &str = "cluster.open-cluster-management.io/unavailable";
 const UNREACHABLE_TAINT: &str = "cluster.open-cluster-management.io/unreachable";
 /// A lease is given up after this many of its durations.
-const PATIENCE: i64 = 5;
+const TIME_LIMIT: i64 = 5;
 const DEFAULT_LEASE_SECONDS: i64 = 60;
 
 pub(super) async fn pass(hub: Hub) -> Result<Again> {
@@ -66,7 +66,7 @@ fn left(cluster: &DynamicObject, lease: &DynamicObject, now: Timestamp) -> Optio
         Some(_) | None => DEFAULT_LEASE_SECONDS,
     };
     let renewed: Timestamp = lease.data["spec"]["renewTime"].as_str()?.parse().ok()?;
-    let ends = renewed + jiff::SignedDuration::from_secs(PATIENCE * seconds);
+    let ends = renewed + jiff::SignedDuration::from_secs(TIME_LIMIT * seconds);
     Duration::try_from(ends.duration_since(now))
         .ok()
         .filter(|left| !left.is_zero())

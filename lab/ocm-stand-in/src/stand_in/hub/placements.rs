@@ -306,7 +306,7 @@ async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, groups: &[&[Strin
     condition::write_status(&api, one, |status| {
         status["numberOfSelectedClusters"] = json!(selected);
         let parts = parts(&one.name_any(), groups);
-        let told = (0..).zip(groups).map(|(index, group): (u64, _)| {
+        let reply = (0..).zip(groups).map(|(index, group): (u64, _)| {
             let of_group = parts.iter().filter(|part| part.group == index);
             json!({
                 "decisionGroupIndex": index,
@@ -315,7 +315,7 @@ async fn report(hub: &Hub, one: &DynamicObject, no_sets: bool, groups: &[&[Strin
                 "decisions": of_group.map(|part| &part.name).collect::<Vec<_>>(),
             })
         });
-        status["decisionGroups"] = told.collect();
+        status["decisionGroups"] = reply.collect();
         let conditions = condition::list(status);
         condition::set(conditions, &well);
         condition::set(conditions, &satisfied);

@@ -203,8 +203,7 @@ async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn autonomous_deletion_is_finished_on_the_hub()
-{
+async fn autonomous_deletion_is_finished_on_the_hub() {
     let deleting = |name: &str, destination: Value| {
         let change = json!({
             "metadata": {

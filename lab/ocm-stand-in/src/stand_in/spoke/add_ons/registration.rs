@@ -87,14 +87,15 @@ pub(super) fn account(add_on: &str) -> String {
 
 /// The namespace that an add-on's Secrets and lease go to.
 pub(super) fn namespace(add_on: &DynamicObject) -> String {
-    let said = add_on.data["status"]["namespace"]
+    let stated = add_on.data["status"]["namespace"]
         .as_str()
         .filter(|name| !name.is_empty());
     let annotated = add_on
         .annotations()
         .get(INSTALL_NAMESPACE)
         .map(String::as_str);
-    said.or_else(|| annotated.filter(|name| !name.is_empty()))
+    stated
+        .or_else(|| annotated.filter(|name| !name.is_empty()))
         .unwrap_or(ADD_ON_NAMESPACE)
         .to_owned()
 }

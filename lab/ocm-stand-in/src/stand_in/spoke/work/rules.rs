@@ -53,15 +53,15 @@ fn options<'a>(spec: &'a Value, meta: &'a Value) -> impl Iterator<Item = &'a Val
 
 /// The update strategy of the first option that means the object and says one.
 pub(super) fn strategy(spec: &Value, meta: &Value) -> Strategy {
-    let said = options(spec, meta).find_map(|option| option.get("updateStrategy"));
-    let Some(said) = said else {
+    let stated = options(spec, meta).find_map(|option| option.get("updateStrategy"));
+    let Some(stated) = stated else {
         return Strategy::Update;
     };
-    match said["type"].as_str() {
+    match stated["type"].as_str() {
         Some("CreateOnly") => Strategy::CreateOnly,
         Some("ReadOnly") => Strategy::ReadOnly,
         Some("ServerSideApply") => {
-            let details = &said["serverSideApply"];
+            let details = &stated["serverSideApply"];
             let manager = details["fieldManager"]
                 .as_str()
                 .filter(|name| !name.is_empty());

@@ -26,22 +26,22 @@ pub(super) fn ours() -> Result<Option<usize>> {
 /// Starts this program again for each part, with the same arguments, and waits for all of them.
 ///
 /// They follow us: if we are killed, they end. What they say comes line by line.
-pub(super) fn tell(parts: usize) -> Result<ExitCode> {
-    let mut told = Vec::new();
+pub(super) fn run(parts: usize) -> Result<ExitCode> {
+    let mut reply = Vec::new();
     for part in 0..parts {
-        told.push(Told(start(part)?));
+        reply.push(Reported(start(part)?));
     }
-    let sayings: Vec<_> = told
+    let sayings: Vec<_> = reply
         .iter_mut()
-        .filter_map(|Told(child)| child.stdout.take())
+        .filter_map(|Reported(child)| child.stdout.take())
         .map(|output| thread::spawn(|| say(output)))
         .collect();
-    for saying in sayings {
+    for emitting in sayings {
         // Whatever a part could not say: how it ended decides.
-        drop(saying.join());
+        drop(emitting.join());
     }
     let mut all_is_well = true;
-    for Told(child) in &mut told {
+    for Reported(child) in &mut reply {
         all_is_well &= child.wait().context("wait for a part")?.success();
     }
     Ok(if all_is_well {
@@ -52,9 +52,9 @@ pub(super) fn tell(parts: usize) -> Result<ExitCode> {
 }
 
 /// A process that ends with us, if we end early.
-struct Told(Child);
+struct Reported(Child);
 
-impl Drop for Told {
+impl Drop for Reported {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
             // It was gone, or is now.

@@ -36,13 +36,13 @@ async fn until_hooked(guest: &Guest<'_>, number: usize) -> Result<()> {
 async fn until_given_up(guest: &Guest<'_>, cluster: &str) -> Result<()> {
     let events = At::event(cluster);
     let look = || guest.hub.list(&events, "");
-    let told = |events: &Vec<Value>| {
+    let reply = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["reason"] == "PreDeleteHookGivenUp"
                 && event["involvedObject"]["name"] == hello::ADDON
         })
     };
-    wait::until("an Event that the hook was given up", look, told)
+    wait::until("an Event that the hook was given up", look, reply)
         .await
         .map(drop)
 }
@@ -93,9 +93,9 @@ pub(crate) async fn a_hook_that_fails_is_given_up_at_its_deadline(stage: &Stage)
         "HookManifestIsNotCompleted",
     ];
     let waiting = guest.until(1, waits).await?;
-    let said = lab::steps::objects::condition(&waiting, waits[0]);
-    let message = said
-        .and_then(|said| said["message"].as_str())
+    let stated = lab::steps::objects::condition(&waiting, waits[0]);
+    let message = stated
+        .and_then(|stated| stated["message"].as_str())
         .unwrap_or_default();
     ensure!(!message.is_empty(), "what is waited for: {waiting}");
     until_given_up(&guest, "spoke1").await?;

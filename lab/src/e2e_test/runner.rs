@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Chapter, Story, parts};
+use super::{E2eTest, TestGroup, parts};
 use crate::{
     Lab, Options, Tools,
     namespaces::{self, Door, Entered},
@@ -31,10 +31,10 @@ const BOUND: Duration = Duration::from_mins(12);
 ///
 /// The parts are told at the same time, each by a process of its own on labs of its own; one after the other with
 /// `--test-threads=1`.
-pub fn main(parts: Vec<Vec<Chapter>>) -> ExitCode {
+pub fn main(parts: Vec<Vec<TestGroup>>) -> ExitCode {
     lab_kubelet::maybe_become_container();
     namespaces::maybe_become_init();
-    match run(parts) {
+    match run_parts(parts) {
         Ok(code) => code,
         Err(error) => {
             complain(format_args!("{error:#}"));
@@ -43,13 +43,13 @@ pub fn main(parts: Vec<Vec<Chapter>>) -> ExitCode {
     }
 }
 
-fn run(mut parts: Vec<Vec<Chapter>>) -> Result<ExitCode> {
+fn run_parts(mut parts: Vec<Vec<TestGroup>>) -> Result<ExitCode> {
     let mut arguments = Arguments::from_args();
     let part = parts::ours()?.filter(|part| *part < parts.len());
     let is_whole = part.is_none() && arguments.test_threads != Some(1);
     if is_whole && !arguments.list && !namespaces::are_ours() {
         Tools::ensure()?;
-        return parts::tell(parts.len());
+        return parts::run(parts.len());
     }
     let chapters = match part {
         Some(part) => parts.swap_remove(part),
@@ -57,8 +57,10 @@ fn run(mut parts: Vec<Vec<Chapter>>) -> Result<ExitCode> {
     };
     // Labs of one process use the same addresses.
     arguments.test_threads = Some(1);
-    let stories = chapters.iter().flat_map(|chapter| &chapter.stories);
-    let trials: Vec<_> = stories.map(|story| trial(story, || Ok(()))).collect();
+    let e2e_tests = chapters.iter().flat_map(|chapter| &chapter.e2e_tests);
+    let trials: Vec<_> = e2e_tests
+        .map(|e2e_test| trial(e2e_test, || Ok(())))
+        .collect();
     let nothing_to_tell = trials.iter().all(|trial| arguments.is_filtered_out(trial));
     if arguments.list || nothing_to_tell {
         return Ok(libtest_mimic::run(&arguments, trials).exit_code());
@@ -72,29 +74,31 @@ fn run(mut parts: Vec<Vec<Chapter>>) -> Result<ExitCode> {
         follow_parent: true,
     })? {
         Entered::Ended(code) => Ok(code),
-        Entered::Inside(_) => tell(&arguments, chapters),
+        Entered::Inside(_) => run_groups(&arguments, chapters),
     }
 }
 
-fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
+fn run_groups(arguments: &Arguments, chapters: Vec<TestGroup>) -> Result<ExitCode> {
     world::log_to(&namespaces::scratch().join("lab.log"))?;
     let runtime = Runtime::new().context("start a runtime")?;
     let stop = CancellationToken::new();
-    let teller = Arc::new(Teller {
+    let runner = Arc::new(Runner {
         runtime: runtime.handle().clone(),
         stop: stop.clone(),
         lab: Mutex::new(None),
     });
     let mut trials = Vec::new();
-    for Chapter {
+    for TestGroup {
         options,
         shared,
-        stories,
+        e2e_tests,
     } in chapters
     {
-        for story in stories {
-            let (teller, options) = (Arc::clone(&teller), options.clone());
-            trials.push(trial(&story, move || teller.tell(story, &options, shared)));
+        for e2e_test in e2e_tests {
+            let (runner, options) = (Arc::clone(&runner), options.clone());
+            trials.push(trial(&e2e_test, move || {
+                runner.run(e2e_test, &options, shared)
+            }));
         }
     }
     let listen = runtime.block_on(async { signal(SignalKind::terminate()) });
@@ -110,9 +114,9 @@ fn tell(arguments: &Arguments, chapters: Vec<Chapter>) -> Result<ExitCode> {
 }
 
 /// A story as the test harness knows it: one that lacks something says what, and is not told unless asked for.
-fn trial(story: &Story, tell: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
-    let trial = Trial::test(story.title(), tell);
-    match story.lacks() {
+fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let trial = Trial::test(e2e_test.title(), run);
+    match e2e_test.is_missing() {
         None => trial,
         Some(variable) => trial
             .with_kind(format!("needs {variable}"))
@@ -121,23 +125,25 @@ fn trial(story: &Story, tell: impl FnOnce() -> Result<(), Failed> + Send + 'stat
 }
 
 /// Tells one story after the other.
-struct Teller {
+struct Runner {
     runtime: Handle,
     stop: CancellationToken,
     // Guards the lab that the last story left in order; taken out while a story is told.
     lab: Mutex<Option<Arc<Lab>>>,
 }
 
-impl Teller {
-    fn tell(&self, story: Story, options: &Options, shared: bool) -> Result<(), Failed> {
+impl Runner {
+    fn run(&self, e2e_test: E2eTest, options: &Options, shared: bool) -> Result<(), Failed> {
         if self.stop.is_cancelled() {
             return Err("not told: interrupted".into());
         }
         let lab = self
             .lab(options, shared)
             .map_err(|error| Failed::from(format!("{error:#}")))?;
-        let told = self.runtime.block_on(self.listen(story, Arc::clone(&lab)));
-        let Err(error) = told else {
+        let reply = self
+            .runtime
+            .block_on(self.listen(e2e_test, Arc::clone(&lab)));
+        let Err(error) = reply else {
             if shared {
                 *self.lab.lock().unwrap_or_else(PoisonError::into_inner) = Some(lab);
             } else {
@@ -145,7 +151,7 @@ impl Teller {
             }
             return Ok(());
         };
-        let kept = world::directory(&story.title().replace("::", "."));
+        let kept = world::directory(&e2e_test.title().replace("::", "."));
         let seen = self.runtime.block_on(world::keep(&lab, &kept));
         self.end(lab);
         let seen = seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}"));
@@ -153,16 +159,16 @@ impl Teller {
     }
 
     /// Tells a story to its end: in a task of its own, so that a panic is its failure and not ours.
-    async fn listen(&self, story: Story, lab: Arc<Lab>) -> Result<()> {
-        let mut task = self.runtime.spawn((story.tell)(lab));
-        let told = tokio::select! {
-            told = timeout(BOUND, &mut task) => told,
+    async fn listen(&self, e2e_test: E2eTest, lab: Arc<Lab>) -> Result<()> {
+        let mut task = self.runtime.spawn((e2e_test.run)(lab));
+        let reply = tokio::select! {
+            reply = timeout(BOUND, &mut task) => reply,
             () = self.stop.cancelled() => {
                 task.abort();
                 bail!("interrupted");
             }
         };
-        match told {
+        match reply {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => Err(anyhow!("{panic}")),
             Err(_) => {

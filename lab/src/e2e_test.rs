@@ -19,29 +19,29 @@ pub use runner::main;
 
 /// One story.
 #[derive(Clone, Copy)]
-pub struct Story {
+pub struct E2eTest {
     /// Its name: module and function, as `stringify!` says them.
     pub name: &'static str,
     /// The environment variable without which it cannot be told; then it is reported as ignored, by name.
     pub needs: Option<&'static str>,
     /// Tells it.
-    pub tell: fn(Arc<Lab>) -> BoxFuture<'static, Result<()>>,
+    pub run: fn(Arc<Lab>) -> BoxFuture<'static, Result<()>>,
 }
 
-impl Story {
+impl E2eTest {
     /// Its name as tests are called: `module::function`.
     fn title(&self) -> String {
         self.name.replace(' ', "")
     }
 
     /// What it needs and does not have.
-    fn lacks(&self) -> Option<&'static str> {
+    fn is_missing(&self) -> Option<&'static str> {
         self.needs
             .filter(|variable| std::env::var_os(variable).is_none_or(|value| value.is_empty()))
     }
 }
 
-impl std::fmt::Debug for Story {
+impl std::fmt::Debug for E2eTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Story")
             .field("name", &self.name)
@@ -51,43 +51,43 @@ impl std::fmt::Debug for Story {
 
 /// Stories that want the same kind of lab.
 #[derive(Clone, Debug)]
-pub struct Chapter {
+pub struct TestGroup {
     /// What the lab has.
     pub options: Options,
     /// Whether the stories leave the lab as they found it, so that the next one can have it.
     pub shared: bool,
     /// The stories, in the order they are told.
-    pub stories: Vec<Story>,
+    pub e2e_tests: Vec<E2eTest>,
 }
 
-impl Chapter {
+impl TestGroup {
     /// Stories that share one lab: each uses names of its own, and heals what it breaks.
-    pub const fn shared(options: Options, stories: Vec<Story>) -> Self {
+    pub const fn shared(options: Options, e2e_tests: Vec<E2eTest>) -> Self {
         Self {
             options,
             shared: true,
-            stories,
+            e2e_tests,
         }
     }
 
     /// Stories that each get a lab to themselves.
-    pub const fn alone(options: Options, stories: Vec<Story>) -> Self {
+    pub const fn alone(options: Options, e2e_tests: Vec<E2eTest>) -> Self {
         Self {
             options,
             shared: false,
-            stories,
+            e2e_tests,
         }
     }
 }
 
 /// A [`Story`] of the name and the body of an async function: `story!(base::an_api_restart_keeps_data)`.
 #[macro_export]
-macro_rules! story {
+macro_rules! e2e_test {
     ($($path:ident)::+) => {
-        $crate::story::Story {
+        $crate::e2e_test::E2eTest {
             name: stringify!($($path)::+),
             needs: None,
-            tell: |lab| Box::pin($($path)::+(lab)),
+            run: |lab| Box::pin($($path)::+(lab)),
         }
     };
 }

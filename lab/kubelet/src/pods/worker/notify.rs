@@ -7,7 +7,7 @@ use crate::running::{Here, Inside, Key, Turn};
 
 impl Worker {
     /// Tells how far the containers have come.
-    pub(super) fn tell(&self) {
+    pub(super) fn notify(&self) {
         if self.gone {
             return self.fall_silent();
         }
@@ -23,7 +23,7 @@ impl Worker {
             uid: self.pod.uid().unwrap_or_default(),
             containers: turns.collect(),
         };
-        self.shared.running.tell(self.key(), here);
+        self.shared.running.notify(self.key(), here);
     }
 
     fn inside(&self, container: &str, state: &State) -> Option<Inside> {
