@@ -32,8 +32,8 @@ e2e:
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace --test e2e -- $(TEST)
 
-# Many histories that chance makes up (SIM_HISTORIES=10000); `make test` lives a few hundred of them.
-# A failing one is named, and lived again and told with SIM_SEED=number.
+# Many random histories (SIM_HISTORIES=10000); `make test` runs a few hundred of them.
+# A failing one prints its number; SIM_SEED=number repeats it with all details.
 soak: export SIM_HISTORIES ?= 10000
 soak:
 	$(CARGO) test --release --locked -p tests --test simulation converge -- --nocapture

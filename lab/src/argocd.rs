@@ -3,7 +3,7 @@
 //!
 //! A spoke gets what `core-install.yaml` of Argo CD has for applications: application controller,
 //! repo server, redis. The hub gets the CRDs and the namespace only; there our principal stands
-//! where a controller would. Where stories want it, the hub's `ApplicationSet` controller comes in addition, and the
+//! where a controller would. Where tests want it, the hub's `ApplicationSet` controller comes in addition, and the
 //! server, which people talk to.
 
 mod images;

@@ -101,7 +101,7 @@ pub struct Lab {
     images: Images,
     // Taken out by whoever ends one; held for that only.
     kubelets: std::sync::Mutex<Vec<Kubelet>>,
-    // Held by the story that ends or resumes a part of OCM.
+    // Held by the test that ends or resumes a part of OCM.
     ocm: Mutex<Option<Ocm>>,
 }
 
@@ -282,7 +282,7 @@ impl Lab {
     /// When the lab was not asked for so many.
     #[expect(
         clippy::panic,
-        reason = "a story that names a spoke it did not ask for is wrong"
+        reason = "a test that names a spoke it did not ask for is wrong"
     )]
     pub fn spoke(&self, number: usize) -> &Cluster {
         match self.fleet().get(number) {

@@ -48,7 +48,7 @@ struct Inner {
     admin: Access,
     client: OnceClient,
     kinds: Kinds,
-    // Held while the program starts or stops, so that two stories cannot do both at once.
+    // Held while the program starts or stops, so that two tests cannot do both at once.
     api_server: Mutex<ApiServer>,
     controller_manager: Mutex<Option<Process>>,
 }

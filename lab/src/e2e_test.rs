@@ -1,9 +1,9 @@
-//! Stories: tests that are told on a lab.
+//! End-to-end tests that run on a lab.
 //!
-//! A story is an `async fn(Arc<Lab>) -> Result<()>`, registered in a chapter of `tests/e2e/main.rs`. The runner
-//! enters the lab's namespaces once, tells stories one after the other, and keeps a lab for the next story that wants
-//! the same one. It does so in several processes at once, each with a part of the chapters. A story that fails leaves its world behind: in print, and whole in `target/lab/worlds`; the next
-//! story then gets a new lab.
+//! A test is an `async fn(Arc<Lab>) -> Result<()>`, registered in a group of `tests/e2e/main.rs`. The runner enters
+//! the lab's namespaces once, runs tests one after the other, and keeps a lab for the next test with the same
+//! options. Several processes do this at once, each with a part of the groups. After a failed test the runner prints
+//! the state of the lab, saves all of it in `target/lab/worlds`, and gives the next test a new lab.
 
 mod parts;
 mod runner;
@@ -17,14 +17,14 @@ use crate::{Lab, Options};
 
 pub use runner::main;
 
-/// One story.
+/// One end-to-end test.
 #[derive(Clone, Copy)]
 pub struct E2eTest {
-    /// Its name: module and function, as `stringify!` says them.
+    /// Module and function, as `stringify!` prints them.
     pub name: &'static str,
-    /// The environment variable without which it cannot be told; then it is reported as ignored, by name.
+    /// The environment variable that it needs. Without it the runner reports the test as ignored.
     pub needs: Option<&'static str>,
-    /// Tells it.
+    /// Runs it on a lab.
     pub run: fn(Arc<Lab>) -> BoxFuture<'static, Result<()>>,
 }
 
@@ -43,25 +43,25 @@ impl E2eTest {
 
 impl std::fmt::Debug for E2eTest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Story")
+        f.debug_struct("E2eTest")
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
 }
 
-/// Stories that want the same kind of lab.
+/// Tests that want the same kind of lab.
 #[derive(Clone, Debug)]
 pub struct TestGroup {
     /// What the lab has.
     pub options: Options,
-    /// Whether the stories leave the lab as they found it, so that the next one can have it.
+    /// Whether the tests leave the lab as they found it, so that the next one can have it.
     pub shared: bool,
-    /// The stories, in the order they are told.
+    /// The tests, in the order they run.
     pub e2e_tests: Vec<E2eTest>,
 }
 
 impl TestGroup {
-    /// Stories that share one lab: each uses names of its own, and heals what it breaks.
+    /// Tests that share one lab: each uses names of its own, and heals what it breaks.
     pub const fn shared(options: Options, e2e_tests: Vec<E2eTest>) -> Self {
         Self {
             options,
@@ -70,7 +70,7 @@ impl TestGroup {
         }
     }
 
-    /// Stories that each get a lab to themselves.
+    /// Tests that each get a lab to themselves.
     pub const fn alone(options: Options, e2e_tests: Vec<E2eTest>) -> Self {
         Self {
             options,
@@ -80,7 +80,7 @@ impl TestGroup {
     }
 }
 
-/// A [`Story`] of the name and the body of an async function: `story!(base::an_api_restart_keeps_data)`.
+/// An [`E2eTest`] of an async function: `e2e_test!(base::an_api_restart_keeps_data)`.
 #[macro_export]
 macro_rules! e2e_test {
     ($($path:ident)::+) => {

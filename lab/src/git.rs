@@ -1,4 +1,4 @@
-//! A git server with repositories that stories commit to. Argo CD's git client wants a smart server, so this is
+//! A git server with repositories that tests commit to. Argo CD's git client wants a smart server, so this is
 //! `git daemon`; [`private`] has them behind a password.
 
 pub mod private;
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-/// One repository that a story commits to.
+/// One repository that a test commits to.
 #[derive(Clone, Debug)]
 pub struct Repository {
     git: PathBuf,

@@ -147,7 +147,7 @@ contexts:
         let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config);
         let client = client.with_context(|| format!("a client for {}", self.server))?;
-        // The kubelets live on when a story puts a cluster back to an earlier state.
+        // The kubelets live on when a test puts a cluster back to an earlier state.
         Ok(runtime::kube::with_history(client))
     }
 }

@@ -3,7 +3,7 @@
 //! A block of commands says so in a comment before it, which readers do not see:
 //!
 //! ```text
-//! <!-- run: the_name_of_a_story -->       that story takes the block from the page and runs it
+//! <!-- run: the_name_of_a_story -->       that test takes the block from the page and runs it
 //! <!-- not run: reason -->                nobody does, and why
 //! ```
 //!
@@ -17,7 +17,7 @@ const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 /// What is said before a block of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The story of this name runs it.
+    /// The test of this name runs it.
     Run(String),
     /// Nobody runs it, for this reason.
     NotRun(String),
@@ -81,7 +81,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The blocks of commands that this story runs, in the order of the page.
+/// The blocks of commands that this test runs, in the order of the page.
 pub fn blocks_of(page: &str, e2e_test: &str) -> Vec<Block> {
     let all = blocks(page).into_iter();
     all.filter(|block| {

@@ -1,7 +1,7 @@
 //! A principal and an agent as bare processes without OCM: ours, those of the Go argocd-agent, or one of each.
 //!
 //! Nothing of them is shared between two [`Pair`]s but the clusters: each has its own Argo CD namespaces, papers and
-//! agent name, so that a story does not have to clean up after another. Both processes are on the lab's loopback, so
+//! agent name, so that a test does not have to clean up after another. Both processes are on the lab's loopback, so
 //! only one pair can run at a time.
 
 mod papers;

@@ -51,7 +51,7 @@ pub enum OptIn {
     Placements,
 }
 
-/// Tells the kubelets which programs the product's images stand for, and the one of the stories' workload.
+/// Tells the kubelets which programs the product's images stand for, and the one of the tests' workload.
 pub fn provide_images(images: &Images) -> Result<()> {
     let programs = programs()?;
     let image = |registry: &str, name: &str, folder: &Path, tag: &str| {

@@ -62,7 +62,7 @@ impl std::fmt::Debug for Papers {
     }
 }
 
-/// A certificate authority, ours or somebody else's, that signs whatever a story wants.
+/// A certificate authority, ours or somebody else's, that signs whatever a test wants.
 pub struct Forger {
     issuer: Issuer<'static, KeyPair>,
 }

@@ -105,7 +105,7 @@ impl Tools {
     }
 }
 
-/// A program that comes as a package of the machine, and that only some stories need.
+/// A program that comes as a package of the machine, and that only some tests need.
 pub fn package(program: &str) -> Result<PathBuf> {
     on_path(program).with_context(|| format!("{program} not found; `make tools` installs it"))
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// really wrong fails.
 pub const BOUND: Duration = Duration::from_secs(90);
 
-/// Between two looks. Short enough to add nothing to a story, long enough to leave the processor to others.
+/// Between two looks. Short enough to add nothing to a test, long enough to leave the processor to others.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest text of a last value that a failure shows.

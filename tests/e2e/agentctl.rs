@@ -191,7 +191,7 @@ async fn what_people_need_is_checked(stage: &Stage) -> Result<()> {
     const RIGHT: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
-metadata: {name: argocd-server-of-a-story}
+metadata: {name: argocd-server-of-a-test}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
 subjects:
   - {kind: ServiceAccount, namespace: argocd, name: argocd-server}
@@ -257,7 +257,7 @@ pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) ->
 const POLICY: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
-metadata: {name: refused-by-a-story}
+metadata: {name: refused-by-a-test}
 spec:
   failurePolicy: Fail
   matchConstraints:
@@ -265,12 +265,12 @@ spec:
       - {apiGroups: [argoproj.io], apiVersions: [v1alpha1], operations: [CREATE], resources: [applications]}
   validations:
     - expression: "!object.metadata.name.startsWith('refused')"
-      message: this story does not want it
+      message: this test does not want it
 ---
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicyBinding
-metadata: {name: refused-by-a-story}
-spec: {policyName: refused-by-a-story, validationActions: [Deny]}
+metadata: {name: refused-by-a-test}
+spec: {policyName: refused-by-a-test, validationActions: [Deny]}
 "#;
 
 /// What the API of a cluster refuses is told in its own words.
@@ -297,7 +297,7 @@ pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
     let hop = why["hops"].as_array().into_iter().flatten();
     let mut words = hop.filter_map(|hop| hop["what"].as_str());
     ensure!(
-        words.any(|it| it.contains("this story does not want it")),
+        words.any(|it| it.contains("this test does not want it")),
         "{why:#}"
     );
 

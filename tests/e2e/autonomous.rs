@@ -15,7 +15,7 @@ use time::Duration;
 
 use crate::stage::{SOON, Stage, commit};
 
-/// The spoke of these stories; the other one is managed.
+/// The spoke of these tests; the other one is managed.
 const NUMBER: usize = 2;
 const CLUSTER: &str = "spoke2";
 

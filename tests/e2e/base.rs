@@ -1,4 +1,4 @@
-//! The lab itself: what every other story stands on.
+//! The lab itself: what every other test stands on.
 
 use std::{collections::BTreeMap, process::Command, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! The chart's life on a hub: installed, upgraded, taken away, put back. Each story leaves it installed.
+//! The chart's life on a hub: installed, upgraded, taken away, put back. Each test leaves it installed.
 
 pub(crate) mod leftovers;
 

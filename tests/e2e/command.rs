@@ -1,6 +1,6 @@
 //! `lab` as a command: what it gives to people outside, and that it leaves nothing behind, however it ends.
 //!
-//! These stories run a lab inside the lab; namespaces nest.
+//! These tests run a lab inside the lab; namespaces nest.
 
 use std::{
     collections::BTreeSet,

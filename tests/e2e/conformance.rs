@@ -1,6 +1,6 @@
 //! Whether OCM could tell our add-on, or any other that is made with the SDK, from the best of the others.
 //!
-//! One story, or more, for each point of the list in `docs/ocm.md`; all are told on the stand-in and on real OCM.
+//! One or more tests for each point of the list in `docs/ocm.md`; all run on the stand-in and on real OCM.
 
 pub(crate) mod certificates;
 pub(crate) mod clusters;

@@ -140,9 +140,9 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let project = At::project(ARGOCD, "project-changes");
-    let described = json!({"spec": {"description": "for the story"}});
+    let described = json!({"spec": {"description": "for the test"}});
     stage.hub.merge(&project, described).await?;
-    let reply = |project: &Value| project["spec"]["description"] == "for the story";
+    let reply = |project: &Value| project["spec"]["description"] == "for the test";
     stage
         .spoke(1)
         .until(&project, "has the description", SOON, reply)

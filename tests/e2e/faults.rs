@@ -14,7 +14,7 @@ use crate::{
     stage::{SOON, Stage, commit},
 };
 
-/// Lets a story say what breaks while an Application changes on both sides, then looks whether all came right.
+/// Lets a test say what breaks while an Application changes on both sides, then looks whether all came right.
 struct Change<'a> {
     stage: &'a Stage,
     app: Application,

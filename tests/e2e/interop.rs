@@ -1,6 +1,6 @@
 //! Each of our programs with its counterpart, ours and that of the Go argocd-agent, on the same wire.
 //!
-//! Every case is told for all pairings, that of two Go programs too: it shows what the others are compared with. What Argo CD would do on the spoke, the stories do by
+//! Every case runs for all pairings, that of two Go programs too: it shows what the others are compared with. What Argo CD would do on the spoke, the tests do by
 //! hand.
 
 mod alone;

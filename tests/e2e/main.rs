@@ -1,13 +1,13 @@
-//! The stories: what the product promises, told on real control planes.
+//! The tests: what the product promises, run on real control planes.
 //!
 //! `cargo test -p tests --test e2e -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "of JSON, which answers null for what is not there; a story may panic"
+    reason = "of JSON, which answers null for what is not there; a test may panic"
 )]
 
-/// A story of the product: told on a [`stage::Stage`] made of the lab.
+/// A test of the product: runs on a [`stage::Stage`] made of the lab.
 macro_rules! staged {
     ($($path:ident)::+) => {
         staged!($($path)::+, None)
@@ -189,7 +189,7 @@ fn lost_hubs() -> TestGroup {
     )
 }
 
-/// OCM's agent asks for ten certificates of an add-on in an hour and then for no more. These stories ask for so many that
+/// OCM's agent asks for ten certificates of an add-on in an hour and then for no more. These tests ask for so many that
 /// nobody may have asked before.
 fn second_day() -> TestGroup {
     TestGroup::alone(
@@ -201,7 +201,7 @@ fn second_day() -> TestGroup {
     )
 }
 
-/// What users of Argo CD do. The lab is that of the chapter before, if that was told.
+/// What users of Argo CD do. The lab is that of the chapter before, if that ran.
 fn users() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
@@ -233,7 +233,7 @@ fn users() -> TestGroup {
     )
 }
 
-/// What Applications meet on their way. The lab is that of the chapter before, if that was told.
+/// What Applications meet on their way. The lab is that of the chapter before, if that ran.
 fn rules() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
@@ -261,7 +261,7 @@ fn crowd() -> TestGroup {
     )
 }
 
-/// Points that our own add-on does not touch, told with the SDK's example.
+/// Points that our own add-on does not touch, run with the SDK's example.
 fn guest() -> TestGroup {
     TestGroup::shared(
         Options {
@@ -287,7 +287,7 @@ fn guest() -> TestGroup {
     )
 }
 
-/// What OCM and its users expect of any add-on, told with ours.
+/// What OCM and its users expect of any add-on, run with ours.
 fn conformance() -> TestGroup {
     TestGroup::shared(
         Options::everything(3),
@@ -337,7 +337,7 @@ fn hub_side() -> TestGroup {
     )
 }
 
-/// Certificates change under these stories, so they have a lab of their own.
+/// Certificates change under these tests, so they have a lab of their own.
 fn certificates() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
@@ -358,7 +358,7 @@ fn certificates() -> TestGroup {
     )
 }
 
-/// An API server that has just started refuses what its caches do not know yet. So these stories have a lab of their
+/// An API server that has just started refuses what its caches do not know yet. So these tests have a lab of their
 /// own: in the others, every refusal counts.
 fn restarts() -> TestGroup {
     TestGroup::shared(

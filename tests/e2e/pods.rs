@@ -279,7 +279,7 @@ pub(crate) async fn a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(
     place.leave().await
 }
 
-/// A namespace of one story on one cluster.
+/// A namespace of one test on one cluster.
 struct Place {
     cluster: Cluster,
     namespace: &'static str,
@@ -317,7 +317,7 @@ impl Place {
     }
 
     async fn create(&self, name: &str, mut spec: Value) -> Result<()> {
-        // Stories end sooner.
+        // Tests end sooner.
         if spec["terminationGracePeriodSeconds"].is_null() {
             spec["terminationGracePeriodSeconds"] = json!(5);
         }

@@ -10,7 +10,7 @@ use crate::{
     stage, trees, watching,
 };
 
-/// The stories about one hub and two spokes, in this order: the last ones look at what all of them have done.
+/// The tests about one hub and two spokes, in this order: the last ones look at what all of them have done.
 pub(crate) fn chapter() -> TestGroup {
     let parts = [delivered(), harmed(), looked_at(), owned_by_spokes()];
     let e2e_tests = parts.into_iter().flatten().collect();

@@ -56,7 +56,7 @@ impl Reader {
         self.with(name, kubeconfig)
     }
 
-    /// Runs the blocks of a page that are for this story, in one shell. The first command that fails ends it. Returns what
+    /// Runs the blocks of a page that are for this test, in one shell. The first command that fails ends it. Returns what
     /// they said.
     pub(crate) async fn follow(&self, page: &str, e2e_test: &str, least: usize) -> Result<String> {
         let text = fs::read_to_string(tools::workspace().join(page)).context(page.to_owned())?;

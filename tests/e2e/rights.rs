@@ -1,4 +1,4 @@
-//! What each of our identities may do and did do, read from the audit logs of all stories before.
+//! What each of our identities may do and did do, read from the audit logs of all tests before.
 
 use std::{collections::BTreeSet, ffi::OsStr, path::Path};
 
@@ -28,7 +28,7 @@ const ASKED_ON_THE_WAY: [&str; 6] = [
     "update managedclusteraddons.addon.open-cluster-management.io/finalizers",
 ];
 
-/// Rights for what these stories do not bring about.
+/// Rights for what these tests do not bring about.
 const FOR_RARE_OCCASIONS: [&str; 3] = [
     // Certificates are renewed in place when a third of their life is left, a month from now.
     "update secrets",
@@ -38,7 +38,7 @@ const FOR_RARE_OCCASIONS: [&str; 3] = [
     "patch events.events.k8s.io",
 ];
 
-/// What people at the hub may look at and change; not all of it is in a story.
+/// What people at the hub may look at and change; not all of it is in a test.
 const FOR_PEOPLE: [&str; 3] = [
     "ui-read-clusterrole.yaml",
     "ui-operate-clusterrole.yaml",
@@ -85,7 +85,7 @@ pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
             .collect();
         ensure!(
             unused.is_empty(),
-            "{user} has and never used (in the stories before on this lab): {unused:#?}\nused: {used:#?}"
+            "{user} has and never used (in the tests before on this lab): {unused:#?}\nused: {used:#?}"
         );
     }
     Ok(())
@@ -164,7 +164,7 @@ fn requests(stage: &Stage, user: &str) -> Result<Vec<Entry>> {
 }
 
 /// Every verb and kind in the roles that the chart has for the hub program, as the audit log calls them. What it has for
-/// the time of an uninstallation has a story of its own.
+/// the time of an uninstallation has a test of its own.
 async fn of_the_hub(stage: &Stage) -> Result<BTreeSet<String>> {
     let rendered = product::rendered(&stage.lab.helm()).await?;
     of_documents(&rendered)

@@ -183,7 +183,7 @@ pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Resul
         .until(&app.at, "shows that the sync was ended", BOUND, ended)
         .await?;
     // Argo CD 3.2 leaves its finalizer on a hook that was ended right after its begin, and then waits for it when the
-    // Application goes. That is no business of this story.
+    // Application goes. That is no business of this test.
     let hook = At::of("batch/v1", ("Job", "jobs"), Some("too-long"), "sleeper");
     if stage.spoke(1).get(&hook).await?.is_some() {
         let free = json!({"metadata": {"finalizers": null}});

@@ -15,7 +15,7 @@ use crate::{
 
 /// How many Applications the one cluster gets.
 const MANY: usize = 1_000;
-/// How many requests of a story are under way at once.
+/// How many requests of a test are under way at once.
 const HANDS: usize = 16;
 
 /// What etcd takes of one object is 1.5 MiB; this leaves room for the spec and for managed fields.

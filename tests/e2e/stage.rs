@@ -1,4 +1,4 @@
-//! What the stories about the product share: a lab with everything in it, made once for all of them.
+//! What the tests about the product share: a lab with everything in it, made once for all of them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// One more round through everything on two busy cores.
 pub(crate) const SOON: Duration = Duration::from_mins(1);
 
-/// The lab and its clusters, as the stories see them. A story names what it makes after itself.
+/// The lab and its clusters, as the tests see them. A test names what it makes after itself.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) lab: Arc<Lab>,
@@ -103,7 +103,7 @@ impl Stage {
         })
     }
 
-    /// Where the replica of a story's Application is on its spoke.
+    /// Where the replica of a test's Application is on its spoke.
     pub(crate) fn replica(name: &str) -> At {
         At::application(enrol::ARGOCD, name)
     }
@@ -140,7 +140,7 @@ impl Stage {
             .map(drop)
     }
 
-    /// Removes a story's Application with its workload and its project.
+    /// Removes a test's Application with its workload and its project.
     pub(crate) async fn clear(&self, app: &Application) -> Result<()> {
         self.hub.delete(&app.at).await?;
         self.hub.until_gone(&app.at, lab::wait::BOUND).await?;

@@ -101,7 +101,7 @@ async fn went_over(transport: &str) -> Result<()> {
     Ok(())
 }
 
-/// Tells a story of our pair behind a proxy.
+/// Runs a test of our pair behind a proxy.
 async fn behind(
     kind: Kind,
     lab: &Lab,

@@ -1,6 +1,6 @@
 //! The chart in `manifests/hub`, rendered by the real Helm: what comes out, and what is refused.
 //!
-//! The golden files in `tests/rules/chart` are compared as values, without the rules of roles, which the stories
+//! The golden files in `tests/rules/chart` are compared as values, without the rules of roles, which the tests
 //! `rights::*` hold against what is used. `BLESS=1 cargo test -p tests --test chart` writes them anew; read the difference.
 
 #![expect(

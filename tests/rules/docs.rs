@@ -10,7 +10,7 @@ use crate::shared::names;
 
 use names::test_names;
 
-/// Every name that a row of `docs/features.md` gives as proof is a test or a story that exists.
+/// Every name that a row of `docs/features.md` gives as proof exists, as a test or as an end-to-end test.
 #[test]
 fn every_proof_of_a_feature_exists() {
     let known = test_names();
@@ -30,7 +30,7 @@ fn every_proof_of_a_feature_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every name that these pages give as proof is a test or a story that exists.
+/// Every name that these pages give as proof exists, as a test or as an end-to-end test.
 #[test]
 fn every_proof_on_the_pages_of_proofs_exists() {
     for (page, least) in [("docs/security.md", 40), ("docs/ocm.md", 30)] {

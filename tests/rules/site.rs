@@ -63,7 +63,7 @@ fn every_link_between_pages_leads_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every block of commands is run by a story, or says why nobody runs it; and commands are marked as such.
+/// Every block of commands is run by a test, or says why nobody runs it; and commands are marked as such.
 #[test]
 fn every_block_of_commands_is_run_or_says_why_not() {
     let known = names::test_names();
@@ -73,14 +73,14 @@ fn every_block_of_commands_is_run_or_says_why_not() {
             let place = format!("{page}:{}", block.line);
             match &block.mark {
                 Some(Mark::Run(e2e_test)) if !known.contains(e2e_test) => {
-                    wrong.push(format!("{place}: no story is named {e2e_test}"));
+                    wrong.push(format!("{place}: no test is named {e2e_test}"));
                 }
                 Some(Mark::Run(e2e_test)) if !takes_from(e2e_test, &page) => {
                     wrong.push(format!("{place}: {e2e_test} does not read this page"));
                 }
                 Some(Mark::Run(_)) => run += 1,
                 None if block.is_commands() => wrong.push(format!(
-                    "{place}: say before it who runs it: `<!-- run: story -->` or `<!-- not run: reason -->`"
+                    "{place}: put the test that runs it before it: `<!-- run: NAME_OF_TEST -->` or `<!-- not run: reason -->`"
                 )),
                 None if block.language.is_empty() && has_commands(&block.text) => {
                     wrong.push(format!("{place}: these are commands, so begin it with ```sh"));
@@ -100,7 +100,7 @@ fn has_commands(text: &str) -> bool {
     })
 }
 
-/// Whether the story's module names the page, as whoever runs blocks of it has to.
+/// Whether the test's module names the page, as whoever runs blocks of it has to.
 fn takes_from(e2e_test: &str, page: &str) -> bool {
     let modules = files_below("tests/e2e", "rs");
     modules.iter().map(|path| text(path)).any(|source| {

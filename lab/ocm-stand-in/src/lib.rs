@@ -2,8 +2,8 @@
 //!
 //! Two things live here behind one API. With `OCM_BIN_DIR` set, [`Hub`] and [`Spoke`] run the *real*
 //! OCM binaries of that directory as bare processes. Without it they run a **stand-in**: our own tasks
-//! that do, of what OCM does, the parts an add-on can notice. Stories cannot tell the two apart, and
-//! every story about OCM is meant to run against both.
+//! that do, of what OCM does, the parts an add-on can notice. Tests cannot tell the two apart, and
+//! every test about OCM is meant to run against both.
 //!
 //! ```text
 //!  Hub   conversion webhook · cluster join and accept · lease, taints, feature labels · cluster sets

@@ -14,7 +14,7 @@ use lab_ocm_stand_in::{Hub, HubConfig, Spoke, SpokeConfig};
 
 use crate::{Cluster, Tools, argocd, faults::Faults, git, namespaces};
 
-/// Open Cluster Management, real or its stand-in: stories end and resume its parts.
+/// Open Cluster Management, real or its stand-in: tests end and resume its parts.
 #[derive(Debug)]
 pub struct Ocm {
     /// The controllers on the hub.

@@ -139,7 +139,7 @@ impl ApiServer {
             .flag("endpoint-reconciler-type", "none")
             .flag("audit-policy-file", policy)
             .flag("audit-log-path", dir.join("audit.log"))
-            // Otherwise a story could look before its own request is in the log.
+            // Otherwise a test could look before its own request is in the log.
             .flag("audit-log-mode", "blocking")
             .flag("audit-log-maxsize", "10000")
             .flag("profiling", "false")

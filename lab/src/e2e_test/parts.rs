@@ -1,4 +1,4 @@
-//! Parts of all stories, each told by a process of its own: most of the time a story waits, and leaves the processors to
+//! Parts of all tests, each run by a process of its own: most of the time a test waits, and leaves the processors to
 //! another one.
 
 use std::{

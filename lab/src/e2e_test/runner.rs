@@ -1,4 +1,4 @@
-//! Tells stories: which, in what order, on which lab, and what happens when one fails.
+//! Runs tests: which, in what order, on which lab, and what happens when one fails.
 
 use std::{
     process::ExitCode,
@@ -23,13 +23,13 @@ use crate::{
     world,
 };
 
-/// The bound of one story: longer than the work agent of real OCM takes to notice drift, which is six minutes, and
-/// several times what any other story takes on two slow processors.
+/// The bound of one test: longer than the work agent of real OCM takes to notice drift, which is six minutes, and
+/// several times what any other test takes on two slow processors.
 const BOUND: Duration = Duration::from_mins(12);
 
-/// The main of a story runner: understands the arguments of Rust's test harness.
+/// The main of a test runner: understands the arguments of Rust's test harness.
 ///
-/// The parts are told at the same time, each by a process of its own on labs of its own; one after the other with
+/// The parts run at the same time, each by a process of its own on labs of its own; one after the other with
 /// `--test-threads=1`.
 pub fn main(parts: Vec<Vec<TestGroup>>) -> ExitCode {
     lab_kubelet::maybe_become_container();
@@ -113,7 +113,7 @@ fn run_groups(arguments: &Arguments, chapters: Vec<TestGroup>) -> Result<ExitCod
     Ok(conclusion.exit_code())
 }
 
-/// A story as the test harness knows it: one that lacks something says what, and is not told unless asked for.
+/// A test as the test harness knows it: one that lacks something says what, and is ignored unless requested.
 fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let trial = Trial::test(e2e_test.title(), run);
     match e2e_test.is_missing() {
@@ -124,11 +124,11 @@ fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + '
     }
 }
 
-/// Tells one story after the other.
+/// Runs one test after the other.
 struct Runner {
     runtime: Handle,
     stop: CancellationToken,
-    // Guards the lab that the last story left in order; taken out while a story is told.
+    // Guards the lab that the last test left in order; taken out while a test runs.
     lab: Mutex<Option<Arc<Lab>>>,
 }
 
@@ -158,7 +158,7 @@ impl Runner {
         Err(format!("{error:#}\n\nthe world ({}):\n{seen}", kept.display()).into())
     }
 
-    /// Tells a story to its end: in a task of its own, so that a panic is its failure and not ours.
+    /// Runs a test to its end: in a task of its own, so that a panic is its failure and not ours.
     async fn listen(&self, e2e_test: E2eTest, lab: Arc<Lab>) -> Result<()> {
         let mut task = self.runtime.spawn((e2e_test.run)(lab));
         let reply = tokio::select! {
@@ -178,7 +178,7 @@ impl Runner {
         }
     }
 
-    /// The lab of the story before, if it will do; else a new one.
+    /// The lab of the test before, if it will do; else a new one.
     fn lab(&self, options: &Options, shared: bool) -> Result<Arc<Lab>> {
         let last = self
             .lab
@@ -207,7 +207,7 @@ impl Runner {
     }
 
     fn end(&self, lab: Arc<Lab>) {
-        // A task that a story left behind may still hold the lab; then it ends when the task does, or with us.
+        // A task that a test left behind may still hold the lab; then it ends when the task does, or with us.
         if let Some(lab) = Arc::into_inner(lab) {
             self.runtime.block_on(lab.stop());
         }

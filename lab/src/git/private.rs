@@ -38,7 +38,7 @@ use crate::certs::Authority;
 
 /// Who may fetch.
 pub const USER: &str = "fetcher";
-/// No repository of a story is larger.
+/// No repository of a test is larger.
 const LARGEST: usize = 16 << 20;
 
 /// A server of the repositories of [`Server`] under another address. Dropping it ends it.

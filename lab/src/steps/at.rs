@@ -274,5 +274,5 @@ impl At {
     }
 }
 
-/// The add-on's name, for the stories' own reading; the product has it from its own constant.
+/// The add-on's name, for the tests' own reading; the product has it from its own constant.
 pub const ADDON: &str = "argocd-agent-addon";

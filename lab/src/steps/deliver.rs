@@ -15,7 +15,7 @@ pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 /// Argo CD clones, renders, applies and looks at health; on two busy cores that takes seconds.
 const SYNC: Duration = Duration::from_secs(90);
 
-/// What an Application of a story deploys, and where to.
+/// What an Application of a test deploys, and where to.
 #[derive(Clone, Debug)]
 pub struct Application {
     /// Where it is on the hub.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::at::At;
 use crate::wait;
 
-/// The field manager of whatever a story's user writes.
+/// The field manager of whatever a test's user writes.
 const USER: &str = "a-user";
 
 /// The objects of one cluster.

@@ -65,7 +65,7 @@ pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
 ) -> Result<()> {
     stage.enrolled(2).await?;
     let team = stage.platform_team().await?;
-    let revoke = ["agent", "revoke", "spoke2", "--reason", "a story"];
+    let revoke = ["agent", "revoke", "spoke2", "--reason", "a test"];
     let stated = product::agentctl(&team, &revoke).await?;
     ensure!(
         stated.succeeded() && stated.out.contains("agent restore spoke2"),
@@ -76,7 +76,7 @@ pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     stage.hub.until(&addon, "is Degraded", SOON, reply).await?;
     let list = ask(team.clone(), 0, &["agent", "list"]).await?;
     let agents = list["agents"].as_array().into_iter().flatten();
-    let mut revoked = agents.filter(|it| it["revoked"] == "a story");
+    let mut revoked = agents.filter(|it| it["revoked"] == "a test");
     ensure!(
         revoked.next().is_some_and(|it| it["cluster"] == "spoke2"),
         "{list:#}"

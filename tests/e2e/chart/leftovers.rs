@@ -69,7 +69,7 @@ async fn left(stage: &Stage) -> Result<Vec<String>> {
 
 /// Not those that Kubernetes puts into every namespace.
 const OF_KUBERNETES: [&str; 2] = ["kube-root-ca.crt", "default"];
-/// Roles that people gave themselves for the command line are theirs; stories before may have.
+/// Roles that people gave themselves for the command line are theirs; tests before may have.
 const OF_PEOPLE: &str = "argocd-agentctl";
 
 fn is_ours(metadata: &kube::core::ObjectMeta) -> bool {

@@ -233,7 +233,7 @@ fn pem(secret: &Value) -> Result<Pem> {
 }
 
 /// A cluster with the longest name there is gets its work and its certificate, and leaves nothing behind. There is no
-/// cluster behind it: the story asks in its name.
+/// cluster behind it: the test asks in its name.
 pub(crate) async fn a_cluster_of_the_longest_name_is_enrolled(stage: &Stage) -> Result<()> {
     let longest = "l".repeat(63);
     let cluster = At::cluster(&longest);

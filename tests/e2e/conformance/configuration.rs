@@ -104,7 +104,7 @@ async fn place(stage: &Stage, placement: Value) -> Result<()> {
         .map(drop)
 }
 
-/// Back to what the other stories start from.
+/// Back to what the other tests start from.
 async fn unplace(stage: &Stage) -> Result<()> {
     let manual = json!({ "type": "Manual", "placements": null });
     let spec = json!({ "spec": { "installStrategy": manual } });

@@ -1,4 +1,4 @@
-//! The SDK's example add-on in the hands of a story.
+//! The SDK's example add-on in the hands of a test.
 
 use std::time::Duration;
 
@@ -165,7 +165,7 @@ impl<'a> Guest<'a> {
         Ok(())
     }
 
-    /// Waits until the works of a spoke are as a story wants them.
+    /// Waits until the works of a spoke are as a test wants them.
     pub(crate) async fn until_works(
         &self,
         number: usize,

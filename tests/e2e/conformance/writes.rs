@@ -86,7 +86,7 @@ pub(crate) async fn a_restarted_manager_writes_nothing(stage: &Stage) -> Result<
     Ok(())
 }
 
-/// Whatever the stories before did, the work agents had the rights for our works under the klusterlet's roles.
+/// Whatever the tests before did, the work agents had the rights for our works under the klusterlet's roles.
 pub(crate) async fn the_work_agents_were_refused_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let account = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";

@@ -20,7 +20,7 @@ use crate::{
     terminal::{Viewer, ended_with},
 };
 
-/// The calls of one story.
+/// The calls of one test.
 struct Asker {
     place: Place,
     kubectl: Kubectl,
@@ -41,7 +41,7 @@ impl Asker {
         self.kubectl.prints(&self.words(words)).await
     }
 
-    /// Starts a Pod of these containers that shares a folder with the story, and waits until it is ready.
+    /// Starts a Pod of these containers that shares a folder with the test, and waits until it is ready.
     async fn ready(&self, name: &str, containers: Value, shared: &Path) -> Result<()> {
         let mut containers = containers;
         for container in containers.as_array_mut().into_iter().flatten() {

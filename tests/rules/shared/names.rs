@@ -1,8 +1,8 @@
-//! The names of all tests and stories.
+//! The names of all tests, end-to-end tests included.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// Names of all functions behind a `#[test]`-like attribute, and of all stories.
+/// Names of all functions behind a `#[test]`-like attribute, and of all end-to-end tests.
 pub(crate) fn test_names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -29,7 +29,7 @@ pub(crate) fn test_names() -> BTreeSet<String> {
     names
 }
 
-/// A story is an `async fn` below `tests/e2e/`; a test stands behind an attribute that ends in `test]`.
+/// An end-to-end test is an `async fn` below `tests/e2e/`; any other test follows an attribute that ends in `test]`.
 fn collect(source: &str, path: &Path, names: &mut BTreeSet<String>) {
     let e2e_test = path.components().any(|c| c.as_os_str() == "e2e");
     let mut expected = false;

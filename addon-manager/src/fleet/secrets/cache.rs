@@ -1,4 +1,4 @@
-//! The cluster Secrets as they are told of: by the watch, and by the answers to our own writes.
+//! The cluster Secrets as the watch and the responses to our own writes report them.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Reports as they are told to one principal.
+//! Encodes reports for one principal.
 
 use argocd::Meta;
 use argocd::projection::report_application;
