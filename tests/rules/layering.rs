@@ -206,22 +206,21 @@ fn collect(stream: TokenStream, file: &str, used: &mut BTreeMap<String, String>)
             }
             continue;
         }
-        match token {
-            TokenTree::Ident(name) if name == "crate" => {
-                let path: Vec<_> = tokens.by_ref().take(2).collect();
-                if !path.iter().all(|it| is_punct(it, ':')) {
-                    continue;
-                }
-                match tokens.next() {
-                    Some(TokenTree::Ident(top)) => {
-                        used.insert(top.to_string(), file.to_owned());
-                    }
-                    Some(TokenTree::Group(list)) => tops(list.stream(), file, used),
-                    _ => {}
-                }
-            }
-            TokenTree::Group(group) => collect(group.stream(), file, used),
-            _ => {}
+        if let TokenTree::Group(group) = token {
+            collect(group.stream(), file, used);
+            continue;
+        }
+        if token.to_string() != "crate" {
+            continue;
+        }
+        let path: Vec<_> = tokens.by_ref().take(2).collect();
+        if !path.iter().all(|it| is_punct(it, ':')) {
+            continue;
+        }
+        if let Some(TokenTree::Ident(top)) = tokens.peek() {
+            used.insert(top.to_string(), file.to_owned());
+        } else if let Some(TokenTree::Group(list)) = tokens.next() {
+            tops(list.stream(), file, used);
         }
     }
 }
@@ -230,11 +229,10 @@ fn collect(stream: TokenStream, file: &str, used: &mut BTreeMap<String, String>)
 fn tops(list: TokenStream, file: &str, used: &mut BTreeMap<String, String>) {
     let mut begins = true;
     for token in list {
-        match &token {
-            TokenTree::Ident(name) if begins => {
-                used.insert(name.to_string(), file.to_owned());
-            }
-            _ => {}
+        if let TokenTree::Ident(name) = &token
+            && begins
+        {
+            used.insert(name.to_string(), file.to_owned());
         }
         begins = is_punct(&token, ',');
     }

@@ -192,7 +192,7 @@ fn in_source(text: &str) -> Vec<String> {
 
 fn in_names(text: &str, from: usize, to: usize, lines: &Lines) -> Vec<String> {
     let mut found = Vec::new();
-    for name in NAME.find_iter(&text[from..to]) {
+    for name in NAME.find_iter(text.get(from..to).unwrap_or_default()) {
         if CONTRACTS.iter().any(|it| it == name.as_str()) {
             continue;
         }

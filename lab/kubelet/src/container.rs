@@ -27,12 +27,12 @@ pub(crate) async fn run<T>(
 ) {
     let mut last = ShimSaid::Failed("the shim ended without a word".to_owned());
     let attended = async {
-        let (mut child, mut stdin, mut stated) = start(Part::Shim, Stdio::null())?;
+        let (mut child, mut stdin, mut replies) = start(Part::Shim, Stdio::null())?;
         notify(&mut stdin, &spec).await?;
         let mut control = Some(stdin);
         loop {
             tokio::select! {
-                heard = take_in::<ShimSaid>(&mut stated) => match heard? {
+                heard = take_in::<ShimSaid>(&mut replies) => match heard? {
                     Some(started @ ShimSaid::Started(_)) => {
                         // If nobody wants to know, the signals are closed too.
                         let _nobody = updates.send(tag(started)).await;
