@@ -330,7 +330,7 @@ fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
     assert_eq!(states, wanted);
 
     // Back home nobody is told of a host any more.
-    let live = carry_out(&[], &states);
+    let live = carry_out(&[], &decision);
     let home = decide(&live, &settled(vec![applied(true)]), &[], false);
     assert_eq!(kinds(home.deploy.as_ref()), ["ManifestApplied"]);
     let live = home.deploy.unwrap();
