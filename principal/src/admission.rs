@@ -6,6 +6,7 @@
 
 pub(crate) mod admit;
 pub mod identity;
+pub(crate) mod peer;
 pub(crate) mod registry;
 pub mod revoked;
 pub mod tokens;

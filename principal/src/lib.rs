@@ -20,13 +20,16 @@
 //! mark per object, and the hub encodes the newest value when it is sent.
 
 pub mod admission;
+mod domain;
 pub mod fleet;
 mod live;
 mod metrics;
 pub mod report;
+mod service;
 pub mod settings;
 mod start;
 mod state;
+pub mod store;
 mod sync;
 #[cfg(test)]
 mod testing;
@@ -35,17 +38,17 @@ mod transport;
 pub use admission::admit::Registrar;
 pub use admission::revoked::Revoked;
 pub use admission::tokens::JwtKey;
+pub use domain::Key;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
 pub use metrics::Metrics;
 pub use protocol::payload::{ArgoCd, Cause, HealthProblem, Runs};
 pub use report::{
     BlockedDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
 };
+pub use service::Services;
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
 pub use start::{
     Feeds, Handle, Inputs, REDIS_KEYS, RedisFeeds, StartError, redis_login, start, start_on,
     start_unbound,
 };
 pub use state::State;
-pub use sync::hub::{Key, store};
-pub use transport::service::Services;

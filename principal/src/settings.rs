@@ -4,7 +4,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use protocol::version::Capabilities;
 
-use crate::{admission::identity, live::go_compat::STREAMS};
+use crate::admission::identity;
+
+/// Live streams (logs and terminals) of a Go agent on the connection of its session.
+pub(crate) const GO_STREAMS: u32 = 32;
 
 /// How this principal works.
 #[derive(Clone, Debug)]
@@ -125,7 +128,7 @@ impl Default for Limits {
             handshake_time: Duration::from_secs(10),
             connections: 20_000,
             connections_per_certificate: 32,
-            streams_per_connection: 2 * STREAMS,
+            streams_per_connection: 2 * GO_STREAMS,
             idle: Duration::from_mins(1),
             session_life: Duration::from_hours(12),
             inbox_bytes: 64 << 20,

@@ -20,22 +20,18 @@ use crate::{
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
-    live::{go_compat::GoRequests, tunnel::Tunnels},
+    live::{LiveContext, go_compat::GoRequests, tunnel::Tunnels},
     metrics::Metrics,
     report::Sessions as Reports,
+    service::{self, Services},
     settings::Settings,
     state::Sources,
+    store::{Kubernetes, Store},
     sync::{
-        hub::{
-            self, Hub,
-            store::{Kubernetes, Store},
-        },
+        hub::{self, Hub},
         session::{self, PolicyInputs, Sessions},
     },
-    transport::{
-        listener::{Listener, Rules},
-        service::{self, Services},
-    },
+    transport::listener::{Listener, Rules},
 };
 
 mod follow;
@@ -181,12 +177,12 @@ pub async fn start_on(
         address: settings.listen,
         source,
     };
-    let listener = listen(&settings, &feeds, &assembled.sessions)
+    let listener = listen(&settings, &feeds, &assembled)
         .await
         .map_err(refused)?;
     let address = listener.address().map_err(refused)?;
-    let resource_proxy = proxies::resource(&settings, &feeds, &assembled.sessions).await?;
-    let redis_proxy = proxies::redis(&settings, &feeds, &assembled.sessions).await?;
+    let resource_proxy = proxies::resource(&settings, &feeds, &assembled.live).await?;
+    let redis_proxy = proxies::redis(&settings, &feeds, &assembled.live).await?;
     let spawner = feeds.spawner.clone();
     let mut handle = keep_going(assembled, address, feeds);
     spawner.spawn("principal: listener", listener.run());
@@ -210,7 +206,11 @@ pub fn start_unbound(
     feeds: Feeds,
 ) -> (Handle, Services) {
     let assembled = assemble(store, settings, &feeds, None);
-    let services = Services::new(service::routes(settings, &assembled.sessions));
+    let services = Services::new(service::routes(
+        settings,
+        &assembled.sessions,
+        &assembled.live,
+    ));
     (keep_going(assembled, settings.listen, feeds), services)
 }
 
@@ -218,6 +218,7 @@ pub fn start_unbound(
 fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle {
     let Assembled {
         sessions,
+        live: _,
         reports,
         uid,
         door,
@@ -260,6 +261,7 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
 /// What is there before anything runs.
 struct Assembled {
     sessions: Arc<Sessions>,
+    live: Arc<LiveContext>,
     reports: watch::Receiver<Reports>,
     /// Where we say who we are, once that is known.
     uid: watch::Sender<Option<Arc<str>>>,
@@ -284,7 +286,7 @@ fn assemble(
         active: feeds.active.clone(),
         tunnels: tunnels.clone(),
     });
-    let hub = Hub::new(settings, store, clock.clone(), metrics.clone());
+    let hub = Hub::new(settings, Arc::clone(&store), clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
     hub.set_fleet(&enrolled);
     let (door, fleet) = watch::channel(enrolled);
@@ -309,11 +311,23 @@ fn assemble(
         registrar: feeds.registrar.clone(),
         proved: std::sync::Mutex::default(),
     };
-    let sessions = Sessions {
-        gate: Arc::new(gate),
-        hub: Arc::new(hub),
+    let (gate, hub) = (Arc::new(gate), Arc::new(hub));
+    let live = LiveContext {
+        admission: Arc::clone(&gate),
+        applications: Arc::<Hub>::clone(&hub),
+        store,
         tunnels,
         go_requests: GoRequests::default(),
+        limits: settings.limits.clone(),
+        metrics: metrics.clone(),
+        clock: clock.clone(),
+        spawner: feeds.spawner.clone(),
+    };
+    let sessions = Sessions {
+        gate,
+        hub,
+        tunnels: live.tunnels.clone(),
+        go_requests: live.go_requests.clone(),
         limits: settings.limits.clone(),
         metrics,
         clock,
@@ -321,6 +335,7 @@ fn assemble(
     };
     Assembled {
         sessions: Arc::new(sessions),
+        live: Arc::new(live),
         reports,
         uid,
         door,
@@ -330,9 +345,9 @@ fn assemble(
 async fn listen(
     settings: &Settings,
     feeds: &Feeds,
-    sessions: &Arc<Sessions>,
+    assembled: &Assembled,
 ) -> std::io::Result<Listener> {
-    let routes = service::routes(settings, sessions);
+    let routes = service::routes(settings, &assembled.sessions, &assembled.live);
     let (header, asks) = match &settings.identity {
         Method::Header { name, .. } => (Some(name.clone()), ClientAuth::None),
         Method::UserPass(_) if !settings.require_certificates => (None, ClientAuth::Optional),
@@ -351,6 +366,6 @@ async fn listen(
         proxies: settings.trusted_proxies.clone().into(),
         limits: settings.limits.clone(),
     };
-    let metrics = sessions.metrics.clone();
+    let metrics = feeds.metrics.clone();
     Listener::bind(settings.listen, rules, routes, metrics, &feeds.spawner).await
 }

@@ -1,5 +1,4 @@
-//! The principal's port: [`listener`] accepts TLS connections, as HTTP/2 or as a `WebSocket`; [`service`] has the gRPC
-//! services. Decisions about peers are made in [`admission`](crate::admission).
+//! The principal's port: [`listener`] accepts TLS connections, as HTTP/2 or as a `WebSocket`, and limits them. The
+//! services behind it are in [`service`](crate::service).
 
 pub(crate) mod listener;
-pub(crate) mod service;

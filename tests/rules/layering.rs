@@ -98,12 +98,14 @@ const FOLDERS: &[(&str, &str, &[&str])] = &[
         "sync",
         &[
             "admission",
+            "domain",
             "fleet",
             "live",
             "metrics",
             "report",
             "settings",
             "state",
+            "store",
         ],
     ),
     (
@@ -111,24 +113,31 @@ const FOLDERS: &[(&str, &str, &[&str])] = &[
         "live",
         &[
             "admission",
+            "domain",
             "fleet",
             "metrics",
             "report",
             "settings",
-            "sync",
+            "store",
             "transport",
         ],
     ),
     (
         "principal",
         "admission",
-        &["fleet", "metrics", "report", "state", "transport"],
+        &["fleet", "metrics", "report", "state"],
     ),
     (
         "principal",
         "transport",
+        &["admission", "metrics", "settings"],
+    ),
+    (
+        "principal",
+        "service",
         &["admission", "live", "metrics", "settings", "sync"],
     ),
+    ("principal", "store", &["domain", "metrics"]),
     (
         "agent",
         "sync",
@@ -140,9 +149,6 @@ const FOLDERS: &[(&str, &str, &[&str])] = &[
 
 /// Pairs of folders that still use each other. This list only shrinks.
 const CYCLES: &[(&str, &str, &str)] = &[
-    ("principal", "admission", "transport"),
-    ("principal", "live", "sync"),
-    ("principal", "live", "transport"),
     ("agent", "live", "transport"),
     ("agent", "sync", "transport"),
 ];

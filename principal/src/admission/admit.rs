@@ -21,6 +21,7 @@ use runtime::{clock::Clock, credentials::Material, error::Chain};
 use tokio::sync::watch;
 
 use crate::{
+    admission::peer::Peer,
     admission::{
         identity::{Method, PeerCertificate},
         registry::{End, Registry},
@@ -31,7 +32,6 @@ use crate::{
     },
     fleet::{ClusterName, Enrolment, Fleet, Mode},
     metrics::Metrics,
-    transport::listener::Peer,
 };
 
 mod budget;

@@ -55,8 +55,6 @@ const MOST: usize = 64;
 const MAX_LASTING: usize = 64;
 /// Logs of one cluster at the same time: each is a stream on the connection of its session.
 const MAX_LOGS: usize = 16;
-/// Streams that a Go agent has open for people on the connection of its session: logs, and terminals.
-pub(crate) const STREAMS: u32 = 32;
 
 /// The sessions of all Go agents; clones share them.
 #[derive(Clone, Debug, Default)]

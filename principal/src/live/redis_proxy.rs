@@ -30,8 +30,8 @@ use tokio::{
 
 use crate::{
     fleet::ClusterName,
+    live::LiveContext,
     settings,
-    sync::session::Sessions,
     transport::listener::{accept, handshake, slots::Slots},
 };
 
@@ -118,7 +118,7 @@ pub(crate) struct RedisProxy {
 
 #[derive(Debug)]
 struct Shared {
-    sessions: Arc<Sessions>,
+    live: Arc<LiveContext>,
     settings: settings::RedisProxy,
     tls: Option<ServerTls>,
     login: watch::Receiver<Option<Arc<Login>>>,
@@ -140,7 +140,7 @@ impl RedisProxy {
     pub(crate) async fn bind(
         settings: settings::RedisProxy,
         feeds: RedisFeeds,
-        sessions: Arc<Sessions>,
+        live: Arc<LiveContext>,
     ) -> io::Result<Self> {
         let tcp = TcpListener::bind(settings.listen).await?;
         let RedisFeeds {
@@ -148,14 +148,14 @@ impl RedisProxy {
             serving,
             server,
         } = feeds;
-        let spawner = &sessions.spawner;
+        let spawner = &live.spawner;
         let tls = settings
             .tls
             .then(|| ServerTls::follow(serving, ClientAuth::None, spawner));
         let server_tls = server.map(|material| ClientTls::follow(material, spawner));
         let budgets = Budgets::default();
         let shared = Shared {
-            sessions,
+            live,
             tls,
             login,
             server_tls,
@@ -184,14 +184,14 @@ impl RedisProxy {
     /// Accepts until the program stops.
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
-        let background = shared.sessions.spawner.background();
+        let background = shared.live.spawner.background();
         let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
         accept::serve(&tcp, &background, "redis client", serve).await;
     }
 }
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
-    let metrics = shared.sessions.metrics.clone();
+    let metrics = shared.live.metrics.clone();
     let connection = Arc::clone(&shared.connections).try_acquire_owned();
     let unauthenticated_permit = Arc::clone(&shared.unauthenticated).try_acquire_owned();
     let (Ok(_connection), Ok(unauthenticated_permit)) = (connection, unauthenticated_permit) else {

@@ -33,7 +33,7 @@ use crate::{
         trust::{Roots, Trust},
     },
     fleet::ClusterName,
-    sync::session::Sessions,
+    live::LiveContext,
     transport::listener::{accept, handshake, slots::Slots},
 };
 
@@ -105,7 +105,7 @@ pub(crate) struct ResourceProxy {
 
 #[derive(Debug)]
 struct Shared {
-    sessions: Arc<Sessions>,
+    live: Arc<LiveContext>,
     visitors: Visitors,
     tls: ServerTls,
     material: watch::Receiver<Arc<Material>>,
@@ -133,13 +133,13 @@ impl ResourceProxy {
         address: SocketAddr,
         material: watch::Receiver<Arc<Material>>,
         visitors: Visitors,
-        sessions: Arc<Sessions>,
+        live: Arc<LiveContext>,
         budgets: Budgets,
     ) -> io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
-        let tls = ServerTls::follow(material.clone(), ClientAuth::Required, &sessions.spawner);
+        let tls = ServerTls::follow(material.clone(), ClientAuth::Required, &live.spawner);
         let shared = Shared {
-            sessions,
+            live,
             visitors,
             tls,
             material,
@@ -165,14 +165,14 @@ impl ResourceProxy {
     /// Accepts until the program stops.
     pub(crate) async fn run(self) {
         let Self { tcp, shared } = self;
-        let background = shared.sessions.spawner.background();
+        let background = shared.live.spawner.background();
         let serve = |socket, address| serve(Arc::clone(&shared), socket, address);
         accept::serve(&tcp, &background, "resource proxy client", serve).await;
     }
 }
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
-    let metrics = &shared.sessions.metrics;
+    let metrics = &shared.live.metrics;
     let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return metrics.resource_request("too_many_connections");
     };
@@ -215,8 +215,8 @@ async fn drive(
         let (shared, caller) = (Arc::clone(&answering), calling.clone());
         async move { Ok::<_, Infallible>(response::answer(shared, caller, request).await) }
     });
-    let stop = shared.sessions.spawner.token().clone();
-    let mut builder = auto::Builder::new(Tasks::new(shared.sessions.spawner.background()));
+    let stop = shared.live.spawner.token().clone();
+    let mut builder = auto::Builder::new(Tasks::new(shared.live.spawner.background()));
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -242,7 +242,7 @@ async fn drive(
         () = stop.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
-    timeout(shared.sessions.limits.drain, connection)
+    timeout(shared.live.limits.drain, connection)
         .await
         .unwrap_or(Ok(()))
 }
@@ -250,10 +250,8 @@ async fn drive(
 /// Resolves when the client would be rejected: its certificate is revoked or not trusted, or its credential has expired.
 /// Cancel-safe.
 async fn credential_ended(shared: &Shared, proxy_client: &ProxyClient) {
-    let left = proxy_client
-        .ends
-        .duration_since(shared.sessions.clock.now());
-    let mut revoked = shared.sessions.gate.revoked.clone();
+    let left = proxy_client.ends.duration_since(shared.live.clock.now());
+    let mut revoked = shared.live.admission.revoked.clone();
     let is_revoked = revoked.wait_for(|list| {
         let list = list.as_ref();
         list.is_some_and(|list| list.has_certificate(&proxy_client.certificate))
@@ -270,7 +268,7 @@ async fn ca_untrusted(shared: &Shared, certificate: &PeerCertificate) {
     let mut roots = Roots::new(shared.material.clone());
     // What was trusted between the handshake and now.
     let mut trust = Trust::new(&Arc::clone(&shared.material.borrow()));
-    while trust.vouches_for(certificate, shared.sessions.clock.now()) {
+    while trust.vouches_for(certificate, shared.live.clock.now()) {
         match roots.changed().await {
             Some(newer) => trust = newer,
             None => return std::future::pending().await,

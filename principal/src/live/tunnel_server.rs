@@ -19,10 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 use tracing::Instrument as _;
 
-use crate::{
-    admission::admit::{Admitted, Credentials},
-    sync::session::Sessions,
-};
+use super::LiveContext;
+use crate::admission::admit::{Admitted, Credentials};
 
 /// For the HTTP/2 handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -42,7 +40,7 @@ struct EndSignals {
 
 /// Starts the tunnel of an admitted agent and returns the outgoing bytes.
 pub(crate) fn open(
-    sessions: &Arc<Sessions>,
+    live: &Arc<LiveContext>,
     admitted: Admitted,
     inbound: Streaming<Chunk>,
 ) -> mpsc::Receiver<Bytes> {
@@ -59,22 +57,16 @@ pub(crate) fn open(
     let (send, outgoing) = tunnel::chunks();
     let tunnel = Tunnel::new(incoming, send);
     let span = tracing::info_span!("tunnel", cluster = %admitted.holder.cluster);
-    let living = run(
-        Arc::clone(sessions),
-        admitted,
-        tunnel,
-        EndSignals { end, gone },
-    );
-    sessions
-        .spawner
+    let living = run(Arc::clone(live), admitted, tunnel, EndSignals { end, gone });
+    live.spawner
         .background()
         .spawn_short("tunnel", living.instrument(span));
     outgoing
 }
 
-async fn run(sessions: Arc<Sessions>, admitted: Admitted, tunnel: Tunnel, signals: EndSignals) {
+async fn run(live: Arc<LiveContext>, admitted: Admitted, tunnel: Tunnel, signals: EndSignals) {
     let EndSignals { end, gone } = signals;
-    let handshake = http2::Builder::new(Tasks::new(sessions.spawner.background()))
+    let handshake = http2::Builder::new(Tasks::new(live.spawner.background()))
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -85,15 +77,15 @@ async fn run(sessions: Arc<Sessions>, admitted: Admitted, tunnel: Tunnel, signal
     let Ok(Ok((sender, connection))) = timeout(HANDSHAKE, handshake).await else {
         return tracing::info!("a tunnel failed to start");
     };
-    let _registration = sessions.tunnels.register(&admitted, sender, end.clone());
+    let _registration = live.tunnels.register(&admitted, sender, end.clone());
     let (holder, peer_credentials) = (&admitted.holder, &admitted.peer_credentials);
-    let verdict = sessions
-        .gate
+    let verdict = live
+        .admission
         .verdict_at_opening(&holder.cluster, holder.mode, peer_credentials);
     if verdict.is_some() {
         return end.cancel();
     }
-    let _open = sessions.metrics.agent_tunnel();
+    let _open = live.metrics.agent_tunnel();
     tracing::info!("tunnel opened");
     // Resolves when no more requests come; running ones continue until the tunnel is dropped.
     let connected = async {
@@ -104,10 +96,10 @@ async fn run(sessions: Arc<Sessions>, admitted: Admitted, tunnel: Tunnel, signal
     };
     tokio::select! {
         biased;
-        () = sessions.spawner.token().cancelled() => {}
+        () = live.spawner.token().cancelled() => {}
         () = end.cancelled() => {}
         () = gone.cancelled() => {}
-        () = sleep(max_life(&sessions, peer_credentials)) => {}
+        () = sleep(max_life(&live, peer_credentials)) => {}
         () = connected => {}
     }
     end.cancel();
@@ -115,12 +107,12 @@ async fn run(sessions: Arc<Sessions>, admitted: Admitted, tunnel: Tunnel, signal
 }
 
 /// The lifetime of a session, or less if the certificate expires before.
-fn max_life(sessions: &Sessions, peer_credentials: &Credentials) -> Duration {
+fn max_life(live: &LiveContext, peer_credentials: &Credentials) -> Duration {
     let left = peer_credentials.not_after().map(|not_after| {
-        let left = not_after.duration_since(sessions.clock.now());
+        let left = not_after.duration_since(live.clock.now());
         Duration::try_from(left).unwrap_or_default()
     });
-    left.map_or(sessions.limits.session_life, |left| {
-        left.min(sessions.limits.session_life)
+    left.map_or(live.limits.session_life, |left| {
+        left.min(live.limits.session_life)
     })
 }

@@ -6,7 +6,7 @@ use runtime::{backoff::Backoff, error::Chain};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use crate::sync::hub::{Hub, store::Reporter};
+use crate::{store::Reporter, sync::hub::Hub};
 
 /// Learns who we are and follows the hub's objects; ready when both are known, and again when the hub is back at an
 /// earlier state and that is read.

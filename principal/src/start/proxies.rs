@@ -14,11 +14,11 @@ use tokio::sync::watch;
 use super::{Feeds, StartError};
 use crate::{
     live::{
+        LiveContext,
         redis_proxy::{RedisFeeds, RedisProxy},
         resource_proxy::{Budgets, ResourceProxy},
     },
     settings::Settings,
-    sync::session::Sessions,
 };
 
 /// Where Argo CD has the password of its redis.
@@ -59,12 +59,12 @@ pub(super) fn usual(
 pub(super) async fn resource(
     settings: &Settings,
     feeds: &Feeds,
-    sessions: &Arc<Sessions>,
+    live: &Arc<LiveContext>,
 ) -> Result<Option<(ResourceProxy, SocketAddr)>, StartError> {
     let Some(address) = settings.resource_proxy else {
         return Ok(None);
     };
-    let (material, sessions) = (feeds.visitors_tls.clone(), Arc::clone(sessions));
+    let (material, sessions) = (feeds.visitors_tls.clone(), Arc::clone(live));
     let refused = |source| StartError::Listen { address, source };
     let budgets = Budgets::of(settings.visitors);
     let proxy = ResourceProxy::bind(address, material, settings.visitors, sessions, budgets)
@@ -78,14 +78,14 @@ pub(super) async fn resource(
 pub(super) async fn redis(
     settings: &Settings,
     feeds: &Feeds,
-    sessions: &Arc<Sessions>,
+    live: &Arc<LiveContext>,
 ) -> Result<Option<(RedisProxy, SocketAddr)>, StartError> {
     let Some(settings) = &settings.redis_proxy else {
         return Ok(None);
     };
     let address = settings.listen;
     let refused = |source| StartError::Listen { address, source };
-    let proxy = RedisProxy::bind(settings.clone(), feeds.redis.clone(), Arc::clone(sessions));
+    let proxy = RedisProxy::bind(settings.clone(), feeds.redis.clone(), Arc::clone(live));
     let proxy = proxy.await.map_err(refused)?;
     let address = proxy.address().map_err(refused)?;
     Ok(Some((proxy, address)))

@@ -16,10 +16,12 @@ use runtime::{clock::Clock, notifier::ChangeNotifier};
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
+    domain::Key,
     fleet::{ClusterName, Fleet},
     metrics::Metrics,
     report::{Refused, Stuck, Update},
     settings::{MirrorLimits, Settings},
+    store::{self, Store, Watched},
 };
 
 mod apply;
@@ -32,15 +34,13 @@ mod mailbox;
 mod mirror;
 mod reported;
 mod spans;
-pub mod store;
 mod work_queue;
 mod write;
 
 pub(crate) use apply::Sender;
 pub(crate) use conditions::keep as keep_conditions;
 pub(crate) use encode::EventEncoder;
-pub use index::Key;
-pub(crate) use lookup::{Expected, Lookup, ObjectOwner, There};
+pub(crate) use lookup::{Expected, Lookup};
 use mailbox::Mailbox;
 pub(crate) use mirror::keep as keep_mirrors;
 
@@ -49,7 +49,6 @@ use index::{Effect, Index};
 use mirror::Mirrors;
 use reported::Missing;
 use spans::Cause;
-use store::{Store, Watched};
 use work_queue::WorkQueue;
 
 /// The hub as the sessions see it.

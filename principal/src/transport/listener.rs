@@ -20,14 +20,17 @@ use http::{HeaderName, Request, Response};
 use runtime::{credentials::ServerTls, error::Chain, parts::Spawner};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Notify, Semaphore},
+    sync::Semaphore,
     time::timeout,
 };
 use tonic::{body::Body, service::Routes};
 use tower::ServiceExt as _;
 
 use crate::{
-    admission::identity::{PeerCertificate, Thumbprint},
+    admission::{
+        identity::{PeerCertificate, Thumbprint},
+        peer::{Connection, Peer},
+    },
     metrics::Metrics,
     settings::Limits,
 };
@@ -39,33 +42,6 @@ pub(crate) mod slots;
 mod websocket;
 
 use slots::{Slots, Turns};
-
-/// The peer of a connection; every request carries it.
-#[derive(Clone, Debug)]
-pub(crate) struct Peer {
-    /// Where it comes from; with a load balancer in between, the balancer.
-    pub(crate) address: SocketAddr,
-    /// The certificate that it presented and TLS has verified; none where none is asked for.
-    pub(crate) certificate: Option<Arc<PeerCertificate>>,
-    /// The value of the identity header, where one is configured.
-    pub(crate) header: Option<Arc<str>>,
-    pub(crate) connection: Connection,
-}
-
-/// Lets a request move its connection to the background runtime.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Connection(Arc<Notify>);
-
-impl Connection {
-    /// From now on the background runtime serves the connection: its traffic may be large, and other work is urgent.
-    pub(crate) fn move_to_background(&self) {
-        self.0.notify_one();
-    }
-
-    async fn background_requested(&self) {
-        self.0.notified().await;
-    }
-}
 
 /// The configuration of the listener.
 #[derive(Clone, Debug)]

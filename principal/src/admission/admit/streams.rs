@@ -6,8 +6,8 @@ use protocol::refusal::Refusal;
 
 use super::{Admission, Admitted};
 use crate::{
+    admission::peer::Peer,
     admission::tokens::{Purpose, Verified},
-    transport::listener::Peer,
 };
 
 impl Admission {

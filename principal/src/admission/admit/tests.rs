@@ -1,8 +1,8 @@
 use super::*;
+use crate::admission::peer::Connection;
 use crate::fleet::Certificates;
 use crate::report::Sessions;
 use crate::testing::{Authority, SIGNING_KEY, enrolment, name};
-use crate::transport::listener::Connection;
 
 mod revoked;
 

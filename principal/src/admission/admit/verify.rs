@@ -11,8 +11,8 @@ use protocol::{proof::Refused, refusal::Refusal, wire::authapi::Proof};
 use super::{Admission, Credentials, proof};
 use crate::{
     admission::identity::{Method, PeerCertificate},
+    admission::peer::Peer,
     fleet::ClusterName,
-    transport::listener::Peer,
 };
 
 /// What an authentication says of itself.

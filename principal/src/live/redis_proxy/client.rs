@@ -28,7 +28,7 @@ use super::{
     value::{self, CarryError},
     writer::Writer,
 };
-use crate::sync::hub::ObjectOwner;
+use crate::domain::ObjectOwner;
 
 mod channels;
 mod login;
@@ -126,7 +126,7 @@ pub(super) async fn serve<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let stop = shared.sessions.spawner.token().clone();
+    let stop = shared.live.spawner.token().clone();
     let (read, write) = tokio::io::split(stream);
     let (notify, mut changes) = mpsc::channel(16);
     let mut reader = Reader::new(read);
@@ -298,7 +298,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Some((_, ObjectOwner::Hub)) => self.forward(raw, reader).await?,
                 None => match page::value(&self.shared, key) {
                     Some(value) => {
-                        self.shared.sessions.metrics.redis_request("page");
+                        self.shared.live.metrics.redis_request("page");
                         self.writer.value(&Value::bytes(value)).await?;
                     }
                     None => self.forward(raw, reader).await?,
@@ -314,8 +314,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// The owner of the Application of a key, if the key is about one.
     fn whose(&self, key: &[u8]) -> Option<(CacheKey, ObjectOwner)> {
         let key = CacheKey::parse(key)?;
-        let hub = &self.shared.sessions.hub;
-        let whose = hub.whose(key.namespace.as_deref(), &key.name);
+        let applications = &self.shared.live.applications;
+        let whose = applications.owner(key.namespace.as_deref(), &key.name);
         Some((key, whose))
     }
 
@@ -326,9 +326,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<(), Ended> {
         let shared = Arc::clone(&self.shared);
-        shared.sessions.metrics.redis_request("local");
+        shared.live.metrics.redis_request("local");
         if let Err(why) = self.reach_upstream().await {
-            shared.sessions.metrics.redis_request("local_failed");
+            shared.live.metrics.redis_request("local_failed");
             tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
             return if raw.is_whole {
                 Ok(self.writer.error(NOT_REACHED).await?)

@@ -25,9 +25,10 @@ use uuid::Uuid;
 
 use super::{Shared, remote::REQUEST_ID};
 use crate::{
+    domain::{ObjectOwner, RemoteApplication},
     fleet::ClusterName,
     live::tunnel::{Body, NotAnswered},
-    sync::hub::{ObjectOwner, There, store::WriteError},
+    store::WriteError,
     transport::listener::slots::Slots,
 };
 
@@ -86,10 +87,10 @@ enum FetchError {
 }
 
 /// Schedules a refresh of the Events of an Application. Returns at once.
-pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
+pub(super) fn schedule(shared: &Arc<Shared>, there: &RemoteApplication) {
     let event_refresher = &shared.event_refresher;
     // Only our own agents have a tunnel; Go agents are skipped.
-    let Some(namespace) = shared.sessions.tunnels.argocd_namespace(&there.cluster) else {
+    let Some(namespace) = shared.live.tunnels.argocd_namespace(&there.cluster) else {
         return;
     };
     let waiting = Arc::clone(&event_refresher.waiting).try_acquire_owned();
@@ -114,10 +115,10 @@ pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
         uid_there: there.source_uid.clone(),
     };
     let (shared, there) = (Arc::clone(shared), there.clone());
-    let spawner = shared.sessions.spawner.background();
+    let spawner = shared.live.spawner.background();
     spawner.spawn_short("events of an application", async move {
         let _permits = (waiting, of_cluster);
-        let stop = shared.sessions.spawner.token().clone();
+        let stop = shared.live.spawner.token().clone();
         let refreshing = async {
             sleep_until(turn).await;
             // Never closed.
@@ -128,7 +129,7 @@ pub(super) fn schedule(shared: &Arc<Shared>, there: &There) {
     });
 }
 
-async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
+async fn refresh(shared: &Shared, there: &RemoteApplication, observed: &Observed) {
     let Observed {
         namespace, name, ..
     } = observed;
@@ -142,7 +143,7 @@ async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
         }
     };
     // It may have been deleted or moved meanwhile.
-    match shared.sessions.hub.whose(Some(namespace), name) {
+    match shared.live.applications.owner(Some(namespace), name) {
         ObjectOwner::Cluster(now) if now == *there => {}
         ObjectOwner::Cluster(_) | ObjectOwner::Hub | ObjectOwner::NoOne => return,
     }
@@ -168,11 +169,11 @@ async fn refresh(shared: &Shared, there: &There, observed: &Observed) {
 
 /// Writes new Events. A refused one does not stop the others.
 async fn write(shared: &Shared, observed: &Observed, noted: Noted) -> Result<(), WriteError> {
-    let sessions = &shared.sessions;
-    let store = sessions.hub.store();
+    let live = &shared.live;
+    let store = &live.store;
     let known = store.events(observed).await?;
     let mut refused = Ok(());
-    for write in observed.plan(noted, &known, sessions.clock.now()) {
+    for write in observed.plan(noted, &known, live.clock.now()) {
         match store.note(observed, &write).await {
             // Another replica was faster, or the Event has expired.
             Ok(()) | Err(WriteError::Conflict | WriteError::NotFound) => {}
@@ -199,7 +200,7 @@ async fn ask(
         request.headers_mut().insert(REQUEST_ID, id);
     }
     let answer = shared
-        .sessions
+        .live
         .tunnels
         .ask(cluster, request, RESPONSE_TIMEOUT)
         .await?;

@@ -44,10 +44,10 @@ impl Follow {
     ) -> Option<Self> {
         let one = Arc::clone(&shared.follows).try_acquire_owned().ok()?;
         let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
-        let end = shared.sessions.spawner.token().child_token();
+        let end = shared.live.spawner.token().child_token();
         let following = follow(Arc::clone(shared), remote, channel, notify, end.clone());
         shared
-            .sessions
+            .live
             .spawner
             .background()
             .spawn_short("follow", following);

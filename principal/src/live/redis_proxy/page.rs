@@ -12,10 +12,10 @@ use crate::{fleet::ClusterName, report::SessionReport};
 /// The value of a key, if it is about a cluster with an agent.
 pub(super) fn value(shared: &Shared, key: &[u8]) -> Option<Vec<u8>> {
     let (server, form) = cluster_info::server_of(key)?;
-    let sessions = &shared.sessions;
-    let cluster = sessions.hub.cluster_at(server)?;
-    let (report, census) = sessions.gate.registry.known(&cluster);
-    let now = sessions.clock.now();
+    let live = &shared.live;
+    let cluster = live.applications.cluster_at(server)?;
+    let (report, census) = live.admission.registry.known(&cluster);
+    let now = live.clock.now();
     Some(written(&cluster, report.as_ref(), census, now, form))
 }
 

@@ -12,13 +12,13 @@ use uuid::Uuid;
 
 use super::Shared;
 use crate::{
+    domain::RemoteApplication,
     fleet::ClusterName,
     live::{
         dispatch,
         tunnel::{Body, NotAnswered},
     },
     metrics::Metrics,
-    sync::hub::There,
     transport::listener::slots::Slot,
 };
 
@@ -39,8 +39,8 @@ pub(super) struct Remote {
 
 impl Remote {
     /// A key of the hub's, of an Application that is there.
-    pub(super) fn new(there: There, key: &CacheKey) -> Self {
-        let There {
+    pub(super) fn new(there: RemoteApplication, key: &CacheKey) -> Self {
+        let RemoteApplication {
             cluster,
             namespace,
             name,
@@ -106,7 +106,7 @@ struct Permits {
 
 /// Gets a value. Never fails: a disconnected cluster has its last known values only.
 pub(super) async fn get(shared: &Shared, remote: &Remote) -> Answer {
-    let mut line = AuditLine::new(shared.sessions.metrics.clone(), remote);
+    let mut line = AuditLine::new(shared.live.metrics.clone(), remote);
     let one = Arc::clone(&shared.gets).try_acquire_owned();
     let of_cluster = shared.gets_of_cluster.take(remote.cluster.clone());
     let (Ok(one), Some(of_cluster)) = (one, of_cluster) else {
@@ -190,8 +190,8 @@ pub(super) async fn ask(
     if let Ok(id) = id.parse() {
         request.headers_mut().insert(REQUEST_ID, id);
     }
-    let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
-    dispatch::ask(sessions, &remote.cluster, request, response_timeout).await
+    let response_timeout = shared.budgets.response_timeout;
+    dispatch::ask(&shared.live, &remote.cluster, request, response_timeout).await
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {

@@ -64,8 +64,8 @@ impl Caller {
         };
         let certificate_ends = self.certificate.not_after();
         let (cluster, ends) = if let Some(token) = token {
-            let key = Arc::clone(&shared.sessions.gate.jwt_key.borrow());
-            let (thumbprint, now) = (self.certificate.thumbprint(), shared.sessions.clock.now());
+            let key = Arc::clone(&shared.live.admission.jwt_key.borrow());
+            let (thumbprint, now) = (self.certificate.thumbprint(), shared.live.clock.now());
             let visit = key.verify_visit(token, thumbprint, now)?;
             (visit.cluster, visit.expires.min(certificate_ends))
         } else {

@@ -150,7 +150,7 @@ pub(super) async fn answer(
     let identified = caller.proxy_client(&shared, request.headers());
     let proxy_client = identified.as_ref().ok().cloned();
     let cluster = proxy_client.as_ref().map(|it| it.cluster.clone());
-    let mut line = AuditLine::new(shared.sessions.metrics.clone(), cluster, &request);
+    let mut line = AuditLine::new(shared.live.metrics.clone(), cluster, &request);
     match ask(&shared, identified, request, &mut line).await {
         Ok((answered, permits, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
             ends.begin(&shared, proxy_client, answered, (line, permits))
@@ -221,20 +221,26 @@ async fn ask(
     if let Some(ends) = &ends {
         ends.ask(&parts.headers, onward.headers_mut());
     }
-    let (sessions, response_timeout) = (&shared.sessions, shared.budgets.response_timeout);
-    let answered = dispatch::ask(sessions, &proxy_client.cluster, onward, response_timeout).await?;
+    let response_timeout = shared.budgets.response_timeout;
+    let answered = dispatch::ask(
+        &shared.live,
+        &proxy_client.cluster,
+        onward,
+        response_timeout,
+    )
+    .await?;
     Ok((answered, permits, ends))
 }
 
 /// Checked at each request, since connections are long-lived.
 fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refused> {
-    let (gate, certificate) = (&shared.sessions.gate, &proxy_client.certificate);
+    let (gate, certificate) = (&shared.live.admission, &proxy_client.certificate);
     if !*gate.active.borrow() {
         return Err(Refused::Standby);
     }
     let revoked = gate.revoked.borrow();
     let list = revoked.as_ref().ok_or(Refused::Standby)?;
-    let is_over = certificate.not_after() <= shared.sessions.clock.now();
+    let is_over = certificate.not_after() <= shared.live.clock.now();
     if is_over || list.has_certificate(certificate) {
         return Err(Refused::Distrusted);
     }

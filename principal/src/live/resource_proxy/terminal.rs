@@ -91,7 +91,7 @@ impl PendingTerminal {
                     return tracing::debug!(error = %Chain(&error), "a terminal failed to start");
                 }
             };
-            let stop = sharing.sessions.spawner.token().clone();
+            let stop = sharing.live.spawner.token().clone();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
@@ -101,7 +101,7 @@ impl PendingTerminal {
             }
         };
         shared
-            .sessions
+            .live
             .spawner
             .background()
             .spawn_short("terminal", carried);

@@ -18,8 +18,8 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Hub,
-    index::{Entry, Key, Placement},
+    Hub, Key,
+    index::{Entry, Placement},
     store::WriteError,
 };
 

@@ -16,7 +16,10 @@ use argocd::{
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
-use crate::fleet::{Fleet, Mode};
+use crate::{
+    domain::Key,
+    fleet::{Fleet, Mode},
+};
 
 mod entry;
 mod judge;
@@ -25,7 +28,6 @@ mod provisions;
 mod queries;
 mod settle;
 
-pub use entry::Key;
 pub(crate) use entry::{Blocked, Entry, Place, Placement};
 use problems::Complaints;
 use provisions::Provisions;

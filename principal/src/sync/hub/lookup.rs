@@ -4,10 +4,14 @@ use argocd::{keys, ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
-    Hub,
-    index::{Entry, Index, Key, Place, Placement, Provided},
+    Hub, Key,
+    index::{Entry, Index, Place, Placement, Provided},
 };
-use crate::fleet::ClusterName;
+use crate::{
+    domain::{ObjectOwner, RemoteApplication},
+    fleet::ClusterName,
+    live::ApplicationDirectory,
+};
 
 /// What to do about an object that a cluster holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,35 +34,8 @@ pub(crate) struct Expected {
     pub(crate) shown: Option<String>,
 }
 
-/// Who knows the state of an Application.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ObjectOwner {
-    /// The hub's own Argo CD, as far as anybody does.
-    Hub,
-    /// Nobody: it lost its name on a cluster to another one, whose state must not be taken for its own.
-    NoOne,
-    /// A cluster.
-    Cluster(There),
-}
-
-/// An Application where it runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct There {
-    pub(crate) cluster: ClusterName,
-    /// None: that of the cluster's Argo CD.
-    pub(crate) namespace: Option<String>,
-    pub(crate) name: String,
-    /// Of the Application on the hub.
-    pub(crate) uid: String,
-    /// Its namespace on the hub.
-    pub(crate) namespace_here: String,
-    /// Of the Application there, where the cluster owns it.
-    pub(crate) source_uid: Option<String>,
-}
-
-impl Hub {
-    /// Who knows the state of an Application; without a namespace it is in Argo CD's.
-    pub(crate) fn whose(&self, namespace: Option<&str>, name: &str) -> ObjectOwner {
+impl ApplicationDirectory for Hub {
+    fn owner(&self, namespace: Option<&str>, name: &str) -> ObjectOwner {
         let key = Key {
             namespace: namespace.unwrap_or(&self.argocd_namespace).to_owned(),
             name: name.to_owned(),
@@ -84,7 +61,7 @@ impl Hub {
             }
         };
         match ClusterName::try_from(cluster.as_str()) {
-            Ok(cluster) => ObjectOwner::Cluster(There {
+            Ok(cluster) => ObjectOwner::Cluster(RemoteApplication {
                 cluster,
                 namespace,
                 name: key.name,
@@ -99,12 +76,13 @@ impl Hub {
         }
     }
 
-    /// The enrolled cluster whose cluster Secret has this server.
-    pub(crate) fn cluster_at(&self, server: &str) -> Option<ClusterName> {
+    fn cluster_at(&self, server: &str) -> Option<ClusterName> {
         let state = self.lock();
         ClusterName::try_from(state.index.cluster_at(server)?).ok()
     }
+}
 
+impl Hub {
     /// Everything that a cluster should have.
     pub(crate) fn expected(&self, cluster: &ClusterName, agent_namespace: &str) -> Vec<Expected> {
         let keys = self.lock().index.delivered_to(cluster.as_str());

@@ -16,7 +16,7 @@ use runtime::kube::UnderWay;
 use serde_json::Value;
 
 use super::{
-    index::Key,
+    Key,
     store::{Report, Watched},
 };
 use crate::settings::MirrorLimits;

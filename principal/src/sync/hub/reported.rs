@@ -12,8 +12,8 @@ use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
 use super::{
-    Hub, State,
-    index::{Effect, Key},
+    Hub, Key, State,
+    index::Effect,
     mailbox::Mailbox,
     mirror,
     spans::Cause,
@@ -192,7 +192,7 @@ mod tests {
     use crate::{
         metrics::Metrics,
         settings::Settings,
-        sync::hub::store::Memory,
+        store::Memory,
         testing::{application, fleet, name, open_project},
     };
 

@@ -2,7 +2,9 @@ use runtime::trace::Notes;
 
 use super::*;
 use crate::{
-    sync::hub::store::{Memory, Report},
+    domain::{ObjectOwner, RemoteApplication},
+    live::ApplicationDirectory as _,
+    store::{Memory, Report},
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
@@ -229,7 +231,7 @@ fn state_lookup_uses_the_name_on_the_spoke() {
         hub.report(Report::Applied(Watched::Application, object));
     }
     let there = |cluster: &str, app: &str, uid: &str| {
-        ObjectOwner::Cluster(There {
+        ObjectOwner::Cluster(RemoteApplication {
             cluster: name(cluster),
             namespace: None,
             name: app.to_owned(),
@@ -238,20 +240,20 @@ fn state_lookup_uses_the_name_on_the_spoke() {
             source_uid: (cluster == "own").then(|| "theirs".to_owned()),
         })
     };
-    assert_eq!(hub.whose(Some("a"), "app"), there("a", "app", "1"));
-    assert_eq!(hub.whose(None, "moved"), there("ab", "moved", "2"));
-    assert_eq!(hub.whose(Some("argocd"), "moved"), hub.whose(None, "moved"));
+    assert_eq!(hub.owner(Some("a"), "app"), there("a", "app", "1"));
+    assert_eq!(hub.owner(None, "moved"), there("ab", "moved", "2"));
+    assert_eq!(hub.owner(Some("argocd"), "moved"), hub.owner(None, "moved"));
     assert_eq!(
-        hub.whose(None, "app"),
+        hub.owner(None, "app"),
         ObjectOwner::NoOne,
         "another has its name"
     );
-    assert_eq!(hub.whose(None, "local"), ObjectOwner::Hub);
-    assert_eq!(hub.whose(Some("a"), "unknown"), ObjectOwner::Hub);
-    assert_eq!(hub.whose(Some("own"), "app"), there("own", "app", "5"));
+    assert_eq!(hub.owner(None, "local"), ObjectOwner::Hub);
+    assert_eq!(hub.owner(Some("a"), "unknown"), ObjectOwner::Hub);
+    assert_eq!(hub.owner(Some("own"), "app"), there("own", "app", "5"));
     // Who leaves the fleet is asked nothing more.
     hub.set_fleet(&fleet(&["ab"]));
-    assert_eq!(hub.whose(Some("a"), "app"), ObjectOwner::Hub);
+    assert_eq!(hub.owner(Some("a"), "app"), ObjectOwner::Hub);
 }
 
 /// Everything that there is, and that this is all.

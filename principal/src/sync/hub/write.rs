@@ -7,8 +7,8 @@ use serde_json::Value;
 use tokio::time::error::Elapsed;
 
 use super::{
-    Hub, State,
-    index::{Entry, Key},
+    Hub, Key, State,
+    index::Entry,
     spans,
     store::{Watched, WriteError},
 };

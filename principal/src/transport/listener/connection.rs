@@ -21,15 +21,15 @@ use tokio::sync::watch;
 use tonic::body::Body;
 
 use super::{Peer, Shared, handshake::Stream, websocket};
-use crate::live::go_compat::STREAMS;
+use crate::settings::GO_STREAMS;
 
 /// Keep-alive pings: a dead peer is noticed within 30 seconds.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// Unread bytes of a stream, and of a connection: live streams of a Go agent that no client reads (`STREAMS`) must not
+/// Unread bytes of a stream, and of a connection: live streams of a Go agent that no client reads (`GO_STREAMS`) must not
 /// block its session.
 const STREAM_WINDOW: u32 = 512 << 10;
-const CONNECTION_WINDOW: u32 = (STREAMS + 2) * STREAM_WINDOW;
+const CONNECTION_WINDOW: u32 = (GO_STREAMS + 2) * STREAM_WINDOW;
 /// Header bytes of an HTTP/1.1 request; our agent sends half a kilobyte and a token.
 const HEADERS: usize = 32 << 10;
 const HEADER_LINES: usize = 64;

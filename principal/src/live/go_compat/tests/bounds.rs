@@ -87,7 +87,10 @@ async fn open_logs_leave_room_on_the_connection() {
     assert!(matches!(one_more, Err(NotAnswered::Busy)), "{one_more:?}");
     all.pop();
     opened(&go_requests, &mut driver, "").await;
-    let (most, limits) = (STREAMS, crate::settings::Limits::default());
+    let (most, limits) = (
+        crate::settings::GO_STREAMS,
+        crate::settings::Limits::default(),
+    );
     assert!(usize::try_from(most).unwrap() >= MAX_LOGS);
     assert!(limits.streams_per_connection > most);
 }

@@ -11,7 +11,7 @@ use super::{
     },
     BUSY, Client, Ended,
 };
-use crate::sync::hub::ObjectOwner;
+use crate::domain::ObjectOwner;
 
 /// Channels of one client.
 const MOST: usize = 64;

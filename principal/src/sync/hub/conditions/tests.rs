@@ -3,7 +3,7 @@ use crate::{
     fleet::Mode,
     metrics::Metrics,
     settings::Settings,
-    sync::hub::store::{Memory, Watched},
+    store::{Memory, Watched},
     testing::{application, enrolment, fleet, open_project, with},
 };
 use runtime::clock::Clock;

@@ -1,57 +1,19 @@
 //! One Application in the index.
 
-use std::{collections::BTreeSet, fmt, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc};
 
 use argocd::{
     Application, Meta,
     command::{self, Introduced},
     host_keys, projection,
 };
-use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
-use super::{Effect, judge};
+use super::{Effect, Key, judge};
 
 mod place;
 
 pub(crate) use place::{Blocked, Place, Placement};
-
-/// Namespace and name on the hub.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
-    /// The namespace.
-    pub namespace: String,
-    /// The name.
-    pub name: String,
-}
-
-impl Key {
-    pub(crate) fn of(meta: Meta<'_>) -> Self {
-        Self {
-            namespace: meta.namespace().to_owned(),
-            name: meta.name().to_owned(),
-        }
-    }
-
-    /// As the sessions call it.
-    pub(crate) fn object(&self) -> ObjectKey {
-        ObjectKey::new(Kind::Application, &self.namespace, &self.name)
-    }
-
-    /// Of an Application that the sessions call so.
-    pub(crate) fn from_object(key: &ObjectKey) -> Option<Self> {
-        (key.kind == Kind::Application).then(|| Self {
-            namespace: key.namespace.clone(),
-            name: key.name.clone(),
-        })
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Application/{}/{}", self.namespace, self.name)
-    }
-}
 
 /// The hosts that an Application needs, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

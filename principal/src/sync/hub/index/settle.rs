@@ -7,8 +7,8 @@ use argocd::{
 };
 
 use super::{
-    Effect, Index,
-    entry::{Blocked, Entry, Key, Place, Placement, Uses},
+    Effect, Index, Key,
+    entry::{Blocked, Entry, Place, Placement, Uses},
     judge,
 };
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::time::error::Elapsed;
 
 use super::super::{
-    Hub, State,
-    index::{Effect, Entry, Key},
+    Hub, Key, State,
+    index::{Effect, Entry},
     spans,
     store::{Watched, WriteError},
 };

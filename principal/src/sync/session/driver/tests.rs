@@ -22,12 +22,10 @@ use crate::{
         registry::Registry,
         tokens::{Announced, Holder},
     },
+    domain::Key,
     metrics::Metrics,
     settings::{Limits, Settings},
-    sync::hub::{
-        Key,
-        store::{Report, Reporter, Store, Watched, WriteError},
-    },
+    store::{Report, Reporter, Store, Watched, WriteError},
     testing::{Authority, SIGNING_KEY, application, enrolment, fleet, name, open_project},
 };
 

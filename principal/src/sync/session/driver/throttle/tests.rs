@@ -8,10 +8,8 @@ use super::{super::tests, *};
 use crate::{
     admission::registry::End,
     settings::Limits,
-    sync::{
-        hub::store::{Memory, Report, Watched},
-        session::{Sessions, pace::PAUSE},
-    },
+    store::{Memory, Report, Watched},
+    sync::session::{Sessions, pace::PAUSE},
     testing::application,
 };
 

@@ -9,7 +9,7 @@ use runtime::error::ErrorClass;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::index::Key;
+use crate::domain::Key;
 
 pub mod kube;
 pub mod memory;

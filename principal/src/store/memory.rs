@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Reporter, Store, Watched, WriteError};
-use crate::sync::hub::index::Key;
+use crate::domain::Key;
 
 /// A hub in memory; clones share it.
 #[derive(Clone, Debug, Default)]

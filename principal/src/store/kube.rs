@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Reporter, Store, Watched, WriteError};
-use crate::sync::hub::index::Key;
+use crate::domain::Key;
 
 /// Holds this principal's identity; upstream's name.
 const IDENTITY: &str = "argocd-agent-principal-identity";

@@ -8,11 +8,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{admit, peer};
-use crate::{live::tunnel_server, sync::session::Sessions};
+use crate::live::{LiveContext, tunnel_server};
 
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) live: Arc<LiveContext>,
 }
 
 #[tonic::async_trait]
@@ -23,11 +23,11 @@ impl Lane for Service {
         &self,
         request: Request<Streaming<Chunk>>,
     ) -> Result<Response<Self::OpenStream>, Status> {
-        let admitted = admit(&self.sessions.gate, &request)?;
+        let admitted = admit(&self.live.admission, &request)?;
         if let Ok(peer) = peer(&request) {
             peer.connection.move_to_background();
         }
-        let outgoing = tunnel_server::open(&self.sessions, admitted, request.into_inner());
+        let outgoing = tunnel_server::open(&self.live, admitted, request.into_inner());
         let chunks = ReceiverStream::new(outgoing).map(|data| Ok(Chunk { data }));
         Ok(Response::new(chunks.boxed()))
     }

@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::recognize;
-use crate::{live::go_compat::TerminalStream, sync::session::Sessions};
+use crate::live::{LiveContext, go_compat::TerminalStream};
 
 /// How long the first message, with the request id, may take.
 const FIRST: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const UNSENT: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Service {
-    pub(super) sessions: Arc<Sessions>,
+    pub(super) live: Arc<LiveContext>,
 }
 
 #[tonic::async_trait]
@@ -31,7 +31,7 @@ impl TerminalStreamService for Service {
         &self,
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
-        let admitted = recognize(&self.sessions.gate, &request)?;
+        let admitted = recognize(&self.live.admission, &request)?;
         let mut incoming = request.into_inner();
         let first = timeout(FIRST, incoming.message())
             .await
@@ -44,7 +44,7 @@ impl TerminalStreamService for Service {
             from_agent,
             to_agent,
         };
-        self.sessions
+        self.live
             .go_requests
             .open_terminal(cluster, &first.request_uuid, terminal)
             .ok_or_else(|| Status::not_found("unknown request id"))?;

@@ -17,13 +17,14 @@ use tonic::{Request, Status, body::Body, codec::CompressionEncoding, service::Ro
 use tower::ServiceExt as _;
 
 use crate::{
+    admission::peer::{Connection, Peer},
     admission::{
         admit::{Admission, Admitted},
         identity::PeerCertificate,
     },
+    live::LiveContext,
     settings::Settings,
     sync::session::Sessions,
-    transport::listener::{Connection, Peer},
 };
 
 mod auth;
@@ -40,7 +41,11 @@ use oversize_filter::OversizeFiltered;
 const LARGEST_CHUNK: usize = 128 << 10;
 
 /// All services of the main port.
-pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
+pub(crate) fn routes(
+    settings: &Settings,
+    sessions: &Arc<Sessions>,
+    live: &Arc<LiveContext>,
+) -> Routes {
     let gate = &sessions.gate;
     let largest = settings.limits.message_bytes;
     let auth = auth::Service {
@@ -54,13 +59,13 @@ pub(crate) fn routes(settings: &Settings, sessions: &Arc<Sessions>) -> Routes {
         sessions: Arc::clone(sessions),
     };
     let lane = tunnel::Service {
-        sessions: Arc::clone(sessions),
+        live: Arc::clone(live),
     };
     let logs = logs::Service {
-        sessions: Arc::clone(sessions),
+        live: Arc::clone(live),
     };
     let terminals = terminals::Service {
-        sessions: Arc::clone(sessions),
+        live: Arc::clone(live),
     };
     // A Go agent that compresses does so in every call.
     Routes::default()
