@@ -20,14 +20,15 @@ use crate::args::Args;
 use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
 use crate::live::cluster_stats;
 use crate::live::redis::Redis;
-use crate::live::tunnel::{ApiHandler, Cache, Lane};
+use crate::live::tunnel::{ApiHandler, Cache};
 use crate::metrics::{self, Metrics};
+use crate::session::{Link, LinkState};
 use crate::state::State;
 use crate::sync::api::Kubernetes;
 use crate::sync::cache::Store;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
-use crate::transport::connection::{self, Link, LinkState};
+use crate::transport;
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -112,7 +113,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     say_when_ready(replica.sync_status(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);
     let material = tls.material();
-    let network = connection::Network::new(hub.clone(), tls, spawner);
+    let network = transport::Network::new(hub.clone(), tls, spawner);
     let link = Link {
         capabilities: Capabilities::ours(),
         argocd_namespace,
@@ -136,7 +137,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
 /// Keeps the session up, and the lane beside it.
 fn keep_both(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
     let background = parts.spawner().background();
-    let agent_tunnel = Lane::beside(&link, api_handler, background.clone());
+    let agent_tunnel = link.tunnel(api_handler, background.clone());
     background.spawn("lane", agent_tunnel.run(token.clone()));
     parts.spawn("link", link.run(token.clone()));
 }

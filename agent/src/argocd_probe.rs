@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::sync::replica::Replica;
+use crate::sync::replica::{Replica, Running};
 use definitions::Definitions;
 use health::GracePeriod;
 use programs::Programs;
@@ -32,17 +32,6 @@ use programs::Programs;
 const AGAIN: Duration = Duration::from_secs(5);
 /// How many Pods of one program are looked at.
 const PODS: u32 = 10;
-
-/// What was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
-    /// What runs.
-    pub runs: Runs,
-    /// Whether the definitions of Argo CD's kinds are those that the add-on has brought.
-    pub kinds_brought: bool,
-    /// What is wrong with what the add-on has brought.
-    pub ails: Option<HealthProblem>,
-}
 
 /// Looks until the process ends, and tells the replica; without a client nobody wants to know.
 pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) {

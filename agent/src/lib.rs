@@ -8,7 +8,7 @@
 //!    watch │             ▲ create, patch, delete                     ▲
 //!          ▼             │                                           │ one stream
 //!   sync::replica::observe, apply ◀── work ──┐                       ▼
-//!          │             ▲                   │           transport::connection
+//!          │             ▲                   │           session, transport
 //!          ▼             │ drift             └────── protocol::Session ──┐
 //!     sync::cache ───────┘                                   ▲   ▲       │ bodies, when sent
 //!          │                                                 │   └───────┘
@@ -20,6 +20,7 @@
 //! | [`args`], [`config`] | flags and environment of the Go agent, and the checked settings |
 //! | [`app`] | builds every part and waits |
 //! | [`sync`] | keeps the spoke's objects as the hub wants them, and reports changes |
+//! | [`session`] | one session with the principal, its end and the next one |
 //! | [`live`] | live requests of users of the hub |
 //! | [`transport`] | the connection to the principal |
 //! | [`argocd_probe`] | whether an Argo CD runs here, and its health |
@@ -31,6 +32,7 @@ pub mod args;
 pub mod config;
 pub mod live;
 pub mod metrics;
+pub mod session;
 pub mod state;
 pub mod sync;
 pub mod transport;

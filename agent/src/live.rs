@@ -2,7 +2,9 @@
 //!
 //! They arrive through the [`tunnel`], a connection beside the session. Its handler parses each request again, checks it
 //! against `UI_ACCESS` and sends it to the spoke's API as a user with fewer rights, or to Argo CD's [`redis`].
+//! A Go principal has no tunnel: its requests arrive on the session, and `go_compat` answers them with the same handler.
 
 pub mod cluster_stats;
+pub(crate) mod go_compat;
 pub mod redis;
 pub mod tunnel;

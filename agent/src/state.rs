@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::metrics::{ENDS, Metrics};
+use crate::session::{Link, LinkState};
 use crate::sync::replica::CacheStatus;
 use crate::sync::report::Reports;
-use crate::transport::connection::{Link, LinkState};
 
 /// Where it is looked up.
 #[derive(Debug, Clone)]

@@ -1,3 +1,17 @@
-//! The connection to the principal: addresses, proxies, TLS, HTTP/2 or WebSocket, tokens and credentials.
+//! The connection to the principal.
+//!
+//! [`dial`] authenticates and opens the first call. Calls go over one HTTP/2 connection or over a [`websocket`] each
+//! ([`transport_choice`]); [`connector`] reaches the address, through a proxy if one is configured.
 
-pub mod connection;
+mod connect;
+mod connector;
+pub(crate) mod credentials;
+pub(crate) mod dial;
+pub(crate) mod tokens;
+mod transport_choice;
+mod websocket;
+
+pub use connect::{Carrier, Connect, Network};
+pub use connector::Error as RoadError;
+pub use dial::{Error as DialError, Welcome};
+pub use transport_choice::Outcome;

@@ -7,10 +7,10 @@
 //!
 //! ```text
 //!   caller's terminal                         inside the namespaces
-//!   ┌───────────────────────┐    ┌──────────────────────────────────────────────────────────────┐
-//!   │ `lab up`, test runner │──▶│ init ─▶ Lab ─┬─ etcd                                          │
+//!   ┌────────────────────────┐   ┌──────────────────────────────────────────────────────────────┐
+//!   │ `lab up`, test runner  │──▶│ init ─▶ Lab ─┬─ etcd                                          │
 //!   │ relays 127.0.0.1:random│──▶│              ├─ hub      apiserver, controller-manager, kubelet│
-//!   └───────────────────────┘    │              ├─ spoke1   apiserver, controller-manager, kubelet│
+//!   └────────────────────────┘   │              ├─ spoke1   apiserver, controller-manager, kubelet│
 //!                                │              └─ git daemon, OCM, fault-injecting balancer      │
 //!                                └──────────────────────────────────────────────────────────────┘
 //! ```

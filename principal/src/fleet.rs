@@ -7,8 +7,6 @@ use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
 pub use protocol::object::Mode;
 
-use crate::admission::identity::PeerCertificate;
-
 /// The clusters that are enrolled now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
@@ -43,17 +41,6 @@ pub enum Certificates {
     WithUnit(String),
     /// None: a person has revoked them.
     Revoked,
-}
-
-impl Certificates {
-    /// Whether this one does.
-    pub(crate) fn admit(&self, certificate: Option<&PeerCertificate>) -> bool {
-        match self {
-            Self::All => true,
-            Self::WithUnit(unit) => certificate.is_some_and(|it| it.has_unit(unit)),
-            Self::Revoked => false,
-        }
-    }
 }
 
 /// The name of a cluster, which is also its namespace on the hub.

@@ -7,7 +7,7 @@
 //!   hub API ── watch ──▶ sync::hub (index: which cluster gets which object)
 //!                            │ marks                    ▲ reports
 //!                            ▼                          │
-//!   agents ── TLS ──▶ transport::listener ──▶ transport::service ──▶ sync::session (one task each) ──▶ hub API
+//!   agents ── TLS ──▶ transport::listener ──▶ service ──▶ sync::session (one task each) ──▶ hub API
 //!                            │                    │
 //!                       admission (identity, tokens, one session slot per cluster)
 //!                            ▲

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use jiff::Timestamp;
@@ -110,6 +111,44 @@ pub struct Stuck {
     /// One of them, and why.
     pub example: String,
 }
+
+/// The gauges of one session, as of its last turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Objects with events to send.
+    pub(crate) outbox_objects: usize,
+    /// Events sent and not acknowledged.
+    pub(crate) in_flight: usize,
+    /// Age of the oldest unacknowledged event; commands and deletions may take longer and do not count.
+    pub(crate) unacknowledged: Duration,
+    /// Received objects that are not handled yet.
+    pub(crate) inbox_objects: usize,
+    /// Time since the last comparison in which both ends agreed.
+    pub(crate) agreed: Option<Duration>,
+    /// Time since the last event of the agent.
+    pub(crate) arrived: Duration,
+}
+
+impl Figures {
+    /// The same session after `passed` without any event.
+    pub(crate) fn after(self, passed: Duration) -> Self {
+        let waits = !self.unacknowledged.is_zero();
+        let unacknowledged = self.unacknowledged;
+        Self {
+            unacknowledged: if waits {
+                unacknowledged + passed
+            } else {
+                unacknowledged
+            },
+            agreed: self.agreed.map(|ago| ago + passed),
+            arrived: self.arrived + passed,
+            ..self
+        }
+    }
+}
+
+/// A value per cluster, by its name.
+pub(crate) type ByCluster<T> = BTreeMap<String, T>;
 
 /// All reports, by the cluster's name. A cluster that never came has none; one that left the fleet loses its own.
 pub type Sessions = Arc<BTreeMap<String, SessionReport>>;

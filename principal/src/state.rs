@@ -7,10 +7,8 @@
 //! ```
 
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
@@ -38,41 +36,6 @@ pub(crate) struct Sources {
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources").finish_non_exhaustive()
-    }
-}
-
-/// What a session shows of itself, as of its last turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Figures {
-    /// Objects that something still has to be said about.
-    pub(crate) outbox_objects: usize,
-    /// Events sent and not acknowledged.
-    pub(crate) in_flight: usize,
-    /// For how long the oldest of them is not acknowledged; without commands and deletes, which may take their time.
-    pub(crate) unacknowledged: Duration,
-    /// Objects received and not done.
-    pub(crate) inbox_objects: usize,
-    /// How long ago both ends last had the same, as far as comparing tells.
-    pub(crate) agreed: Option<Duration>,
-    /// How long ago the agent was heard.
-    pub(crate) arrived: Duration,
-}
-
-impl Figures {
-    /// The same a while later, when nothing has happened since.
-    pub(crate) fn after(self, passed: Duration) -> Self {
-        let waits = !self.unacknowledged.is_zero();
-        let unacknowledged = self.unacknowledged;
-        Self {
-            unacknowledged: if waits {
-                unacknowledged + passed
-            } else {
-                unacknowledged
-            },
-            agreed: self.agreed.map(|ago| ago + passed),
-            arrived: self.arrived + passed,
-            ..self
-        }
     }
 }
 
@@ -111,6 +74,4 @@ impl Collector for State {
     }
 }
 
-/// How many there are of each cluster.
-pub(crate) type ByCluster<T> = BTreeMap<String, T>;
 mod snapshot;

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::transport::connection::{Carrier, Connect, DialError};
+use agent::transport::{Carrier, Connect, DialError};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};

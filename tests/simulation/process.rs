@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope};
 use agent::metrics::Metrics;
+use agent::session::{Link, LinkState};
 use agent::sync::api;
 use agent::sync::cache::Store;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
-use agent::transport::connection::{Link, LinkState};
 use jiff::Timestamp;
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, RedisFeeds, Settings, start_unbound};

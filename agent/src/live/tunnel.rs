@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
 use crate::metrics::Metrics;
-use crate::transport::connection::credentials::{Renewal, Renewed};
-use crate::transport::connection::{Connect, DialError, Link, dial};
+use crate::transport::credentials::{Renewal, Renewed};
+use crate::transport::{Connect, DialError, dial};
 
 pub use handler::ApiHandler;
 pub use redis_values::Cache;
@@ -57,7 +57,7 @@ const HEALTHY: Duration = Duration::from_mins(1);
 
 /// Keeps one lane open while there is a session whose principal wants one.
 #[derive(Debug)]
-pub struct Lane {
+pub struct AgentTunnel {
     /// Where the principal is.
     pub hub: Hub,
     /// Argo CD's namespace here, which the principal is told.
@@ -78,22 +78,7 @@ pub struct Lane {
     pub spawner: Spawner,
 }
 
-impl Lane {
-    /// For the sessions of this link, along the same way.
-    pub fn beside(link: &Link, api_handler: Arc<ApiHandler>, spawner: Spawner) -> Self {
-        Self {
-            hub: link.hub.clone(),
-            argocd_namespace: link.argocd_namespace.clone(),
-            mode: link.replica.mode(),
-            network: Arc::clone(&link.network),
-            material: link.material.clone(),
-            wanted: link.agent_tunnel.subscribe(),
-            api_handler,
-            metrics: link.metrics.clone(),
-            spawner,
-        }
-    }
-
+impl AgentTunnel {
     /// Runs until `token` is cancelled.
     pub async fn run(mut self, token: CancellationToken) {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);

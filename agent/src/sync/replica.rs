@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::sync::api::{Spoke, shared};
 use crate::sync::cache::{Entry, Store, Wanted};
 use crate::sync::report::Reports;
-use crate::transport::connection::Welcome;
+use crate::transport::Welcome;
 
 mod apply;
 mod cache_status;
@@ -35,7 +35,7 @@ mod refresh_nudger;
 mod stale_cache_backoff;
 
 use apply::Writer;
-pub use cache_status::CacheStatus;
+pub use cache_status::{CacheStatus, Running};
 use drift::Drift;
 pub use inventory::Inventory;
 use message::{Message, Order, Reader};
@@ -145,7 +145,7 @@ impl Replica {
     }
 
     /// Somebody has looked at what of an Argo CD runs here.
-    pub fn saw_running(&self, runs: crate::argocd_probe::Running) {
+    pub fn saw_running(&self, runs: Running) {
         self.sync_status
             .send_if_modified(|sync_status| sync_status.saw_running(runs));
     }

@@ -12,7 +12,7 @@ use protocol::{Event, Facet, Mode, ObjectKey, Target};
 use runtime::trace::{self, Context, Note, Notes, Span, Spot};
 use tokio::time::Instant;
 
-use crate::transport::connection::Welcome;
+use crate::transport::Welcome;
 
 /// How long after a change what is seen of its object is taken for what came of it.
 const LASTS: Duration = Duration::from_mins(5);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use agent::config::Ui;
-use agent::live::tunnel::{ApiHandler, Lane};
-use agent::transport::connection::{LinkState, Network};
+use agent::live::tunnel::{AgentTunnel, ApiHandler};
+use agent::{session::LinkState, transport::Network};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -139,7 +139,7 @@ pub(super) fn open(
     let tls = ClientTls::follow(material, &parts.spawner());
     let in_effect = tls.material();
     let hub = hub(principal.address.port());
-    let agent_tunnel = Lane {
+    let agent_tunnel = AgentTunnel {
         network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
         hub,
         argocd_namespace: "argocd".to_owned(),

@@ -26,7 +26,7 @@ mod wait;
 
 use std::sync::Arc;
 
-use agent::transport::connection::LinkState;
+use agent::session::LinkState;
 use api::{Api, World};
 use argocd::{Meta, keys};
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::transport::connection::LinkState;
+use agent::session::LinkState;
 use argocd::{Meta, keys};
 use live::cluster_info::Census;
 use protocol::payload::{self, ArgoCd, SpokeInfo};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use agent::transport::connection::LinkState;
+use agent::session::LinkState;
 use argocd::Meta;
 use bytes::Bytes;
 use protocol::payload::{self, SpokeInfo};

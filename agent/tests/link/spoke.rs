@@ -11,7 +11,10 @@ use agent::sync::api::Kubernetes;
 use agent::sync::cache::Store;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
-use agent::transport::connection::{Link, LinkState, Network};
+use agent::{
+    session::{Link, LinkState},
+    transport::Network,
+};
 use live::cluster_info::Census;
 use live::ui_access::UiAccess;
 use protocol::Mode;

@@ -25,8 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admission::admit::Credentials,
     fleet::{ClusterName, Mode},
+    report::{ByCluster, Figures},
     report::{SessionReport, Sessions},
-    state::{ByCluster, Figures},
 };
 
 mod contest;

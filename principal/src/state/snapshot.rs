@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use runtime::{admin::Page, metrics::Gauges};
 use serde_json::{Value, json};
 
-use super::{ByCluster, Figures};
+use crate::report::{ByCluster, Figures};
 use crate::{
     fleet::{Fleet, Mode},
     report::{SessionReport, Sessions},

@@ -62,7 +62,7 @@ pub(crate) struct Hub {
     /// Mirrors that are not as they should be.
     mirrors_to_reconcile: WorkQueue<ObjectKey>,
     mirror_limits: MirrorLimits,
-    troubles: FailingWrites,
+    failing_writes: FailingWrites,
     /// Update whenever an Application is reported.
     updates: ChangeNotifier,
     argocd_namespace: String,
@@ -153,7 +153,7 @@ impl Hub {
             dirty: WorkQueue::default(),
             mirrors_to_reconcile: WorkQueue::default(),
             mirror_limits: settings.limits.mirrors,
-            troubles: FailingWrites::default(),
+            failing_writes: FailingWrites::default(),
             updates: ChangeNotifier::default(),
             argocd_namespace: settings.argocd_namespace.clone(),
             clock,
@@ -238,7 +238,7 @@ impl Hub {
         let cluster = cluster.as_str();
         let state = self.lock();
         // What went or moved meanwhile is not tried on.
-        self.troubles.of(cluster, |key| {
+        self.failing_writes.of(cluster, |key| {
             Key::from_object(key).is_none_or(|key| {
                 let entry = state.index.application(&key);
                 entry.is_some_and(|entry| entry.cluster() == Some(cluster))
@@ -345,7 +345,7 @@ impl Drop for Subscription {
             .is_some_and(|(id, _)| *id == self.id)
         {
             state.sessions.remove(cluster);
-            self.hub.troubles.forget(cluster);
+            self.hub.failing_writes.forget(cluster);
             let now = Instant::now();
             state.left.insert(cluster.to_owned(), now);
             // Whoever only restarts is back before anybody is told.

@@ -149,7 +149,7 @@ impl World {
                 findings.push(format!("{}: {outbox:?} objects in the outbox", site.name));
             }
             let up = site.agent.as_ref().map(|agent| *agent.state.borrow());
-            if up != Some(agent::transport::connection::LinkState::Up) {
+            if up != Some(agent::session::LinkState::Up) {
                 findings.push(format!("{}: the link is {up:?}", site.name));
             }
         }

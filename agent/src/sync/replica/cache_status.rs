@@ -3,10 +3,20 @@
 use std::collections::BTreeSet;
 
 use protocol::Kind;
-use protocol::payload::ArgoCd;
+use protocol::payload::{ArgoCd, HealthProblem, Runs};
 
-use crate::argocd_probe::Running;
 use crate::sync::api::Target;
+
+/// The programs of an Argo CD that run in the agent's namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// The programs that run.
+    pub runs: Runs,
+    /// Whether the add-on installed the definitions of Argo CD's kinds.
+    pub kinds_brought: bool,
+    /// What fails in the Argo CD that the add-on installed.
+    pub ails: Option<HealthProblem>,
+}
 
 /// How much is known of the spoke, and whether there is an Argo CD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

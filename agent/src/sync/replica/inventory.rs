@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::config::Scope;
     use crate::sync::cache::Wanted;
-    use crate::transport::connection::Welcome;
+    use crate::transport::Welcome;
     use argocd::keys;
     use protocol::version::Capabilities;
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::config::Scope;
 use crate::sync::api::shared;
-use crate::transport::connection::Welcome;
+use crate::transport::Welcome;
 
 /// Something that cannot be done with a message, now or later.
 #[derive(Debug, thiserror::Error)]

@@ -14,8 +14,19 @@ use crate::{
         trust::Trust,
         users::Users,
     },
-    fleet::ClusterName,
+    fleet::{Certificates, ClusterName},
 };
+
+impl Certificates {
+    /// Reports whether an agent of this enrolment may connect with this certificate.
+    pub(crate) fn admit(&self, certificate: Option<&PeerCertificate>) -> bool {
+        match self {
+            Self::All => true,
+            Self::WithUnit(unit) => certificate.is_some_and(|it| it.has_unit(unit)),
+            Self::Revoked => false,
+        }
+    }
+}
 
 /// What a session stands on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use super::{End, Registry, Signs};
 use crate::{
     admission::admit::Credentials,
     fleet::{ClusterName, Mode},
+    report::Figures,
     report::{BlockedDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
-    state::Figures,
 };
 
 /// The right to drive the session of a cluster; dropped, the seat is free.

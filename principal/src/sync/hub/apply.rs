@@ -238,8 +238,8 @@ impl Hub {
 
     /// What the object of a cluster came to is on the hub, or need not be.
     pub(super) fn write_ended(&self, from: &Sender, key: &ObjectKey) {
-        self.troubles.ended(from.cluster.as_str(), key);
-        self.metrics.hub_writes_stuck(self.troubles.count());
+        self.failing_writes.ended(from.cluster.as_str(), key);
+        self.metrics.hub_writes_stuck(self.failing_writes.count());
     }
 
     /// What a failed write means for what the cluster said: a refusal, or the same again after a pause.
@@ -255,13 +255,15 @@ impl Hub {
             return refused("hub", reason.clone());
         }
         let error = Chain(error).to_string();
-        let (after, is_reported) = self.troubles.failed(from.cluster.as_str(), key, &error);
+        let (after, is_reported) = self
+            .failing_writes
+            .failed(from.cluster.as_str(), key, &error);
         if is_reported {
             tracing::warn!(object = %key, error, "hub write still failing; retrying");
         } else {
             tracing::debug!(object = %key, error, "hub write failed; retrying");
         }
-        self.metrics.hub_writes_stuck(self.troubles.count());
+        self.metrics.hub_writes_stuck(self.failing_writes.count());
         // A newer value comes sooner.
         Refusable(Verdict::Retry { after }, None)
     }

@@ -112,33 +112,42 @@ mod tests {
 
     #[test]
     fn what_fails_for_long_is_tried_slowly_and_told_once() {
-        let troubles = FailingWrites::default();
+        let failing_writes = FailingWrites::default();
         let tries: Vec<(Duration, bool)> = (0..10)
-            .map(|_| troubles.failed("a", &key("app"), "forbidden"))
+            .map(|_| failing_writes.failed("a", &key("app"), "forbidden"))
             .collect();
         assert_eq!(tries.first(), Some(&(FIRST, false)));
         assert_eq!(tries.last(), Some(&(LONGEST, false)));
         assert_eq!(tries.iter().filter(|(_, reply)| *reply).count(), 1);
-        troubles.failed("b", &key("other"), "weather");
-        let stuck = troubles.of("a", |_| true).unwrap();
+        failing_writes.failed("b", &key("other"), "weather");
+        let stuck = failing_writes.of("a", |_| true).unwrap();
         assert_eq!(
             (stuck.count, stuck.example.as_str()),
             (1, "Application/a/app: forbidden")
         );
-        assert_eq!((troubles.of("b", |_| true), troubles.count()), (None, 1));
-        troubles.ended("a", &key("app"));
-        assert_eq!((troubles.of("a", |_| true), troubles.count()), (None, 0));
+        assert_eq!(
+            (failing_writes.of("b", |_| true), failing_writes.count()),
+            (None, 1)
+        );
+        failing_writes.ended("a", &key("app"));
+        assert_eq!(
+            (failing_writes.of("a", |_| true), failing_writes.count()),
+            (None, 0)
+        );
     }
 
     #[test]
     fn what_is_nobodys_concern_any_more_is_stuck_no_more() {
-        let troubles = FailingWrites::default();
+        let failing_writes = FailingWrites::default();
         for _ in 0..REPORT_AFTER {
-            troubles.failed("a", &key("deleted"), "forbidden");
+            failing_writes.failed("a", &key("deleted"), "forbidden");
         }
-        assert_eq!((troubles.of("a", |_| false), troubles.count()), (None, 0));
-        troubles.failed("a", &key("app"), "forbidden");
-        troubles.forget("a");
-        assert!(troubles.lock().is_empty());
+        assert_eq!(
+            (failing_writes.of("a", |_| false), failing_writes.count()),
+            (None, 0)
+        );
+        failing_writes.failed("a", &key("app"), "forbidden");
+        failing_writes.forget("a");
+        assert!(failing_writes.lock().is_empty());
     }
 }

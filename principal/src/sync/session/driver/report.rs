@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Driver, Violation};
-use crate::{report::Update, state::Figures};
+use crate::report::{Figures, Update};
 
 impl Driver {
     /// Tells what cannot be written.

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::pod::{self, Pod, on, text};
 use super::{refused, way::Opening};
 use crate::live::tunnel::ApiHandler;
-use crate::transport::connection::connect::Carrier;
-use crate::transport::connection::tokens::Shown;
+use crate::transport::Carrier;
+use crate::transport::tokens::Shown;
 
 /// As Go's agent cuts them.
 const PIECE: usize = 64 << 10;

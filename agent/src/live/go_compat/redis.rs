@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{Answered, LARGEST};
 use crate::live::tunnel::{ApiHandler, handler};
-use crate::transport::connection::Welcome;
+use crate::transport::Welcome;
 
 /// A connection of Argo CD at the hub of which so long nothing was heard is gone: the principal pings once a minute.
 const GONE: Duration = Duration::from_mins(10);

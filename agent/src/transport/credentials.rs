@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LONGEST_MARGIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// Waits until a connection can be tried; false when that will never be.
-pub(super) async fn wait(
+pub(crate) async fn wait(
     network: &dyn Connect,
     material: &mut watch::Receiver<Arc<Material>>,
 ) -> bool {

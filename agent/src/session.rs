@@ -1,8 +1,8 @@
 //! Keeps one session with the principal up.
 //!
-//! `connect` opens what calls go over, along a `road` and in one of the `ways`: one connection of HTTP/2, or a `websocket`
-//! for each call. `dial` authenticates over it, `drive` lives one session, `recover` decides what comes after its end. All state that has to survive a connection is in the store and the reports;
-//! a new session learns from a resync what is missing.
+//! [`transport`](crate::transport) dials and authenticates, `drive` runs one session, `recover` decides what follows its
+//! end. All state that survives a connection is in the cache and the reports; a new session finds what is missing by a
+//! resync.
 
 use std::sync::Arc;
 
@@ -11,34 +11,24 @@ use protocol::version::{Capabilities, Capability};
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
 use runtime::error::Chain;
+use runtime::parts::Spawner;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Hub;
-use crate::live::tunnel::ApiHandler;
+use crate::live::tunnel::{AgentTunnel, ApiHandler};
 use crate::metrics::Metrics;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
+use crate::transport::{Connect, Outcome, credentials, dial};
 
-mod connect;
-mod connector;
-pub(crate) mod credentials;
-pub(crate) mod dial;
 mod drive;
-mod questions;
 mod recover;
 mod resync;
-mod tokens;
-mod transport_choice;
-mod websocket;
 
-pub use connect::{Carrier, Connect, Network};
-pub use connector::Error as RoadError;
-pub use dial::{Error as DialError, Welcome};
 use drive::Drive;
 use recover::{End, Next, Pauses};
-pub use transport_choice::Outcome;
 
 /// Whether the principal hears us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +69,21 @@ pub struct Link {
 }
 
 impl Link {
+    /// The tunnel beside the sessions of this link: same hub, credentials and transport.
+    pub fn tunnel(&self, api_handler: Arc<ApiHandler>, spawner: Spawner) -> AgentTunnel {
+        AgentTunnel {
+            hub: self.hub.clone(),
+            argocd_namespace: self.argocd_namespace.clone(),
+            mode: self.replica.mode(),
+            network: Arc::clone(&self.network),
+            material: self.material.clone(),
+            wanted: self.agent_tunnel.subscribe(),
+            api_handler,
+            metrics: self.metrics.clone(),
+            spawner,
+        }
+    }
+
     /// Runs until `token` is cancelled: connects as soon as the spoke is known and there are
     /// certificates, and again whenever a session ends.
     pub async fn run(mut self, token: CancellationToken) {
@@ -152,7 +157,7 @@ impl Link {
         .await;
         if !arrived && end.is_of_the_way() {
             // Calls get through and streams do not: some proxies wait for the end of what never ends.
-            self.network.take_in(Outcome::RefreshNudger);
+            self.network.take_in(Outcome::Stalled);
         }
         if arrived {
             self.metrics.connected.set(0);
@@ -179,7 +184,7 @@ impl Link {
             .await;
             let outcome = dialled
                 .as_ref()
-                .map_or_else(dial::Error::outcome, |_opened| Outcome::Through);
+                .map_or_else(dial::Error::outcome, |_opened| Outcome::Connected);
             self.network.take_in(outcome);
             dialled
         };

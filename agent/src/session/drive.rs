@@ -23,15 +23,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
 use tonic::{Request, Status};
 
-use super::connect::Carrier;
-use super::credentials::{Renewal, Renewed};
-use super::dial::{Opened, Welcome};
-use super::questions::Questions;
 use super::recover::End;
+use crate::live::go_compat::GoRequests;
 use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
+use crate::transport::Carrier;
+use crate::transport::credentials::{Renewal, Renewed};
+use crate::transport::dial::{Opened, Welcome};
 
 mod pause;
 mod work;
@@ -87,7 +87,7 @@ pub(super) struct Moving<'a> {
     /// Since when the outgoing half is closed: it never has room again.
     hung_up: Option<Instant>,
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
-    questions: Questions,
+    questions: GoRequests,
     /// Something could not be carried out; perhaps because our own API does not know us any more.
     in_doubt: bool,
     /// When it was asked last.
@@ -112,7 +112,7 @@ impl Drive<'_> {
         let (outgoing, frames) = mpsc::channel(OUTGOING);
         let mut request = Request::new(ReceiverStream::new(frames));
         tokens.show(&mut request);
-        let questions = Questions::new(channel.clone(), tokens);
+        let questions = GoRequests::new(channel.clone(), tokens);
         let mut client = self.client(channel);
         // A Go principal sends its headers with its first message, so waiting for them before
         // anything is sent could last for ever.

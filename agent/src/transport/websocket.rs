@@ -65,16 +65,16 @@ type Read = stream::SplitStream<Socket>;
 
 /// Makes calls.
 #[derive(Clone, Debug)]
-pub(super) struct Calls {
-    pub(super) route_to_hub: Arc<Connector>,
+pub(crate) struct Calls {
+    pub(crate) route_to_hub: Arc<Connector>,
     /// Of one message.
-    pub(super) largest: usize,
-    pub(super) spawner: Spawner,
+    pub(crate) largest: usize,
+    pub(crate) spawner: Spawner,
 }
 
 impl Calls {
     /// One call, until its answer begins.
-    pub(super) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
+    pub(crate) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (head, body) = request.into_parts();
         let to = self.route_to_hub.authority();
         let opening = self.open(&head);

@@ -8,7 +8,7 @@ use runtime::backoff::Backoff;
 use tokio::time::Instant;
 use tonic::Status;
 
-use super::dial;
+use crate::transport::dial;
 
 /// Why a connection ended, or did not begin.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use runtime::trace::{self, Span};
 use tokio::time::Instant;
 
 use super::{Drive, Moving};
+use crate::live::go_compat::{self, Answerer};
 use crate::sync::spans;
-use crate::transport::connection::questions::{self, Answerer};
 
 /// Pieces of work at once. The API server's answer takes a few milliseconds, so this is thousands a
 /// second.
@@ -37,7 +37,7 @@ impl<'a> Moving<'a> {
                 self.session.finished(work.id, verdict, now);
                 continue;
             }
-            if questions::is_one(&work.event) {
+            if go_compat::is_one(&work.event) {
                 let answerer = Answerer {
                     api_handler: drive.api_handler,
                     welcome: &self.welcome,

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 
-use crate::transport::connection::tokens::Shown;
+use crate::transport::tokens::Shown;
 
 /// Which Pod, and what of it.
 #[derive(Debug)]

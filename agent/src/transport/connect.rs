@@ -25,7 +25,7 @@ use super::websocket::Calls;
 use crate::config::Hub;
 
 /// Name resolution, TCP and TLS together; a slower network would not carry the session either.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Windows of HTTP/2, so that what a peer can make us hold is known.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 2 << 20;

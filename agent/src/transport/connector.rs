@@ -39,7 +39,7 @@ pub enum Error {
 
 impl Error {
     /// Stable, bounded text for metric labels.
-    pub(super) const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Tcp { .. } => "CannotConnect",
             Self::ProxyTrust { .. } | Self::ProxyTls { .. } | Self::Tunnel { .. } => "ProxyFailed",
@@ -48,7 +48,7 @@ impl Error {
     }
 
     /// What it says about HTTP/2.
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         let Self::Tls { source, .. } = self else {
             return Outcome::Unknown;
         };
@@ -58,7 +58,7 @@ impl Error {
             .and_then(|inner| inner.downcast_ref::<Tls>())
         {
             None | Some(Tls::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-                Outcome::NotSpoken
+                Outcome::NotGrpc
             }
             Some(_) => Outcome::Unknown,
         }
@@ -66,19 +66,19 @@ impl Error {
 }
 
 /// What connections are made of.
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// An open connection.
-pub(super) struct Reached {
-    pub(super) io: Box<dyn Io>,
+pub(crate) struct Reached {
+    pub(crate) io: Box<dyn Io>,
     /// Whether the other end chose HTTP/2; none where there is no TLS to choose in.
-    pub(super) http2: Option<bool>,
+    pub(crate) http2: Option<bool>,
 }
 
 /// How the principal is reached.
 #[derive(Clone, Debug)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     host: String,
     port: u16,
     name: ServerName<'static>,
@@ -88,12 +88,12 @@ pub(super) struct Connector {
 }
 
 /// What to offer in the TLS handshake.
-pub(super) const BOTH: [&[u8]; 2] = [b"h2", b"http/1.1"];
-pub(super) const HTTP1: [&[u8]; 1] = [b"http/1.1"];
+pub(crate) const BOTH: [&[u8]; 2] = [b"h2", b"http/1.1"];
+pub(crate) const HTTP1: [&[u8]; 1] = [b"http/1.1"];
 
 impl Connector {
     /// Along these settings; none when the address cannot be dialled.
-    pub(super) fn new(hub: &Hub, tls: Option<Arc<ClientConfig>>) -> Option<Self> {
+    pub(crate) fn new(hub: &Hub, tls: Option<Arc<ClientConfig>>) -> Option<Self> {
         Some(Self {
             name: ServerName::try_from(hub.host.clone()).ok()?,
             proxy: hub.proxy.route(&hub.host, hub.port),
@@ -104,12 +104,12 @@ impl Connector {
     }
 
     /// `host:port`, with the brackets that an address of version 6 needs.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         authority(&self.host, self.port)
     }
 
     /// Goes all the way.
-    pub(super) async fn connect(&self, protocols: &[&[u8]]) -> Result<Reached, Error> {
+    pub(crate) async fn connect(&self, protocols: &[&[u8]]) -> Result<Reached, Error> {
         let io: Box<dyn Io> = match &self.proxy {
             None => Box::new(tcp(&self.host, self.port).await?),
             Some(route) => self.through(route).await?,
@@ -219,7 +219,7 @@ fn error_text(error: impl StdError + 'static) -> String {
 }
 
 /// `host:port`, with the brackets that an address of version 6 needs.
-pub(super) fn authority(host: &str, port: u16) -> String {
+pub(crate) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
     } else {
@@ -319,12 +319,12 @@ mod tests {
             source: io::Error::new(io::ErrorKind::InvalidData, error),
         };
         let no_protocol = Tls::AlertReceived(AlertDescription::NoApplicationProtocol);
-        assert_eq!(tls(no_protocol).outcome(), Outcome::NotSpoken);
+        assert_eq!(tls(no_protocol).outcome(), Outcome::NotGrpc);
         let eof = Error::Tls {
             to: "hub".to_owned(),
             source: io::ErrorKind::UnexpectedEof.into(),
         };
-        assert_eq!(eof.outcome(), Outcome::NotSpoken);
+        assert_eq!(eof.outcome(), Outcome::NotGrpc);
         let untrusted = Tls::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         assert_eq!(tls(untrusted).outcome(), Outcome::Unknown);
         let away = Error::Tcp {

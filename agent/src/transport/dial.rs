@@ -23,7 +23,7 @@ use crate::config::{Hub, Method};
 /// One answer of the principal before the session.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Answers before the session are small.
-pub(super) const CALL_MESSAGE: usize = 1 << 20;
+pub(crate) const CALL_MESSAGE: usize = 1 << 20;
 
 /// Why no session came about.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) const fn reason(&self) -> &'static str {
+    pub(crate) const fn reason(&self) -> &'static str {
         match self {
             Self::Address { .. } => "BadAddress",
             Self::NoTls => "NoCertificates",
@@ -73,7 +73,7 @@ impl Error {
     }
 
     /// What the principal said, if it said anything.
-    pub(super) fn status(&self) -> Option<&Status> {
+    pub(crate) fn status(&self) -> Option<&Status> {
         match self {
             Self::Version(status) | Self::Authenticate(status) => Some(status),
             Self::Address { .. }
@@ -89,12 +89,12 @@ impl Error {
     }
 
     /// What it says about the way that was tried.
-    pub(super) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Connector(error) => error.outcome(),
             // Somebody accepted the connection, and every principal tells its version to everybody.
-            Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotSpoken,
-            Self::Authenticate(_) | Self::Prove { .. } => Outcome::Through,
+            Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotGrpc,
+            Self::Authenticate(_) | Self::Prove { .. } => Outcome::Connected,
             Self::Address { .. }
             | Self::NoTls
             | Self::ConnectTimeout { .. }
@@ -104,7 +104,7 @@ impl Error {
     }
 
     /// Whether the principal did not let us in.
-    pub(super) const fn is_refusal(&self) -> bool {
+    pub(crate) const fn is_refusal(&self) -> bool {
         matches!(self, Self::Authenticate(_))
     }
 }
@@ -145,7 +145,7 @@ pub(crate) struct Caller<'a> {
 }
 
 /// Connects and authenticates, once.
-pub(super) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
+pub(crate) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
     let channel = caller.network.connect().await?;
     introduce(caller, channel).await
 }
@@ -262,7 +262,7 @@ fn read_answer(answer: AuthResponse, ours: &Capabilities) -> Welcome {
 }
 
 /// One unary call, within its time.
-pub(super) async fn call<T>(
+pub(crate) async fn call<T>(
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, Status> {
     tokio::time::timeout(CALL_TIMEOUT, call)

@@ -10,7 +10,7 @@ const REMEMBERED: Duration = Duration::from_hours(1);
 
 /// What the principal is talked to over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(crate) enum Way {
     /// One connection of HTTP/2.
     Http2,
     /// A WebSocket over HTTP/1.1 for each call.
@@ -19,7 +19,7 @@ pub(super) enum Way {
 
 impl Way {
     /// A word for logs and metrics.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http2 => "http2",
             Self::WebSocket => "websocket",
@@ -31,18 +31,18 @@ impl Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The principal answered.
-    Through,
-    /// Somebody is there, but gRPC does not get through. So it looks too when a balancer has no hub behind it.
-    NotSpoken,
-    /// Calls get through, and a session says nothing.
-    RefreshNudger,
-    /// Nothing: nobody was reached, or we were refused.
+    Connected,
+    /// The server answered, but not with gRPC. A load balancer without a backend looks the same.
+    NotGrpc,
+    /// Unary calls work, but the event stream stays silent.
+    Stalled,
+    /// The attempt shows nothing about the transport: unreachable, or rejected.
     Unknown,
 }
 
 /// Remembers what got through.
 #[derive(Debug)]
-pub(super) struct TransportChoice {
+pub(crate) struct TransportChoice {
     forced: bool,
     state: State,
     /// Until when `WebSocket`s come first.
@@ -63,7 +63,7 @@ enum State {
 
 impl TransportChoice {
     /// Chooses by itself, unless `WebSocket`s are asked for.
-    pub(super) const fn new(only_websockets: bool) -> Self {
+    pub(crate) const fn new(only_websockets: bool) -> Self {
         Self {
             forced: only_websockets,
             state: State::Open,
@@ -72,7 +72,7 @@ impl TransportChoice {
     }
 
     /// What to try now.
-    pub(super) fn next(&self, now: Instant) -> Way {
+    pub(crate) fn next(&self, now: Instant) -> Way {
         if self.forced {
             return Way::WebSocket;
         }
@@ -85,23 +85,23 @@ impl TransportChoice {
     }
 
     /// Whether HTTP/2 is to be asked once more before `WebSocket`s are settled on.
-    pub(super) fn is_probing(&self) -> bool {
+    pub(crate) fn is_probing(&self) -> bool {
         !self.forced && self.state == State::Probing
     }
 
     /// Notes how an attempt went.
-    pub(super) fn note(&mut self, way: Way, outcome: Outcome, now: Instant) {
+    pub(crate) fn note(&mut self, way: Way, outcome: Outcome, now: Instant) {
         let before = std::mem::replace(&mut self.state, State::Open);
         let is_probe = before == State::Probing;
         match (way, outcome) {
-            (Way::Http2, Outcome::Through)
-            | (Way::WebSocket, Outcome::NotSpoken | Outcome::RefreshNudger) => {
+            (Way::Http2, Outcome::Connected)
+            | (Way::WebSocket, Outcome::NotGrpc | Outcome::Stalled) => {
                 self.remembered = None;
             }
-            (Way::Http2, Outcome::NotSpoken) if is_probe => self.remember(now),
-            (Way::Http2, Outcome::NotSpoken) => self.state = State::Doubt,
-            (Way::Http2, Outcome::RefreshNudger) => self.state = State::Certain,
-            (Way::WebSocket, Outcome::Through) => {
+            (Way::Http2, Outcome::NotGrpc) if is_probe => self.remember(now),
+            (Way::Http2, Outcome::NotGrpc) => self.state = State::Doubt,
+            (Way::Http2, Outcome::Stalled) => self.state = State::Certain,
+            (Way::WebSocket, Outcome::Connected) => {
                 if before == State::Doubt {
                     self.state = State::Probing;
                 } else {
@@ -141,15 +141,15 @@ mod tests {
         let mut ways = TransportChoice::new(false);
         let start = Instant::now();
         assert_eq!(ways.next(start), Way::Http2);
-        ways.note(Way::Http2, Outcome::NotSpoken, start);
+        ways.note(Way::Http2, Outcome::NotGrpc, start);
         assert_eq!(ways.next(start), Way::WebSocket);
-        ways.note(Way::WebSocket, Outcome::Through, start);
+        ways.note(Way::WebSocket, Outcome::Connected, start);
         assert!(ways.is_probing());
         assert_eq!(ways.next(start), Way::Http2);
-        ways.note(Way::Http2, Outcome::NotSpoken, start);
+        ways.note(Way::Http2, Outcome::NotGrpc, start);
         let nearly = start + Duration::from_mins(59);
         assert_eq!(ways.next(nearly), Way::WebSocket);
-        ways.note(Way::WebSocket, Outcome::Through, nearly);
+        ways.note(Way::WebSocket, Outcome::Connected, nearly);
         assert!(!ways.is_probing());
         assert_eq!(ways.next(start + Duration::from_hours(1)), Way::Http2);
     }
@@ -158,9 +158,9 @@ mod tests {
     async fn a_hub_that_only_started_late_is_talked_to_over_http2() {
         let mut ways = TransportChoice::new(false);
         let now = Instant::now();
-        ways.note(Way::Http2, Outcome::NotSpoken, now);
-        ways.note(Way::WebSocket, Outcome::Through, now);
-        ways.note(Way::Http2, Outcome::Through, now);
+        ways.note(Way::Http2, Outcome::NotGrpc, now);
+        ways.note(Way::WebSocket, Outcome::Connected, now);
+        ways.note(Way::Http2, Outcome::Connected, now);
         assert_eq!(ways.next(now), Way::Http2);
         assert!(!ways.is_probing());
     }
@@ -169,7 +169,7 @@ mod tests {
     async fn where_the_other_end_chooses_http_1_1_nothing_is_in_doubt() {
         let mut ways = TransportChoice::new(false);
         let now = Instant::now();
-        ways.note(Way::WebSocket, Outcome::Through, now);
+        ways.note(Way::WebSocket, Outcome::Connected, now);
         assert_eq!(ways.next(now), Way::WebSocket);
         assert!(!ways.is_probing());
     }
@@ -178,10 +178,10 @@ mod tests {
     async fn a_way_that_carries_calls_and_no_sessions_is_left_for_certain() {
         let mut ways = TransportChoice::new(false);
         let now = Instant::now();
-        ways.note(Way::Http2, Outcome::Through, now);
-        ways.note(Way::Http2, Outcome::RefreshNudger, now);
+        ways.note(Way::Http2, Outcome::Connected, now);
+        ways.note(Way::Http2, Outcome::Stalled, now);
         assert_eq!(ways.next(now), Way::WebSocket);
-        ways.note(Way::WebSocket, Outcome::Through, now);
+        ways.note(Way::WebSocket, Outcome::Connected, now);
         assert!(!ways.is_probing());
         assert_eq!(ways.next(now), Way::WebSocket);
     }
@@ -192,7 +192,7 @@ mod tests {
         let now = Instant::now();
         ways.note(Way::Http2, Outcome::Unknown, now);
         assert_eq!(ways.next(now), Way::Http2);
-        ways.note(Way::Http2, Outcome::NotSpoken, now);
+        ways.note(Way::Http2, Outcome::NotGrpc, now);
         ways.note(Way::WebSocket, Outcome::Unknown, now);
         assert_eq!(ways.next(now), Way::WebSocket);
     }
@@ -205,7 +205,7 @@ mod tests {
         for _ in 0..4 {
             let way = ways.next(now);
             tried.push(way);
-            ways.note(way, Outcome::NotSpoken, now);
+            ways.note(way, Outcome::NotGrpc, now);
         }
         assert_eq!(
             tried,
@@ -217,7 +217,7 @@ mod tests {
     async fn who_asks_for_websockets_gets_them_only() {
         let mut ways = TransportChoice::new(true);
         let now = Instant::now();
-        ways.note(Way::WebSocket, Outcome::NotSpoken, now);
+        ways.note(Way::WebSocket, Outcome::NotGrpc, now);
         assert_eq!(ways.next(now + Duration::from_hours(2)), Way::WebSocket);
     }
 }

@@ -24,10 +24,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::redis::Connections;
 use self::terminal::{Place, Terminals};
 use self::way::Way;
-use super::connect::Carrier;
-use super::dial::Welcome;
-use super::tokens::Tokens;
 use crate::live::tunnel::{ApiHandler, handler};
+use crate::transport::Carrier;
+use crate::transport::dial::Welcome;
+use crate::transport::tokens::Tokens;
 
 mod log;
 mod pod;
@@ -37,7 +37,7 @@ mod way;
 
 /// What a change of a Go principal's is.
 const MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
-/// Questions at the same time; who asks more is told to come again.
+/// Requests in flight at one time. The agent rejects more with "retry later".
 const MOST: usize = 64;
 /// Of these, those that are being answered: each may have as much as one answer.
 const HANDS: usize = 16;
@@ -49,7 +49,7 @@ const LARGEST: usize = 16 << 20;
 const LONGEST_REASON: usize = 16 << 10;
 
 /// The questions of one session that are not answered yet.
-pub(super) struct Questions {
+pub(crate) struct GoRequests {
     asking: FuturesUnordered<BoxFuture<'static, Answered>>,
     hands: Arc<Semaphore>,
     /// What is listened to in redis.
@@ -77,14 +77,14 @@ impl From<Event> for Answered {
 
 /// Who answers, and how the hub calls things.
 #[derive(Clone, Copy)]
-pub(super) struct Answerer<'a> {
-    pub(super) api_handler: Option<&'a Arc<ApiHandler>>,
-    pub(super) welcome: &'a Welcome,
+pub(crate) struct Answerer<'a> {
+    pub(crate) api_handler: Option<&'a Arc<ApiHandler>>,
+    pub(crate) welcome: &'a Welcome,
 }
 
-impl Questions {
+impl GoRequests {
     /// Of a session on this connection.
-    pub(super) fn new(channel: Carrier, tokens: Tokens) -> Self {
+    pub(crate) fn new(channel: Carrier, tokens: Tokens) -> Self {
         let over = CancellationToken::new();
         Self {
             asking: FuturesUnordered::new(),
@@ -100,7 +100,7 @@ impl Questions {
     }
 
     /// Takes an event; if it is a question, it is answered now, by [`Self::next`], or on a stream of its own.
-    pub(super) fn take(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
+    pub(crate) fn take(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
         match event.target {
             Target::Redis => self.redis(answerer, event),
             Target::ContainerLog => {
@@ -218,7 +218,7 @@ impl Questions {
     }
 
     /// The next answer; none when nothing is asked. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    pub(crate) async fn next(&mut self) -> Option<Event> {
         tokio::select! {
             Some(reply) = self.asking.next() => {
                 self.channels.extend(reply.then);
@@ -231,7 +231,7 @@ impl Questions {
 }
 
 /// Whether an event is a question of this kind.
-pub(super) const fn is_one(event: &Event) -> bool {
+pub(crate) const fn is_one(event: &Event) -> bool {
     matches!(
         event.target,
         Target::Resource | Target::Redis | Target::ContainerLog | Target::Terminal

@@ -68,7 +68,7 @@ impl fmt::Debug for Tokens {
 
 impl Tokens {
     /// From what the principal has answered to this introduction.
-    pub(super) fn new(introduction: AuthRequest, answer: &AuthResponse) -> Result<Self, Error> {
+    pub(crate) fn new(introduction: AuthRequest, answer: &AuthResponse) -> Result<Self, Error> {
         let retained = CurrentToken::new(&answer.access_token, answer.refresh_token.clone())?;
         Ok(Self {
             retained: Arc::new(Mutex::new(retained)),
@@ -90,7 +90,7 @@ impl Tokens {
     }
 
     /// A token that is good for a while. If none is to be had, the one there is: the principal knows best.
-    pub(super) async fn fresh(&self, channel: &Carrier) -> Shown {
+    pub(crate) async fn fresh(&self, channel: &Carrier) -> Shown {
         let shown = self.access();
         let ends = self.lock().ends;
         if ends.is_none_or(|ends| ends > Instant::now() + LEAST) {
@@ -100,7 +100,7 @@ impl Tokens {
     }
 
     /// Another token than this one, which the principal does not take or will not take for long.
-    pub(super) async fn instead_of(&self, shown: &Shown, channel: &Carrier) -> Option<Shown> {
+    pub(crate) async fn instead_of(&self, shown: &Shown, channel: &Carrier) -> Option<Shown> {
         let _one = self.renewing.lock().await;
         let newest = self.access();
         if newest != shown {

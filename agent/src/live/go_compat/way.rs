@@ -2,8 +2,8 @@
 
 use tonic::{Code, Status};
 
-use crate::transport::connection::connect::Carrier;
-use crate::transport::connection::tokens::{Shown, Tokens};
+use crate::transport::Carrier;
+use crate::transport::tokens::{Shown, Tokens};
 
 #[derive(Clone)]
 pub(super) struct Way {
