@@ -112,22 +112,34 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
+    /// Builds the mirror of a role from the fields that it may have; none if Argo CD would reject its name.
     fn role(&self, role: &Value) -> Option<Value> {
-        let mut role: Map<String, Value> = role.as_object()?.clone();
-        let name = role.get("name").and_then(Value::as_str)?.to_owned();
-        role.remove("jwtTokens");
-        if let Some(policies) = role.get("policies").and_then(Value::as_array) {
-            let policies = policies
-                .iter()
-                .filter_map(|line| self.policy(line.as_str()?, &name));
-            let policies = policies.map(Value::from).collect();
-            role.insert("policies".to_owned(), Value::Array(policies));
+        let name = role.get("name").and_then(Value::as_str)?;
+        if !is_role_name(name) {
+            return None;
         }
-        Some(Value::Object(role))
+        let mut mirror = Map::from_iter([("name".to_owned(), json!(name))]);
+        if let Some(description) = role.get("description").and_then(Value::as_str) {
+            mirror.insert("description".to_owned(), json!(description));
+        }
+        if let Some(groups) = strings(role, "groups") {
+            let groups: Vec<&str> = groups.filter(|group| is_group_name(group)).collect();
+            mirror.insert("groups".to_owned(), json!(groups));
+        }
+        if let Some(policies) = strings(role, "policies") {
+            let policies: Vec<String> = policies
+                .filter_map(|line| self.policy(line, name))
+                .collect();
+            mirror.insert("policies".to_owned(), json!(policies));
+        }
+        Some(Value::Object(mirror))
     }
 
     /// A line about the cluster's Applications, as a line about their mirrors; none if it is about anything else.
     fn policy(&self, line: &str, role: &str) -> Option<String> {
+        if line.chars().any(|c| c.is_control() || c == '"') {
+            return None;
+        }
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let ["p", subject, resource, action, object, effect] = fields[..] else {
             return None;
@@ -137,7 +149,8 @@ impl Names<'_> {
             return None;
         }
         let (project, name) = object.split_once('/')?;
-        if project != self.project || name.contains('/') {
+        let is_valid = is_action(action) && ["allow", "deny"].contains(&effect);
+        if !is_valid || project != self.project || name.contains('/') {
             return None;
         }
         let Self {
@@ -147,4 +160,35 @@ impl Names<'_> {
             "p, proj:{mirror}:{role}, {resource}, {action}, {mirror}/{cluster}/{name}, {effect}"
         ))
     }
+}
+
+/// The strings of a list; none if the field is not a list.
+fn strings<'a>(role: &'a Value, field: &str) -> Option<impl Iterator<Item = &'a str>> {
+    let list = role.get(field)?.as_array()?;
+    Some(list.iter().filter_map(Value::as_str))
+}
+
+/// Reports whether Argo CD accepts this role name: `validateRoleName` of its API types.
+fn is_role_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.ends_with(|c: char| c.is_ascii_alphanumeric())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+/// Reports whether Argo CD accepts this group name: `validateGroupName` of its API types. Argo CD writes the name into
+/// a line of its RBAC policy, so a separator or a line break would add rules.
+fn is_group_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.trim() == name
+        && !name.chars().any(|c| c.is_control() || c == ',' || c == '"')
+}
+
+/// Reports whether this is an action of Argo CD's RBAC: `isValidAction` of its API types.
+fn is_action(action: &str) -> bool {
+    ["get", "create", "update", "delete", "sync", "override", "*"].contains(&action)
+        || ["action/", "update/", "delete/"]
+            .iter()
+            .any(|prefix| action.starts_with(prefix))
 }

@@ -177,6 +177,39 @@ fn a_project_governs_the_mirrors_of_its_cluster_and_nothing_else() {
 }
 
 #[test]
+fn rbac_rules_cannot_be_injected_through_a_role() {
+    let inject = "x, proj:c-team:dev\np, alice, projects, *, c-team, allow\ng, y";
+    let role = json!({
+        "name": "dev", "description": "developers", "unknown": { "field": true },
+        "groups": ["devs", "devs of team", "", " devs", "a,b", "a\tb", "a\"b", "a\rb", inject, 7],
+        "policies": [
+            "p, proj:team:dev, applications, action/apps/Deployment/restart, team/*, deny",
+            "p, proj:team:dev, applications, sync, team/*, maybe",
+            "p, proj:team:dev, applications, everything, team/*, allow",
+            "p, proj:team:dev, applications, get, team/x\ng alice, allow",
+            "p, proj:team:dev, applications, get, team/\"x, allow",
+            7,
+        ],
+    });
+    let bad = |name: &str| json!({ "name": name, "groups": ["devs"] });
+    let source = json!({
+        "metadata": { "name": "team", "uid": "p1" },
+        "spec": { "roles": [role, bad(inject), bad("-dev"), bad("dev_"), bad(""), { "groups": ["devs"] }, "dev"] },
+    });
+    let mirror = project(&source, "c", "argocd").unwrap();
+    assert_eq!(
+        mirror["spec"]["roles"],
+        json!([{
+            "name": "dev", "description": "developers",
+            "groups": ["devs", "devs of team"],
+            "policies": [
+                "p, proj:c-team:dev, applications, action/apps/Deployment/restart, c-team/c/*, deny",
+            ],
+        }])
+    );
+}
+
+#[test]
 fn tokens_that_the_hub_issued_for_a_mirrored_role_stay() {
     let source = json!({
         "metadata": { "name": "team", "uid": "p1" },
