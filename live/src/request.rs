@@ -132,12 +132,15 @@ impl Request {
         text
     }
 
-    /// Whether it lasts as long as whoever asks wants to see more.
+    /// Reports whether the response has no end of its own: a watch, a terminal or a log that is followed.
     pub fn is_lasting(&self) -> bool {
-        let log = self
-            .object()
-            .is_some_and(|it| it.subresource.as_deref() == Some("log"));
-        self.verb == Verb::Watch || self.is_exec() || log && self.query.is_on("follow")
+        self.verb == Verb::Watch || self.is_exec() || self.is_log() && self.query.is_on("follow")
+    }
+
+    /// Reports whether it reads the log of a Pod.
+    pub fn is_log(&self) -> bool {
+        self.object()
+            .is_some_and(|it| it.subresource.as_deref() == Some("log"))
     }
 
     /// Whether it opens a terminal in a Pod, or runs something there.

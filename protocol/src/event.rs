@@ -346,6 +346,18 @@ impl Event {
         }
     }
 
+    /// Bytes that the event keeps in memory: its body, identifiers and extensions.
+    pub(crate) fn bytes(&self) -> usize {
+        let optional = [&self.subject, &self.principal_uid, &self.sent_at];
+        optional
+            .into_iter()
+            .flatten()
+            .chain([&self.resource_id, &self.event_id])
+            .map(String::len)
+            .chain([self.payload.len(), codec::extension_bytes(&self.extensions)])
+            .fold(0, usize::saturating_add)
+    }
+
     /// Resource id and event id, by which an acknowledgement names it.
     pub(crate) fn identity(&self) -> (String, String) {
         (self.resource_id.clone(), self.event_id.clone())

@@ -122,7 +122,7 @@ impl Inbox {
         self.entries
     }
 
-    /// Bytes of their bodies.
+    /// Bytes of their bodies, identifiers and extensions.
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -152,7 +152,7 @@ impl Inbox {
             .entries
             .saturating_sub(replaced.len())
             .saturating_add(1);
-        self.bytes = self.bytes.saturating_add(event.payload.len());
+        self.bytes = self.bytes.saturating_add(event.bytes());
         let place = waiting.partition_point(|pending| class(&pending.event) <= class(&event));
         waiting.insert(
             place,
@@ -165,7 +165,7 @@ impl Inbox {
         self.queue(&line);
         let replaced: Vec<Event> = replaced.into_iter().map(|pending| pending.event).collect();
         for event in &replaced {
-            self.bytes = self.bytes.saturating_sub(event.payload.len());
+            self.bytes = self.bytes.saturating_sub(event.bytes());
         }
         replaced
     }
@@ -195,7 +195,7 @@ impl Inbox {
         let slot = self.slots.get_mut(&line)?;
         let event = slot.running.take()?;
         self.entries = self.entries.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(event.payload.len());
+        self.bytes = self.bytes.saturating_sub(event.bytes());
         self.queue(&line);
         Some(event)
     }

@@ -3,7 +3,7 @@
 //! A mark carries no body, so an object that changes a thousand times while the link is down costs what one
 //! change costs. Bounded by the number of objects.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::event::{Event, Verb};
 use crate::object::{Facet, Kind, ObjectKey};
@@ -80,8 +80,42 @@ impl Entry {
 pub struct Outbox {
     entries: HashMap<ObjectKey, Entry>,
     ready: BTreeMap<Place, ObjectKey>,
-    control: VecDeque<Event>,
+    control: ControlQueue,
     next: u64,
+}
+
+/// Control messages in the order in which they are sent; at most one of each content.
+#[derive(Debug, Default)]
+struct ControlQueue {
+    waiting: BTreeMap<u64, (Event, Option<ControlIdentity>)>,
+    /// The place of each message that has an identity.
+    places: HashMap<ControlIdentity, u64>,
+    next: u64,
+}
+
+/// What makes two control messages the same.
+type ControlIdentity = (Verb, String);
+
+impl ControlQueue {
+    fn push(&mut self, event: Event) {
+        let identity = identity(&event);
+        let place = self.next;
+        self.next = self.next.saturating_add(1);
+        if let Some(identity) = &identity
+            && let Some(replaced) = self.places.insert(identity.clone(), place)
+        {
+            self.waiting.remove(&replaced);
+        }
+        self.waiting.insert(place, (event, identity));
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let (_, (event, identity)) = self.waiting.pop_first()?;
+        if let Some(identity) = identity {
+            self.places.remove(&identity);
+        }
+        Some(event)
+    }
 }
 
 impl Outbox {
@@ -123,22 +157,17 @@ impl Outbox {
 
     /// A control message; one of the same content that waits is replaced, and the new one goes last.
     pub fn control(&mut self, event: Event) {
-        let identity = identity(&event);
-        if identity.is_some() {
-            self.control
-                .retain(|waiting| self::identity(waiting) != identity);
-        }
-        self.control.push_back(event);
+        self.control.push(event);
     }
 
     /// Whether a control message waits to be sent.
     pub fn has_control(&self) -> bool {
-        !self.control.is_empty()
+        !self.control.waiting.is_empty()
     }
 
     /// Takes the next control message.
     pub fn next_control(&mut self) -> Option<Event> {
-        self.control.pop_front()
+        self.control.pop()
     }
 
     /// Takes the next word about an object, which is in flight from now on, until [`Self::landed`].
@@ -209,8 +238,8 @@ impl Outbox {
     }
 }
 
-/// What makes two control messages the same; none where each counts.
-fn identity(event: &Event) -> Option<(Verb, String)> {
+/// The identity of a control message; none where each counts.
+fn identity(event: &Event) -> Option<ControlIdentity> {
     let same = |text: String| Some((event.verb, text));
     match event.verb {
         Verb::RequestSyncedResourceList | Verb::RequestResourceResync | Verb::ClusterInfoUpdate => {

@@ -6,12 +6,15 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 mod live;
+mod object;
 
 pub use live::{
     LogRequest, RedisAnswer, RedisCommand, RedisGet, RedisPing, RedisPong, RedisPush, RedisRequest,
     RedisResponse, RedisSubscribe, RedisSubscribed, RedisValue, ResourceRequest, ResourceResponse,
     TerminalRequest,
 };
+
+pub use object::{MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_object};
 
 /// A body that is not what its event promises.
 #[derive(Debug, thiserror::Error)]

@@ -195,9 +195,7 @@ impl Session {
         let Some(receipt) = receipt else {
             return Ok(());
         };
-        if self.acks.len() >= self.limits.acks {
-            return Err(Violation::AcksNotRead);
-        }
+        self.check_acks()?;
         self.promised.insert(receipt.identity());
         self.acks.push_back(receipt);
         Ok(())
@@ -225,6 +223,7 @@ impl Session {
     pub fn has_room(&self) -> bool {
         self.inbox.entries() < self.limits.inbox_entries
             && self.inbox.bytes() < self.limits.inbox_bytes
+            && self.acks.len() < self.limits.acks
     }
 
     /// Answers the last heartbeat once more, for a peer that is not read for now and so gets no answer to those that

@@ -14,8 +14,9 @@ const JSON: &str = "application/json";
 
 /// Names are at most 253 bytes, UIDs 36; four times the longest real identifier.
 const LONGEST_ID: usize = 2048;
-/// Trace context is the largest thing that travels in an extension.
-const LONGEST_EXTENSION: usize = 8192;
+/// Bytes of all extensions of one event, names included. An acknowledgement echoes them, so they wait in memory with
+/// it. A trace context, the largest extension, has 600 bytes; the reason of a rejection has 4 KiB at most.
+const MOST_EXTENSION_BYTES: usize = 8192;
 const MOST_EXTENSIONS: usize = 32;
 
 /// What a received attribute is called in a message that quotes it.
@@ -160,17 +161,22 @@ fn check_subject(event: &Event) -> Result<(), Malformed> {
 fn extensions(
     attributes: HashMap<String, CloudEventAttributeValue>,
 ) -> Result<BTreeMap<String, String>, Malformed> {
-    attributes
+    let extensions: BTreeMap<String, String> = attributes
         .into_iter()
         .filter_map(|(name, value)| text(value).map(|value| (name, value)))
-        .map(|(name, value)| {
-            if name.len() > LONGEST_ID || value.len() > LONGEST_EXTENSION {
-                Err(Malformed::TooLong("extension"))
-            } else {
-                Ok((name, value))
-            }
-        })
-        .collect()
+        .collect();
+    if extension_bytes(&extensions) > MOST_EXTENSION_BYTES {
+        return Err(Malformed::TooLong("extensions"));
+    }
+    Ok(extensions)
+}
+
+/// Bytes of the names and values of extensions.
+pub(super) fn extension_bytes(extensions: &BTreeMap<String, String>) -> usize {
+    extensions
+        .iter()
+        .map(|(name, value)| name.len().saturating_add(value.len()))
+        .fold(0, usize::saturating_add)
 }
 
 fn body(data: Option<Data>) -> Bytes {

@@ -124,6 +124,12 @@ fn huge_identifiers_and_extensions_are_refused() {
         Event::try_from(many).unwrap_err(),
         Malformed::TooLong("extensions")
     );
+    let half = "x".repeat(5_000);
+    let heavy = with(with(sample(), "a", text(&half)), "b", text(&half));
+    let unread = read(heavy).unwrap_err();
+    assert_eq!(unread.why, Malformed::TooLong("extensions"));
+    let answer = unread.answer.expect("the sender gets a rejection");
+    assert!(answer.ack().extensions.is_empty(), "nothing is echoed");
     // a quoted text is cut
     let Malformed::UnknownTarget(quoted) =
         Event::try_from(with(sample(), "dataschema", text(&long))).unwrap_err()

@@ -37,10 +37,16 @@ impl Session {
         event: &Event,
         refusal: Option<String>,
     ) -> Result<(), Violation> {
-        if self.acks.len() >= self.limits.acks {
+        self.check_acks()?;
+        self.push_ack(event, refusal);
+        Ok(())
+    }
+
+    /// Bounds the acknowledgements in memory, also where the driver reads on.
+    pub(super) fn check_acks(&self) -> Result<(), Violation> {
+        if self.acks.len() >= self.limits.acks.saturating_mul(2) {
             return Err(Violation::AcksNotRead);
         }
-        self.push_ack(event, refusal);
         Ok(())
     }
 

@@ -45,9 +45,10 @@ pub struct Limits {
     pub resend_max: Duration,
     /// Objects and control messages received and not yet done.
     pub inbox_entries: usize,
-    /// Bytes of their bodies.
+    /// Bytes of their bodies, identifiers and extensions.
     pub inbox_bytes: usize,
-    /// Acknowledgements waiting to be sent; a peer that sends and does not read ends the session here.
+    /// Acknowledgements that wait to be sent. From here on the session reads no further frame. A driver that reads on
+    /// to twice the number gets a [`Violation`].
     pub acks: usize,
     /// Largest body that is sent.
     pub message_bytes: usize,
@@ -64,7 +65,7 @@ impl Default for Limits {
             resend_max: Duration::from_mins(2),
             inbox_entries: 20_000,
             inbox_bytes: 256 << 20,
-            acks: 50_000,
+            acks: 2_000,
             message_bytes: 200 << 20,
             heartbeat: None,
         }

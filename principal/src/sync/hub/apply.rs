@@ -99,7 +99,7 @@ impl Hub {
     }
 
     async fn apply_status(&self, from: &Sender, event: &Event) -> Refusable {
-        let report: Value = match payload::decode("Application", &event.payload) {
+        let report = match payload::decode_object("Application", &event.payload) {
             Ok(report) => report,
             Err(error) => return refused("malformed", Chain(&error).to_string()),
         };
@@ -167,7 +167,7 @@ impl Hub {
 
     /// The copy is gone. That ends a deletion that the hub has asked for, and nothing else.
     async fn apply_delete(&self, from: &Sender, event: &Event) -> Refusable {
-        let copy: Value = match payload::decode("Application", &event.payload) {
+        let copy = match payload::decode_object("Application", &event.payload) {
             Ok(copy) => copy,
             Err(error) => return refused("malformed", Chain(&error).to_string()),
         };

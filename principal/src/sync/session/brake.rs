@@ -110,9 +110,13 @@ impl DeletionCandidates {
     }
 
     fn is_too_much(&self) -> bool {
-        self.of.iter().any(|(kind, retained)| {
-            let going = self.list.iter().filter(|it| it.kind == *kind).count();
-            going > FEW.max(retained / SHARE)
+        let mut going: BTreeMap<&str, usize> = BTreeMap::new();
+        for named in &self.list {
+            *going.entry(named.kind.as_str()).or_default() += 1;
+        }
+        going.into_iter().any(|(kind, count)| {
+            let retained = self.of.get(kind).copied().unwrap_or_default();
+            count > FEW.max(retained / SHARE)
         })
     }
 }

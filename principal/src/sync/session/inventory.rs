@@ -11,6 +11,10 @@ use protocol::payload::{RequestUpdate, SyncedResourceList};
 
 /// A spoke has far fewer objects. Whoever names more is not believed.
 const MOST: usize = 100_000;
+/// Memory of one inventory in bytes. 60,000 objects with names of usual length fit.
+const MOST_BYTES: usize = 16 << 20;
+/// Memory of one entry besides its text: four strings and a place in the set.
+const ENTRY_BYTES: usize = 128;
 /// The longest name that Kubernetes allows.
 const LONGEST: usize = 253;
 
@@ -29,6 +33,8 @@ pub(super) struct Inventory {
     named: BTreeSet<Named>,
     /// How many of each kind were not named because both ends have the same of them.
     same: BTreeMap<String, usize>,
+    /// Memory of `named`.
+    bytes: usize,
     too_many: bool,
     /// The end mark, once that came.
     end: Option<SyncedResourceList>,
@@ -59,16 +65,26 @@ impl Named {
     }
 }
 
+impl Named {
+    fn bytes(&self) -> usize {
+        [&self.kind, &self.namespace, &self.name, &self.uid]
+            .into_iter()
+            .map(String::len)
+            .fold(ENTRY_BYTES, usize::saturating_add)
+    }
+}
+
 impl Inventory {
     /// The agent holds this one; without a UID it only asks for it.
     pub(super) fn add(&mut self, named: Named) {
         if named.uid.is_empty() {
             return;
         }
-        if self.named.len() < MOST {
-            self.named.insert(named);
-        } else {
+        let bytes = self.bytes.saturating_add(named.bytes());
+        if self.named.len() >= MOST || bytes > MOST_BYTES {
             self.too_many = true;
+        } else if self.named.insert(named) {
+            self.bytes = bytes;
         }
     }
 
@@ -162,6 +178,26 @@ mod tests {
         let mut nothing = Inventory::default();
         nothing.end(end(&[]));
         assert!(nothing.is_complete());
+    }
+
+    #[test]
+    fn inventory_memory_is_bounded() {
+        let long = |number: usize| Named {
+            uid: "u".repeat(LONGEST),
+            namespace: "n".repeat(LONGEST),
+            ..named(&format!("{number:0>253}"))
+        };
+        let mut inventory = Inventory::default();
+        for number in 0..MOST {
+            inventory.add(long(number % 10));
+        }
+        assert!(!inventory.too_many, "the same names cost nothing");
+        for number in 0..MOST {
+            inventory.add(long(number));
+        }
+        assert!(inventory.too_many && inventory.bytes <= MOST_BYTES);
+        assert!(inventory.named.len() < MOST / 4);
+        assert!(!inventory.is_whole(false), "nothing is deleted after it");
     }
 
     #[test]

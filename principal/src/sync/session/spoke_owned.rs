@@ -16,7 +16,6 @@ use protocol::{
     payload::{self, RequestUpdate, SyncedResource, SyncedResourceList},
 };
 use runtime::error::Chain;
-use serde_json::Value;
 
 use super::{
     brake::{Decision, DeletionCandidates, Waiting},
@@ -106,7 +105,7 @@ impl Claims {
             self.missing.remove(&key);
             return None;
         }
-        let stub: Value = match payload::decode("delete", &event.payload) {
+        let stub = match payload::decode_object("delete", &event.payload) {
             Ok(stub) => stub,
             Err(error) => return Some(Verdict::Refused(Chain(&error).to_string())),
         };

@@ -278,8 +278,10 @@ fn a_peer_that_only_sends_loses_its_session() {
     };
     let mut pinged = Session::new(Role::Principal, peer.clone(), limits.clone());
     let ping = || Event::ping().into_cloud_event("");
-    assert_eq!(pinged.receive(ping(), at(0)), Ok(()));
-    assert_eq!(pinged.receive(ping(), at(0)), Ok(()));
+    for has_room in [true, false, false, false] {
+        assert_eq!(pinged.receive(ping(), at(0)), Ok(()));
+        assert_eq!(pinged.has_room(), has_room);
+    }
     assert_eq!(pinged.receive(ping(), at(0)), Err(Violation::AcksNotRead));
 
     let mut flooded = Session::new(Role::Principal, peer, limits);

@@ -264,6 +264,34 @@ fn of_two_equal_control_messages_the_later_is_said() {
 }
 
 #[test]
+fn control_queue_keeps_order_and_drops_duplicates() {
+    let mut outbox = Outbox::default();
+    let request = |number: usize| {
+        Event::request_update(&crate::payload::RequestUpdate {
+            name: number.to_string(),
+            ..Default::default()
+        })
+    };
+    // An autonomous cluster with 10,000 mirrors that reconnects while nothing was sent.
+    for number in (0..10_000).chain(0..5_000) {
+        outbox.control(request(number));
+    }
+    let names: Vec<usize> = std::iter::from_fn(|| outbox.next_control())
+        .map(|event| {
+            let body: crate::payload::RequestUpdate =
+                crate::payload::decode("request", &event.payload).unwrap();
+            body.name.parse().unwrap()
+        })
+        .collect();
+    assert!(names.into_iter().eq((5_000..10_000).chain(0..5_000)));
+    outbox.control(request(1));
+    assert!(
+        outbox.next_control().is_some(),
+        "a sent one does not block its successor"
+    );
+}
+
+#[test]
 fn a_question_is_asked_once_and_forgotten_unacknowledged() {
     let (mut session, store) = (session(Role::Principal), Store::of([]));
     let get = Verb::Http(event::Method::Get);

@@ -42,7 +42,7 @@ impl Hub {
         verb: Verb,
         event: &Event,
     ) -> Refusable {
-        let source: Value = match payload::decode("object", &event.payload) {
+        let source = match payload::decode_object("object", &event.payload) {
             Ok(source) => source,
             Err(error) => return refused("malformed", Chain(&error).to_string()),
         };

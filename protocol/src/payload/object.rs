@@ -1,0 +1,199 @@
+//! Decodes the body of an object within bounds on text and memory.
+//!
+//! A JSON tree costs up to a hundred times its text (`[{"":0},{"":0}]`), so a bound on bytes alone does not bound memory.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::Undecodable;
+
+/// The longest body of an object in bytes: kube-apiserver accepts no larger request (`MaxRequestBodyBytes`).
+pub const MOST_OBJECT_BYTES: usize = 3 << 20;
+/// The largest estimated memory of a decoded object, in bytes. A 1.5 MB Application, the most that etcd stores by
+/// default, costs about 22 MiB.
+pub const MOST_OBJECT_MEMORY: usize = 32 << 20;
+
+/// Memory of a [`Value`] in a list; a list that grows holds twice as many.
+const ITEM: usize = 64;
+/// Memory of a map with up to eleven entries: one node of its B-tree.
+const NODE: usize = 640;
+/// Memory of each entry of a map in nodes that are half full.
+const ENTRY: usize = 112;
+
+/// Decodes an object. An empty body is `null`, as in Go.
+///
+/// Rejects a body above [`MOST_OBJECT_BYTES`] before it decodes anything, and stops where the decoded object would
+/// exceed [`MOST_OBJECT_MEMORY`].
+pub fn decode_object(what: &'static str, body: &Bytes) -> Result<Value, Undecodable> {
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    bounded(body).map_err(|source| Undecodable { what, source })
+}
+
+fn bounded(body: &[u8]) -> serde_json::Result<Value> {
+    if body.len() > MOST_OBJECT_BYTES {
+        return Err(serde_json::Error::custom(format_args!(
+            "the object has {} bytes, more than the limit of {MOST_OBJECT_BYTES}",
+            body.len()
+        )));
+    }
+    let mut left = MOST_OBJECT_MEMORY;
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = Tree { left: &mut left }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+/// Decodes a [`Value`] and pays for it from the memory that is left.
+struct Tree<'a> {
+    left: &'a mut usize,
+}
+
+impl Tree<'_> {
+    fn pay<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
+        let left = self.left.checked_sub(bytes).ok_or_else(|| {
+            E::custom(format_args!(
+                "the object needs more than {MOST_OBJECT_MEMORY} bytes of memory"
+            ))
+        })?;
+        *self.left = left;
+        Ok(())
+    }
+
+    const fn child(&mut self) -> Tree<'_> {
+        Tree {
+            left: &mut *self.left,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: Error>(mut self, value: &str) -> Result<Value, E> {
+        self.pay(value.len())?;
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(self.child())? {
+            self.pay(ITEM)?;
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if map.is_empty() {
+                self.pay(NODE)?;
+            }
+            self.pay(key.len().saturating_add(ENTRY))?;
+            let value = entries.next_value_seed(self.child())?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn decode(text: String) -> Result<Value, String> {
+        let why = |error: Undecodable| error.source.to_string();
+        decode_object("object", &Bytes::from(text)).map_err(why)
+    }
+
+    #[test]
+    fn a_json_bomb_is_rejected() {
+        for element in [r#"{"":0}"#, "0", r#"{"a":{}}"#, "[[]]"] {
+            let count = (MOST_OBJECT_BYTES - 3) / (element.len() + 1);
+            let text = format!("[{}{element}]", format!("{element},").repeat(count - 1));
+            assert!(text.len() <= MOST_OBJECT_BYTES);
+            let error = decode(text).unwrap_err();
+            assert!(error.contains("bytes of memory"), "{element}: {error}");
+        }
+        let error = decode(" ".repeat(MOST_OBJECT_BYTES + 1)).unwrap_err();
+        assert!(error.contains("3145729 bytes"), "{error}");
+        let deep = "[".repeat(100_000);
+        assert!(decode(deep).unwrap_err().contains("recursion limit"));
+    }
+
+    #[test]
+    fn the_largest_application_of_etcd_is_accepted() {
+        let resource = json!({
+            "group": "apps", "kind": "Deployment", "name": "deployment-of-a-usual-name",
+            "namespace": "namespace", "status": "Synced", "version": "v1",
+            "health": { "status": "Healthy", "message": "" },
+        });
+        let resources = vec![resource; 8_700];
+        let application =
+            json!({ "metadata": { "name": "a" }, "status": { "resources": resources } });
+        let text = application.to_string();
+        assert!(text.len() > 1_500_000, "{}", text.len());
+        assert_eq!(decode(text), Ok(application));
+    }
+
+    #[test]
+    fn a_bounded_decode_gives_what_serde_gives() {
+        for text in [
+            "",
+            "null",
+            "true",
+            "-1",
+            "18446744073709551615",
+            "1.5",
+            r#""\u00e9\n""#,
+            "[]",
+            "{}",
+            r#"{"b":[1,{"a":null}],"a":"x","a":"y"}"#,
+        ] {
+            let expected = serde_json::from_str(text).unwrap_or_default();
+            assert_eq!(decode(text.to_owned()), Ok(expected), "{text}");
+        }
+        for text in ["{", "[1,]", "1 2", "nul", "{\"a\":}"] {
+            assert!(decode(text.to_owned()).is_err(), "{text}");
+        }
+    }
+}
