@@ -56,6 +56,8 @@ const ANSWERED: [HeaderName; 10] = [
 ];
 /// The body limit of an API server.
 const LARGEST: usize = 3 << 20;
+/// The body limit of a response that Argo CD reads into memory, in bytes. Go's principal has about the same (200 MB).
+const LARGEST_RESPONSE: usize = 256 << 20;
 
 /// Why the principal answers by itself.
 #[derive(Debug, thiserror::Error)]
@@ -229,7 +231,17 @@ async fn ask(
         response_timeout,
     )
     .await?;
+    let answered = limit_response(&asked, answered, LARGEST_RESPONSE);
     Ok((answered, permits, ends))
+}
+
+/// Ends a response that grows beyond the limit, so that no cluster fills the memory of the hub's Argo CD. Watches,
+/// terminals and logs are read as a stream and have no limit.
+fn limit_response(asked: &Asked, response: Response<Body>, most: usize) -> Response<Body> {
+    if asked.is_lasting() || asked.is_log() {
+        return response;
+    }
+    response.map(|body| UnsyncBoxBody::new(Limited::new(body, most)))
 }
 
 /// Checked at each request, since connections are long-lived.
@@ -326,4 +338,31 @@ fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read(target: &str, bytes: usize) -> Result<usize, String> {
+        let asked = Asked::parse("GET", target).unwrap();
+        let body = Full::new(Bytes::from(vec![b'x'; bytes])).map_err(|never| match never {});
+        let response = limit_response(&asked, Response::new(UnsyncBoxBody::new(body)), 100);
+        let body = response.into_body().collect().await;
+        body.map(|it| it.to_bytes().len())
+            .map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn endless_response_of_a_cluster_is_cut() {
+        let pods = "/api/v1/namespaces/a/pods";
+        assert_eq!(read(pods, 100).await, Ok(100));
+        assert_eq!(
+            read(pods, 101).await,
+            Err("length limit exceeded".to_owned())
+        );
+        for stream in ["?watch=true", "/p/log", "/p/log?follow=true"] {
+            assert_eq!(read(&format!("{pods}{stream}"), 101).await, Ok(101));
+        }
+    }
 }
