@@ -16,7 +16,12 @@
 //!
 //! Values of any size are streamed; the proxy closes connections of clients that do not read.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use runtime::{
     credentials::{ClientAuth, ClientTls, Material, ServerTls, login::Login},
@@ -32,7 +37,11 @@ use crate::{
     fleet::ClusterName,
     live::LiveContext,
     settings,
-    transport::listener::{accept, handshake, slots::Slots},
+    transport::listener::{
+        accept, handshake,
+        handshakes::{Handshake, Handshakes},
+        slots::Slots,
+    },
 };
 
 mod client;
@@ -60,7 +69,7 @@ const LARGEST_REMEMBERED: usize = 1 << 20;
 struct Budgets {
     /// Open connections.
     connections: usize,
-    /// Of these, connections without a password yet: the rest stays for others.
+    /// Of these, connections without a password yet. Further ones evict the oldest of the busiest address.
     unauthenticated: usize,
     /// Values of all clusters, and of one.
     gets: usize,
@@ -126,7 +135,7 @@ struct Shared {
     server_tls: Option<ClientTls>,
     budgets: Budgets,
     connections: Arc<Semaphore>,
-    unauthenticated: Arc<Semaphore>,
+    unauthenticated: Handshakes<IpAddr>,
     gets: Arc<Semaphore>,
     gets_of_cluster: Slots<ClusterName>,
     follows: Arc<Semaphore>,
@@ -160,7 +169,7 @@ impl RedisProxy {
             login,
             server_tls,
             connections: Arc::new(Semaphore::new(budgets.connections)),
-            unauthenticated: Arc::new(Semaphore::new(budgets.unauthenticated)),
+            unauthenticated: Handshakes::new(budgets.unauthenticated),
             gets: Arc::new(Semaphore::new(budgets.gets)),
             gets_of_cluster: Slots::new(budgets.gets_of_cluster),
             follows: Arc::new(Semaphore::new(budgets.follows)),
@@ -192,11 +201,24 @@ impl RedisProxy {
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let metrics = shared.live.metrics.clone();
-    let connection = Arc::clone(&shared.connections).try_acquire_owned();
-    let unauthenticated_permit = Arc::clone(&shared.unauthenticated).try_acquire_owned();
-    let (Ok(_connection), Ok(unauthenticated_permit)) = (connection, unauthenticated_permit) else {
+    let Ok(_connection) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return metrics.redis_request("too_many_connections");
     };
+    let unauthenticated = shared.unauthenticated.begin(address.ip());
+    let evicted = unauthenticated.evicted();
+    tokio::select! {
+        () = evicted.cancelled() => metrics.redis_request("too_many_connections"),
+        () = serve_client(shared, socket, address, unauthenticated) => {}
+    }
+}
+
+async fn serve_client(
+    shared: Arc<Shared>,
+    socket: TcpStream,
+    address: SocketAddr,
+    unauthenticated: Handshake<IpAddr>,
+) {
+    let metrics = shared.live.metrics.clone();
     let shaking = async {
         // Without it a small answer may wait for the peer's delayed acknowledgement.
         socket.set_nodelay(true).map_err(|_gone| "closed")?;
@@ -211,7 +233,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         }
     };
     let _open = metrics.redis_connection();
-    if let Err(error) = Box::pin(client::serve(shared, stream, unauthenticated_permit)).await {
+    if let Err(error) = Box::pin(client::serve(shared, stream, unauthenticated)).await {
         tracing::debug!(%address, error = %Chain(&error), "closed a redis client connection");
     }
 }

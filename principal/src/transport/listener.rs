@@ -38,6 +38,7 @@ use crate::{
 pub(crate) mod accept;
 mod connection;
 pub(crate) mod handshake;
+pub(crate) mod handshakes;
 pub(crate) mod slots;
 mod websocket;
 

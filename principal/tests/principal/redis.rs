@@ -333,17 +333,22 @@ async fn unauthenticated_redis_clients_leave_room_for_others() {
         assert!(stranger.error(&["ping"]).await.starts_with("NOAUTH"));
         strangers.push(stranger);
     }
-    assert_eq!(Client::stranger(&world).await.response().await, None);
+    strangers.push(Client::stranger(&world).await);
+    let evicted = strangers[0].response().await;
+    assert_eq!(evicted, None, "the oldest made room");
     let counted = "argocd_principal_redis_requests_total{outcome=\"too_many_connections\"} 1";
     world.counted(counted).await;
     assert_eq!(known.ask(&["ping"]).await, Value::simple("PONG"));
     // Authenticated, it takes no slot of others.
     let login = ["AUTH", PASSWORD];
-    assert_eq!(strangers[0].ask(&login).await, Value::ok());
-    assert_eq!(
-        Client::of(&world).await.ask(&["ping"]).await,
-        Value::simple("PONG")
-    );
+    assert_eq!(strangers[1].ask(&login).await, Value::ok());
+    for _ in 0..500 {
+        strangers.push(Client::stranger(&world).await);
+    }
+    let mut newcomer = Client::of(&world).await;
+    for client in [&mut known, &mut newcomer, &mut strangers[1]] {
+        assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
+    }
 }
 
 /// A client that speaks TLS.

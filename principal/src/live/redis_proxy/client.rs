@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
+    net::IpAddr,
     sync::Arc,
     time::Duration,
 };
@@ -12,7 +13,7 @@ use live::resp::Value;
 use runtime::{credentials::login::Login, error::Chain};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf},
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -28,7 +29,7 @@ use super::{
     value::{self, CarryError},
     writer::Writer,
 };
-use crate::domain::ObjectOwner;
+use crate::{domain::ObjectOwner, transport::listener::handshakes::Handshake};
 
 mod channels;
 mod login;
@@ -108,8 +109,8 @@ struct Client<S: AsyncWrite> {
     upstream: Option<Upstream>,
     /// The login that it authenticated with.
     login: Option<Arc<Login>>,
-    /// Its slot as an unauthenticated connection.
-    unauthenticated_permit: Option<OwnedSemaphorePermit>,
+    /// Its place among the unauthenticated connections.
+    unauthenticated: Option<Handshake<IpAddr>>,
     wrong_passwords: u32,
     /// Its subscriptions: at clusters, and at the hub's redis.
     follows: BTreeMap<Channel, Follow>,
@@ -121,7 +122,7 @@ struct Client<S: AsyncWrite> {
 pub(super) async fn serve<S>(
     shared: Arc<Shared>,
     stream: S,
-    unauthenticated_permit: OwnedSemaphorePermit,
+    unauthenticated: Handshake<IpAddr>,
 ) -> Result<(), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -135,7 +136,7 @@ where
         writer: Writer::new(write),
         upstream: None,
         login: None,
-        unauthenticated_permit: Some(unauthenticated_permit),
+        unauthenticated: Some(unauthenticated),
         wrong_passwords: 0,
         follows: BTreeMap::new(),
         local: BTreeSet::new(),

@@ -50,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         };
         if accepts(&known, claim) {
             self.login = Some(known);
-            self.unauthenticated_permit = None;
+            self.unauthenticated = None;
             return Ok(true);
         }
         self.wrong_passwords = self.wrong_passwords.saturating_add(1);
