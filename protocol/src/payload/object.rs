@@ -16,7 +16,7 @@ pub const MOST_OBJECT_BYTES: usize = 3 << 20;
 /// default, costs about 22 MiB.
 pub const MOST_OBJECT_MEMORY: usize = 32 << 20;
 
-/// Memory of a [`Value`] in a list; a growing list reserves twice as many.
+/// Memory of a [`Value`] in a list; a growing list reserves up to twice as many.
 const ITEM: usize = 64;
 /// Memory of a map with up to eleven entries: one node of its B-tree.
 const NODE: usize = 640;
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_decode_gives_what_serde_gives() {
+    fn bounded_decode_equals_serde_json() {
         for text in [
             "",
             "null",

@@ -130,13 +130,17 @@ impl Observer {
         if self.mode == Mode::Autonomous {
             return self.applied_here(key, object);
         }
-        let Change::Changed { before } = self.store.seen(key.clone(), Arc::clone(&object)) else {
+        let change = self.store.seen(key.clone(), Arc::clone(&object));
+        // A project that we created is no change here: the store has it from the answer to our write.
+        if kind == Kind::AppProject || change != Change::None {
+            self.stuck.saw(&self.store, &key, &object);
+        }
+        let Change::Changed { before } = change else {
             return;
         };
         if meta.source_uid().is_some() && is_change(before.as_deref(), &object) {
             self.reports.status(key.clone());
         }
-        self.stuck.saw(&self.store, &key, &object);
         if self.store.get(&key).wanted.is_some() {
             self.drift.check(key);
         }
@@ -215,6 +219,41 @@ mod tests {
             label_selector: String::new(),
             mode: Mode::Managed,
         }
+    }
+
+    /// The answer to our own create reaches the store before the watch reports the project.
+    #[test]
+    fn application_is_refreshed_when_we_create_its_missing_project() {
+        let store = Arc::new(Store::default());
+        let observer = Observer {
+            store: Arc::clone(&store),
+            reports: Arc::new(Reports::new(Arc::clone(&store))),
+            drift: Arc::default(),
+            stuck: Arc::default(),
+            mode: Mode::Managed,
+        };
+        let project = serde_json::json!({
+            "metadata": { "namespace": "argocd", "name": "p", "uid": "p", "resourceVersion": "9" },
+        });
+        let application = serde_json::json!({
+            "metadata": { "namespace": "argocd", "name": "app", "uid": "a", "resourceVersion": "7" },
+            "spec": { "project": "p" },
+            "status": { "conditions": [{
+                "type": "InvalidSpecError",
+                "message": "Application referencing project p which does not exist",
+            }] },
+        });
+        store.seen(
+            ObjectKey::new(Kind::Application, "argocd", "app"),
+            Arc::new(application),
+        );
+        let key = ObjectKey::new(Kind::AppProject, "argocd", "p");
+        store.making(key).made(&Arc::new(project.clone()));
+        observer.applied(Kind::AppProject, project);
+        assert_eq!(
+            observer.stuck.all(),
+            [ObjectKey::new(Kind::Application, "argocd", "app")]
+        );
     }
 
     /// What an autonomous cluster says when one object was seen to go, and another is only not there any more.

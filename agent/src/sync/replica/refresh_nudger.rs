@@ -69,7 +69,8 @@ impl RefreshNudger {
         }
     }
 
-    fn all(&self) -> Vec<ObjectKey> {
+    /// The Applications to refresh.
+    pub(super) fn all(&self) -> Vec<ObjectKey> {
         self.lock().iter().cloned().collect()
     }
 
