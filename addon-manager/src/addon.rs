@@ -1,4 +1,4 @@
-//! Our add-on, as OCM's SDK asks for it.
+//! The add-on: our implementation of the hooks of OCM's SDK.
 
 pub mod argocd_install;
 pub mod conditions;
@@ -42,11 +42,11 @@ use obstacles::{AllObstacles, Obstacles};
 pub use parts::Parts;
 use settings::Defaults;
 
-/// How long a removal waits before it looks again whether the session has ended.
+/// How soon a removal checks again whether the session has ended.
 const SESSION_END: Duration = Duration::from_millis(200);
 
-/// How soon it is looked again whether what is in the way of a cluster's objects is gone: no watch tells of a Secret
-/// without our labels, or of a right.
+/// How soon to check again whether an obstacle to a cluster's objects is gone: no watch covers Secrets without our
+/// labels, or permissions.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Our `impl ocm::sdk::Addon`.
@@ -56,24 +56,24 @@ pub struct ArgocdAgent {
     parts: Parts,
     templates: Templates,
     installation: Installer,
-    // The CA ready for signing, made anew when it changes. Held for a lookup, never over an await.
+    // The CA ready for signing, recreated when it changes. Locked for a lookup, never across an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
     obstacles: AllObstacles,
 }
 
-/// Why there is no add-on; a mistake of ours.
+/// Why the add-on cannot be created; a programming error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The name of the add-on.
+    /// Its name is invalid.
     #[error(transparent)]
     Name(#[from] ocm::name::InvalidName),
-    /// The manifests.
+    /// A manifest is invalid.
     #[error(transparent)]
     Manifests(#[from] template::Error),
 }
 
 impl ArgocdAgent {
-    /// The add-on with its manifests parsed.
+    /// Parses the manifests.
     pub fn new(parts: Parts) -> Result<Self, Error> {
         let (pattern, records) = (parts.pattern.clone(), parts.records.clone());
         Ok(Self {
@@ -86,7 +86,7 @@ impl ArgocdAgent {
         })
     }
 
-    /// The part of the world that decisions on one cluster need.
+    /// The part of the world that concerns one cluster.
     fn world(&self, target: Target<'_>) -> World {
         let name = target.name.to_string();
         World {
@@ -119,7 +119,7 @@ impl ArgocdAgent {
             .is_some_and(|it| it.connected)
     }
 
-    /// Remembers where this cluster's agent dials, so that the certificate covers it.
+    /// Notes the address that this cluster's agent dials, so that the certificate covers it.
     fn note_address(&self, cluster: &ClusterName, address: &Address) {
         self.parts.addresses.send_if_modified(|known| {
             let before = known.insert(cluster.to_string(), address.clone());
@@ -127,7 +127,7 @@ impl ArgocdAgent {
         });
     }
 
-    /// Where this cluster's agent was told last to dial.
+    /// The address that was rendered last for this cluster's agent.
     fn dialled(&self, cluster: &ClusterName) -> Option<String> {
         let known = self.parts.addresses.borrow();
         known.get(cluster.as_str()).map(ToString::to_string)
@@ -139,14 +139,14 @@ impl ArgocdAgent {
             .send_if_modified(|known| known.insert(cluster.to_string(), shares) != Some(shares));
     }
 
-    /// The change of mode that waits for a person, if one does.
+    /// The change of mode that waits for a user, if any.
     fn blocked_mode(&self, target: Target<'_>) -> Option<BlockedMode> {
         let world = self.world(target);
         let addon = world.addons.get(target.name.as_str())?;
         let asked = blocked_change(world.clusters.get(target.name.as_str()), addon)?;
         let counted = self.parts.blocked_modes.borrow();
         let applications = counted.get(target.name.as_str()).copied();
-        // Where the label may change the mode by itself nothing waits before they were counted.
+        // A label that may change the mode without a confirmation waits only once Applications are counted.
         let waits = applications.is_some() || !follows_label(addon, world.install?);
         let recorded = addon.mode()?;
         waits.then_some(BlockedMode {
@@ -171,7 +171,7 @@ impl sdk::Addon for ArgocdAgent {
         &self.name
     }
 
-    // Of templates and hosted mode the SDK keeps away by itself.
+    // The SDK itself skips templates and hosted mode.
     fn admit(&self, target: Target<'_>) -> Admission {
         let reserved = self
             .world(target)
@@ -182,7 +182,7 @@ impl sdk::Addon for ArgocdAgent {
                 message,
             };
         }
-        // What an agent is registered as depends on the CA, and a change makes it enrol again.
+        // The registration depends on the CA, and a change makes the agent enrol again.
         if self.parts.authority.borrow().is_none() {
             return Admission::Hold {
                 reason: "NoCertificateAuthority".to_owned(),
@@ -216,8 +216,8 @@ impl sdk::Addon for ArgocdAgent {
             return None;
         }
         let authority = self.parts.authority.borrow().clone()?;
-        let mut blocked_deletion = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, ca)) = blocked_deletion.as_ref()
+        let mut signing = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, ca)) = signing.as_ref()
             && *known == authority
         {
             return Some(Arc::clone(ca));
@@ -225,7 +225,7 @@ impl sdk::Addon for ArgocdAgent {
         match SigningCa::from_pem(authority.certificate(), authority.key()) {
             Ok(ca) => {
                 let ca = Arc::new(ca);
-                *blocked_deletion = Some((authority, Arc::clone(&ca)));
+                *signing = Some((authority, Arc::clone(&ca)));
                 Some(ca)
             }
             Err(error) => {
@@ -245,9 +245,9 @@ impl sdk::Addon for ArgocdAgent {
             return Err(settings::Error::NoAuthority.into());
         };
         let cluster = hub::cluster(target.cluster);
-        let blocked_deletion = self.parts.secrets.access(target.name);
+        let access = self.parts.secrets.access(target.name);
         let now = Clock::system().now();
-        let access = credential::current(blocked_deletion, &authority, target.name.as_str(), now)?;
+        let access = credential::current(access, &authority, target.name.as_str(), now)?;
         let desired = cluster_secret::build(cluster_secret::Inputs {
             cluster: target.name.as_str(),
             argocd_namespace: &self.parts.own.argocd_namespace,
@@ -261,7 +261,7 @@ impl sdk::Addon for ArgocdAgent {
             None => Ok(()),
         };
         let secret = self.parts.secrets.ensure(target.name, desired).await;
-        // What a person has to see to is told and keeps nothing else from being done.
+        // Problems that need a person go into a condition and do not fail the hook.
         let obstacles = Obstacles {
             secret: match &secret {
                 Ok(contested) if contested.is_empty() => None,
@@ -294,7 +294,7 @@ impl sdk::Addon for ArgocdAgent {
             config,
         } = input;
         let mut deployment = config.deployment.clone().unwrap_or_default();
-        // Those of the configuration, else those that the ManagedCluster is annotated with.
+        // The registries of the configuration, else those of the ManagedCluster's annotation.
         deployment.registries = images::registries(config, target)?;
         let refused = |message: String| RenderError { message };
         let cluster = hub::cluster(target.cluster);
@@ -313,7 +313,7 @@ impl sdk::Addon for ArgocdAgent {
             .render(&spoke)
             .map_err(|error| refused(error.to_string()))?;
         let sessions = Arc::clone(&self.parts.sessions.borrow());
-        let installed = self.installation.render(&argocd_install::Ask {
+        let installed = self.installation.render(&argocd_install::Request {
             cluster: target.name,
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
             recorded: target
@@ -353,10 +353,10 @@ impl sdk::Addon for ArgocdAgent {
         let certificates = Arc::clone(&self.parts.certificates.borrow());
         let installation = self.installation.need(target.name);
         let installs_argocd = self.installation.installs_argocd(target.name);
-        // What is being brought is not missing.
+        // An Argo CD that we are installing is not missing.
         let argocd = facts.session.and_then(|session| session.argocd);
         let needs = Needs {
-            // What the hub lacks is told as that.
+            // `installation` reports a missing part of the hub's Argo CD.
             render_error: render_error.filter(|_| installation.is_none()),
             secret_error: known.and_then(|it| it.secret.as_deref()),
             project_error: known.and_then(|it| it.project.as_deref()),
@@ -370,8 +370,8 @@ impl sdk::Addon for ArgocdAgent {
             argocd: argocd.filter(|_| !installs_argocd),
             installation: installation.as_ref(),
             withheld: self.installation.withheld(target.name),
-            // Of what is not ours no agent has a say.
-            ails: facts
+            // An agent reports problems of an Argo CD that we installed only.
+            argocd_problem: facts
                 .session
                 .and_then(|session| session.argocd_ails.as_ref().filter(|_| installs_argocd)),
             unmirrored: facts.session.and_then(|it| it.unmirrored.as_ref()),
@@ -410,8 +410,8 @@ impl sdk::Addon for ArgocdAgent {
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         self.obstacles.forget(cluster);
         self.installation.forget(cluster);
-        // The Secret goes last, so where there is one, nobody has told us of the cluster's leaving: it
-        // left while no manager ran.
+        // The Secret is removed last. If it still exists, the cluster left while no manager ran, and its
+        // Applications are not released yet.
         if self.parts.secrets.has(cluster) {
             self.release(cluster).await?;
         }
@@ -422,8 +422,8 @@ impl sdk::Addon for ArgocdAgent {
     }
 }
 
-/// Whether the agent will not come back for what waits for it. A cluster that is only not accepted at
-/// the moment may be accepted again.
+/// Whether the agent will not come back to finish deletions. The hub may accept a cluster again that it does not
+/// accept at the moment.
 fn is_for_good(phase: LeavingPhase, view: &View, cluster: &ClusterName) -> bool {
     match phase {
         LeavingPhase::NotAdmitted => view.cluster(cluster).is_none(),

@@ -1,4 +1,4 @@
-//! The hub as this program sees it, read from the SDK's window on it.
+//! The state of the hub, read from the SDK's view.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,24 +17,23 @@ use principal::Mode;
 
 use crate::{addon::conditions, keys};
 
-/// What a person can do about a refusal of the hub, where waiting does not help.
+/// The step that resolves an API error, for errors that a retry does not resolve.
 pub fn next_step(error: &kube::Error) -> Option<&'static str> {
     let kube::Error::Api(status) = error else {
         return None;
     };
     if status.is_forbidden() {
-        // A new program may need a right that an old chart does not give it.
+        // A new program may need a permission that an old chart does not grant.
         return Some(
             "upgrade the Helm release: its chart grants this program the rights that it needs",
         );
     }
-    // Of an object that is written by its name only the kind or the namespace can be missing.
+    // We write objects by name, so only the kind or the namespace can be missing.
     let no_kind = status.is_not_found();
     no_kind.then_some("install Argo CD on the hub, or set its namespace")
 }
 
-/// Reads the window. None until everything has been listed once: before that an absent object means
-/// nothing, and nothing may be decided from it.
+/// Reads the view. None until every kind is listed: before that, the absence of an object proves nothing.
 pub fn read(view: &View, name: &AddonName) -> Option<World> {
     if !view.is_synced() {
         return None;
@@ -54,7 +53,7 @@ pub fn read(view: &View, name: &AddonName) -> Option<World> {
     })
 }
 
-/// What decisions need of a ManagedCluster.
+/// The facts that decisions use of a ManagedCluster.
 pub fn cluster(object: &ManagedCluster) -> Cluster {
     let claims = object
         .status
@@ -72,7 +71,7 @@ pub fn cluster(object: &ManagedCluster) -> Cluster {
     }
 }
 
-/// What decisions need of a `ManagedClusterAddOn`.
+/// The facts that decisions use of a `ManagedClusterAddOn`.
 pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
     let references = object.config_references();
     let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
@@ -100,7 +99,7 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
                 .configs
                 .iter()
                 .any(|config| config.resource == TEMPLATES),
-        was_connected: available.is_some_and(|live| conditions::tells_of_a_session(&live.reason)),
+        was_connected: available.is_some_and(|live| conditions::implies_past_session(&live.reason)),
     }
 }
 
@@ -112,7 +111,7 @@ fn config(reference: &ConfigReference) -> Option<(String, String)> {
     Some((desired.namespace.clone(), desired.name.clone()))
 }
 
-/// What decisions need of the `ClusterManagementAddOn`.
+/// The facts that decisions use of the `ClusterManagementAddOn`.
 pub fn install(offer: &ClusterManagementAddOn) -> Install {
     let defaults = &offer.spec.default_configs;
     let template = |name: &str| name != ocm::api::addon::NO_DEFAULT && !name.is_empty();
@@ -124,31 +123,31 @@ pub fn install(offer: &ClusterManagementAddOn) -> Install {
     }
 }
 
-/// Whether a `ClusterManagementAddOn` offers `AddOnTemplates`, with a default or without, which ours never does.
+/// Whether a `ClusterManagementAddOn` offers `AddOnTemplates`, with or without a default. Ours never does.
 pub fn offers_templates(offer: &ClusterManagementAddOn) -> bool {
     let mut defaults = offer.spec.default_configs.iter();
     defaults.any(|config| config.resource == TEMPLATES)
 }
 
-/// Remembers which clusters had the add-on, to tell a first enrolment from a repeated one.
+/// Remembers which clusters had the add-on, to distinguish a first enrolment from a repeated one.
 #[derive(Debug, Default)]
 pub struct Memory {
     seen: BTreeMap<String, Seen>,
-    /// Kept as long as the ManagedCluster is there, so that opting out and in again is no way round a held change of mode.
+    /// Kept while the ManagedCluster exists, so that opting out and in again does not bypass a blocked change of mode.
     modes: Modes,
 }
 
-/// The modes that clusters had last.
+/// The last mode of each cluster.
 pub type Modes = BTreeMap<String, InstalledBefore>;
 
-/// The mode that a cluster had last.
+/// The last mode of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstalledBefore {
     /// The mode.
     pub mode: Mode,
-    /// UID of the ManagedCluster: another one of the same name never had it.
+    /// UID of the ManagedCluster: another cluster of the same name did not have this mode.
     pub uid: String,
-    /// UID of the `ManagedClusterAddOn` that it was recorded on last.
+    /// UID of the `ManagedClusterAddOn` that recorded it last.
     pub addon: String,
 }
 
@@ -159,7 +158,7 @@ struct Seen {
 }
 
 impl Memory {
-    /// A memory that goes on from what was known before.
+    /// Restores the memory from recorded modes.
     pub fn from_modes(modes: Modes) -> Self {
         let had = |(name, had): (&String, &InstalledBefore)| {
             let seen = Seen {
@@ -174,14 +173,13 @@ impl Memory {
         }
     }
 
-    /// The modes that clusters have, and had while their ManagedCluster is there.
+    /// The current or last mode of each cluster whose ManagedCluster exists.
     pub const fn modes(&self) -> &Modes {
         &self.modes
     }
 
-    /// Adds to `world` what only the past can tell: which clusters have lost the add-on, and modes
-    /// that somebody has wiped. (`clusteradm addon enable` on an add-on that is there replaces all of
-    /// its annotations.)
+    /// Adds to `world` the facts that only earlier observations show: clusters that lost the add-on, and modes
+    /// that were wiped. (`clusteradm addon enable` on an existing add-on replaces all of its annotations.)
     pub fn recall(&mut self, world: &mut World) {
         for (name, addon) in &mut world.addons {
             let before = self.seen.get(name).filter(|seen| seen.uid == addon.uid);
@@ -210,7 +208,7 @@ impl Memory {
         });
         let former = self.modes.iter();
         world.former = former.map(|(name, had)| (name.clone(), had.mode)).collect();
-        // Who has neither the add-on nor asks for it begins anew.
+        // Forget clusters that neither have the add-on nor ask for it.
         let asks = |cluster: &Cluster| cluster.label().and_then(mode_of).is_some();
         let World {
             clusters, addons, ..
@@ -233,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_has_a_next_step_and_weather_has_none() {
+    fn permanent_api_errors_have_a_next_step_and_transient_ones_none() {
         let refused = |code: u16, reason: &str| {
             let status = kube::core::Status::failure("", reason).with_code(code);
             next_step(&kube::Error::Api(Box::new(status)))
@@ -289,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_lost_the_add_on_is_told_from_one_that_never_had_it() {
+    fn a_lost_add_on_differs_from_one_that_never_existed() {
         let mut memory = Memory::default();
         let mut never = world(None);
         memory.recall(&mut never);
@@ -331,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_opted_out_begins_anew() {
+    fn opting_out_clears_the_memory_of_a_lost_add_on() {
         let mut memory = Memory::default();
         memory.recall(&mut world(Some(recorded(None, "1"))));
         let mut out = world(None);

@@ -1,7 +1,7 @@
 //! Opting in by label, and the mode of every cluster.
 //!
-//! [`mod@plan`] decides from the [`World`](crate::hub::World), [`apply`] writes. The controller looks at
-//! everything whenever something changed; changes that come together are looked at once.
+//! [`mod@plan`] decides from the [`World`](crate::hub::World), [`apply`] writes. The controller reconciles all
+//! clusters after each change; it combines changes that arrive together.
 
 pub mod apply;
 pub mod modes;
@@ -34,48 +34,47 @@ use plan::{Step, plan};
 
 use crate::hub::{self, Memory, Own};
 
-/// Changes within this time are looked at together.
+/// Changes within this time are reconciled together.
 const GATHER: Duration = Duration::from_millis(50);
-/// The pause before what failed is tried again.
+/// The pause before a retry.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often Applications are counted that hold a change of mode: nothing tells when they are gone.
+/// How often the Applications that block a change of mode are counted: no watch reports their removal.
 const RECOUNT: Duration = Duration::from_secs(15);
-/// How soon it is looked again whether something that we wrote can be seen, should no change tell.
+/// How soon to check whether the view shows our own write, without a change that reports it.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// So many clusters are written at a time: nobody waits for the mode of all others, without which no agent comes in.
+/// Concurrent writes. No agent connects before its cluster has a mode, so clusters do not wait for each other.
 const AT_ONCE: usize = 16;
 
-/// Clusters whose mode cannot change yet, with the number of Applications that are in the way.
+/// Clusters whose mode cannot change yet, with the number of Applications that block the change.
 pub type BlockedModes = Arc<BTreeMap<String, usize>>;
 
 /// The controller.
 #[derive(Debug)]
 pub struct OptIn {
-    /// The SDK's window on the hub.
+    /// The SDK's view of the hub.
     pub view: View,
     /// Our add-on's name.
     pub addon: AddonName,
-    /// What this hub is.
+    /// The identity of this hub.
     pub own: Own,
-    /// Writes.
+    /// Carries out the steps.
     pub writer: Writer,
-    /// Keeps the modes that clusters had.
+    /// Records the last mode of each cluster.
     pub keeper: ModeRecords,
-    /// Where changes of mode that have to wait are told.
-    pub stored: watch::Sender<BlockedModes>,
+    /// Publishes the blocked changes of mode.
+    pub blocked: watch::Sender<BlockedModes>,
 }
 
-/// What was done in rounds before.
+/// The results of earlier rounds.
 #[derive(Debug, Default)]
 struct Past {
     memory: Memory,
-    /// Labels that people were told of; once, until the reason is gone.
-    reply: BTreeSet<Step>,
-    /// Changes of mode that were found held, and when.
+    /// Refused labels that have an Event already: one Event until the cause is gone.
+    refused: BTreeSet<Step>,
+    /// Blocked changes of mode, and when their Applications were counted.
     counted: BTreeMap<Step, Instant>,
-    /// Clusters of which something was written that cannot be seen yet: what would be decided from what was before
-    /// would be written a second time.
+    /// Clusters whose last write the view does not show yet: a decision from the old state would repeat the write.
     unseen: BTreeSet<ClusterName>,
 }
 
@@ -88,7 +87,7 @@ impl OptIn {
         };
         loop {
             revision.mark_unchanged();
-            // A write that hangs must not outlast our time as the leader; what is dropped, the next leader's round does.
+            // A write that hangs must not outlast our leadership; the next leader repeats a dropped write.
             let looking = async {
                 let round = self.round(&mut past).await;
                 [round, self.keep(&past, &mut written).await]
@@ -111,9 +110,9 @@ impl OptIn {
         }
     }
 
-    /// Waits for what was known before: without it a mode could change unnoticed.
+    /// Waits until the recorded modes are read: without them a mode could change unnoticed.
     async fn begin(&self) -> (Past, Written) {
-        let mut reply = None;
+        let mut logged = None;
         loop {
             match self.keeper.read().await {
                 Ok(written) => {
@@ -127,21 +126,21 @@ impl OptIn {
                 Err(error) => {
                     let next = hub::next_step(&error).unwrap_or("it is tried again");
                     let error = runtime::error::Chain(&error).to_string();
-                    if reply.as_ref() != Some(&error) {
+                    if logged.as_ref() != Some(&error) {
                         warn!(
                             error,
                             next,
                             "cannot read the recorded modes; enrolment by label waits; retrying"
                         );
                     }
-                    reply = Some(error);
+                    logged = Some(error);
                     sleep(RETRY).await;
                 }
             }
         }
     }
 
-    /// Writes down the modes that clusters have, and tells when to try that again.
+    /// Records the modes of clusters, and returns when to try again.
     async fn keep(&self, past: &Past, written: &mut Written) -> Option<Duration> {
         match self.keeper.write(written, past.memory.modes()).await {
             Ok(pause) => pause,
@@ -153,23 +152,26 @@ impl OptIn {
         }
     }
 
-    /// Does what is to be done now, and tells when to look again without a change.
+    /// Carries out the steps that are due, and returns when to reconcile again without a change.
     async fn round(&self, past: &mut Past) -> Option<Duration> {
-        // Before anything is read: what was seen then is in what is read.
+        // Before the view is read: the read then includes every write that this finds.
         past.unseen.retain(|cluster| self.view.is_behind(cluster));
         let mut world = hub::read(&self.view, &self.addon)?;
         past.memory.recall(&mut world);
         let steps = plan(&world, &self.own);
-        past.reply.retain(|step| steps.contains(step));
+        past.refused.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
-        let mut stored = BTreeMap::clone(&self.stored.borrow());
-        stored.retain(|cluster, _| {
+        let mut blocked = BTreeMap::clone(&self.blocked.borrow());
+        blocked.retain(|cluster, _| {
             past.counted
                 .keys()
                 .any(|step| changes(step) == Some(cluster))
         });
         let mut failed = false;
-        let due: Vec<_> = steps.into_iter().filter(|it| !past.is_enough(it)).collect();
+        let due: Vec<_> = steps
+            .into_iter()
+            .filter(|it| !past.is_not_due(it))
+            .collect();
         let writes = due.into_iter().map(|step| async {
             let done = self.writer.apply(&step).await;
             (step, done)
@@ -177,7 +179,7 @@ impl OptIn {
         let mut writes = pin!(stream::iter(writes).buffer_unordered(AT_ONCE));
         while let Some((step, done)) = writes.next().await {
             match done {
-                Ok(Done::Told) => info!(?step, "opting in"),
+                Ok(Done::Notified) => info!(?step, "opting in"),
                 Ok(Done::Wrote { version }) => {
                     info!(?step, "opting in");
                     past.wrote(&step, |cluster| self.view.wrote(cluster, version));
@@ -186,28 +188,28 @@ impl OptIn {
                     past.wrote(&step, |cluster| self.view.deleted(cluster, uid));
                 }
                 Ok(Done::Later) => {}
-                Ok(Done::Held(applications)) => {
+                Ok(Done::Blocked(applications)) => {
                     if let Some(cluster) = changes(&step) {
-                        stored.insert(cluster.to_owned(), applications);
+                        blocked.insert(cluster.to_owned(), applications);
                     }
                     past.counted.insert(step, Instant::now());
                 }
                 Err(error) => {
                     failed = true;
-                    past.reply.remove(&step);
-                    complain(&step, &error);
+                    past.refused.remove(&step);
+                    log_failure(&step, &error);
                 }
             }
         }
-        self.notify(stored);
+        self.notify(blocked);
         past.next(failed)
     }
 
-    fn notify(&self, stored: BTreeMap<String, usize>) {
-        self.stored.send_if_modified(|known| {
-            let changed = **known != stored;
+    fn notify(&self, blocked: BTreeMap<String, usize>) {
+        self.blocked.send_if_modified(|known| {
+            let changed = **known != blocked;
             if changed {
-                *known = Arc::new(stored);
+                *known = Arc::new(blocked);
             }
             changed
         });
@@ -215,8 +217,8 @@ impl OptIn {
 }
 
 impl Past {
-    /// Whether this step need not be done, or not yet.
-    fn is_enough(&mut self, step: &Step) -> bool {
+    /// Whether this step is not due (yet).
+    fn is_not_due(&mut self, step: &Step) -> bool {
         let unseen = self.unseen.iter();
         if unseen
             .map(ClusterName::as_str)
@@ -225,13 +227,13 @@ impl Past {
             return true;
         }
         if let Step::Refuse { .. } = step {
-            return !self.reply.insert(step.clone());
+            return !self.refused.insert(step.clone());
         }
         let counted = self.counted.get(step);
         counted.is_some_and(|at| at.elapsed() < RECOUNT)
     }
 
-    /// Has the view watch out for what a step wrote.
+    /// Makes the view watch for the write of a step.
     fn wrote(&mut self, step: &Step, expect: impl FnOnce(&ClusterName)) {
         if let Ok(cluster) = ClusterName::new(step.cluster()) {
             expect(&cluster);
@@ -239,7 +241,7 @@ impl Past {
         }
     }
 
-    /// When to look again without a change.
+    /// When to reconcile again without a change.
     fn next(&self, failed: bool) -> Option<Duration> {
         let again = [
             (failed, RETRY),
@@ -260,7 +262,7 @@ fn changes(step: &Step) -> Option<&String> {
     }
 }
 
-fn complain(step: &Step, error: &Error) {
+fn log_failure(step: &Step, error: &Error) {
     warn!(?step, error = %runtime::error::Chain(error), "opt-in failed; retrying");
 }
 
@@ -280,31 +282,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cluster_is_let_be_until_what_was_written_of_it_can_be_seen() {
+    async fn no_second_write_before_the_view_shows_the_first() {
         let (view, mut past) = (View::new(), Past::default());
         let step = record("a", Mode::Managed);
-        assert!(!past.is_enough(&step));
+        assert!(!past.is_not_due(&step));
         assert_eq!(past.next(false), None);
 
         past.wrote(&step, |cluster| view.wrote(cluster, "9"));
-        // OCM may have written a status meanwhile, so that the mode would come from elsewhere.
+        // OCM may write a status meanwhile, which changes the source of the mode.
         let from_elsewhere = record("a", Mode::Autonomous);
         for _ in 0..5 {
             past.unseen.retain(|cluster| view.is_behind(cluster));
-            assert!(past.is_enough(&step) && past.is_enough(&from_elsewhere));
-            assert!(!past.is_enough(&record("b", Mode::Managed)));
+            assert!(past.is_not_due(&step) && past.is_not_due(&from_elsewhere));
+            assert!(!past.is_not_due(&record("b", Mode::Managed)));
             assert_eq!(past.next(false), Some(LOOK));
             tokio::time::advance(LOOK).await;
         }
     }
 
     #[tokio::test]
-    async fn what_is_seen_to_be_gone_is_not_waited_for() {
+    async fn a_visible_deletion_ends_the_wait() {
         let (view, mut past) = (View::new(), Past::default());
         let step = record("a", Mode::Managed);
         past.wrote(&step, |cluster| view.deleted(cluster, "1"));
         past.unseen.retain(|cluster| view.is_behind(cluster));
-        assert!(!past.is_enough(&step));
+        assert!(!past.is_not_due(&step));
     }
 
     #[test]
@@ -316,7 +318,7 @@ mod tests {
             reason: "UnknownMode",
             message: String::new(),
         };
-        assert!(!past.is_enough(&refuse));
-        assert!(past.is_enough(&refuse));
+        assert!(!past.is_not_due(&refuse));
+        assert!(past.is_not_due(&refuse));
     }
 }

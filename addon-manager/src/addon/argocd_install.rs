@@ -1,7 +1,7 @@
-//! An Argo CD for spokes that have none.
+//! Installs Argo CD on spokes that have none.
 //!
-//! The agent says what runs in Argo CD's namespace of its cluster. What follows from that is [decided](decide) once,
-//! written down on the `ManagedClusterAddOn`, and stays. A spoke's word decides about that spoke and nothing else.
+//! The agent reports which Argo CD runs in its cluster. From that we [decide] once, record the decision on the
+//! `ManagedClusterAddOn`, and keep it. The report of a spoke affects that spoke only.
 
 pub mod follow;
 pub mod objects;
@@ -19,47 +19,47 @@ use tokio::sync::watch;
 
 use super::{manifests::Spoke, settings, template};
 use follow::Hub;
-use objects::{Brought, Templates};
+use objects::{Inputs, Templates};
 use pattern::{Missing, Pattern};
 use record::{Record, Records};
 
-/// `INSTALL_ARGOCD`: what a person wants.
+/// `INSTALL_ARGOCD`: what the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Install {
-    /// Where the cluster has none.
+    /// We install Argo CD if the cluster has none.
     #[default]
     Auto,
-    /// The cluster's Argo CD is ours.
+    /// We install Argo CD and its CRDs.
     Always,
-    /// The cluster's Argo CD is somebody else's.
+    /// Users install Argo CD.
     Never,
 }
 
-/// What was decided for a cluster, as it is written down.
+/// The decision for a cluster, as the annotation records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// We bring Argo CD with the definitions of its kinds.
-    Brought,
-    /// We bring Argo CD; the cluster had the definitions already, which are left to whoever made them.
+    /// We install Argo CD with its CRDs.
+    Installed,
+    /// We install Argo CD without its CRDs: the cluster had them already, and we leave them to their owner.
     InstalledWithoutDefinitions,
-    /// The cluster has one of somebody else's.
+    /// The cluster has an Argo CD that we did not install.
     Found,
 }
 
 impl Decision {
-    /// As it is written down.
+    /// The value of the annotation.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Brought => "brought",
+            Self::Installed => "brought",
             Self::InstalledWithoutDefinitions => "brought-without-crds",
             Self::Found => "found",
         }
     }
 
-    /// What was written down; none for any other word.
+    /// Parses the value of the annotation.
     pub fn read(word: &str) -> Option<Self> {
         let all = [
-            Self::Brought,
+            Self::Installed,
             Self::InstalledWithoutDefinitions,
             Self::Found,
         ];
@@ -67,21 +67,21 @@ impl Decision {
     }
 
     const fn installs_argocd(self) -> bool {
-        matches!(self, Self::Brought | Self::InstalledWithoutDefinitions)
+        matches!(self, Self::Installed | Self::InstalledWithoutDefinitions)
     }
 }
 
-/// What is known of a cluster's Argo CD.
+/// The observed Argo CD of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// What runs in its namespace, where the agent has said so.
+    /// The programs in its namespace, if the agent has reported them.
     pub runs: Option<Runs>,
-    /// Whether the cluster's API serves Argo CD's kinds by definitions that are not ours.
+    /// Whether the cluster's API serves Argo CD's kinds by CRDs that are not ours.
     pub has_others_kinds: bool,
 }
 
 impl Seen {
-    /// As the agent has said it last.
+    /// Reads the last report of the agent.
     pub fn of(session: Option<&SessionReport>) -> Self {
         Self {
             runs: session.and_then(|session| session.argocd_runs),
@@ -91,57 +91,57 @@ impl Seen {
     }
 }
 
-/// What a person has to see to.
+/// A problem that needs a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The hub has no Argo CD that could be the pattern.
+    /// The hub has no complete Argo CD that could be the pattern.
     Pattern(String),
-    /// There is one of somebody else's where ours should be.
+    /// Another Argo CD runs where ours should be.
     NotOurs,
 }
 
-/// Why none is brought to a cluster that has none.
+/// Why we do not install Argo CD on a cluster that has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipped {
-    /// A person does not want it.
+    /// `INSTALL_ARGOCD` is false.
     Unwanted,
-    /// It had one of somebody else's, which has gone.
+    /// The cluster had an Argo CD that we did not install, and it is gone.
     Gone,
 }
 
-/// What follows for a cluster.
+/// The result of [`decide`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What is so now; none while that is not known.
+    /// The decision; none until the agent has reported.
     pub decision: Option<Decision>,
-    /// Whether it has to be written down, since it is not.
+    /// Whether the decision must still be recorded.
     pub records: bool,
-    /// Whether our objects belong on the cluster now. Never before that was written down.
+    /// Whether our objects belong on the cluster now. Never before the decision is recorded.
     pub installs_argocd: bool,
-    /// What a person has to see to.
+    /// A problem that needs a person.
     pub need: Option<Need>,
 }
 
-/// What it is decided from.
+/// The input of [`decide`].
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// What a person wants.
+    /// What the user wants.
     pub install: Install,
-    /// What is written down.
+    /// The recorded decision.
     pub recorded: Option<Decision>,
-    /// What was decided before, for the same `ManagedClusterAddOn`.
+    /// The last decision of this process for the same `ManagedClusterAddOn`.
     pub recalled: Option<Decision>,
-    /// What is known of the cluster.
+    /// The observed Argo CD of the cluster.
     pub seen: Seen,
-    /// What the hub lacks of a pattern.
+    /// The missing part of the hub's pattern.
     pub missing_part: Option<&'a Missing>,
 }
 
-/// Decides about one cluster.
+/// Decides whether we install Argo CD on one cluster.
 ///
-/// What was decided stays: an agent that is away, a program that is being replaced or a hub that cannot be read take
-/// nothing away. An Argo CD of somebody else's is written down only when it goes, so that an ordinary enrolment costs no
-/// further write.
+/// A decision is stable: we remove nothing while the agent is disconnected, during a rollout, or when the hub's Argo CD
+/// is unavailable. We record `Found` only when that Argo CD is gone, so that an ordinary enrolment costs no further
+/// write.
 pub fn decide(question: &Question<'_>) -> Verdict {
     let Question {
         install,
@@ -175,7 +175,7 @@ pub fn decide(question: &Question<'_>) -> Verdict {
             };
         }
     }
-    let bring = match (seen.runs, install) {
+    let decision = match (seen.runs, install) {
         (None | Some(Runs::Other), _) => return Verdict::default(),
         (Some(Runs::Foreign), Install::Always) => {
             return Verdict {
@@ -187,22 +187,22 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         (Some(Runs::Nothing | Runs::Ours), Install::Auto) if seen.has_others_kinds => {
             Decision::InstalledWithoutDefinitions
         }
-        (Some(Runs::Nothing | Runs::Ours), _) => Decision::Brought,
+        (Some(Runs::Nothing | Runs::Ours), _) => Decision::Installed,
     };
-    if bring.installs_argocd() && need.is_some() {
+    if decision.installs_argocd() && need.is_some() {
         return Verdict {
             need,
             ..Verdict::default()
         };
     }
     Verdict {
-        decision: Some(bring),
-        records: bring.installs_argocd(),
+        decision: Some(decision),
+        records: decision.installs_argocd(),
         ..Verdict::default()
     }
 }
 
-/// Why a cluster that says that it has no Argo CD gets none; none if it gets one, or has not said so.
+/// Why a cluster that reports no Argo CD gets none; none if it gets one, or has not reported.
 pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Skipped> {
     match (install, verdict.decision) {
         _ if seen.runs != Some(Runs::Nothing) => None,
@@ -210,21 +210,21 @@ pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Skipp
         (Install::Auto | Install::Always, Some(Decision::Found)) => Some(Skipped::Gone),
         (
             Install::Auto | Install::Always,
-            None | Some(Decision::Brought | Decision::InstalledWithoutDefinitions),
+            None | Some(Decision::Installed | Decision::InstalledWithoutDefinitions),
         ) => None,
     }
 }
 
-/// What is asked for one cluster.
+/// The input of a rendering for one cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct Request<'a> {
     /// The cluster.
     pub cluster: &'a ClusterName,
     /// UID of its `ManagedClusterAddOn`.
     pub uid: &'a str,
-    /// What is written down there.
+    /// The decision that is recorded there.
     pub recorded: Option<Decision>,
-    /// The namespace that is written down with it.
+    /// The namespace that is recorded with it.
     pub place: Option<&'a str>,
     /// The session.
     pub session: Option<&'a SessionReport>,
@@ -234,50 +234,50 @@ pub struct Ask<'a> {
     pub spoke: &'a Spoke,
 }
 
-/// Why nothing can be rendered.
+/// Why rendering failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A variable.
+    /// A variable is invalid.
     #[error(transparent)]
     Settings(#[from] settings::Error),
-    /// What is there stays.
+    /// The hub's pattern is incomplete; installed objects stay.
     #[error("{0}")]
     Pattern(String),
-    /// It is not moved: in another namespace there may be one of somebody else's, and what runs would have to go first.
+    /// We do not move Argo CD: the new namespace may contain another one, and the installed one would have to go first.
     #[error(
         "the add-on installed Argo CD in namespace {from} of the cluster, but ARGOCD_NAMESPACE is now {to}: set it \
         back, or opt the cluster out, which removes that Argo CD, and in again; nothing changes until then"
     )]
     Moved {
-        /// Where it is.
+        /// The namespace of the installed Argo CD.
         from: String,
-        /// Where it would be.
+        /// The requested namespace.
         to: String,
     },
-    /// A mistake of ours.
+    /// A manifest is invalid: a programming error.
     #[error(transparent)]
     Template(#[from] template::Error),
 }
 
 #[derive(Clone, Debug, Default)]
-struct Stance {
+struct State {
     uid: String,
     verdict: Verdict,
     withheld: Option<Skipped>,
 }
 
-/// Brings Argo CD, and remembers what was decided.
+/// Renders Argo CD for spokes, and remembers the decisions.
 #[derive(Debug)]
 pub struct Installer {
     templates: Templates,
     hub: watch::Receiver<Hub>,
     records: watch::Sender<Records>,
-    // Held for a lookup, never over an await.
-    stances: Mutex<BTreeMap<ClusterName, Stance>>,
+    // Locked for a lookup, never across an await.
+    states: Mutex<BTreeMap<ClusterName, State>>,
 }
 
 impl Installer {
-    /// With what the hub has as the pattern; what has to be written down is told to `records`.
+    /// Uses the hub's Argo CD as the pattern, and publishes decisions to record on `records`.
     pub fn new(
         hub: watch::Receiver<Hub>,
         records: watch::Sender<Records>,
@@ -286,28 +286,28 @@ impl Installer {
             templates: Templates::embedded()?,
             hub,
             records,
-            stances: Mutex::default(),
+            states: Mutex::default(),
         })
     }
 
-    fn stances(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Stance>> {
-        self.stances.lock().unwrap_or_else(PoisonError::into_inner)
+    fn states(&self) -> MutexGuard<'_, BTreeMap<ClusterName, State>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a person has to see to on a cluster.
+    /// The problem of a cluster that needs a person.
     pub fn need(&self, cluster: &ClusterName) -> Option<Need> {
-        self.stances().get(cluster)?.verdict.need.clone()
+        self.states().get(cluster)?.verdict.need.clone()
     }
 
-    /// Why a cluster that has no Argo CD gets none.
+    /// Why we do not install Argo CD on a cluster that has none.
     pub fn withheld(&self, cluster: &ClusterName) -> Option<Skipped> {
-        self.stances().get(cluster)?.withheld
+        self.states().get(cluster)?.withheld
     }
 
-    /// Whether Argo CD is ours there, or is about to be.
+    /// Whether we install Argo CD there, or are about to.
     pub fn installs_argocd(&self, cluster: &ClusterName) -> bool {
-        let stances = self.stances();
-        stances.get(cluster).is_some_and(|it| {
+        let states = self.states();
+        states.get(cluster).is_some_and(|it| {
             let Verdict {
                 decision,
                 records,
@@ -318,9 +318,9 @@ impl Installer {
         })
     }
 
-    /// The cluster has left.
+    /// Forgets a cluster that has left.
     pub fn forget(&self, cluster: &ClusterName) {
-        self.stances().remove(cluster);
+        self.states().remove(cluster);
         self.note(cluster, None);
     }
 
@@ -331,18 +331,18 @@ impl Installer {
         });
     }
 
-    /// Decides, and gives the objects that belong on the cluster for that; none for most.
-    pub fn render(&self, ask: &Ask<'_>) -> Result<Rendered, Error> {
-        let install = settings::installs(ask.config)?;
-        let keep = settings::keeps_argocd(ask.config)?;
+    /// Decides, and returns the Argo CD objects for the cluster; none if we do not install Argo CD.
+    pub fn render(&self, request: &Request<'_>) -> Result<Rendered, Error> {
+        let install = settings::installs(request.config)?;
+        let keep = settings::keeps_argocd(request.config)?;
         let pattern = Pattern::of(&self.hub.borrow());
-        let verdict = self.judge(ask, install, pattern.as_ref().err());
+        let verdict = self.judge(request, install, pattern.as_ref().err());
         let wanted = verdict.decision.filter(|_| verdict.installs_argocd);
         let Some(decision) = wanted else {
             return Ok(Rendered::default());
         };
-        let here = &ask.spoke.argocd_namespace;
-        if let Some(place) = ask.place.filter(|place| place != here) {
+        let here = &request.spoke.argocd_namespace;
+        if let Some(place) = request.place.filter(|place| place != here) {
             return Err(Error::Moved {
                 from: place.to_owned(),
                 to: here.clone(),
@@ -353,44 +353,51 @@ impl Installer {
             (Decision::InstalledWithoutDefinitions, Install::Auto) => &[][..],
             _ => &pattern.crds,
         };
-        let installed = Brought {
-            spoke: ask.spoke,
-            image: settings::mirrored(&pattern.image, &ask.config.registries),
-            redis_image: settings::mirrored(&pattern.redis_image, &ask.config.registries),
+        let inputs = Inputs {
+            spoke: request.spoke,
+            image: settings::mirrored(&pattern.image, &request.config.registries),
+            redis_image: settings::mirrored(&pattern.redis_image, &request.config.registries),
             crds,
             keep,
-            config: ask.config,
+            config: request.config,
         };
-        Ok(self.templates.render(&installed)?)
+        Ok(self.templates.render(&inputs)?)
     }
 
-    fn judge(&self, ask: &Ask<'_>, install: Install, missing_part: Option<&Missing>) -> Verdict {
-        let mut stances = self.stances();
-        let before = stances.get(ask.cluster).filter(|it| it.uid == ask.uid);
-        let seen = Seen::of(ask.session);
+    fn judge(
+        &self,
+        request: &Request<'_>,
+        install: Install,
+        missing_part: Option<&Missing>,
+    ) -> Verdict {
+        let mut states = self.states();
+        let before = states
+            .get(request.cluster)
+            .filter(|it| it.uid == request.uid);
+        let seen = Seen::of(request.session);
         let verdict = decide(&Question {
             install,
-            recorded: ask.recorded,
+            recorded: request.recorded,
             recalled: before.and_then(|it| it.verdict.decision),
             seen,
             missing_part,
         });
-        let stance = Stance {
-            uid: ask.uid.to_owned(),
+        let state = State {
+            uid: request.uid.to_owned(),
             withheld: withheld(install, &verdict, seen),
             verdict: verdict.clone(),
         };
-        stances.insert(ask.cluster.clone(), stance);
-        drop(stances);
+        states.insert(request.cluster.clone(), state);
+        drop(states);
         let record = verdict.decision.filter(|_| verdict.records);
         let record = record.map(|decision| Record {
-            uid: ask.uid.to_owned(),
+            uid: request.uid.to_owned(),
             decision,
             place: decision
                 .installs_argocd()
-                .then(|| ask.spoke.argocd_namespace.clone()),
+                .then(|| request.spoke.argocd_namespace.clone()),
         });
-        self.note(ask.cluster, record);
+        self.note(request.cluster, record);
         verdict
     }
 }

@@ -1,4 +1,4 @@
-//! What is said of a cluster: [`available`](fn@available) and [`degraded`]. Pure; the time is a parameter.
+//! The conditions of a cluster's add-on: [`available`](fn@available) and [`degraded`]. Pure; the time is a parameter.
 
 mod argocd;
 mod available;
@@ -12,76 +12,76 @@ use principal::{
 };
 
 pub use argocd::{ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, HUB_ARGOCD_UNREADABLE};
-pub use available::{AvailableVerdict, Facts, applied, available, tells_of_a_session};
+pub use available::{AvailableVerdict, Facts, applied, available, implies_past_session};
 
 use super::argocd_install;
 use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
 
-/// More would be deleted on the cluster than may be without a person's word.
-pub const MASS_DELETE_HELD: &str = "MassDeleteHeld";
+/// A deletion of many objects waits for the confirmation of a user.
+pub const MASS_DELETE_BLOCKED: &str = "MassDeleteHeld";
 
 /// Objects of an autonomous cluster are not shown on the hub.
 pub const NOT_MIRRORED: &str = "NotMirrored";
-/// A person has revoked the agent's certificates.
+/// An administrator has revoked the agent's certificates.
 pub const REVOKED: &str = "Revoked";
 /// A certificate should have been renewed and was not.
 pub const CERTIFICATE_EXPIRING: &str = "CertificateExpiring";
-/// A certificate of the hub is not as it should be, and not ours to change.
+/// A certificate of the hub is invalid, and we must not replace it.
 pub const CERTIFICATE_NOT_IN_ORDER: &str = "CertificateNotInOrder";
-/// A CA cannot take over from another because of this agent.
+/// This agent blocks the rotation of the CA.
 pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
 
-/// What may need a person.
+/// The facts that may require an action by a person.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
-    /// Why nothing could be rendered.
+    /// The error of the last rendering.
     pub render_error: Option<&'a str>,
-    /// Why the Argo CD cluster Secret is not as it should be.
+    /// The error of the Argo CD cluster Secret.
     pub secret_error: Option<&'a str>,
-    /// Why the cluster's `AppProject` is not as it should be.
+    /// The error of the cluster's `AppProject`.
     pub project_error: Option<&'a str>,
-    /// A change of mode that waits.
+    /// A change of mode that waits for a confirmation.
     pub blocked_mode: Option<BlockedMode>,
-    /// Deletions that wait.
+    /// Deletions that wait for a confirmation.
     pub blocked_deletion: Option<&'a BlockedDeletion>,
-    /// What cannot be written to the hub for some time.
+    /// Writes to the hub that have failed for some time.
     pub stuck: Option<&'a Stuck>,
-    /// What the agent does that no agent should.
+    /// A violation of the protocol by the agent.
     pub misconduct: Option<&'a str>,
-    /// What the cluster cannot take or do.
+    /// Objects and commands that the cluster refused.
     pub refused: Option<&'a Refused>,
-    /// Whether the cluster has an Argo CD, where its agent says so.
+    /// The Argo CD of the cluster, if its agent reports that.
     pub argocd: Option<ArgoCd>,
-    /// What is in the way of an Argo CD of ours there.
+    /// The problem that blocks the installation of Argo CD.
     pub installation: Option<&'a argocd_install::Need>,
-    /// Why a cluster that has none gets none.
+    /// Why we do not install Argo CD on a cluster that has none.
     pub withheld: Option<argocd_install::Skipped>,
-    /// What is wrong with an Argo CD of ours there.
-    pub ails: Option<&'a HealthProblem>,
-    /// What of an autonomous cluster is not shown on the hub.
+    /// The health problem of an Argo CD that we installed.
+    pub argocd_problem: Option<&'a HealthProblem>,
+    /// Objects of an autonomous cluster that are not mirrored on the hub.
     pub unmirrored: Option<&'a Unmirrored>,
-    /// Whether a person has revoked its certificates.
+    /// Whether an administrator has revoked its certificates.
     pub revoked: bool,
-    /// How the certificates of the hub stand.
+    /// The state of the hub's certificates.
     pub hub: Option<&'a Certificates>,
     /// The cluster.
     pub cluster: &'a str,
-    /// The certificate that its agent showed last.
+    /// The certificate that its agent presented last.
     pub certificate: Option<&'a ShownCertificate>,
 }
 
-/// A change of mode that waits for a person.
+/// A change of mode that waits for the confirmation of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockedMode {
     /// The mode in use.
     pub recorded: Mode,
     /// The mode that the label asks for.
     pub asked: Mode,
-    /// The Applications in the way; none where the label must not change the mode by itself.
+    /// The number of Applications that block it; none if the label alone must not change the mode.
     pub applications: Option<usize>,
 }
 
-/// Whether something needs a person. The most urgent cause is the reason; the message has all of them.
+/// The condition `Degraded`: whether a person must act. The most urgent cause is the reason; the message lists all.
 pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
     let causes = causes(needs, now);
     let Some((reason, first)) = causes.first() else {
@@ -94,8 +94,8 @@ pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
     Verdict::new(DEGRADED, true, *reason, message)
 }
 
-/// Everything that needs a person, the most urgent first: what keeps all else from working, then what waits with danger
-/// behind it, then what can wait.
+/// All causes that require an action by a person, the most urgent first: causes that block everything, then blocked
+/// changes that are dangerous, then the others.
 fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
     let Needs {
         render_error,
@@ -108,12 +108,12 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         refused,
         unmirrored,
         revoked,
-        // Of these it is one, or none.
+        // At most one cause (`argocd::cause`).
         argocd: _,
         installation: _,
         withheld: _,
-        ails: _,
-        // Of these there may be several causes.
+        argocd_problem: _,
+        // Several causes (`certificates`).
         hub: _,
         cluster: _,
         certificate: _,
@@ -122,10 +122,10 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         revoked.then(|| (REVOKED, revocation())),
         render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
         argocd::cause(needs),
-        blocked_deletion.map(|stored| (MASS_DELETE_HELD, mass_delete(stored))),
+        blocked_deletion.map(|blocked| (MASS_DELETE_BLOCKED, mass_delete(blocked))),
         blocked_mode
             .as_ref()
-            .map(|stored| ("ModeChangeHeld", mode_change(stored))),
+            .map(|blocked| ("ModeChangeHeld", mode_change(blocked))),
     ];
     let then = [
         stuck.map(|stuck| ("HubWritesFailing", hub_writes(stuck))),
@@ -142,10 +142,10 @@ fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// A rotation that lasts longer is worth a look.
+/// A rotation that waits longer is reported.
 const ROTATION_GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// What is wrong with certificates, the most pressing first.
+/// The problems of certificates, the most urgent first.
 fn certificates(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
     let overdue = |it: &&ShownCertificate| is_overdue(it.not_before, it.not_after, now);
     let own = needs.certificate.filter(overdue).map(|ending| {
@@ -172,14 +172,14 @@ fn certificates(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)
     expiring.into_iter().chain(troubles).chain(waits).collect()
 }
 
-/// How long this agent may still hold up a rotation before it is told; none when it does not.
+/// The time until we report that this agent blocks a rotation; none if it does not block one.
 fn rotation_grace(needs: &Needs<'_>, now: Timestamp) -> Option<SignedDuration> {
     let rotation = needs.hub?.rotation.as_ref()?;
     let waited = rotation.waits_for.contains(needs.cluster);
     waited.then(|| ROTATION_GRACE.saturating_sub(now.duration_since(rotation.since)))
 }
 
-/// When to ask again whether this agent holds up a rotation for too long.
+/// When to check again whether this agent blocks a rotation for too long.
 pub fn rotation_recheck(needs: &Needs<'_>, now: Timestamp) -> Option<Duration> {
     let left = rotation_grace(needs, now).filter(SignedDuration::is_positive)?;
     Some(Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100))
@@ -233,12 +233,12 @@ fn objects_refused(refused: &Refused) -> String {
     )
 }
 
-fn mode_change(stored: &BlockedMode) -> String {
+fn mode_change(blocked: &BlockedMode) -> String {
     let BlockedMode {
         recorded,
         asked,
         applications,
-    } = stored;
+    } = blocked;
     let why = applications.map_or_else(
         || {
             "a user created this ManagedClusterAddOn, not the label, and a cluster can write its own labels"
@@ -257,13 +257,13 @@ fn mode_change(stored: &BlockedMode) -> String {
     )
 }
 
-fn mass_delete(stored: &BlockedDeletion) -> String {
+fn mass_delete(blocked: &BlockedDeletion) -> String {
     let BlockedDeletion {
         names,
         count,
         mirrors,
         digest,
-    } = stored;
+    } = blocked;
     let names = with_more(names, *count, ", ");
     let (what, instead) = if *mirrors {
         (
@@ -289,7 +289,7 @@ fn not_mirrored(unmirrored: &Unmirrored) -> String {
     format!("{count} objects of the cluster are not mirrored on this hub: {names}")
 }
 
-/// The first names, and how many there are besides.
+/// The first names, and the number of further ones.
 fn with_more(names: &[String], count: usize, between: &str) -> String {
     let more = count.saturating_sub(names.len());
     let names = names.join(between);

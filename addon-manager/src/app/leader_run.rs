@@ -137,7 +137,7 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         own: own.clone(),
         writer: writer(term, version),
         keeper: ModeRecords::new(client.clone(), &config.own_namespace),
-        stored: channels.blocked_modes.clone(),
+        blocked: channels.blocked_modes.clone(),
     };
     let opting_in = opting_in.run(token.clone());
     let waking = wake_all(view, wakes, channels, token.clone());

@@ -1,4 +1,4 @@
-//! The hub as this program sees it: what decisions need of each object, and no more. Pure.
+//! The facts about hub objects that decisions use. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,35 +8,35 @@ use sha2::{Digest as _, Sha256};
 
 use crate::keys;
 
-/// Everything that opting in and the fleet are decided from.
+/// The input of all decisions on opting in and on the fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct World {
     /// The `ManagedClusters`, by name.
     pub clusters: BTreeMap<String, Cluster>,
-    /// The `ManagedClusterAddOns` of ours, by the cluster's name.
+    /// Our `ManagedClusterAddOns`, by the cluster's name.
     pub addons: BTreeMap<String, Addon>,
-    /// The `ClusterManagementAddOn`; none while there is none.
+    /// The `ClusterManagementAddOn`, if it exists.
     pub install: Option<Install>,
-    /// Clusters whose `ManagedClusterAddOn` was seen and is gone.
+    /// Clusters that had a `ManagedClusterAddOn` earlier and have none now.
     pub left: BTreeSet<String>,
-    /// The mode that each cluster had when it was last enrolled, as far as this process has seen it.
+    /// The mode of each cluster at its last enrolment, as far as this process observed it.
     pub former: BTreeMap<String, Mode>,
 }
 
-/// A ManagedCluster. Labels and claims can be written by the cluster itself.
+/// A ManagedCluster. The cluster itself can write its labels and claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     /// UID, for Events.
     pub uid: String,
-    /// Whether the hub lets it in.
+    /// Whether the hub accepts it (`hubAcceptsClient`).
     pub accepted: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether the hub has heard nothing of it for long.
+    /// Whether the hub has lost it: its condition `Available` is `Unknown`.
     pub lost: bool,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What it says of itself.
+    /// Its cluster claims.
     pub claims: BTreeMap<String, String>,
 }
 
@@ -55,38 +55,38 @@ pub struct Addon {
     pub adopted: bool,
     /// The mode recorded on it.
     pub recorded: Option<String>,
-    /// The mode that was recorded on it before somebody wiped it.
+    /// The mode that was recorded on it before another client removed the annotation.
     pub recalled: Option<String>,
     /// Whether we made it because of the label.
     pub made_for_label: bool,
-    /// The mode that a person allows to change to.
+    /// The new mode that a user has confirmed.
     pub confirmed: Option<String>,
-    /// The list of deletions that a person has confirmed.
+    /// The digest of the deletions that a user has confirmed.
     pub confirm_delete: Option<String>,
-    /// Whether a person has revoked its certificates.
+    /// Whether an administrator has revoked its certificates.
     pub revoked: bool,
-    /// A name for its key; a certificate counts only if it was issued under that name.
+    /// The name of its key; only certificates issued under that name are valid.
     pub rekey: Option<String>,
-    /// The configuration to be used (namespace, name), once OCM has said so.
+    /// The configuration that OCM has selected (namespace, name), if it has selected one.
     pub config: Option<(String, String)>,
-    /// Whether OCM has worked out the configuration.
+    /// Whether OCM has resolved the configuration.
     pub configured: bool,
-    /// Whether it is served by an `AddOnTemplate`, and so not by us.
+    /// Whether an `AddOnTemplate` serves it instead of us.
     pub by_template: bool,
-    /// Whether an agent was connected once, by our own condition.
+    /// Whether an agent was connected earlier, according to our own condition.
     pub was_connected: bool,
 }
 
 /// How clusters are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Install {
-    /// Whether OCM Placements choose, rather than people and the label.
+    /// Whether OCM Placements choose, instead of users and the label.
     pub by_placements: bool,
-    /// Whether the add-on is an `AddOnTemplate`'s, and so not ours.
+    /// Whether an `AddOnTemplate` serves the add-on instead of us.
     pub by_template: bool,
 }
 
-/// What is known about the hub itself, to tell it from a cluster.
+/// Facts about the hub itself, to distinguish it from a managed cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Own {
     /// Argo CD's namespace here.
@@ -95,11 +95,11 @@ pub struct Own {
     pub own_namespace: String,
     /// Namespaces besides those two kinds whose Applications are delivered by destination.
     pub other_namespaces: Vec<String>,
-    /// UID of the namespace `kube-system`, by which a cluster is known.
+    /// UID of the namespace `kube-system`, which identifies a cluster.
     pub cluster_uid: Option<String>,
 }
 
-/// Reads a mode; none for any other word.
+/// Parses a mode.
 pub fn mode_of(word: &str) -> Option<Mode> {
     word.parse().ok()
 }
@@ -115,14 +115,14 @@ impl Cluster {
         self.labels.get(keys::MODE).map(String::as_str)
     }
 
-    /// Whether the hub lets it in and it is there to stay.
+    /// Whether the hub accepts it and it is not being deleted.
     pub const fn is_admitted(&self) -> bool {
         self.accepted && !self.deleting
     }
 }
 
 impl Addon {
-    /// The organizational unit that its certificates must have, if a person had the key changed.
+    /// The organizational unit that its certificates must have, if an administrator rotated the key.
     pub fn key_unit(&self) -> Option<String> {
         let name = self.rekey.as_ref().filter(|name| !name.is_empty())?;
         let digest = hex::encode(Sha256::digest(name));
@@ -130,7 +130,7 @@ impl Addon {
         Some(format!("key-{short}"))
     }
 
-    /// Which of its certificates count.
+    /// Which of its certificates are valid.
     pub fn certificates(&self) -> Certificates {
         if self.revoked {
             return Certificates::Revoked;
@@ -139,14 +139,14 @@ impl Addon {
             .map_or(Certificates::All, Certificates::WithUnit)
     }
 
-    /// The recorded mode, if it is one.
+    /// The recorded mode, if it is valid.
     pub fn mode(&self) -> Option<Mode> {
         mode_of(self.recorded.as_deref()?)
     }
 }
 
 impl World {
-    /// Whether an `AddOnTemplate` serves this cluster, so that we must not.
+    /// Whether an `AddOnTemplate` serves this cluster; then we must not.
     pub fn is_by_template(&self, cluster: &str) -> bool {
         self.install.is_some_and(|install| install.by_template)
             || self
@@ -155,10 +155,10 @@ impl World {
                 .is_some_and(|addon| addon.by_template)
     }
 
-    /// Why a cluster of this name cannot be served, in one sentence.
+    /// The reason, in one sentence, why we cannot serve a cluster of this name.
     ///
-    /// Its namespace would be one that belongs to somebody else, or it is the hub itself: then its
-    /// Applications would be delivered into the namespace that they come from.
+    /// Its namespace belongs to another component, or it is the hub itself: then its Applications would be
+    /// delivered into the namespace that they come from.
     pub fn reserved(&self, cluster: &str, own: &Own) -> Option<String> {
         let Own {
             argocd_namespace,
@@ -177,7 +177,7 @@ impl World {
         })
     }
 
-    /// Whether an agent of this cluster may come in, and in which mode.
+    /// Whether an agent of this cluster may connect, and in which mode.
     pub fn enrolled(&self, cluster: &str, own: &Own) -> Option<Mode> {
         let addon = self.addons.get(cluster)?;
         let admitted = self.clusters.get(cluster).is_some_and(Cluster::is_admitted);
@@ -189,7 +189,7 @@ impl World {
         addon.mode().filter(|_| ours)
     }
 
-    /// Whether this cluster has the add-on no more (or not yet).
+    /// Whether this cluster does not have the add-on (any more or yet).
     pub fn is_opted_out(&self, cluster: &str) -> bool {
         self.addons.get(cluster).is_none_or(|addon| addon.deleting)
             || self
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_takes_a_right_away_ends_the_enrolment() {
+    fn each_missing_precondition_ends_the_enrolment() {
         let ends: [fn(&mut Cluster, &mut Addon); 6] = [
             |cluster, _| cluster.accepted = false,
             |cluster, _| cluster.deleting = true,
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn another_name_for_the_key_is_another_unit_and_a_revocation_outweighs_it() {
+    fn rekey_changes_the_certificate_unit_and_revocation_overrides_it() {
         let named = |name: &str| Addon {
             rekey: Some(name.to_owned()),
             ..Addon::default()

@@ -1,4 +1,4 @@
-//! Writes what the plan says, and tells people.
+//! Carries out the steps of the plan: writes add-ons and Events.
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -19,17 +19,17 @@ use crate::{
     keys,
 };
 
-/// What could not be written.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API refused or could not be reached.
+    /// The API rejected the request or was unavailable.
     #[error("{action} of {cluster}")]
     Api {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// For which cluster.
+        /// The cluster.
         cluster: String,
-        /// Why not.
+        /// The cause.
         source: Box<kube::Error>,
     },
     /// The Applications of a cluster could not be counted.
@@ -37,7 +37,7 @@ pub enum Error {
     Count {
         /// The cluster.
         cluster: String,
-        /// Why not.
+        /// The cause.
         source: applications::Error,
     },
     /// The configuration asks for a mode that does not exist.
@@ -47,30 +47,30 @@ pub enum Error {
         namespace: String,
         /// Its name.
         name: String,
-        /// What is wrong.
+        /// The cause.
         source: settings::Error,
     },
 }
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// People were told.
-    Told,
-    /// The `ManagedClusterAddOn` was written, or is there already.
+    /// An Event was written.
+    Notified,
+    /// The `ManagedClusterAddOn` was written, or exists already.
     Wrote {
-        /// As the hub answered.
+        /// Its resource version.
         version: String,
     },
-    /// The `ManagedClusterAddOn` that was looked at goes, or is gone.
+    /// The `ManagedClusterAddOn` is being deleted, or is gone.
     Gone {
         /// Its UID.
         uid: String,
     },
-    /// It cannot be done yet; a change that we see tells when.
+    /// It cannot be done yet; a change in the view triggers the retry.
     Later,
-    /// As many Applications are in the way of another mode.
-    Held(usize),
+    /// This number of Applications blocks the change of mode.
+    Blocked(usize),
 }
 
 /// Writes `ManagedClusterAddOns`.
@@ -92,8 +92,8 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// A writer that uses one version of the add-on API. `resource_proxy` is in the servers by which
-    /// Applications name their cluster.
+    /// A writer that uses one version of the add-on API. `resource_proxy` is the host in the `server` URLs of
+    /// clusters.
     pub const fn new(
         client: Client,
         version: Version,
@@ -110,7 +110,7 @@ impl Writer {
         }
     }
 
-    /// Does one step. What somebody else did meanwhile is no error.
+    /// Carries out one step. A concurrent change by another client is no error.
     pub async fn apply(&self, step: &Step) -> Result<Done, Error> {
         match step {
             Step::Change { cluster, uid, mode } => self.change(cluster, uid, *mode).await,
@@ -142,7 +142,7 @@ impl Writer {
                 let about = managed_cluster(cluster, uid);
                 self.emit_event(&about, cluster, EventType::Warning, reason, message)
                     .await
-                    .map(|()| Done::Told)
+                    .map(|()| Done::Notified)
             }
         }
     }
@@ -160,7 +160,7 @@ impl Writer {
     async fn change(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
         let count = self.applications(cluster).await?;
         if count > 0 {
-            return Ok(Done::Held(count));
+            return Ok(Done::Blocked(count));
         }
         self.record(cluster, uid, mode).await
     }
@@ -191,7 +191,7 @@ impl Writer {
         let metadata = match created {
             Ok(created) => created.metadata,
             Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                // Somebody was quicker, or we see less than there is.
+                // Another client created it first, or our view is stale.
                 let there = self.addons(cluster).get_metadata_opt(keys::ADDON).await;
                 let there = there.map_err(failed)?;
                 return Ok(there.map_or(Done::Later, |there| wrote(there.metadata)));
@@ -227,7 +227,7 @@ impl Writer {
     }
 
     async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
-        // The UID in the patch makes it fail for an object of the same name that came later.
+        // The UID is a precondition: the patch fails on a later object of the same name.
         let patch = json!({
             "metadata": { "uid": uid, "annotations": { keys::MODE: mode.as_str() } }
         });
@@ -242,7 +242,7 @@ impl Writer {
         }
     }
 
-    /// None while the configuration that tells it is not there.
+    /// The mode of a source; none while its configuration does not exist.
     async fn mode(&self, source: &Source) -> Result<Option<Mode>, Error> {
         let (namespace, name) = match source {
             Source::Known(mode) => return Ok(Some(*mode)),

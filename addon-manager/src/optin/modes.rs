@@ -1,7 +1,7 @@
-//! The modes that clusters had last, kept in a `ConfigMap` so that a restart forgets none.
+//! The last mode of each cluster, in a `ConfigMap` so that it survives a restart.
 //!
-//! While a cluster has the add-on, its mode stands on the `ManagedClusterAddOn`. When it opts out, only this tells that
-//! its Applications had another owner than the one that a new label asks for.
+//! While a cluster has the add-on, the `ManagedClusterAddOn` records its mode. After it opts out, only this `ConfigMap`
+//! shows that its Applications had another owner than a new label asks for.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,17 +18,17 @@ use crate::{
     keys,
 };
 
-/// Where they are kept, in the manager's own namespace.
+/// Its name, in the manager's own namespace.
 pub const NAME: &str = "argocd-agent-addon-modes";
-/// Many clusters that come at once are written down together.
+/// The minimum time between writes: many clusters that enrol together share one.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The modes as they are written down.
+/// The recorded modes.
 #[derive(Debug)]
 pub struct Written {
-    /// What is there; none while that is not known.
+    /// The content of the `ConfigMap`; none while it is unknown.
     known: Option<Known>,
-    /// When it was written last.
+    /// The time of the last write.
     last: Option<Instant>,
 }
 
@@ -39,14 +39,14 @@ struct Known {
 }
 
 impl Written {
-    /// What was written down.
+    /// The recorded modes.
     pub fn modes(&self) -> Modes {
         let known = self.known.as_ref();
         known.map(|it| it.modes.clone()).unwrap_or_default()
     }
 }
 
-/// Reads and writes them.
+/// Reads and writes the recorded modes.
 #[derive(Clone)]
 pub struct ModeRecords(Api<ConfigMap>);
 
@@ -57,12 +57,12 @@ impl std::fmt::Debug for ModeRecords {
 }
 
 impl ModeRecords {
-    /// Keeps them in this namespace.
+    /// Records in this namespace.
     pub fn new(client: Client, namespace: &str) -> Self {
         Self(Api::namespaced(client, namespace))
     }
 
-    /// What was written down before.
+    /// Reads the recorded modes.
     pub async fn read(&self) -> Result<Written, kube::Error> {
         let map = self.0.get_opt(NAME).await?;
         let exists = map.is_some();
@@ -76,7 +76,7 @@ impl ModeRecords {
         })
     }
 
-    /// Writes down what changed, unless that was done a moment ago; says when to come again.
+    /// Writes the changes, unless the last write was a moment ago; returns when to call again.
     pub async fn write(
         &self,
         written: &mut Written,
@@ -98,7 +98,7 @@ impl ModeRecords {
             return Ok(Some(PAUSE.saturating_sub(since)));
         }
         let exists = before.exists;
-        // Should the write fail, nobody knows what is there.
+        // If the write fails, the content is unknown.
         *known = None;
         self.put(exists, modes, changes).await?;
         *known = Some(Known {
@@ -146,7 +146,7 @@ fn text(had: &InstalledBefore) -> String {
     format!("{}, {uid}, {addon}", mode.as_str())
 }
 
-/// What cannot be read is not known.
+/// Skips entries that it cannot parse.
 fn parse(data: &BTreeMap<String, String>) -> Modes {
     let read = |text: &String| {
         let mut parts = text.split(", ");
@@ -162,7 +162,7 @@ fn parse(data: &BTreeMap<String, String>) -> Modes {
         .collect()
 }
 
-/// What a merge patch has to say; null for what goes.
+/// The data of a merge patch; null removes an entry.
 fn changes(before: &Modes, now: &Modes) -> BTreeMap<String, Value> {
     let gone = before.keys().filter(|name| !now.contains_key(*name));
     let gone = gone.map(|name| (name.clone(), Value::Null));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_differences_are_written() {
         let one: Modes = [("a".to_owned(), had(Mode::Managed, "1"))].into();
         let other: Modes = [("b".to_owned(), had(Mode::Managed, "2"))].into();
         assert!(changes(&one, &one).is_empty());

@@ -1,4 +1,4 @@
-//! Who shall have the add-on, and in which mode: pure.
+//! Decides which clusters have the add-on, and in which mode. Pure.
 
 use principal::Mode;
 
@@ -7,48 +7,48 @@ use crate::{
     keys,
 };
 
-/// One thing to do.
+/// One write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
     /// Make the `ManagedClusterAddOn` of a labelled cluster.
     Make {
         /// The cluster.
         cluster: String,
-        /// Recorded on it.
+        /// The mode to record on it.
         mode: Mode,
-        /// Somebody deleted the one before while the label stayed.
+        /// Whether a user deleted the previous one while the label stayed.
         again: bool,
-        /// Another mode, which it had before it opted out: recorded in the place of the one that is asked for while there
-        /// are Applications of the cluster, whose ownership would change without a word.
+        /// Another mode that the cluster had before it opted out. It is recorded instead of `mode` if the cluster has
+        /// Applications, because their ownership would change unnoticed.
         former: Option<Mode>,
     },
-    /// Delete a `ManagedClusterAddOn` that we made, because the label is gone or cannot be followed.
+    /// Delete a `ManagedClusterAddOn` that we made, because the label is gone or is refused.
     Delete {
         /// The cluster.
         cluster: String,
-        /// Of the one that was looked at, and no other.
+        /// Precondition: the UID of the `ManagedClusterAddOn`.
         uid: String,
     },
-    /// Write down the mode of a `ManagedClusterAddOn`.
+    /// Record the mode on a `ManagedClusterAddOn`.
     Record {
         /// The cluster.
         cluster: String,
-        /// Of the one that was looked at, and no other.
+        /// Precondition: the UID of the `ManagedClusterAddOn`.
         uid: String,
-        /// Where it comes from.
+        /// The source of the mode.
         mode: Source,
     },
-    /// Write down the mode that the label asks for in the place of another, if no Application goes to
-    /// the cluster: a change moves the ownership of those that do.
+    /// Replace the recorded mode by that of the label, if no Application goes to the cluster: a change moves the
+    /// ownership of its Applications.
     Change {
         /// The cluster.
         cluster: String,
-        /// Of the one that was looked at, and no other.
+        /// Precondition: the UID of the `ManagedClusterAddOn`.
         uid: String,
-        /// What the label asks for.
+        /// The mode of the label.
         mode: Mode,
     },
-    /// Tell people about a label that cannot be followed.
+    /// Emit an Event about a label that is refused.
     Refuse {
         /// The cluster.
         cluster: String,
@@ -56,13 +56,13 @@ pub enum Step {
         uid: String,
         /// The reason of the Event.
         reason: &'static str,
-        /// Its text.
+        /// The message of the Event.
         message: String,
     },
 }
 
 impl Step {
-    /// The cluster that it is about.
+    /// The cluster.
     pub fn cluster(&self) -> &str {
         match self {
             Self::Make { cluster, .. }
@@ -74,20 +74,20 @@ impl Step {
     }
 }
 
-/// Where a mode comes from.
+/// The source of a mode.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Known already.
+    /// A known mode.
     Known(Mode),
     /// The variable `MODE` of this `AddOnDeploymentConfig` (namespace, name), or managed.
     Config(String, String),
 }
 
-/// What has to be done so that the add-on is where it was asked for.
+/// Returns the steps that bring the add-on to the clusters that ask for it.
 ///
-/// With Placements OCM makes and deletes; we record modes and complain about labels only. What we did
-/// not make is never deleted. A recorded mode changes when a person confirms it, or when the label made
-/// the add-on and no Application is there.
+/// With Placements, OCM creates and deletes add-ons; we only record modes and refuse labels. We never delete an add-on
+/// that we did not make. A recorded mode changes after a user confirms it, or when the label made the add-on and
+/// the cluster has no Application.
 pub fn plan(world: &World, own: &Own) -> Vec<Step> {
     let Some(install) = world.install.filter(|install| !install.by_template) else {
         return Vec::new();
@@ -102,7 +102,7 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
             continue;
         }
         let unlabelled = cluster.is_some_and(|cluster| cluster.label().is_none());
-        // A cluster tells who it is some time after it came, perhaps after we made the add-on.
+        // The claim that identifies a cluster arrives later than the cluster, perhaps after we made the add-on.
         let unwanted = unlabelled || world.reserved(name, own).is_some();
         if addon.made_for_label && unwanted && !install.by_placements {
             steps.push(Step::Delete {
@@ -168,11 +168,11 @@ fn label_step(
     })
 }
 
-/// Recorded value, then label, then configuration, then managed.
+/// The mode to record: a confirmed change; if none is recorded, the wiped mode, the label, the configuration or managed.
 fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
     let label = cluster.and_then(Cluster::label).and_then(mode_of);
     if addon.mode().is_some() {
-        // A change counts only when a person confirmed exactly this one.
+        // A mode changes only to the one that a user confirmed.
         let confirmed = mode_of(addon.confirmed.as_deref()?)?;
         return (label == Some(confirmed) && addon.mode() != Some(confirmed))
             .then_some(Source::Known(confirmed));
@@ -187,15 +187,15 @@ fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
     }
 }
 
-/// Whether the label of the cluster may change the mode by itself, while no Application is in the way.
+/// Whether the label of the cluster may change the mode without a confirmation while no Application blocks that.
 ///
-/// The label can be written by the cluster. Where it made the add-on, taking it away and putting it on
-/// with another mode leads to the same; where a person made the add-on, it must grant nothing.
+/// The cluster can write the label. If the label made the add-on, the cluster could also remove it and set it to
+/// another mode. If a user made the add-on, the label must grant nothing.
 pub const fn follows_label(addon: &Addon, install: Install) -> bool {
     addon.made_for_label || install.by_placements
 }
 
-/// The mode that the label asks for while another is recorded and no one has confirmed the change.
+/// The mode of the label, if another mode is recorded.
 pub fn blocked_change(cluster: Option<&Cluster>, addon: &Addon) -> Option<Mode> {
     let asked = mode_of(cluster?.label()?)?;
     let recorded = addon.mode()?;

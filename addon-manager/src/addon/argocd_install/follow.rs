@@ -1,4 +1,4 @@
-//! Follows the hub's own Argo CD: its Deployments, and the definitions of its kinds.
+//! Watches the hub's own Argo CD: its Deployments and its CRDs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,16 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::pattern::{CRDS, definition};
 
-/// The label that all of Argo CD's Deployments have, however it was installed.
+/// The label of all of Argo CD's Deployments, for each way to install it.
 const OF_ARGOCD: &str = "app.kubernetes.io/part-of=argocd";
 const DEPLOYMENTS: &str = "deployments";
 
-/// What is known of the hub's Argo CD.
+/// The observed Argo CD of the hub.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hub {
     deployments: BTreeMap<String, Arc<Deployment>>,
     crds: BTreeMap<String, Arc<Value>>,
-    // What was listed once.
+    // The watches that have listed their objects.
     listed: BTreeSet<String>,
 }
 
@@ -37,12 +37,12 @@ impl Hub {
         self.deployments.values().map(AsRef::as_ref)
     }
 
-    /// A definition, as spokes get it.
+    /// A CRD, in the form for spokes.
     pub fn crd(&self, name: &str) -> Option<Arc<Value>> {
         self.crds.get(name).cloned()
     }
 
-    /// Whether all of it was looked at.
+    /// Whether all watches have listed their objects.
     pub fn is_listed(&self) -> bool {
         let mut all = CRDS.into_iter().chain([DEPLOYMENTS]);
         all.all(|it| self.listed.contains(it))
@@ -51,7 +51,7 @@ impl Hub {
     fn deployment(&mut self, event: Event<Deployment>) -> bool {
         match event {
             Event::Applied { object, .. } => {
-                // What is under way, or stands still half-way, is not what the hub runs: that stays the pattern.
+                // Until a rollout is complete, the previous version stays the pattern.
                 if !is_rolled_out(&object) {
                     return false;
                 }
@@ -88,7 +88,7 @@ impl Hub {
         }
     }
 
-    /// A hub with these objects, all of it looked at.
+    /// A hub with these objects, completely listed.
     #[cfg(test)]
     pub(super) fn with(deployments: Vec<Deployment>, crds: &[Value]) -> Self {
         let mut hub = Self::default();
@@ -117,7 +117,7 @@ impl Hub {
     }
 }
 
-/// Whether its Pods are those of its template, and one of them at least is available; as `kubectl rollout status` sees it.
+/// Whether all Pods match the template and at least one is available, as in `kubectl rollout status`.
 fn is_rolled_out(deployment: &Deployment) -> bool {
     let Some(status) = &deployment.status else {
         return false;
@@ -129,7 +129,7 @@ fn is_rolled_out(deployment: &Deployment) -> bool {
             || deployment.spec.replicas == Some(0))
 }
 
-/// What does not change with every Pod: labels and containers.
+/// The parts that do not change with every Pod: labels and containers.
 fn plain(mut deployment: Deployment) -> Deployment {
     deployment.status = None;
     deployment.metadata.annotations = None;
@@ -139,17 +139,17 @@ fn plain(mut deployment: Deployment) -> Deployment {
     deployment
 }
 
-/// Follows it until the token is cancelled.
+/// Watches until the token is cancelled.
 pub async fn follow(
     client: Client,
     namespace: String,
-    reply: watch::Sender<Hub>,
+    hub: watch::Sender<Hub>,
     token: CancellationToken,
 ) {
     let deployments = Api::namespaced(client.clone(), &namespace);
     let watched = Watch::<Deployment>::new(deployments).labels(OF_ARGOCD);
     let following = watch_trimmed(watched, token.clone(), |event| {
-        reply.send_if_modified(|hub| hub.deployment(event));
+        hub.send_if_modified(|hub| hub.deployment(event));
     });
     let crd = ApiResource {
         group: "apiextensions.k8s.io".to_owned(),
@@ -161,9 +161,9 @@ pub async fn follow(
     let definitions = CRDS.into_iter().map(|name| {
         let watched = Watch::<DynamicObject>::new(Api::all_with(client.clone(), &crd))
             .fields(&format!("metadata.name={name}"));
-        let reply = &reply;
+        let hub = &hub;
         watch_trimmed(watched, token.clone(), move |event| {
-            reply.send_if_modified(|hub| hub.definition(name, event));
+            hub.send_if_modified(|hub| hub.definition(name, event));
         })
     });
     tokio::join!(following, join_all(definitions));

@@ -1,4 +1,4 @@
-//! The objects of an Argo CD on one spoke: `manifests/spoke/argocd`, filled. Pure.
+//! Renders the objects of an Argo CD on one spoke from `manifests/spoke/argocd`. Pure.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,10 +19,10 @@ use crate::{
     keys,
 };
 
-/// What the agent may do beside it; of no use without the agent.
+/// The permissions of the agent; useless without the agent.
 const FOR_THE_AGENT: &str = "argocd/agent.yaml";
 
-/// The files, in the order in which they must exist; each has several objects.
+/// The files in the order of creation; each has several objects.
 const FILES: [(&str, &str); 5] = [
     (
         FOR_THE_AGENT,
@@ -46,24 +46,24 @@ const FILES: [(&str, &str); 5] = [
     ),
 ];
 
-/// Made once; what people write into it stays.
+/// Created once; changes by users stay.
 const FOR_PEOPLE: &str = "argocd-cm";
 
-/// By this label the klusterlet knows where to copy its image pull secret.
+/// The klusterlet copies its image pull secret into namespaces with this label.
 const ADDON_NAMESPACE: &str = "addon.open-cluster-management.io/namespace";
 
-/// What differs from one spoke to the next.
+/// The input of a rendering.
 #[derive(Clone, Debug)]
-pub struct Brought<'a> {
+pub struct Inputs<'a> {
     /// Its settings.
     pub spoke: &'a Spoke,
-    /// Argo CD's image, after registries were applied.
+    /// Argo CD's image, with image registries applied.
     pub image: String,
-    /// That of redis.
+    /// The image of redis.
     pub redis_image: String,
-    /// The definitions of Argo CD's kinds; none where they are left to others.
+    /// Argo CD's CRDs; empty if another owner manages them.
     pub crds: &'a [Arc<Value>],
-    /// Whether it stays when the add-on goes.
+    /// Whether Argo CD stays when the add-on is removed.
     pub keep: bool,
     /// Node placement and resources.
     pub config: &'a AddOnDeploymentConfigSpec,
@@ -85,16 +85,16 @@ impl Templates {
             .map(Self)
     }
 
-    /// The objects for one spoke: definitions first.
-    pub fn render(&self, installed: &Brought<'_>) -> Result<Rendered, Error> {
-        let Brought {
+    /// Renders the objects for one spoke, CRDs first.
+    pub fn render(&self, inputs: &Inputs<'_>) -> Result<Rendered, Error> {
+        let Inputs {
             spoke,
             image,
             redis_image,
             crds,
             keep,
             config,
-        } = installed;
+        } = inputs;
         let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
         let values = BTreeMap::from([
             ("AGENT_NAMESPACE", spoke.agent_namespace.clone()),
@@ -103,7 +103,7 @@ impl Templates {
             ("ARGOCD_IMAGE", image.clone()),
             ("REDIS_IMAGE", redis_image.clone()),
         ]);
-        // The proxy is for the agent's way to the hub; Argo CD's programs talk to each other.
+        // The proxy is for the agent's connection to the hub; Argo CD's programs connect to each other.
         let pods = Config {
             deployment: Some(AddOnDeploymentConfigSpec {
                 proxy_config: None,
@@ -125,9 +125,9 @@ impl Templates {
     }
 }
 
-/// The agent's objects, and beside them those of Argo CD, if it is brought.
+/// Appends the objects of Argo CD, if there are any, to those of the agent.
 ///
-/// Its images may come from where a pull secret is asked for, so the klusterlet shall copy that one here, too.
+/// Its images may need a pull secret, so the klusterlet copies that one to Argo CD's namespace, too.
 pub fn beside(mut objects: Vec<Value>, installed: Rendered, spoke: &Spoke) -> Rendered {
     let Rendered { manifests, configs } = installed;
     if !manifests.is_empty() {
@@ -162,12 +162,12 @@ fn for_people(namespace: &str) -> ManifestConfig {
     }
 }
 
-/// The object stays when the add-on goes.
+/// Keeps the object when the add-on is removed.
 fn orphan(object: Value) -> Value {
     with(object, "annotations", ocm::keys::DELETION_ORPHAN, "")
 }
 
-/// By this the agent knows what is ours.
+/// The agent recognizes our objects by this label.
 fn marked(object: Value) -> Value {
     with(object, "labels", keys::BROUGHT, "true")
 }

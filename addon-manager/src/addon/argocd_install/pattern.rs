@@ -1,4 +1,4 @@
-//! The hub's Argo CD as the pattern of those on spokes: its version and the definitions of its kinds. Pure.
+//! The hub's Argo CD as the pattern for spokes: its version and its CRDs. Pure.
 
 use std::{fmt, sync::Arc};
 
@@ -8,25 +8,25 @@ use serde_json::{Map, Value};
 
 use super::follow::Hub;
 
-/// The definitions that a spoke needs. `ApplicationSets` are not among them: those of the hub make Applications for managed
-/// clusters, and an autonomous one that wants its own has an Argo CD of its own.
+/// The CRDs that a spoke needs. `ApplicationSet` is not among them: ApplicationSets on the hub make Applications for
+/// managed clusters, and an autonomous cluster that uses ApplicationSets has its own Argo CD.
 pub const CRDS: [&str; 2] = ["applications.argoproj.io", "appprojects.argoproj.io"];
 
-/// What the hub's redis is unless it runs one: as in Argo CD 3.2's own manifests.
+/// The image if the hub runs no redis: as in Argo CD 3.2's own manifests.
 const REDIS: &str = "public.ecr.aws/docker/library/redis:8.2.2-alpine";
 
-/// What is taken from the hub.
+/// The parts that are copied from the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// Argo CD's image, of the hub's version.
     pub image: String,
-    /// That of redis.
+    /// The image of redis.
     pub redis_image: String,
-    /// The definitions, without descriptions.
+    /// The CRDs, without descriptions.
     pub crds: Vec<Arc<Value>>,
 }
 
-/// What the hub lacks.
+/// The missing parts of the pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     missing: Vec<String>,
@@ -55,7 +55,7 @@ impl fmt::Display for Missing {
 }
 
 impl Pattern {
-    /// The pattern, once all of it is known.
+    /// Reads the pattern from the hub.
     pub fn of(hub: &Hub) -> Result<Self, Missing> {
         let image = image(hub);
         let crds: Vec<_> = CRDS.iter().map(|name| hub.crd(name)).collect();
@@ -84,7 +84,7 @@ impl Pattern {
     }
 }
 
-/// The image of the server, else that of the repo server; by the label that every way to install Argo CD sets.
+/// The image of the server, else of the repo server; every way to install Argo CD labels them.
 fn image(hub: &Hub) -> Option<String> {
     ["server", "repo-server"].into_iter().find_map(|component| {
         let full = format!("argocd-{component}");
@@ -92,7 +92,7 @@ fn image(hub: &Hub) -> Option<String> {
     })
 }
 
-/// With high availability the Deployment is a proxy before redis, whose container has another name.
+/// The image of redis. With high availability the Deployment is a proxy, and its container has another name.
 fn redis(hub: &Hub) -> Option<String> {
     container(hub, "redis", &["redis", "argocd-redis"])
 }
@@ -110,12 +110,12 @@ fn container(hub: &Hub, component: &str, names: &[&str]) -> Option<String> {
     found.image.clone()
 }
 
-/// A definition as another cluster can have it: what it says, without what only the hub's API server writes, and without
-/// descriptions, which are most of its size.
+/// A CRD for another cluster: without the fields that the hub's API server sets, and without descriptions, which are
+/// most of its size.
 pub fn definition(crd: &Value) -> Option<Value> {
     let name = crd.pointer("/metadata/name")?.as_str()?;
     let mut spec = crd.get("spec")?.clone();
-    // An answer of the hub's own webhook is none on a spoke.
+    // The hub's conversion webhook does not exist on a spoke.
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("conversion");
     }
@@ -123,7 +123,7 @@ pub fn definition(crd: &Value) -> Option<Value> {
     for version in versions.into_iter().flatten() {
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
             strip(schema);
-            // By this we know it again when the cluster comes back.
+            // This identifies our CRD when the cluster enrols again.
             if let Some(schema) = schema.as_object_mut() {
                 schema.insert("description".to_owned(), INSTALLED_KIND.into());
             }
@@ -137,7 +137,7 @@ pub fn definition(crd: &Value) -> Option<Value> {
     }))
 }
 
-/// Takes the descriptions out of a schema. A property may be called `description` itself.
+/// Removes the descriptions of a schema. A property may have the name `description` itself.
 fn strip(schema: &mut Value) {
     let Some(fields) = schema.as_object_mut() else {
         return;
@@ -154,7 +154,7 @@ fn strip(schema: &mut Value) {
                 let all = value.as_array_mut().into_iter().flatten();
                 all.for_each(strip);
             }
-            // Values that objects have: nothing of the schema's own is in there.
+            // Values of objects, such as defaults: they contain no schema.
             _ => {}
         }
     }

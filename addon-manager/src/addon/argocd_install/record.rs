@@ -1,4 +1,4 @@
-//! Writes down what was decided, on the `ManagedClusterAddOn`.
+//! Records decisions as annotations of the `ManagedClusterAddOn`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,24 +15,24 @@ use tokio_util::sync::CancellationToken;
 use super::Decision;
 use crate::keys;
 
-/// The pause before a write that failed is tried again.
+/// The pause before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What has to be written down.
+/// A decision to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// UID of the `ManagedClusterAddOn`.
     pub uid: String,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
-    /// The namespace that one is brought into.
+    /// The namespace that we install Argo CD into.
     pub place: Option<String>,
 }
 
-/// At most one for each cluster.
+/// At most one decision for each cluster.
 pub type Records = BTreeMap<ClusterName, Record>;
 
-/// Writes until the token is cancelled, also in the middle of a write: what is wanted is still there for the next leader.
+/// Runs until the token is cancelled, which also cuts off a write: the next leader decides and writes again.
 pub async fn run(
     client: Client,
     version: Version,
@@ -44,8 +44,8 @@ pub async fn run(
         .await;
 }
 
-/// Writes until nobody can want anything any more, and waits then. What was written goes when it is seen: that is for
-/// whoever asked for it.
+/// Writes while the sender of `records` exists, then waits forever. The sender removes a record once it observes the
+/// written annotation.
 async fn follow(client: Client, version: Version, mut records: watch::Receiver<Records>) {
     let mut written = Records::new();
     loop {
@@ -79,7 +79,7 @@ async fn follow(client: Client, version: Version, mut records: watch::Receiver<R
     }
 }
 
-/// The UID in the patch makes it fail for an object of the same name that came later.
+/// The UID is a precondition: the patch fails on a later object of the same name.
 async fn write(
     client: &Client,
     version: Version,
@@ -94,7 +94,7 @@ async fn write(
         decision,
         place,
     } = record;
-    // Without a place, null takes an older one away.
+    // Without a place, null removes an older one.
     let annotations = json!({ keys::ARGOCD: decision.as_str(), keys::ARGOCD_PLACE: place });
     let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
     let patched = addons
@@ -102,7 +102,7 @@ async fn write(
         .await;
     match patched {
         Ok(_) => Ok(()),
-        // Gone, or another one: nobody asks any more.
+        // The object is gone or replaced: the record is obsolete.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(error) => Err(error),
     }
@@ -119,10 +119,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_hangs_does_not_outlast_the_time_as_the_leader() {
-        let (asked, mut reply) = watch::channel(());
+    async fn a_write_that_hangs_does_not_outlast_leadership() {
+        let (requested, mut requests) = watch::channel(());
         let hub = tower::service_fn(move |_: Request<Body>| {
-            asked.send_replace(());
+            requested.send_replace(());
             std::future::pending::<Result<Response<Body>, Infallible>>()
         });
         let record = Record {
@@ -136,7 +136,7 @@ mod tests {
         let client = Client::new(hub, "default");
         let writing = run(client, Version::V1Beta1, wanted, token.clone());
         let losing = async {
-            reply.changed().await.unwrap();
+            requests.changed().await.unwrap();
             token.cancel();
         };
         let both = async { tokio::join!(writing, losing) };

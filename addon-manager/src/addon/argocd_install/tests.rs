@@ -2,7 +2,7 @@ use super::*;
 
 const DECISIONS: [Option<Decision>; 4] = [
     None,
-    Some(Decision::Brought),
+    Some(Decision::Installed),
     Some(Decision::InstalledWithoutDefinitions),
     Some(Decision::Found),
 ];
@@ -19,7 +19,7 @@ fn missing_part() -> Missing {
     Pattern::of(&Hub::with(Vec::new(), &[])).unwrap_err()
 }
 
-/// Every question that there is, with its answer.
+/// Checks all possible questions with their verdicts.
 fn all(mut check: impl FnMut(&Question<'_>, &Verdict)) {
     let missing_part = missing_part();
     for install in INSTALLS {
@@ -66,7 +66,7 @@ fn asked(
 }
 
 #[test]
-fn a_word_that_is_written_down_is_read_again() {
+fn a_recorded_decision_round_trips() {
     for decision in DECISIONS.into_iter().flatten() {
         assert_eq!(Decision::read(decision.as_str()), Some(decision));
     }
@@ -74,21 +74,21 @@ fn a_word_that_is_written_down_is_read_again() {
 }
 
 #[test]
-fn an_empty_cluster_gets_one_once_that_is_written_down() {
+fn argo_cd_is_installed_on_an_empty_cluster_once_recorded() {
     let first = asked(Install::Auto, None, Some(Runs::Nothing), false);
     let expected = Verdict {
-        decision: Some(Decision::Brought),
+        decision: Some(Decision::Installed),
         records: true,
         ..Verdict::default()
     };
     assert_eq!(first, expected);
     let then = asked(Install::Auto, first.decision, Some(Runs::Nothing), false);
     assert!(then.installs_argocd && !then.records);
-    // Definitions of somebody else's are not written over, unless a person says that all of it is ours.
+    // CRDs of another owner are not overwritten, unless the user sets INSTALL_ARGOCD to true.
     let beside = asked(Install::Auto, None, Some(Runs::Nothing), true);
     assert_eq!(beside.decision, Some(Decision::InstalledWithoutDefinitions));
     let ours = asked(Install::Always, None, Some(Runs::Nothing), true);
-    assert_eq!(ours.decision, Some(Decision::Brought));
+    assert_eq!(ours.decision, Some(Decision::Installed));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn recorded_argo_cd_decision_is_stable() {
 }
 
 #[test]
-fn an_argo_cd_of_somebody_else_is_left_alone() {
+fn a_foreign_argo_cd_is_left_alone() {
     all(|question, verdict| {
         let foreign = question.seen.runs == Some(Runs::Foreign);
         let known = question.recorded.or(question.recalled);
@@ -131,8 +131,8 @@ fn an_argo_cd_of_somebody_else_is_left_alone() {
             assert!(!installs_argocd && !verdict.installs_argocd, "{question:?}");
         }
     });
-    let reply = asked(Install::Always, None, Some(Runs::Foreign), true);
-    assert_eq!(reply.need, Some(Need::NotOurs));
+    let conflict = asked(Install::Always, None, Some(Runs::Foreign), true);
+    assert_eq!(conflict.need, Some(Need::NotOurs));
     let quiet = asked(Install::Auto, None, Some(Runs::Foreign), true);
     assert_eq!((quiet.need, quiet.records), (None, false), "costs no write");
 }
@@ -153,11 +153,11 @@ fn one_that_was_found_and_goes_is_written_down_and_not_replaced() {
     assert_eq!((gone.decision, gone.records), (Some(Decision::Found), true));
     let written = decide(&question(Install::Auto, gone.decision, Runs::Nothing));
     assert!(!written.records && !written.installs_argocd);
-    // A person may have ours brought in its place.
+    // A user may ask for ours in its place.
     let asked = decide(&question(Install::Always, gone.decision, Runs::Nothing));
     assert_eq!(
         (asked.decision, asked.records),
-        (Some(Decision::Brought), true)
+        (Some(Decision::Installed), true)
     );
 }
 
@@ -167,9 +167,9 @@ fn missing_hub_argo_cd_blocks_the_install_with_a_condition() {
         if question.missing_part.is_some() && question.recorded.or(question.recalled).is_none() {
             assert!(!verdict.records && !verdict.installs_argocd, "{question:?}");
             let empty = matches!(question.seen.runs, Some(Runs::Nothing | Runs::Ours));
-            let reply = matches!(verdict.need, Some(Need::Pattern(_)));
+            let reported = matches!(verdict.need, Some(Need::Pattern(_)));
             assert_eq!(
-                reply,
+                reported,
                 empty && question.install != Install::Never,
                 "{question:?}"
             );
@@ -178,7 +178,7 @@ fn missing_hub_argo_cd_blocks_the_install_with_a_condition() {
 }
 
 #[test]
-fn before_the_agent_has_said_anything_nothing_is_decided() {
+fn no_decision_before_the_agent_reports() {
     for install in INSTALLS {
         for runs in [None, Some(Runs::Other)] {
             assert_eq!(asked(install, None, runs, false), Verdict::default());
@@ -195,8 +195,8 @@ fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
         ..SessionReport::default()
     };
     for (session, expected) in [
-        (session(ArgoCd::Missing, false), Decision::Brought),
-        (session(ArgoCd::Installed, true), Decision::Brought),
+        (session(ArgoCd::Missing, false), Decision::Installed),
+        (session(ArgoCd::Installed, true), Decision::Installed),
         (
             session(ArgoCd::Installed, false),
             Decision::InstalledWithoutDefinitions,
@@ -205,7 +205,7 @@ fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
         let seen = Seen::of(Some(&session));
         let verdict = asked(Install::Auto, None, seen.runs, seen.has_others_kinds);
         assert_eq!(verdict.decision, Some(expected), "{session:?}");
-        // Once it is written down that they are left alone, no word of the cluster changes it.
+        // Once a decision without CRDs is recorded, no report of the cluster changes it.
         let written = Some(Decision::InstalledWithoutDefinitions);
         let later = asked(Install::Auto, written, seen.runs, seen.has_others_kinds);
         assert_eq!((later.decision, later.installs_argocd), (written, true));
@@ -213,7 +213,7 @@ fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
 }
 
 #[test]
-fn why_a_cluster_without_argo_cd_gets_none_is_known() {
+fn a_skipped_installation_has_a_cause() {
     all(|question, verdict| {
         let withheld = withheld(question.install, verdict, question.seen);
         if question.seen.runs != Some(Runs::Nothing)
@@ -230,7 +230,7 @@ fn why_a_cluster_without_argo_cd_gets_none_is_known() {
     });
 }
 
-/// What is rendered for a cluster where one is brought, on this hub.
+/// Renders a cluster whose decision is `Installed`, for a hub with this image.
 fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionReport) -> String {
     let server = pattern::tests::deployment("server", "argocd-server", image);
     let hub = Hub::with(vec![server], &pattern::tests::crds());
@@ -239,16 +239,16 @@ fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionRe
         watch::Sender::new(Records::default()),
     );
     let cluster = ClusterName::new("spoke").unwrap();
-    let ask = Ask {
+    let request = Request {
         cluster: &cluster,
         uid: "uid",
-        recorded: Some(Decision::Brought),
+        recorded: Some(Decision::Installed),
         place: None,
         session: Some(session),
         config,
         spoke: &objects::tests::spoke(),
     };
-    let rendered = installation.unwrap().render(&ask).unwrap();
+    let rendered = installation.unwrap().render(&request).unwrap();
     serde_json::to_string(&rendered.manifests).unwrap()
 }
 
@@ -273,7 +273,7 @@ fn image_registries_apply_to_every_version() {
 }
 
 #[test]
-fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
+fn an_installed_argo_cd_is_not_moved_to_another_namespace() {
     let server = pattern::tests::deployment("server", "argocd-server", "argocd:v3");
     let hub = Hub::with(vec![server], &pattern::tests::crds());
     let (records, mut noted) = watch::channel(Records::default());
@@ -289,7 +289,7 @@ fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
         argocd_namespace: "elsewhere".to_owned(),
         ..objects::tests::spoke()
     };
-    let ask = |recorded, place, spoke| Ask {
+    let request = |recorded, place, spoke| Request {
         cluster: &cluster,
         uid: "uid",
         recorded,
@@ -298,25 +298,25 @@ fn what_was_brought_is_not_moved_over_what_may_be_somebody_elses() {
         config: &config,
         spoke,
     };
-    let first = installation.render(&ask(None, None, &spoke)).unwrap();
+    let first = installation.render(&request(None, None, &spoke)).unwrap();
     assert!(first.manifests.is_empty());
     let record = noted.borrow_and_update()[&cluster].clone();
     let here = spoke.argocd_namespace.clone();
     assert_eq!(record.place.as_ref(), Some(&here));
 
     let written = Some(record.decision);
-    let there = installation.render(&ask(written, Some(&here), &spoke));
+    let there = installation.render(&request(written, Some(&here), &spoke));
     assert!(!there.unwrap().manifests.is_empty());
-    let moved = installation.render(&ask(written, Some(&here), &elsewhere));
-    let reply = moved.unwrap_err().to_string();
+    let moved = installation.render(&request(written, Some(&here), &elsewhere));
+    let error = moved.unwrap_err().to_string();
     assert!(
-        reply.contains(&here) && reply.contains("elsewhere"),
-        "{reply}"
+        error.contains(&here) && error.contains("elsewhere"),
+        "{error}"
     );
 }
 
 #[test]
-fn a_cluster_that_lies_changes_nothing_of_what_is_brought() {
+fn a_false_report_does_not_change_the_rendered_argo_cd() {
     let config = AddOnDeploymentConfigSpec::default();
     let image = "quay.io/argoproj/argocd:v3";
     let calm = rendered(image, &config, &SessionReport::default());

@@ -1,4 +1,5 @@
-//! What is said of the Argo CD of a cluster: that it has none, why, and what is wrong with one that we have brought.
+//! The causes of `Degraded` that concern Argo CD: it is missing, cannot be installed, or is unhealthy after we
+//! installed it.
 
 use principal::{ArgoCd, Cause, HealthProblem};
 
@@ -7,24 +8,24 @@ use crate::addon::argocd_install::{Need, Skipped};
 
 /// The cluster has no Argo CD that the agent could serve.
 pub const ARGOCD_MISSING: &str = "ArgoCDMissing";
-/// The hub has no Argo CD of which one for this cluster could be made.
+/// The hub has no Argo CD that could be the pattern for this cluster.
 pub const HUB_ARGOCD_UNREADABLE: &str = "HubArgoCDUnreadable";
-/// There is an Argo CD of somebody else's where ours should be.
+/// Another Argo CD runs where ours should be.
 pub const ARGOCD_NOT_OURS: &str = "ArgoCDNotOurs";
-/// The Argo CD that we have brought does not run as it should.
+/// The Argo CD that we installed is unhealthy.
 pub const ARGOCD_UNHEALTHY: &str = "ArgoCDUnhealthy";
 
-/// What needs a person of it, if anything does. Where one should be brought and cannot, that is the cause.
+/// The cause that requires an action by a person, if any. A blocked installation comes before its consequences.
 pub(super) fn cause(needs: &Needs<'_>) -> Option<(&'static str, String)> {
     if let Some(need) = needs.installation {
-        return Some(not_brought(need));
+        return Some(not_installed(need));
     }
     let misses_kinds = needs.argocd == Some(ArgoCd::Missing);
     if misses_kinds || needs.withheld.is_some() {
         return Some((ARGOCD_MISSING, missing(misses_kinds, needs.withheld)));
     }
-    let ails = needs.ails?;
-    Some((ARGOCD_UNHEALTHY, unhealthy(ails)))
+    let problem = needs.argocd_problem?;
+    Some((ARGOCD_UNHEALTHY, unhealthy(problem)))
 }
 
 fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
@@ -47,7 +48,7 @@ fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
     )
 }
 
-fn not_brought(need: &Need) -> (&'static str, String) {
+fn not_installed(need: &Need) -> (&'static str, String) {
     match need {
         Need::Pattern(message) => (HUB_ARGOCD_UNREADABLE, message.clone()),
         Need::NotOurs => {

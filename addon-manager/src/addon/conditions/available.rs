@@ -1,4 +1,4 @@
-//! Whether the agent of a cluster works: `Available`. Pure; the time is a parameter.
+//! The condition `Available`: whether the agent of a cluster works. Pure; the time is a parameter.
 
 use std::time::Duration;
 
@@ -14,44 +14,44 @@ use ocm::{
 };
 use principal::SessionReport;
 
-/// A gap that is shorter is not worth telling: a restart of the pod, of the principal, of a proxy.
-/// It is also how long a new agent has before anything is said of it.
+/// Shorter interruptions are not reported: a restart of the pod, of the principal, of a proxy. A new agent has the
+/// same time before its first report.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
 
-/// What is known of one cluster's agent.
+/// The facts about one cluster's agent.
 #[derive(Clone, Debug, Default)]
 pub struct Facts<'a> {
-    /// When its ManifestWork was made.
+    /// When its ManifestWork was created.
     pub deployed_at: Option<Timestamp>,
-    /// Since when a `ManifestWork` is being deleted that has to be gone before this one is made.
+    /// Since when an earlier `ManifestWork` is being deleted that must be gone before this one is created.
     pub going_since: Option<Timestamp>,
-    /// Whether the cluster has applied it; what is wrong, if something is.
+    /// Whether the cluster has applied it, or the error.
     pub applied: Option<Result<(), String>>,
-    /// Whether its Deployment has a ready pod, as far as the cluster has said.
+    /// Whether its Deployment has a ready pod, if the cluster has reported that.
     pub ready: Option<bool>,
     /// Its session.
     pub session: Option<&'a SessionReport>,
-    /// Since when this principal could have been reached.
+    /// Since when this principal accepts connections.
     pub serving_since: Option<Timestamp>,
-    /// Where the agent is told to dial, if that is known.
+    /// The address that the agent dials, if it is known.
     pub dials: Option<&'a str>,
-    /// Why nothing could be rendered.
+    /// The error of the last rendering.
     pub render_error: Option<&'a str>,
-    /// What is said of it now.
+    /// The present condition.
     pub live: Option<&'a Condition>,
 }
 
-/// A verdict, and when to ask again because it depends on the time.
+/// A verdict, and when to evaluate it again because it depends on the time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AvailableVerdict {
-    /// None says nothing at all.
+    /// None writes no condition.
     pub verdict: Option<Verdict>,
-    /// None until something happens.
+    /// None waits for the next change.
     pub recheck: Option<Duration>,
 }
 
-/// Whether this reason of `Available` could only be given after a session.
-pub fn tells_of_a_session(reason: &str) -> bool {
+/// Whether this reason of `Available` proves that the agent had a session.
+pub fn implies_past_session(reason: &str) -> bool {
     reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
 }
 
@@ -72,7 +72,7 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> AvailableVerdict {
             recheck: None,
         };
     };
-    // Away since it left, or since the moment when it could have come.
+    // Disconnected since its session ended, or since it could first connect.
     let since = [
         facts.serving_since,
         facts.session.map(|session| session.since),
@@ -93,8 +93,8 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> AvailableVerdict {
     }
 }
 
-/// Nothing is there but what has to go first. That takes a moment on a cluster that works, and lasts on one whose work
-/// agent does not.
+/// An earlier `ManifestWork` must be deleted first. A healthy work agent needs a moment for that, a broken one does not
+/// finish.
 fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> AvailableVerdict {
     let left = GRACE.saturating_sub(now.duration_since(since));
     if left.is_positive() {
@@ -110,15 +110,15 @@ fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> AvailableVer
     }
 }
 
-/// What is said already of an agent that this principal has never heard of: whoever said it knew more, and saying
-/// less again would be a write for each absent agent at each start.
+/// The present message about an agent that this principal has not seen yet. Its author knew more, and a less precise
+/// message would cost a write for each absent agent at each start.
 fn known_before(facts: &Facts<'_>, reason: &str) -> Option<String> {
     let absent = [AGENT_NEVER_CONNECTED, AGENT_DISCONNECTED, AGENT_UNAVAILABLE];
     let stated = facts
         .live
         .filter(|_| facts.session.is_none() && absent.contains(&reason))?;
     let same = stated.status == "False" && stated.reason == reason;
-    // Unless it names another address than the agent dials by now.
+    // The message is stale if it names another address than the agent dials now.
     let current = facts.dials.is_none_or(|address| {
         stated.message.contains(&named(address)) || reason == AGENT_UNAVAILABLE
     });
@@ -134,7 +134,7 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Avai
             recheck: None,
         };
     }
-    // Feedback comes some seconds after the fact; the session is quicker.
+    // The session starts some seconds before the feedback of the work agent arrives.
     let left = GRACE.saturating_sub(now.duration_since(session.since));
     if left.is_positive() {
         return hold(facts, left);
@@ -172,7 +172,7 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
     let seen = facts.session.and_then(|session| session.last_seen);
     let before = facts
         .live
-        .is_some_and(|live| tells_of_a_session(&live.reason));
+        .is_some_and(|live| implies_past_session(&live.reason));
     if seen.is_some() || before {
         return (
             AGENT_DISCONNECTED,
@@ -186,13 +186,13 @@ fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) 
     (AGENT_NEVER_CONNECTED, message)
 }
 
-/// What to do about an agent that runs and is not here.
+/// The next step for an agent that runs and does not connect.
 fn next_step(dials: Option<&str>) -> String {
     let address = dials.map(named).unwrap_or_default();
     format!("check its log, and that it can reach the principal's address{address}")
 }
 
-/// With what ends it: one address may begin as another does.
+/// In parentheses, because one address may be a prefix of another.
 fn named(address: &str) -> String {
     format!(" ({address})")
 }
@@ -205,7 +205,7 @@ fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
     } = facts;
     let seen = session.and_then(|session| session.last_seen);
     let error = session.and_then(|session| session.last_error.as_deref());
-    // Of what was before it started this principal knows nothing.
+    // This principal has no history from before its start.
     let seen = match (seen, serving_since.filter(|start| *start > deployed_at)) {
         (Some(at), _) => format!("last seen at {at:.0}"),
         (None, Some(start)) => format!("not seen since this principal started at {start:.0}"),
@@ -217,13 +217,13 @@ fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
     }
 }
 
-/// Says again what is said now.
+/// Repeats the present condition.
 fn hold(facts: &Facts<'_>, left: SignedDuration) -> AvailableVerdict {
     let verdict = facts.live.and_then(|live| {
         let status = match live.status.as_str() {
             "True" => Status::True,
             "False" => Status::False,
-            // Written by the hub while the cluster was lost; it is not ours to repeat.
+            // The hub wrote it while the cluster was lost; we must not repeat it.
             _ => return None,
         };
         Some(Verdict::new(
@@ -233,7 +233,7 @@ fn hold(facts: &Facts<'_>, left: SignedDuration) -> AvailableVerdict {
             live.message.clone(),
         ))
     });
-    // A little later than the end, so that the end is over.
+    // A little later than the end of the grace period.
     let recheck = Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100);
     AvailableVerdict {
         verdict,
@@ -245,7 +245,7 @@ fn unavailable(reason: &'static str, message: &str) -> Verdict {
     Verdict::new(AVAILABLE, false, reason, message)
 }
 
-/// Whether the cluster has applied all works as they are now; none if it has not said.
+/// Whether the cluster has applied the current generation of all works; none if it has not reported.
 pub fn applied(works: &[WorkReport]) -> Option<Result<(), String>> {
     let mut verdict = Some(Ok(()));
     for work in works {

@@ -7,7 +7,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 #[test]
-fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
+fn a_blocked_mode_change_is_reported_with_cause_and_next_step() {
     for (applications, why) in [
         (Some(3), "of the 3 Applications of this cluster"),
         (None, "a cluster can write its own labels"),
@@ -33,7 +33,7 @@ fn a_mode_change_is_held_and_says_why_and_how_to_go_on() {
 }
 
 #[test]
-fn a_secret_of_somebody_else_in_the_place_of_ours_needs_a_person() {
+fn a_conflicting_cluster_secret_is_degraded() {
     let verdict = degraded(
         &Needs {
             secret_error: Some("delete or rename it"),
@@ -47,7 +47,7 @@ fn a_secret_of_somebody_else_in_the_place_of_ours_needs_a_person() {
 }
 
 #[test]
-fn what_is_not_shown_of_an_autonomous_cluster_is_told_with_the_reason() {
+fn unmirrored_objects_are_reported_with_their_cause() {
     let unmirrored = Unmirrored {
         count: 7,
         names: vec!["Application app: the hub has an Application c/app".to_owned()],
@@ -67,7 +67,7 @@ fn what_is_not_shown_of_an_autonomous_cluster_is_told_with_the_reason() {
 
 #[test]
 fn blocked_deletion_lists_objects_and_the_confirmation() {
-    let stored = BlockedDeletion {
+    let blocked = BlockedDeletion {
         names: vec![
             "Application argocd/a".to_owned(),
             "Application argocd/b".to_owned(),
@@ -78,14 +78,14 @@ fn blocked_deletion_lists_objects_and_the_confirmation() {
     };
     let verdict = degraded(
         &Needs {
-            blocked_deletion: Some(&stored),
+            blocked_deletion: Some(&blocked),
             ..Needs::default()
         },
         at(0),
     );
     assert_eq!(
         (verdict.status, verdict.reason.as_str()),
-        (Status::True, MASS_DELETE_HELD)
+        (Status::True, MASS_DELETE_BLOCKED)
     );
     for part in [
         "Application argocd/a, Application argocd/b, and 28 more",
@@ -96,7 +96,7 @@ fn blocked_deletion_lists_objects_and_the_confirmation() {
 }
 
 #[test]
-fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
+fn missing_argo_cd_is_reported_with_the_next_step() {
     let verdict = |argocd| {
         degraded(
             &Needs {
@@ -116,7 +116,7 @@ fn a_cluster_without_argo_cd_is_told_with_the_next_step() {
 }
 
 #[test]
-fn what_is_in_the_way_of_an_argo_cd_is_told_in_its_place() {
+fn a_blocked_installation_replaces_the_missing_argo_cd() {
     let missing_part = argocd_install::Need::Pattern("install Argo CD on the hub".to_owned());
     for (need, reason) in [
         (missing_part, HUB_ARGOCD_UNREADABLE),
@@ -128,10 +128,7 @@ fn what_is_in_the_way_of_an_argo_cd_is_told_in_its_place() {
             ..Needs::default()
         };
         let stated = degraded(&instead, at(0));
-        assert_eq!(
-            stated.reason, reason,
-            "the cause, and not what follows of it"
-        );
+        assert_eq!(stated.reason, reason, "the cause, not its consequence");
         assert!(
             !stated.message.contains(ARGOCD_MISSING),
             "{}",
@@ -141,8 +138,8 @@ fn what_is_in_the_way_of_an_argo_cd_is_told_in_its_place() {
 }
 
 #[test]
-fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
-    let stored = BlockedDeletion {
+fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
+    let blocked = BlockedDeletion {
         names: vec!["Application argocd/a".to_owned()],
         count: 1,
         mirrors: false,
@@ -150,7 +147,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
     };
     let mut needs = Needs {
         secret_error: Some("delete or rename it"),
-        blocked_deletion: Some(&stored),
+        blocked_deletion: Some(&blocked),
         blocked_mode: Some(BlockedMode {
             recorded: Mode::Managed,
             asked: Mode::Autonomous,
@@ -159,7 +156,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
         ..Needs::default()
     };
     let verdict = degraded(&needs, at(0));
-    assert_eq!(verdict.reason, MASS_DELETE_HELD);
+    assert_eq!(verdict.reason, MASS_DELETE_BLOCKED);
     for part in [
         "confirm-delete=1234",
         "also ModeChangeHeld: the cluster's label requests",
@@ -180,7 +177,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
 }
 
 #[test]
-fn when_all_is_well_degraded_costs_no_write_of_its_own() {
+fn a_healthy_cluster_costs_no_write_for_degraded() {
     let verdict = degraded(&Needs::default(), at(0));
     assert!(verdict.calm && verdict.status == Status::False);
 }
@@ -194,7 +191,7 @@ fn certificate(from: i64, to: i64) -> ShownCertificate {
 }
 
 #[test]
-fn what_a_cluster_refuses_and_an_agent_that_misbehaves_need_a_person() {
+fn refused_objects_and_protocol_violations_are_degraded() {
     let refused = Refused {
         count: 5,
         names: vec!["Application/c/app".to_owned()],
@@ -245,7 +242,7 @@ fn overdue_certificate_is_reported_with_expiry_and_next_step() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_certificates_is_told() {
+fn all_certificate_problems_are_reported() {
     let shown = certificate(0, 1000);
     let hub = Certificates {
         rotation: Some(crate::issuer::rotation::Progress {
@@ -263,8 +260,8 @@ fn everything_that_is_wrong_with_certificates_is_told() {
         project_error: Some("upgrade the chart"),
         ..Needs::default()
     };
-    let reply = degraded(&needs, at(900));
-    assert_eq!(reply.reason, CERTIFICATE_EXPIRING);
+    let verdict = degraded(&needs, at(900));
+    assert_eq!(verdict.reason, CERTIFICATE_EXPIRING);
     for part in [
         "the agent's certificate expires",
         "the Secret y ends at T",
@@ -272,12 +269,12 @@ fn everything_that_is_wrong_with_certificates_is_told() {
         "also CertificateRotationWaits: ",
         "also ClusterProjectMissing: upgrade the chart",
     ] {
-        assert!(reply.message.contains(part), "{}", reply.message);
+        assert!(verdict.message.contains(part), "{}", verdict.message);
     }
 }
 
 #[test]
-fn who_holds_up_a_rotation_is_told_after_a_while_and_nobody_else() {
+fn only_agents_that_block_a_rotation_are_reported() {
     let hub = Certificates {
         rotation: Some(crate::issuer::rotation::Progress {
             stage: Stage::Retiring,
@@ -312,13 +309,13 @@ fn a_revocation_outweighs_everything_else() {
         render_error: Some("x"),
         ..Needs::default()
     };
-    let reply = degraded(&needs, at(0));
-    assert_eq!(reply.reason, REVOKED);
-    assert!(reply.message.contains(crate::keys::REVOKED));
+    let verdict = degraded(&needs, at(0));
+    assert_eq!(verdict.reason, REVOKED);
+    assert!(verdict.message.contains(crate::keys::REVOKED));
 }
 
 #[test]
-fn writes_that_fail_for_long_need_a_person() {
+fn writes_that_fail_for_long_are_degraded() {
     let stuck = Stuck {
         count: 3,
         example: "Application/c/app: forbidden".to_owned(),

@@ -76,7 +76,7 @@ fn a_label_makes_the_add_on_in_its_mode() {
 }
 
 #[test]
-fn what_was_deleted_under_the_label_is_made_again_and_says_so() {
+fn an_add_on_deleted_under_its_label_is_recreated() {
     let left = World {
         left: ["c".to_owned()].into(),
         ..world(cluster(Some("managed")), None)
@@ -87,7 +87,7 @@ fn what_was_deleted_under_the_label_is_made_again_and_says_so() {
 
 #[test]
 fn opt_in_again_with_another_mode_reports_the_recorded_mode() {
-    for (before, reply) in [
+    for (before, expected) in [
         (Mode::Managed, Some(Mode::Managed)),
         (Mode::Autonomous, None),
     ] {
@@ -97,14 +97,14 @@ fn opt_in_again_with_another_mode_reports_the_recorded_mode() {
         };
         let steps = plan(&relabelled, &own());
         assert!(
-            matches!(&steps[..], [Step::Make { mode: Mode::Autonomous, former, .. }] if *former == reply),
+            matches!(&steps[..], [Step::Make { mode: Mode::Autonomous, former, .. }] if *former == expected),
             "{steps:?}"
         );
     }
 }
 
 #[test]
-fn without_the_label_only_what_we_made_is_deleted() {
+fn without_the_label_only_our_own_add_on_is_deleted() {
     let by_hand = world(cluster(None), Some(addon(Some("managed"))));
     assert_eq!(plan(&by_hand, &own()), []);
     let made = Addon {
@@ -149,15 +149,15 @@ fn with_placements_nothing_is_made_or_deleted() {
         made_for_label: true,
         ..addon(Some("managed"))
     };
-    for mut stands in [
+    for mut world in [
         world(cluster(Some("managed")), None),
         world(cluster(None), Some(made)),
     ] {
-        stands.install = Some(Install {
+        world.install = Some(Install {
             by_placements: true,
             ..MANUAL
         });
-        assert_eq!(plan(&stands, &own()), []);
+        assert_eq!(plan(&world, &own()), []);
     }
 }
 
@@ -178,7 +178,7 @@ fn an_add_on_of_a_template_is_left_alone() {
 }
 
 #[test]
-fn a_cluster_that_is_not_let_in_is_not_served() {
+fn a_cluster_that_is_not_admitted_is_not_served() {
     let refused = Cluster {
         accepted: false,
         ..cluster(Some("managed"))
@@ -193,7 +193,7 @@ fn a_cluster_that_is_not_let_in_is_not_served() {
 }
 
 #[test]
-fn a_bad_label_is_told_and_makes_nothing() {
+fn a_bad_label_is_refused_and_creates_nothing() {
     let steps = plan(&world(cluster(Some("Managed")), None), &own());
     assert!(
         matches!(
@@ -236,7 +236,7 @@ fn the_mode_is_recorded_from_label_then_configuration_then_managed() {
 }
 
 #[test]
-fn a_mode_that_was_wiped_is_written_again() {
+fn a_wiped_mode_is_recorded_again() {
     let wiped = Addon {
         recalled: Some("managed".to_owned()),
         ..addon(None)
@@ -291,7 +291,7 @@ fn label_changes_mode_if_empty_or_confirmed() {
     assert_eq!(steps, record(Mode::Autonomous));
 }
 
-/// Does to the world what OCM, the API and we would do.
+/// Carries out the steps on the world as OCM, the API and we would.
 fn execute(mut world: World, steps: Vec<Step>) -> World {
     for step in steps {
         match step {
@@ -355,7 +355,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn a_second_plan_does_nothing_new(before in any_world()) {
+    fn a_second_plan_is_empty_except_for_refusals(before in any_world()) {
         let after = execute(before.clone(), plan(&before, &own()));
         let again = plan(&after, &own());
         let refuses = |step: &Step| matches!(step, Step::Refuse { .. });
@@ -363,7 +363,7 @@ proptest! {
     }
 
     #[test]
-    fn what_we_did_not_make_is_never_deleted(world in any_world()) {
+    fn add_ons_of_others_are_never_deleted(world in any_world()) {
         let deletes = |steps: Vec<Step>| steps.iter().any(|s| matches!(s, Step::Delete { .. }));
         if world.addons.values().all(|addon| !addon.made_for_label) {
             prop_assert!(!deletes(plan(&world, &own())));

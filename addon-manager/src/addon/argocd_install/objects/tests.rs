@@ -33,7 +33,7 @@ fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "applications.argoproj.io" }, "spec": {},
     });
-    let installed = Brought {
+    let inputs = Inputs {
         spoke: &spoke(),
         image: "argocd:v3".to_owned(),
         redis_image: "redis:8".to_owned(),
@@ -41,7 +41,7 @@ fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
         keep,
         config,
     };
-    Templates::embedded().unwrap().render(&installed).unwrap()
+    Templates::embedded().unwrap().render(&inputs).unwrap()
 }
 
 fn plain() -> Rendered {
@@ -80,7 +80,7 @@ fn opt_out_removes_argo_cd_programs_and_keeps_user_objects() {
     ];
     assert_eq!(names(&objects, stays), expected);
     let kept = rendered(true, &AddOnDeploymentConfigSpec::default()).manifests;
-    // What the agent may do is of no use without it.
+    // The permissions of the agent are useless without it.
     let of_the_agent = [
         "Role argocd-agent-addon-brought",
         "RoleBinding argocd-agent-addon-brought",
@@ -89,7 +89,7 @@ fn opt_out_removes_argo_cd_programs_and_keeps_user_objects() {
 }
 
 #[test]
-fn all_is_marked_and_nothing_is_where_another_argo_cd_could_have_it() {
+fn all_objects_are_labelled_and_collide_with_no_other_argo_cd() {
     for object in plain().manifests {
         assert_eq!(object["metadata"]["labels"][keys::BROUGHT], "true");
         let kind = object["kind"].as_str().unwrap();
@@ -105,7 +105,7 @@ fn all_is_marked_and_nothing_is_where_another_argo_cd_could_have_it() {
 }
 
 #[test]
-fn no_secret_has_anything_in_it() {
+fn secrets_are_rendered_empty() {
     let objects = plain().manifests;
     let secrets: Vec<_> = objects.iter().filter(|it| it["kind"] == "Secret").collect();
     assert_eq!(secrets.len(), 1);
@@ -113,7 +113,7 @@ fn no_secret_has_anything_in_it() {
 }
 
 #[test]
-fn what_people_write_into_argo_cds_settings_is_not_taken_back() {
+fn changes_of_users_to_argocd_cm_are_not_reverted() {
     let configs = plain().configs;
     let [config] = configs.as_slice() else {
         panic!("{configs:?}");
@@ -126,7 +126,7 @@ fn what_people_write_into_argo_cds_settings_is_not_taken_back() {
 fn a_new_version_of_the_hub_changes_the_images_and_nothing_else() {
     let (spoke, config) = (spoke(), AddOnDeploymentConfigSpec::default());
     let with = |image: &str| {
-        let installed = Brought {
+        let inputs = Inputs {
             spoke: &spoke,
             image: image.to_owned(),
             redis_image: "redis:8".to_owned(),
@@ -134,7 +134,7 @@ fn a_new_version_of_the_hub_changes_the_images_and_nothing_else() {
             keep: false,
             config: &config,
         };
-        Templates::embedded().unwrap().render(&installed).unwrap()
+        Templates::embedded().unwrap().render(&inputs).unwrap()
     };
     let (before, after) = (with("argocd:v3.2"), with("argocd:v3.3"));
     let text = serde_json::to_string(&before.manifests).unwrap();

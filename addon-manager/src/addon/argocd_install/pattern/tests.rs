@@ -75,7 +75,7 @@ fn a_version_that_does_not_run_on_the_hub_is_no_pattern() {
     };
     for status in [
         json!(null),
-        // Not seen by the controller; its image cannot be pulled, and old Pods serve on; all Pods new and none of them up.
+        // Not observed by the controller; image pull fails and old Pods still serve; all Pods are new and none available.
         json!({ "observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2 }),
         json!({ "observedGeneration": 2, "replicas": 3, "updatedReplicas": 1, "availableReplicas": 2 }),
         json!({ "observedGeneration": 2, "replicas": 2, "updatedReplicas": 2 }),
@@ -91,7 +91,7 @@ fn a_version_that_does_not_run_on_the_hub_is_no_pattern() {
 }
 
 #[test]
-fn redis_is_that_of_the_hub_unless_it_has_another_kind() {
+fn redis_image_comes_from_the_hub_unless_it_runs_a_proxy() {
     let with = |redis: Deployment| {
         let server = deployment("server", "argocd-server", "argocd:v3");
         Pattern::of(&Hub::with(vec![server, redis], &crds()))
@@ -103,7 +103,7 @@ fn redis_is_that_of_the_hub_unless_it_has_another_kind() {
 }
 
 #[test]
-fn what_the_hub_lacks_is_named_with_the_next_step() {
+fn missing_parts_of_the_hub_are_named_with_the_next_step() {
     let missing_part = Pattern::of(&Hub::with(Vec::new(), &[crd(CRDS[0])])).unwrap_err();
     let message = missing_part.to_string();
     for part in [
@@ -120,7 +120,7 @@ fn what_the_hub_lacks_is_named_with_the_next_step() {
 }
 
 #[test]
-fn a_definition_loses_its_descriptions_and_what_is_the_hubs_own() {
+fn a_crd_loses_its_descriptions_and_the_hubs_own_fields() {
     let stripped = definition(&crd("applications.argoproj.io")).unwrap();
     assert_eq!(
         stripped["metadata"],
@@ -144,7 +144,7 @@ fn a_definition_loses_its_descriptions_and_what_is_the_hubs_own() {
 }
 
 #[test]
-fn the_real_definitions_fit_into_a_work_many_times() {
+fn the_real_crds_fit_into_a_manifestwork_many_times() {
     for file in ["application-crd.yaml", "appproject-crd.yaml"] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/crds/argocd/");
         let text = std::fs::read_to_string(format!("{folder}{file}")).unwrap();
@@ -155,8 +155,8 @@ fn the_real_definitions_fit_into_a_work_many_times() {
 }
 
 #[test]
-fn a_definition_of_another_time_is_one_too() {
-    // A later version beside today's: both are told, and both say whose they are.
+fn crds_of_older_and_newer_versions_are_accepted() {
+    // A later version beside today's: both are kept, and both are marked as ours.
     let mut later = crd("applications.argoproj.io");
     let today = later["spec"]["versions"][0].clone();
     later["spec"]["versions"] = json!([today, today]);
@@ -168,12 +168,12 @@ fn a_definition_of_another_time_is_one_too() {
             INSTALLED_KIND
         );
     }
-    // An old one without a schema has no place for that, and is told as it is.
+    // An old version without a schema has no place for the mark and stays unchanged.
     let mut old = crd("applications.argoproj.io");
     old["spec"]["versions"] = json!([{ "name": "v1alpha1", "served": true }]);
     let stripped = definition(&old).unwrap();
     assert_eq!(stripped["spec"]["versions"], old["spec"]["versions"]);
-    // What is no definition at all is none.
+    // Other values are rejected.
     for odd in [
         json!({}),
         json!({ "metadata": { "name": "x" } }),

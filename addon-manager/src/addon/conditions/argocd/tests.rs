@@ -1,7 +1,7 @@
 use super::*;
 use crate::addon::golden;
 
-fn reply(needs: &Needs<'_>) -> (&'static str, String) {
+fn reported(needs: &Needs<'_>) -> (&'static str, String) {
     cause(needs).unwrap()
 }
 
@@ -14,9 +14,9 @@ fn health_problem(cause: Cause, subject: &str, detail: &str) -> HealthProblem {
     }
 }
 
-/// The words as they are, to be read as people read them.
+/// The golden file contains the messages as users read them.
 #[test]
-fn every_cause_says_what_is_wrong_with_which_program_and_the_next_step() {
+fn each_health_problem_names_workload_cause_and_next_step() {
     let all = [
         (Cause::NotMade, "", "exceeded quota: compute"),
         (Cause::NotMade, "", ""),
@@ -31,19 +31,19 @@ fn every_cause_says_what_is_wrong_with_which_program_and_the_next_step() {
         (Cause::Other, "", "something new"),
     ];
     let lines = all.map(|(cause, subject, detail)| {
-        let ails = health_problem(cause, subject, detail);
+        let problem = health_problem(cause, subject, detail);
         let needs = Needs {
-            ails: Some(&ails),
+            argocd_problem: Some(&problem),
             ..Needs::default()
         };
-        let (reason, message) = reply(&needs);
+        let (reason, message) = reported(&needs);
         format!("{cause:?}\n{reason}: {message}\n")
     });
     golden::hold("conditions/argocd/golden.txt", &lines.join("\n"));
 }
 
 #[test]
-fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
+fn missing_argo_cd_is_reported_with_cause_and_next_step() {
     let missing = Needs {
         argocd: Some(ArgoCd::Missing),
         ..Needs::default()
@@ -59,36 +59,36 @@ fn a_cluster_without_argo_cd_says_why_none_comes_and_what_to_do() {
             "only if INSTALL_ARGOCD is true; set it, or install",
         ),
     ] {
-        let (reason, message) = reply(&Needs {
+        let (reason, message) = reported(&Needs {
             withheld,
             ..missing.clone()
         });
         assert_eq!(reason, ARGOCD_MISSING);
         assert!(message.contains(part), "{message}");
     }
-    // Half of one: its kinds, and nothing that runs.
+    // Only CRDs, without running programs.
     let half = Needs {
         argocd: Some(ArgoCd::Installed),
         withheld: Some(Skipped::Unwanted),
         ..Needs::default()
     };
-    let (reason, message) = reply(&half);
+    let (reason, message) = reported(&half);
     assert_eq!(reason, ARGOCD_MISSING);
     assert!(message.contains("no Argo CD runs"), "{message}");
 }
 
 #[test]
-fn of_several_causes_that_is_told_which_comes_first() {
-    let (need, ails) = (Need::NotOurs, health_problem(Cause::Crashes, "x", ""));
+fn the_first_of_several_argo_cd_causes_is_reported() {
+    let (need, problem) = (Need::NotOurs, health_problem(Cause::Crashes, "x", ""));
     let all = Needs {
         argocd: Some(ArgoCd::Missing),
         installation: Some(&need),
-        ails: Some(&ails),
+        argocd_problem: Some(&problem),
         ..Needs::default()
     };
-    assert_eq!(reply(&all).0, ARGOCD_NOT_OURS);
+    assert_eq!(reported(&all).0, ARGOCD_NOT_OURS);
     assert_eq!(
-        reply(&Needs {
+        reported(&Needs {
             installation: None,
             ..all.clone()
         })
@@ -96,7 +96,7 @@ fn of_several_causes_that_is_told_which_comes_first() {
         ARGOCD_MISSING
     );
     assert_eq!(
-        reply(&Needs {
+        reported(&Needs {
             installation: None,
             argocd: None,
             ..all

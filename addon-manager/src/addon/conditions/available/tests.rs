@@ -47,7 +47,7 @@ fn live(status: &str, reason: &str) -> Condition {
 }
 
 #[test]
-fn the_version_of_a_connected_agent_is_told_if_it_looks_like_one() {
+fn a_valid_agent_version_is_in_the_message() {
     let works = "the agent is connected and running";
     for (version, expected) in [
         (None, works.to_owned()),
@@ -82,7 +82,7 @@ fn connected_and_running_is_available_at_once() {
 }
 
 #[test]
-fn nothing_is_said_of_a_new_agent_for_a_minute() {
+fn a_new_agent_has_no_condition_for_a_minute() {
     let stated = available(&running(), at(59));
     assert_eq!(stated.verdict, None);
     assert!(stated.recheck.unwrap() > Duration::from_secs(1));
@@ -94,7 +94,7 @@ fn nothing_is_said_of_a_new_agent_for_a_minute() {
 }
 
 #[test]
-fn what_has_to_go_first_and_does_not_is_told_after_a_minute() {
+fn a_stuck_deletion_of_the_old_work_is_reported_after_a_minute() {
     let facts = Facts {
         going_since: Some(at(0)),
         ..Facts::default()
@@ -138,7 +138,7 @@ fn a_gap_under_a_minute_does_not_flip_it() {
 }
 
 #[test]
-fn a_restart_of_the_principal_is_not_held_against_the_agents() {
+fn a_restart_of_the_principal_gives_agents_a_grace_period() {
     let was = live("True", AGENT_CONNECTED);
     let facts = Facts {
         serving_since: Some(at(1000)),
@@ -184,7 +184,7 @@ fn never_connected_requires_a_session_history() {
 }
 
 #[test]
-fn what_the_hub_wrote_of_a_lost_cluster_is_not_repeated() {
+fn the_hubs_condition_of_a_lost_cluster_is_not_repeated() {
     let (gone, lost) = (
         session(false, 100),
         live("Unknown", "ManagedClusterLeaseUpdateStopped"),
@@ -258,7 +258,7 @@ fn work(status: &str, observed: i64) -> WorkReport {
 }
 
 #[test]
-fn only_what_the_cluster_says_of_the_present_content_counts() {
+fn only_reports_on_the_current_generation_count() {
     assert_eq!(applied(&[]), None);
     assert_eq!(applied(&[work("True", 2)]), Some(Ok(())));
     assert_eq!(applied(&[work("True", 1)]), None);
@@ -270,7 +270,7 @@ fn only_what_the_cluster_says_of_the_present_content_counts() {
 
 proptest! {
     #[test]
-    fn a_verdict_that_waits_is_asked_for_again(
+    fn a_pending_verdict_is_evaluated_again(
         now in 0i64..400, since in 0i64..400, connected: bool, ready: Option<bool>, known: bool,
     ) {
         let session = session(connected, since);
@@ -285,24 +285,24 @@ proptest! {
 }
 
 #[test]
-fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
+fn a_restart_keeps_the_condition_of_absent_agents() {
     let gone = session(false, 100);
     let before = Facts {
         session: Some(&gone),
         live: Some(&live("True", AGENT_CONNECTED)),
         ..running()
     };
-    let reply = available(&before, at(200)).verdict.unwrap();
+    let disconnected = available(&before, at(200)).verdict.unwrap();
     let never = available(&running(), at(200)).verdict.unwrap();
     let no_pod = Facts {
         ready: Some(false),
         ..running()
     };
-    let no_pod_said = available(&no_pod, at(200)).verdict.unwrap();
+    let not_ready = available(&no_pod, at(200)).verdict.unwrap();
     for (stated, then) in [
-        (reply, running()),
+        (disconnected, running()),
         (never, running()),
-        (no_pod_said, no_pod),
+        (not_ready, no_pod),
     ] {
         let was = stated.onto(&[], at(200));
         let restarted = Facts {
@@ -313,7 +313,7 @@ fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
         };
         assert_eq!(available(&restarted, at(1100)).verdict, Some(stated));
     }
-    // What is another thing is told.
+    // A different reason is reported.
     let was = live("False", AGENT_UNAVAILABLE);
     let restarted = Facts {
         serving_since: Some(at(1000)),
@@ -328,7 +328,7 @@ fn a_restart_says_nothing_new_of_agents_that_are_still_away() {
 }
 
 #[test]
-fn an_agent_that_does_not_come_is_told_with_the_address_that_it_dials() {
+fn a_missing_agent_is_reported_with_its_dialled_address() {
     let facts = |dials| Facts {
         dials: Some(dials),
         ..running()
@@ -339,7 +339,7 @@ fn an_agent_that_does_not_come_is_told_with_the_address_that_it_dials() {
         first.ends_with("that it can reach the principal's address (old.example.org:443)"),
         "{first}"
     );
-    // What was said before stands only while it is true.
+    // The previous message stays only while it is true.
     let live = Condition {
         message: first.clone(),
         ..live("False", AGENT_NEVER_CONNECTED)
