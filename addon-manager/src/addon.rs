@@ -29,6 +29,7 @@ use runtime::clock::Clock;
 
 use crate::{
     address::Address,
+    decisions,
     fleet::{applications::Applications, credential, projects, removal, secrets},
     hub::{self, World},
     issuer::Authority,
@@ -89,13 +90,25 @@ impl ArgocdAgent {
     /// The part of the world that concerns one cluster.
     fn world(&self, target: Target<'_>) -> World {
         let name = target.name.to_string();
-        World {
+        let mut world = World {
             clusters: [(name.clone(), hub::cluster(target.cluster))].into(),
             addons: [(name, hub::addon(target.addon, &self.name))].into(),
             install: self.parts.view.offer().map(|offer| hub::install(&offer)),
             left: BTreeSet::new(),
             former: BTreeMap::new(),
+        };
+        // Known before the first reconcile of a leader.
+        if let Some(records) = &*self.parts.decisions.borrow() {
+            decisions::enforce(records, &mut world);
         }
+        world
+    }
+
+    /// The `ManagedClusterAddOn` with the recorded decisions.
+    fn addon(&self, target: Target<'_>) -> hub::Addon {
+        let mut world = self.world(target);
+        let addon = world.addons.remove(target.name.as_str());
+        addon.unwrap_or_default()
     }
 
     fn defaults(&self) -> Defaults {
@@ -173,13 +186,17 @@ impl sdk::Addon for ArgocdAgent {
 
     // The SDK itself skips templates and hosted mode.
     fn admit(&self, target: Target<'_>) -> Admission {
-        let reserved = self
-            .world(target)
-            .reserved(target.name.as_str(), &self.parts.own);
-        if let Some(message) = reserved {
+        let (world, cluster) = (self.world(target), target.name.as_str());
+        if let Some(message) = world.reserved(cluster, &self.parts.own) {
             return Admission::Refuse {
                 reason: "ReservedCluster".to_owned(),
                 message,
+            };
+        }
+        if world.addons.get(cluster).is_some_and(|it| it.unidentified) {
+            return Admission::Hold {
+                reason: "IdentityChanged".to_owned(),
+                message: decisions::identity_changed(cluster),
             };
         }
         // The registration depends on the CA, and a change makes the agent enrol again.
@@ -193,8 +210,8 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     fn registrations(&self, target: Target<'_>) -> Vec<Registration> {
-        let addon = hub::addon(target.addon, &self.name);
-        if addon.revoked {
+        let addon = self.addon(target);
+        if addon.revoked.is_some() {
             return Vec::new();
         }
         let authority = self.parts.authority.borrow();
@@ -298,7 +315,7 @@ impl sdk::Addon for ArgocdAgent {
         deployment.registries = images::registries(config, target)?;
         let refused = |message: String| RenderError { message };
         let cluster = hub::cluster(target.cluster);
-        let addon = hub::addon(target.addon, &self.name);
+        let addon = self.addon(target);
         let spoke = settings::mode(&cluster, &addon, &deployment)
             .and_then(|mode| {
                 settings::spoke(&deployment, install_namespace, mode, &self.defaults())
@@ -316,11 +333,11 @@ impl sdk::Addon for ArgocdAgent {
         let installed = self.installation.render(&argocd_install::Request {
             cluster: target.name,
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
-            recorded: target
-                .addon
-                .annotation(keys::ARGOCD)
+            recorded: addon
+                .argocd
+                .as_deref()
                 .and_then(argocd_install::Decision::read),
-            place: target.addon.annotation(keys::ARGOCD_PLACE),
+            place: addon.argocd_place.as_deref(),
             session: sessions.get(target.name.as_str()),
             config: &deployment,
             spoke: &spoke,
@@ -375,7 +392,7 @@ impl sdk::Addon for ArgocdAgent {
                 .session
                 .and_then(|session| session.argocd_ails.as_ref().filter(|_| installs_argocd)),
             unmirrored: facts.session.and_then(|it| it.unmirrored.as_ref()),
-            revoked: hub::addon(target.addon, &self.name).revoked,
+            revoked: self.addon(target).revoked.is_some(),
             hub: Some(&certificates),
             cluster: target.name.as_str(),
             certificate: facts.session.and_then(|it| it.certificate.as_ref()),

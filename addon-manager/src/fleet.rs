@@ -22,6 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    decisions,
     hub::{self, Own, World},
     issuer::{
         self,
@@ -142,6 +143,8 @@ pub struct Publisher {
     pub fleet: watch::Sender<Arc<Fleet>>,
     /// Which clusters get the repositories without a project, as far as it is known.
     pub sharing: watch::Receiver<BTreeMap<String, bool>>,
+    /// The recorded decisions. Until they are known, nothing is published.
+    pub decisions: watch::Receiver<decisions::Known>,
     /// Whether a CA takes over.
     pub certificates: watch::Receiver<Arc<issuer::Certificates>>,
     /// Where the agents go while one does.
@@ -168,12 +171,14 @@ impl Publisher {
             certificates.mark_unchanged();
             let now = Arc::clone(&sessions.borrow_and_update());
             self.sharing.mark_unchanged();
+            self.decisions.mark_unchanged();
             self.publish(&now, &mut freshness);
             let next = async {
                 tokio::select! {
                     changed = revision.changed() => changed.is_ok(),
                     changed = sessions.changed() => changed.is_ok(),
                     changed = self.sharing.changed() => changed.is_ok(),
+                    changed = self.decisions.changed() => changed.is_ok(),
                     changed = certificates.changed() => changed.is_ok(),
                 }
             };
@@ -186,9 +191,11 @@ impl Publisher {
     }
 
     fn publish(&self, sessions: &Sessions, freshness: &mut Freshness) {
-        let Some(world) = hub::read(&self.view, &self.addon) else {
+        let records = self.decisions.borrow().clone();
+        let (Some(mut world), Some(records)) = (hub::read(&self.view, &self.addon), records) else {
             return;
         };
+        decisions::enforce(&records, &mut world);
         let server = |name: &str| argocd::cluster_secret::server_url(&self.resource_proxy, name);
         let sharing = self.sharing.borrow().clone();
         let fleet = fleet(&world, &self.own, sessions, freshness, &sharing, server);
@@ -307,7 +314,7 @@ mod tests {
         world.clusters.get_mut("c").unwrap().lost = true;
         assert_eq!(names(&world, &silent), [("c".to_owned(), true)]);
         assert_eq!(names(&world, &sessions(true)), [("c".to_owned(), false)]);
-        world.addons.get_mut("c").unwrap().revoked = true;
+        world.addons.get_mut("c").unwrap().revoked = Some(String::new());
         assert_eq!(names(&world, &silent), []);
     }
 

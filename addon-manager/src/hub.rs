@@ -13,9 +13,8 @@ use ocm::{
 };
 
 pub use facts::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
-use principal::Mode;
 
-use crate::{addon::conditions, keys};
+use crate::{addon::conditions, decisions::Records, keys};
 
 /// The step that resolves an API error, for errors that a retry does not resolve.
 pub fn next_step(error: &kube::Error) -> Option<&'static str> {
@@ -80,12 +79,15 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
         deleting: object.is_deleting(),
         adopted: object.is_managed_by(name),
         recorded: object.annotation(keys::MODE).map(str::to_owned),
-        recalled: None,
         made_for_label: object.annotation(keys::MADE_FOR_LABEL).is_some(),
         confirmed: object.annotation(keys::CONFIRM_MODE).map(str::to_owned),
         confirm_delete: object.annotation(keys::CONFIRM_DELETE).map(str::to_owned),
-        revoked: object.annotation(keys::REVOKED).is_some(),
+        revoked: object.annotation(keys::REVOKED).map(str::to_owned),
         rekey: object.annotation(keys::REKEY).map(str::to_owned),
+        argocd: object.annotation(keys::ARGOCD).map(str::to_owned),
+        argocd_place: object.annotation(keys::ARGOCD_PLACE).map(str::to_owned),
+        unidentified: false,
+        missing: BTreeMap::new(),
         config: references
             .iter()
             .find(|it| it.resource == DEPLOYMENT_CONFIGS)
@@ -132,94 +134,32 @@ pub fn offers_templates(offer: &ClusterManagementAddOn) -> bool {
 /// Remembers which clusters had the add-on, to distinguish a first enrolment from a repeated one.
 #[derive(Debug, Default)]
 pub struct Memory {
-    seen: BTreeMap<String, Seen>,
-    /// Kept while the ManagedCluster exists, so that opting out and in again does not bypass a blocked change of mode.
-    modes: Modes,
-}
-
-/// The last mode of each cluster.
-pub type Modes = BTreeMap<String, InstalledBefore>;
-
-/// The last mode of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstalledBefore {
-    /// The mode.
-    pub mode: Mode,
-    /// UID of the ManagedCluster: another cluster of the same name did not have this mode.
-    pub uid: String,
-    /// UID of the `ManagedClusterAddOn` that recorded it last.
-    pub addon: String,
-}
-
-#[derive(Debug)]
-struct Seen {
-    uid: String,
-    recorded: Option<String>,
+    seen: BTreeSet<String>,
 }
 
 impl Memory {
-    /// Restores the memory from recorded modes.
-    pub fn from_modes(modes: Modes) -> Self {
-        let had = |(name, had): (&String, &InstalledBefore)| {
-            let seen = Seen {
-                uid: had.addon.clone(),
-                recorded: Some(had.mode.as_str().to_owned()),
-            };
-            (name.clone(), seen)
-        };
+    /// Restores the memory from recorded decisions.
+    pub fn from_records(records: &Records) -> Self {
         Self {
-            seen: modes.iter().map(had).collect(),
-            modes,
+            seen: records.keys().cloned().collect(),
         }
     }
 
-    /// The current or last mode of each cluster whose ManagedCluster exists.
-    pub const fn modes(&self) -> &Modes {
-        &self.modes
-    }
-
-    /// Adds to `world` the facts that only earlier observations show: clusters that lost the add-on, and modes
-    /// that were wiped. (`clusteradm addon enable` on an existing add-on replaces all of its annotations.)
+    /// Adds to `world` the clusters that lost the add-on.
     pub fn recall(&mut self, world: &mut World) {
-        for (name, addon) in &mut world.addons {
-            let before = self.seen.get(name).filter(|seen| seen.uid == addon.uid);
-            if addon.recorded.is_none() {
-                addon.recalled = before.and_then(|seen| seen.recorded.clone());
-            }
-            let recorded = addon.recorded.clone().or_else(|| addon.recalled.clone());
-            self.seen.insert(
-                name.clone(),
-                Seen {
-                    uid: addon.uid.clone(),
-                    recorded,
-                },
-            );
-        }
-        let recorded = world.addons.iter().filter_map(|(name, addon)| {
-            let uid = world.clusters.get(name)?.uid.clone();
-            let mode = addon.mode()?;
-            let addon = addon.uid.clone();
-            Some((name.clone(), InstalledBefore { mode, uid, addon }))
-        });
-        self.modes.extend(recorded);
-        self.modes.retain(|name, had| {
-            let cluster = world.clusters.get(name);
-            cluster.is_some_and(|cluster| cluster.uid == had.uid)
-        });
-        let former = self.modes.iter();
-        world.former = former.map(|(name, had)| (name.clone(), had.mode)).collect();
+        self.seen.extend(world.addons.keys().cloned());
         // Forget clusters that neither have the add-on nor ask for it.
         let asks = |cluster: &Cluster| cluster.label().and_then(mode_of).is_some();
         let World {
             clusters, addons, ..
         } = &*world;
-        self.seen.retain(|name, _| {
+        self.seen.retain(|name| {
             let cluster = clusters.get(name);
             cluster.is_some_and(|cluster| addons.contains_key(name) || asks(cluster))
         });
         world.left = self
             .seen
-            .keys()
+            .iter()
             .filter(|name| !world.addons.contains_key(*name))
             .cloned()
             .collect();
@@ -266,72 +206,22 @@ mod tests {
         }
     }
 
-    fn recorded(mode: Option<&str>, uid: &str) -> Addon {
-        Addon {
-            uid: uid.to_owned(),
-            recorded: mode.map(str::to_owned),
-            ..Addon::default()
-        }
-    }
-
-    #[test]
-    fn a_wiped_mode_is_recalled_for_the_same_object_only() {
-        let mut memory = Memory::default();
-        memory.recall(&mut world(Some(recorded(Some("autonomous"), "1"))));
-        let mut wiped = world(Some(recorded(None, "1")));
-        memory.recall(&mut wiped);
-        assert_eq!(wiped.addons["c"].recalled.as_deref(), Some("autonomous"));
-        let mut other = world(Some(recorded(None, "2")));
-        memory.recall(&mut other);
-        assert_eq!(other.addons["c"].recalled, None);
-    }
-
     #[test]
     fn a_lost_add_on_differs_from_one_that_never_existed() {
         let mut memory = Memory::default();
         let mut never = world(None);
         memory.recall(&mut never);
         assert!(never.left.is_empty());
-        memory.recall(&mut world(Some(recorded(None, "1"))));
+        memory.recall(&mut world(Some(Addon::default())));
         let mut lost = world(None);
         memory.recall(&mut lost);
         assert_eq!(lost.left, ["c".to_owned()].into());
     }
 
     #[test]
-    fn the_mode_of_a_cluster_is_known_until_it_is_removed() {
-        let mut memory = Memory::default();
-        memory.recall(&mut world(Some(recorded(Some("managed"), "1"))));
-        let mut out = world(None);
-        out.clusters
-            .values_mut()
-            .for_each(|cluster| cluster.labels.clear());
-        memory.recall(&mut out);
-        assert_eq!(out.former.get("c"), Some(&Mode::Managed));
-        let kept = memory.modes().clone();
-        memory.recall(&mut World::default());
-        let mut new = world(None);
-        memory.recall(&mut new);
-        assert_eq!(new.former.get("c"), None);
-
-        let mut wiped = world(Some(recorded(None, "1")));
-        Memory::from_modes(kept.clone()).recall(&mut wiped);
-        assert_eq!(wiped.addons["c"].recalled.as_deref(), Some("managed"));
-        let mut another = world(Some(recorded(None, "2")));
-        Memory::from_modes(kept.clone()).recall(&mut another);
-        assert_eq!(another.addons["c"].recalled, None);
-        let mut after_a_restart = Memory::from_modes(kept);
-        after_a_restart.recall(&mut new);
-        assert_eq!(new.former.get("c"), Some(&Mode::Managed));
-        new.clusters.get_mut("c").unwrap().uid = "another".to_owned();
-        after_a_restart.recall(&mut new);
-        assert_eq!(new.former.get("c"), None, "it is another cluster");
-    }
-
-    #[test]
     fn opting_out_clears_the_memory_of_a_lost_add_on() {
         let mut memory = Memory::default();
-        memory.recall(&mut world(Some(recorded(None, "1"))));
+        memory.recall(&mut world(Some(Addon::default())));
         let mut out = world(None);
         out.clusters
             .values_mut()

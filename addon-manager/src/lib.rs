@@ -20,6 +20,7 @@
 //! | [`app`] | builds every part, starts it, waits |
 //! | [`addon`] | our `impl ocm::sdk::Addon`: manifests, settings, conditions |
 //! | [`hub`] | what decisions need to know of the hub |
+//! | [`decisions`] | decisions of administrators, recorded so that no other client undoes them |
 //! | [`optin`] | opting in by label, and the mode of each cluster |
 //! | [`fleet`] | who may connect, cluster Secrets, removal |
 //! | [`registration`] | self-registration, without OCM |
@@ -33,6 +34,7 @@ pub mod address;
 pub mod app;
 pub mod args;
 pub mod config;
+pub mod decisions;
 pub mod delete_with_preconditions;
 pub mod fleet;
 pub mod hub;

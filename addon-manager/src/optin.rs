@@ -4,7 +4,6 @@
 //! clusters after each change; it combines changes that arrive together.
 
 pub mod apply;
-pub mod modes;
 pub mod plan;
 
 use std::{
@@ -15,10 +14,12 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
+use jiff::SignedDuration;
 use ocm::{
     name::{AddonName, ClusterName},
     sdk::View,
 };
+use runtime::clock::Clock;
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -28,11 +29,15 @@ use tracing::{info, warn};
 
 pub use apply::Writer;
 use apply::{Done, Error};
-pub use modes::ModeRecords;
-use modes::Written;
 use plan::{Step, plan};
 
-use crate::hub::{self, Memory, Own};
+use crate::{
+    decisions::{
+        self, Known, Records,
+        store::{Store, Written},
+    },
+    hub::{self, Memory, Own, World},
+};
 
 /// Changes within this time are reconciled together.
 const GATHER: Duration = Duration::from_millis(50);
@@ -60,8 +65,12 @@ pub struct OptIn {
     pub own: Own,
     /// Carries out the steps.
     pub writer: Writer,
-    /// Records the last mode of each cluster.
-    pub keeper: ModeRecords,
+    /// Records the decisions about each cluster.
+    pub store: Store,
+    /// Publishes them.
+    pub decisions: watch::Sender<Known>,
+    /// How long the record of a removed cluster stays: as long as one of its certificates may be valid.
+    pub keep: SignedDuration,
     /// Publishes the blocked changes of mode.
     pub blocked: watch::Sender<BlockedModes>,
 }
@@ -70,6 +79,7 @@ pub struct OptIn {
 #[derive(Debug, Default)]
 struct Past {
     memory: Memory,
+    records: Arc<Records>,
     /// Refused labels that have an Event already: one Event until the cause is gone.
     refused: BTreeSet<Step>,
     /// Blocked changes of mode, and when their Applications were counted.
@@ -89,13 +99,17 @@ impl OptIn {
             revision.mark_unchanged();
             // A write that hangs must not outlast our leadership; the next leader repeats a dropped write.
             let looking = async {
-                let round = self.round(&mut past).await;
-                [round, self.keep(&past, &mut written).await]
+                // Before the view is read: the read then includes every write that this finds.
+                past.unseen.retain(|cluster| self.view.is_behind(cluster));
+                let world = hub::read(&self.view, &self.addon)?;
+                self.note(&mut past, &world);
+                let recorded = self.record(&past, &mut written).await;
+                let round = self.round(&mut past, world).await;
+                recorded.into_iter().chain(round).min()
             };
-            let Some(pauses) = token.run_until_cancelled(looking).await else {
+            let Some(pause) = token.run_until_cancelled(looking).await else {
                 return;
             };
-            let pause = pauses.into_iter().flatten().min();
             let next = async {
                 tokio::select! {
                     changed = revision.changed() => changed.is_ok(),
@@ -110,17 +124,19 @@ impl OptIn {
         }
     }
 
-    /// Waits until the recorded modes are read: without them a mode could change unnoticed.
+    /// Waits until the recorded decisions are read: without them a revocation or a mode could change unnoticed.
     async fn begin(&self) -> (Past, Written) {
         let mut logged = None;
         loop {
-            match self.keeper.read().await {
+            match self.store.read().await {
                 Ok(written) => {
-                    let memory = Memory::from_modes(written.modes());
+                    let records = Arc::new(written.records());
                     let past = Past {
-                        memory,
+                        memory: Memory::from_records(&records),
+                        records: Arc::clone(&records),
                         ..Past::default()
                     };
+                    self.decisions.send_replace(Some(records));
                     return (past, written);
                 }
                 Err(error) => {
@@ -130,7 +146,7 @@ impl OptIn {
                         warn!(
                             error,
                             next,
-                            "cannot read the recorded modes; enrolment by label waits; retrying"
+                            "cannot read the recorded decisions; no agent is admitted; retrying"
                         );
                     }
                     logged = Some(error);
@@ -140,23 +156,30 @@ impl OptIn {
         }
     }
 
-    /// Records the modes of clusters, and returns when to try again.
-    async fn keep(&self, past: &Past, written: &mut Written) -> Option<Duration> {
-        match self.keeper.write(written, past.memory.modes()).await {
+    /// Takes new decisions over and publishes them.
+    fn note(&self, past: &mut Past, world: &World) {
+        let records = decisions::updated(&past.records, world, Clock::system().now(), self.keep);
+        if *past.records != records {
+            past.records = Arc::new(records);
+            self.decisions.send_replace(Some(Arc::clone(&past.records)));
+        }
+    }
+
+    /// Records the decisions, and returns when to try again.
+    async fn record(&self, past: &Past, written: &mut Written) -> Option<Duration> {
+        match self.store.write(written, &past.records).await {
             Ok(pause) => pause,
             Err(error) => {
                 let error = runtime::error::Chain(&error).to_string();
-                warn!(error, "cannot record modes of clusters; retrying");
+                warn!(error, "cannot record decisions about clusters; retrying");
                 Some(RETRY)
             }
         }
     }
 
     /// Carries out the steps that are due, and returns when to reconcile again without a change.
-    async fn round(&self, past: &mut Past) -> Option<Duration> {
-        // Before the view is read: the read then includes every write that this finds.
-        past.unseen.retain(|cluster| self.view.is_behind(cluster));
-        let mut world = hub::read(&self.view, &self.addon)?;
+    async fn round(&self, past: &mut Past, mut world: World) -> Option<Duration> {
+        decisions::enforce(&past.records, &mut world);
         past.memory.recall(&mut world);
         let steps = plan(&world, &self.own);
         past.refused.retain(|step| steps.contains(step));
@@ -278,6 +301,7 @@ mod tests {
             cluster: cluster.to_owned(),
             uid: "1".to_owned(),
             mode: Source::Known(mode),
+            former: None,
         }
     }
 

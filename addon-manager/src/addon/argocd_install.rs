@@ -266,6 +266,15 @@ struct State {
     withheld: Option<Skipped>,
 }
 
+impl State {
+    /// The decision, if our objects belonged on the cluster.
+    fn rendered(&self) -> Option<Decision> {
+        self.verdict
+            .decision
+            .filter(|_| self.verdict.installs_argocd)
+    }
+}
+
 /// Renders Argo CD for spokes, and remembers the decisions.
 #[derive(Debug)]
 pub struct Installer {
@@ -377,7 +386,8 @@ impl Installer {
         let seen = Seen::of(request.session);
         let verdict = decide(&Question {
             install,
-            recorded: request.recorded,
+            // What was rendered for this ManagedClusterAddOn was recorded before, even if another client removed the annotation.
+            recorded: request.recorded.or_else(|| before?.rendered()),
             recalled: before.and_then(|it| it.verdict.decision),
             seen,
             missing_part,

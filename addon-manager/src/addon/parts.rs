@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use super::argocd_install;
 use crate::{
     address::Address,
+    decisions::Known,
     fleet::{projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     issuer::{Authority, Certificates},
@@ -41,6 +42,8 @@ pub struct Parts {
     pub shares_unscoped: bool,
     /// Told which clusters get them.
     pub sharing: watch::Sender<BTreeMap<String, bool>>,
+    /// The recorded decisions about clusters.
+    pub decisions: watch::Receiver<Known>,
     /// The sessions.
     pub sessions: watch::Receiver<Sessions>,
     /// Changes of mode that wait until there are no Applications.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use jiff::SignedDuration;
 use kube::runtime::events::{Recorder, Reporter};
 use ocm::{
     api::addon::Version,
@@ -18,10 +19,11 @@ use tokio_util::sync::CancellationToken;
 use super::manager::{Channels, HubContext};
 use crate::{
     addon::{self, ArgocdAgent, argocd_install},
+    decisions::store::Store,
     fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
     keys,
-    optin::{self, ModeRecords, OptIn},
+    optin::{self, OptIn},
     requeue::{self, Requeue},
 };
 
@@ -117,6 +119,8 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
     let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
     let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
     let setup = setup(term, version, &view, &wakes, &token);
+    // Another replica may have led meanwhile.
+    channels.decisions.send_replace(None);
     let publisher = fleet::Publisher {
         view: view.clone(),
         addon: name.clone(),
@@ -125,6 +129,7 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         serving: channels.serving.clone(),
         fleet: channels.fleet.clone(),
         sharing: channels.sharing.subscribe(),
+        decisions: channels.decisions.subscribe(),
         certificates: channels.certificates.subscribe(),
         agents: channels.agents.clone(),
     };
@@ -136,7 +141,9 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         addon: name,
         own: own.clone(),
         writer: writer(term, version),
-        keeper: ModeRecords::new(client.clone(), &config.own_namespace),
+        store: Store::new(client.clone(), &config.own_namespace),
+        decisions: channels.decisions.clone(),
+        keep: keep(config.certificate_life),
         blocked: channels.blocked_modes.clone(),
     };
     let opting_in = opting_in.run(token.clone());
@@ -193,7 +200,15 @@ async fn known(channels: &Channels, secrets: &ClusterSecrets) {
             "starting without the CA, the principal's address or facts about the hub's Argo CD"
         );
     }
+    let mut decisions = channels.decisions.subscribe();
+    drop(decisions.wait_for(Option::is_some).await);
     secrets.listed().await;
+}
+
+/// A certificate that was signed just before the removal of its cluster ends within this time.
+fn keep(certificate_life: Duration) -> SignedDuration {
+    let life = SignedDuration::try_from(certificate_life).unwrap_or(SignedDuration::MAX);
+    life.saturating_add(SignedDuration::from_hours(24))
 }
 
 fn setup(
@@ -238,6 +253,7 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         addresses: channels.addresses.clone(),
         shares_unscoped: config.shared.shares_unscoped,
         sharing: channels.sharing.clone(),
+        decisions: channels.decisions.subscribe(),
         sessions: channels.sessions.subscribe(),
         blocked_modes: channels.blocked_modes.subscribe(),
         serving_since: Clock::system().now(),

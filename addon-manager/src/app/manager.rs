@@ -36,6 +36,7 @@ use crate::{
         follow::{AddressTarget, follow},
     },
     config::Manager,
+    decisions::Known,
     hub::Own,
     issuer::{
         self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
@@ -123,6 +124,8 @@ pub(super) struct Channels {
     pub(super) serving: watch::Sender<bool>,
     /// Who may connect: from the fleet to the principal.
     pub(super) fleet: watch::Sender<Arc<Fleet>>,
+    /// The recorded decisions about clusters, from the opt-in controller to the fleet and the add-on.
+    pub(super) decisions: watch::Sender<Known>,
     /// From the principal to the conditions.
     pub(super) sessions: watch::Sender<Sessions>,
     /// From the issuer to the signer and the manifests.
@@ -152,6 +155,7 @@ impl Channels {
         Self {
             serving: watch::Sender::new(false),
             fleet: watch::Sender::default(),
+            decisions: watch::Sender::new(None),
             sessions: watch::Sender::default(),
             authority: watch::Sender::new(None),
             certificates: watch::Sender::default(),

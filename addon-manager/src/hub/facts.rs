@@ -55,18 +55,24 @@ pub struct Addon {
     pub adopted: bool,
     /// The mode recorded on it.
     pub recorded: Option<String>,
-    /// The mode that was recorded on it before another client removed the annotation.
-    pub recalled: Option<String>,
     /// Whether we made it because of the label.
     pub made_for_label: bool,
     /// The new mode that a user has confirmed.
     pub confirmed: Option<String>,
     /// The digest of the deletions that a user has confirmed.
     pub confirm_delete: Option<String>,
-    /// Whether an administrator has revoked its certificates.
-    pub revoked: bool,
+    /// The reason, if an administrator has revoked its certificates.
+    pub revoked: Option<String>,
     /// The name of its key; only certificates issued under that name are valid.
     pub rekey: Option<String>,
+    /// The decision about the cluster's Argo CD.
+    pub argocd: Option<String>,
+    /// The namespace of the Argo CD that the add-on installed.
+    pub argocd_place: Option<String>,
+    /// Whether the ManagedCluster has another UID than before and may be another cluster.
+    pub unidentified: bool,
+    /// Annotations that record decisions and were removed, with their values.
+    pub missing: BTreeMap<&'static str, String>,
     /// The configuration that OCM has selected (namespace, name), if it has selected one.
     pub config: Option<(String, String)>,
     /// Whether OCM has resolved the configuration.
@@ -115,6 +121,11 @@ impl Cluster {
         self.labels.get(keys::MODE).map(String::as_str)
     }
 
+    /// Its claim about its identity, the UID of its namespace `kube-system`.
+    pub fn id(&self) -> Option<&str> {
+        self.claims.get(ID_CLAIM).map(String::as_str)
+    }
+
     /// Whether the hub accepts it and it is not being deleted.
     pub const fn is_admitted(&self) -> bool {
         self.accepted && !self.deleting
@@ -132,7 +143,7 @@ impl Addon {
 
     /// Which of its certificates are valid.
     pub fn certificates(&self) -> Certificates {
-        if self.revoked {
+        if self.revoked.is_some() {
             return Certificates::Revoked;
         }
         self.key_unit()
@@ -169,8 +180,8 @@ impl World {
         if cluster == argocd_namespace || cluster == own_namespace || is_of_kubernetes(cluster) {
             return Some(format!("the namespace {cluster} on the hub is reserved"));
         }
-        let claimed = self.clusters.get(cluster)?.claims.get(ID_CLAIM);
-        is_itself(claimed.map(String::as_str), cluster_uid.as_deref()).then(|| {
+        let claimed = self.clusters.get(cluster)?.id();
+        is_itself(claimed, cluster_uid.as_deref()).then(|| {
             "this cluster is the hub itself; deploy there with Applications whose destination is \
              in-cluster"
                 .to_owned()
@@ -184,6 +195,7 @@ impl World {
         let ours = admitted
             && addon.adopted
             && !addon.deleting
+            && !addon.unidentified
             && !self.is_by_template(cluster)
             && self.reserved(cluster, own).is_none();
         addon.mode().filter(|_| ours)
@@ -237,12 +249,13 @@ mod tests {
 
     #[test]
     fn each_missing_precondition_ends_the_enrolment() {
-        let ends: [fn(&mut Cluster, &mut Addon); 6] = [
+        let ends: [fn(&mut Cluster, &mut Addon); 7] = [
             |cluster, _| cluster.accepted = false,
             |cluster, _| cluster.deleting = true,
             |_, addon| addon.deleting = true,
             |_, addon| addon.adopted = false,
             |_, addon| addon.by_template = true,
+            |_, addon| addon.unidentified = true,
             |_, addon| addon.recorded = Some("x".to_owned()),
         ];
         for (number, end) in ends.into_iter().enumerate() {
@@ -270,7 +283,7 @@ mod tests {
         assert_ne!(one, other);
         assert!(matches!(other, Certificates::WithUnit(unit) if unit.len() == 20));
         let revoked = Addon {
-            revoked: true,
+            revoked: Some("stolen".to_owned()),
             ..named("1")
         };
         assert_eq!(revoked.certificates(), Certificates::Revoked);

@@ -1,5 +1,7 @@
 //! Carries out the steps of the plan: writes add-ons and Events.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
@@ -8,7 +10,7 @@ use kube::{
 };
 use ocm::api::addon::{AddOnDeploymentConfig, Version};
 use principal::Mode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plan::{Source, Step};
 use crate::{
@@ -120,19 +122,27 @@ impl Writer {
                 again,
                 former,
             } => {
-                let mode = match former {
-                    Some(former) if self.applications(cluster).await? > 0 => *former,
-                    Some(_) | None => *mode,
-                };
+                let mode = self.without_change(cluster, *mode, *former).await?;
                 self.make(cluster, mode, *again).await
             }
             Step::Delete { cluster, uid } => self.delete(cluster, uid).await,
-            Step::Record { cluster, uid, mode } => {
+            Step::Record {
+                cluster,
+                uid,
+                mode,
+                former,
+            } => {
                 let Some(mode) = self.mode(mode).await? else {
                     return Ok(Done::Later);
                 };
+                let mode = self.without_change(cluster, mode, *former).await?;
                 self.record(cluster, uid, mode).await
             }
+            Step::Restore {
+                cluster,
+                uid,
+                annotations,
+            } => self.restore(cluster, uid, annotations).await,
             Step::Refuse {
                 cluster,
                 uid,
@@ -155,6 +165,20 @@ impl Writer {
             cluster: cluster.to_owned(),
             source,
         })
+    }
+
+    /// The mode to record: the former one while the cluster has Applications, because their ownership would change
+    /// unnoticed.
+    async fn without_change(
+        &self,
+        cluster: &str,
+        asked: Mode,
+        former: Option<Mode>,
+    ) -> Result<Mode, Error> {
+        match former.filter(|it| *it != asked) {
+            Some(former) if self.applications(cluster).await? > 0 => Ok(former),
+            Some(_) | None => Ok(asked),
+        }
     }
 
     async fn change(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
@@ -199,14 +223,7 @@ impl Writer {
             Err(error) => return Err(failed(error)),
         };
         if again {
-            let about = ObjectReference {
-                api_version: Some(self.version.api_version()),
-                kind: Some("ManagedClusterAddOn".to_owned()),
-                name: Some(keys::ADDON.to_owned()),
-                namespace: Some(cluster.to_owned()),
-                uid: metadata.uid.clone(),
-                ..ObjectReference::default()
-            };
+            let about = self.reference(cluster, metadata.uid.clone());
             let message = format!(
                 "recreated: the cluster still has the label {}; remove the label to opt out",
                 keys::MODE
@@ -226,11 +243,52 @@ impl Writer {
             .map_err(failed("delete the ManagedClusterAddOn", cluster))
     }
 
+    fn reference(&self, cluster: &str, uid: Option<String>) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(self.version.api_version()),
+            kind: Some("ManagedClusterAddOn".to_owned()),
+            name: Some(keys::ADDON.to_owned()),
+            namespace: Some(cluster.to_owned()),
+            uid,
+            ..ObjectReference::default()
+        }
+    }
+
     async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
+        let annotations = json!({ keys::MODE: mode.as_str() });
+        self.annotate(cluster, uid, &annotations, "record the mode")
+            .await
+    }
+
+    async fn restore(
+        &self,
+        cluster: &str,
+        uid: &str,
+        annotations: &BTreeMap<&'static str, String>,
+    ) -> Result<Done, Error> {
+        let action = "restore the annotations";
+        let done = self
+            .annotate(cluster, uid, &json!(annotations), action)
+            .await?;
+        if matches!(done, Done::Wrote { .. }) {
+            let about = self.reference(cluster, Some(uid.to_owned()));
+            let message = restored(cluster, annotations);
+            let (kind, reason) = (EventType::Normal, "AnnotationsRestored");
+            self.emit_event(&about, cluster, kind, reason, &message)
+                .await?;
+        }
+        Ok(done)
+    }
+
+    async fn annotate(
+        &self,
+        cluster: &str,
+        uid: &str,
+        annotations: &Value,
+        action: &'static str,
+    ) -> Result<Done, Error> {
         // The UID is a precondition: the patch fails on a later object of the same name.
-        let patch = json!({
-            "metadata": { "uid": uid, "annotations": { keys::MODE: mode.as_str() } }
-        });
+        let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
         let patched = self
             .addons(cluster)
             .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
@@ -238,7 +296,7 @@ impl Writer {
         match patched {
             Ok(patched) => Ok(wrote(patched.metadata)),
             Err(error) if delete_with_preconditions::is_other_or_gone(&error) => Ok(gone(uid)),
-            Err(error) => Err(failed("record the mode", cluster)(error)),
+            Err(error) => Err(failed(action, cluster)(error)),
         }
     }
 
@@ -279,6 +337,22 @@ impl Writer {
             .await
             .map_err(failed("write an Event", cluster))
     }
+}
+
+/// The message of the Event about restored annotations.
+fn restored(cluster: &str, annotations: &BTreeMap<&'static str, String>) -> String {
+    let names: Vec<_> = annotations.keys().copied().collect();
+    let names = names.join(", ");
+    let revoked = annotations.contains_key(keys::REVOKED);
+    let next = if revoked {
+        format!("; the agent stays revoked until `argocd-agentctl agent restore {cluster}`")
+    } else {
+        String::new()
+    };
+    format!(
+        "restored annotations that another client removed ({names}); `clusteradm addon enable` removes all \
+        annotations of an add-on that is enabled already{next}"
+    )
 }
 
 fn managed_cluster(name: &str, uid: &str) -> ObjectReference {

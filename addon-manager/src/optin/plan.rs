@@ -1,5 +1,7 @@
 //! Decides which clusters have the add-on, and in which mode. Pure.
 
+use std::collections::BTreeMap;
+
 use principal::Mode;
 
 use crate::{
@@ -37,6 +39,17 @@ pub enum Step {
         uid: String,
         /// The source of the mode.
         mode: Source,
+        /// Another mode that the cluster had on an earlier `ManagedClusterAddOn`, as in [`Step::Make`].
+        former: Option<Mode>,
+    },
+    /// Restore annotations that another client removed from a `ManagedClusterAddOn`.
+    Restore {
+        /// The cluster.
+        cluster: String,
+        /// Precondition: the UID of the `ManagedClusterAddOn`.
+        uid: String,
+        /// The annotations.
+        annotations: BTreeMap<&'static str, String>,
     },
     /// Replace the recorded mode by that of the label, if no Application goes to the cluster: a change moves the
     /// ownership of its Applications.
@@ -68,6 +81,7 @@ impl Step {
             Self::Make { cluster, .. }
             | Self::Delete { cluster, .. }
             | Self::Record { cluster, .. }
+            | Self::Restore { cluster, .. }
             | Self::Change { cluster, .. }
             | Self::Refuse { cluster, .. } => cluster,
         }
@@ -98,7 +112,7 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
     }
     for (name, addon) in &world.addons {
         let cluster = world.clusters.get(name);
-        if addon.deleting || addon.by_template {
+        if addon.deleting || addon.by_template || addon.unidentified {
             continue;
         }
         let unlabelled = cluster.is_some_and(|cluster| cluster.label().is_none());
@@ -109,11 +123,20 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
                 cluster: name.clone(),
                 uid: addon.uid.clone(),
             });
+        } else if !addon.missing.is_empty() {
+            steps.push(Step::Restore {
+                cluster: name.clone(),
+                uid: addon.uid.clone(),
+                annotations: addon.missing.clone(),
+            });
         } else if let Some(mode) = mode_to_record(cluster, addon) {
+            // A change that a user confirmed overrides the former mode.
+            let former = world.former.get(name).filter(|_| addon.mode().is_none());
             steps.push(Step::Record {
                 cluster: name.clone(),
                 uid: addon.uid.clone(),
                 mode,
+                former: former.copied(),
             });
         } else if let Some(mode) = blocked_change(cluster, addon)
             && follows_label(addon, install)
@@ -176,9 +199,6 @@ fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
         let confirmed = mode_of(addon.confirmed.as_deref()?)?;
         return (label == Some(confirmed) && addon.mode() != Some(confirmed))
             .then_some(Source::Known(confirmed));
-    }
-    if let Some(before) = addon.recalled.as_deref().and_then(mode_of) {
-        return Some(Source::Known(before));
     }
     match (label, &addon.config) {
         (Some(mode), _) => Some(Source::Known(mode)),

@@ -56,6 +56,7 @@ fn record(mode: Mode) -> Vec<Step> {
         cluster,
         uid,
         mode: Source::Known(mode),
+        former: None,
     }]
 }
 
@@ -236,13 +237,47 @@ fn the_mode_is_recorded_from_label_then_configuration_then_managed() {
 }
 
 #[test]
-fn a_wiped_mode_is_recorded_again() {
+fn removed_annotations_are_restored_before_anything_else() {
+    let missing = BTreeMap::from([(keys::REVOKED, "stolen".to_owned())]);
     let wiped = Addon {
-        recalled: Some("managed".to_owned()),
-        ..addon(None)
+        missing: missing.clone(),
+        confirmed: Some("autonomous".to_owned()),
+        ..addon(Some("managed"))
     };
     let steps = plan(&world(cluster(Some("autonomous")), Some(wiped)), &own());
-    assert_eq!(steps, record(Mode::Managed));
+    let expected = Step::Restore {
+        cluster: "c".to_owned(),
+        uid: "uid".to_owned(),
+        annotations: missing,
+    };
+    assert_eq!(steps, [expected]);
+}
+
+#[test]
+fn recreated_add_on_names_the_former_mode() {
+    let recreated = World {
+        former: [("c".to_owned(), Mode::Autonomous)].into(),
+        ..world(cluster(Some("managed")), Some(addon(None)))
+    };
+    let expected = Step::Record {
+        cluster: "c".to_owned(),
+        uid: "uid".to_owned(),
+        mode: Source::Known(Mode::Managed),
+        former: Some(Mode::Autonomous),
+    };
+    assert_eq!(plan(&recreated, &own()), [expected]);
+}
+
+#[test]
+fn unidentified_cluster_is_left_alone() {
+    let held = Addon {
+        unidentified: true,
+        ..addon(None)
+    };
+    assert_eq!(
+        plan(&world(cluster(Some("managed")), Some(held)), &own()),
+        []
+    );
 }
 
 #[test]
@@ -316,7 +351,7 @@ fn execute(mut world: World, steps: Vec<Step>) -> World {
             Step::Change { cluster, mode, .. } => {
                 world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
             }
-            Step::Refuse { .. } => {}
+            Step::Refuse { .. } | Step::Restore { .. } => {}
         }
     }
     world
@@ -333,10 +368,8 @@ prop_compose! {
     ) -> Addon {
         Addon {
             uid: "uid".to_owned(), deleting, adopted, recorded, made_for_label, confirmed,
-            config: None, configured, by_template, was_connected: false, recalled: None,
-            confirm_delete: None,
-            revoked: false,
-            rekey: None,
+            config: None, configured, by_template,
+            ..Addon::default()
         }
     }
 }
