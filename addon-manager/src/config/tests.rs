@@ -30,7 +30,7 @@ fn files_take_the_place_of_secrets() {
 }
 
 #[test]
-fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
+fn one_shot_commands_log_one_sentence_at_start() {
     for (line, stated) in [
         (
             "addon-manager uninstall",
@@ -43,8 +43,8 @@ fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
         ("addon-manager", None),
         ("addon-manager principal", None),
     ] {
-        let errand = config(line).unwrap().errand();
-        assert_eq!(errand.as_deref(), stated, "{line}");
+        let message = config(line).unwrap().start_message();
+        assert_eq!(message.as_deref(), stated, "{line}");
     }
 }
 
@@ -172,7 +172,7 @@ fn the_principal_alone_meets_argo_cd_as_upstreams_does() {
 }
 
 #[test]
-fn what_could_only_fail_later_is_refused_at_start_with_the_flag() {
+fn invalid_values_are_refused_at_start_with_the_flag() {
     for (flag, value) in [
         ("--namespace", "Argo_CD"),
         ("--own-namespace", ""),
