@@ -111,7 +111,11 @@ mod tests {
     use super::*;
 
     /// The requests that an API receives that fails the first ones.
-    async fn requests(leading: watch::Receiver<bool>, failing: usize, wanted: usize) -> Vec<String> {
+    async fn requests(
+        leading: watch::Receiver<bool>,
+        failing: usize,
+        wanted: usize,
+    ) -> Vec<String> {
         let (notify, mut received) = watch::channel(Vec::new());
         let left = Arc::new(Mutex::new(failing));
         let service = tower::service_fn(move |request: http::Request<Body>| {

@@ -117,10 +117,10 @@ const FILES: [(&str, &str); 20] = [
     ),
 ];
 
-/// The key of the proxy's certificates in the trust ConfigMap, and their path in the pod.
+/// The key of the proxy's certificates in the trust `ConfigMap`, and their path in the pod.
 const PROXY_CA: &str = "proxy-ca.crt";
 const PROXY_CA_PATH: &str = "/etc/argocd-agent/ca/proxy-ca.crt";
-/// The key of the trace collector's certificates in the trust ConfigMap, and their path in the pod.
+/// The key of the trace collector's certificates in the trust `ConfigMap`, and their path in the pod.
 const OTLP_CA: &str = "otlp-ca.crt";
 const OTLP_CA_PATH: &str = "/etc/argocd-agent/ca/otlp-ca.crt";
 
@@ -359,7 +359,7 @@ fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
     ]
 }
 
-/// Adds the certificates of the proxy and the trace collector to the agent's trust ConfigMap.
+/// Adds the certificates of the proxy and the trace collector to the agent's trust `ConfigMap`.
 fn trust_others(map: &mut Value, spoke: &Spoke) {
     let collector = spoke.traces.as_ref().and_then(|it| it.ca.as_deref());
     let Some(data) = map.get_mut("data").and_then(Value::as_object_mut) else {

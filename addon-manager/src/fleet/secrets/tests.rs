@@ -80,7 +80,11 @@ fn a_stale_watch_event_does_not_revert_our_write() {
         secret.metadata.resource_version.clone().unwrap()
     };
     assert_eq!(version_after(response("1", "9")), "9");
-    assert_eq!(version_after(response("1", "8")), "9", "from before our write");
+    assert_eq!(
+        version_after(response("1", "8")),
+        "9",
+        "from before our write"
+    );
     assert_eq!(version_after(response("1", "10")), "10");
     assert_eq!(version_after(response("2", "3")), "3", "another Secret");
     assert_eq!(version_after(response("2", "opaque")), "opaque");
