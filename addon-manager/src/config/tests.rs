@@ -67,7 +67,7 @@ fn plaintext_is_for_a_mesh_only() {
 }
 
 #[test]
-fn websockets_are_on_and_everything_that_widens_the_door_is_off() {
+fn websockets_are_on_and_weaker_authentication_is_off() {
     let Config::Principal(alone) = config("addon-manager principal").unwrap() else {
         panic!("the principal")
     };
@@ -102,7 +102,7 @@ fn the_redis_proxy_is_off_unless_it_has_a_port() {
 }
 
 #[test]
-fn the_principal_alone_has_a_redis_proxy_as_upstreams_has() {
+fn the_principal_alone_has_the_redis_proxy_flags_of_upstream() {
     let of = |line: &str| match config(&format!("addon-manager principal {line}")).unwrap() {
         Config::Principal(alone) => alone.shared.principal.redis_proxy.zip(alone.redis),
         Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),
@@ -155,7 +155,7 @@ fn half_a_pair_is_refused() {
 }
 
 #[test]
-fn the_principal_alone_meets_argo_cd_as_upstreams_does() {
+fn the_principal_alone_has_the_resource_proxy_flags_of_upstream() {
     let of = |line: &str| match config(line).unwrap() {
         Config::Principal(alone) => (alone.shared.principal.resource_proxy, alone.visitors),
         Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),

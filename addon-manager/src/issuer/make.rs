@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_certificate_opens_doors_and_serves_nothing() {
+    fn a_client_certificate_is_not_valid_for_serving() {
         let ca = authority(now()).unwrap();
         let leaf = visitor(&ca, "argocd-agent:resource-proxy:c", now()).unwrap();
         parsed(&leaf.certificate, |certificate| {

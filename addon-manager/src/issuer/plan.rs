@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_gone_is_no_reason_to_issue_again() {
+    fn a_removed_address_does_not_reissue_the_certificate() {
         let more = with_principal(|_, leaf| {
             leaf.names.insert("10.240.0.9".to_owned());
         });
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_covered_is_kept_when_another_comes() {
+    fn a_renewal_keeps_covered_names() {
         let other = with_principal(|_, leaf| leaf.names = ["10.240.0.9".to_owned()].into());
         let steps = steps(&other);
         let [Step::Issue { names, .. }] = &steps[..] else {
