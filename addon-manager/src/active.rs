@@ -1,7 +1,7 @@
-//! The label on the pod of the replica that leads: the principal's Service selects it.
+//! The label on the pod of the leader: the principal's Service selects it.
 //!
-//! Readiness by lease would deadlock a rolling update, whose new pod must be ready before the old one
-//! gives the lease back; so every healthy pod is ready, and the label decides where agents go.
+//! Readiness by lease would deadlock a rolling update, whose new pod must be ready before the old one releases the
+//! lease. So every healthy pod is ready, and the label routes agents to the leader.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::keys;
 
-/// The pause before what failed is tried again: agents wait for this.
+/// The pause before a failed write is retried: agents wait for it.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Keeps the label where the lease is, until the token is cancelled; then takes it off.
+/// Keeps the label on the pod while it leads. Removes the label when the token is cancelled.
 pub async fn run(
     client: Client,
     namespace: String,
@@ -29,7 +29,7 @@ pub async fn run(
     token: CancellationToken,
 ) {
     let pods = Api::namespaced(client, &namespace);
-    // A container that starts again has the labels of its Pod from the life before; and what failed may be done.
+    // A restarted container still has its Pod's labels, and a failed write may have taken effect.
     let (mut marked, mut healthy) = (true, true);
     loop {
         let leads = *leading.borrow_and_update();
@@ -68,7 +68,7 @@ pub async fn run(
     token.cancelled().await;
 }
 
-/// Takes the label off others first, so that no agent is sent to two.
+/// Removes the label from other pods first, so that the Service never selects two.
 async fn mark(pods: &Api<Pod>, own: &str) -> Result<(), kube::Error> {
     let marked = pods
         .list(&ListParams::default().labels(&format!("{}=true", keys::ACTIVE)))
@@ -110,9 +110,13 @@ mod tests {
 
     use super::*;
 
-    /// What is asked of an API that fails the first requests.
-    async fn asked(leading: watch::Receiver<bool>, failing: usize, wanted: usize) -> Vec<String> {
-        let (notify, mut reply) = watch::channel(Vec::new());
+    /// The requests that an API receives that fails the first ones.
+    async fn requests(
+        leading: watch::Receiver<bool>,
+        failing: usize,
+        wanted: usize,
+    ) -> Vec<String> {
+        let (notify, mut received) = watch::channel(Vec::new());
         let left = Arc::new(Mutex::new(failing));
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let fails = {
@@ -139,7 +143,7 @@ mod tests {
         let (client, token) = (Client::new(service, "ours"), CancellationToken::new());
         let running = run(client, "ours".to_owned(), "own".to_owned(), leading, token);
         let lines = async {
-            let lines = reply.wait_for(|lines| lines.len() >= wanted).await;
+            let lines = received.wait_for(|lines| lines.len() >= wanted).await;
             lines.unwrap().clone()
         };
         tokio::select! {
@@ -151,14 +155,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn restarted_follower_removes_its_stale_active_label() {
         let (_lead, leading) = watch::channel(false);
-        let lines = asked(leading, 1, 2).await;
+        let lines = requests(leading, 1, 2).await;
         assert_eq!(lines, ["PATCH /api/v1/namespaces/ours/pods/own"; 2]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_leads_looks_for_others_with_the_label_first() {
+    async fn a_new_leader_looks_for_other_labelled_pods_first() {
         let (_lead, leading) = watch::channel(true);
-        let lines = asked(leading, 0, 2).await;
+        let lines = requests(leading, 0, 2).await;
         let expected = [
             "GET /api/v1/namespaces/ours/pods",
             "PATCH /api/v1/namespaces/ours/pods/own",

@@ -1,11 +1,11 @@
-//! Where agents dial the principal: given, or found ([`mod@find`] decides, [`mod@follow`] looks).
+//! The address at which agents dial the principal: configured, or found ([`mod@find`] decides, [`mod@follow`] watches).
 
 pub mod find;
 pub mod follow;
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr};
 
-/// The port when none is said; the Service in `manifests/hub` has the same.
+/// The default port, as in the Service in `manifests/hub`.
 pub const DEFAULT_PORT: u16 = 443;
 
 /// A host and a port, checked.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_address_is_refused() {
+    fn an_invalid_address_is_refused() {
         let bad = [
             "",
             ":443",
@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic_and_what_is_shown_is_read_again(text in "\\PC{0,40}") {
+        fn addresses_round_trip_and_no_text_panics(text in "\\PC{0,40}") {
             if let Ok(address) = text.parse::<Address>() {
                 prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
             }

@@ -1,4 +1,4 @@
-//! Builds every part, starts it, and waits. Decides nothing.
+//! Builds and starts every part, and waits for the end. Contains no decisions.
 
 mod leader_run;
 mod manager;
@@ -23,7 +23,7 @@ use crate::{
     metrics, ready, uninstall,
 };
 
-/// How long the parts may take to end by themselves; the pod has 30 seconds.
+/// The time that parts have to stop; the pod has 30 seconds.
 const DRAIN: Duration = Duration::from_secs(20);
 
 /// Runs until a signal, or until a part ends early.
@@ -32,22 +32,22 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     run_until(config, token).await
 }
 
-/// Runs until the token is cancelled, until a part ends early, or until what was asked for is done.
+/// Runs until the token is cancelled, a part ends early, or a one-shot command is done.
 pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Result<()> {
     match config {
         Config::Manager(manager) => {
             let (shared, registry) = (manager.shared.clone(), Registry::new());
             let metrics = metrics::whole(&registry);
             let state = metrics.principal.state().clone();
-            let start = |basis| manager::start(*manager, metrics, basis);
-            serve(&shared, token, Seen { registry, state }, start).await
+            let start = |process| manager::start(*manager, metrics, process);
+            serve(&shared, token, Exposed { registry, state }, start).await
         }
         Config::Principal(alone) => {
             let (shared, registry) = (alone.shared.clone(), Registry::new());
             let metrics = metrics::alone(&registry);
             let state = metrics.state().clone();
-            let start = |basis| standalone::start(*alone, metrics, basis);
-            serve(&shared, token, Seen { registry, state }, start).await
+            let start = |process| standalone::start(*alone, metrics, process);
+            serve(&shared, token, Exposed { registry, state }, start).await
         }
         Config::Uninstall(settings) => {
             let client = kube::client(&settings.kube, "argocd-agent-addon-uninstall").await?;
@@ -57,19 +57,19 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
     }
 }
 
-/// Starts what `start` starts, with what every program that stays has, and waits.
+/// Runs a long-running program: traces, the admin server, and the parts that `start` starts.
 async fn serve<F>(
     shared: &Shared,
     token: CancellationToken,
-    seen: Seen,
+    exposed: Exposed,
     start: impl FnOnce(ProcessContext) -> F,
 ) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    // The name that the Go principal gives itself; each agent is agent-MODE.
+    // The service name of the Go principal; each agent is agent-MODE.
     let traces = runtime::trace::start(shared.otlp.as_ref(), "principal".to_owned())?;
-    let ended = serve_until_end(shared, token, seen, start).await;
+    let ended = serve_until_end(shared, token, exposed, start).await;
     traces.end().await;
     ended
 }
@@ -77,7 +77,7 @@ where
 async fn serve_until_end<F>(
     shared: &Shared,
     token: CancellationToken,
-    seen: Seen,
+    exposed: Exposed,
     start: impl FnOnce(ProcessContext) -> F,
 ) -> anyhow::Result<()>
 where
@@ -85,14 +85,14 @@ where
 {
     let parts = Parts::with_background(token)?;
     let readiness = Readiness::new();
-    serve_admin(shared, &readiness, seen, &parts).await?;
+    serve_admin(shared, &readiness, exposed, &parts).await?;
     let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;
-    let basis = ProcessContext {
+    let process = ProcessContext {
         client,
         readiness,
         spawner: parts.spawner(),
     };
-    let started = Box::pin(start(basis)).await;
+    let started = Box::pin(start(process)).await;
     let token = parts.spawner().token().clone();
     if let Err(error) = started
         && !token.is_cancelled()
@@ -115,21 +115,21 @@ where
     ended.map_err(Into::into)
 }
 
-/// What is seen of the program from outside.
-struct Seen {
+/// The state that the admin server shows.
+struct Exposed {
     registry: Registry,
     state: principal::State,
 }
 
-/// What every part may use.
+/// The resources of all parts.
 struct ProcessContext {
     client: ::kube::Client,
     readiness: Readiness,
     spawner: Spawner,
 }
 
-/// True until the end. The sender is held as long: a channel that closes early would tell whoever
-/// waits on it that the process stops.
+/// A channel that is true until the process stops. The task keeps the sender, because a closed channel means to
+/// receivers that the process stops.
 fn always(spawner: &Spawner) -> watch::Receiver<bool> {
     let (sender, receiver) = watch::channel(true);
     let token = spawner.token().clone();
@@ -143,16 +143,16 @@ fn always(spawner: &Spawner) -> watch::Receiver<bool> {
 async fn serve_admin(
     shared: &Shared,
     readiness: &Readiness,
-    seen: Seen,
+    exposed: Exposed,
     parts: &Parts,
 ) -> anyhow::Result<()> {
-    // Go's /healthz means that the caches are read; ours are when we are ready.
+    // Go's /healthz reports that the caches are synced; ours are when we are ready.
     let ready = readiness.clone();
     let state = AdminState {
         readiness: readiness.clone(),
-        registry: seen.registry,
+        registry: exposed.registry,
         healthz: Arc::new(move || ready.is_ready()),
-        look_in: LookIn::new(move |page| seen.state.page(page)),
+        look_in: LookIn::new(move |page| exposed.state.page(page)),
     };
     let addresses = [Some(shared.admin.health()), shared.admin.metrics()];
     for address in addresses.into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! The command line. Flags and variables of the Go principal keep their names and defaults; what we
-//! do not offer yet is accepted where ignoring it is harmless, and refused where it is not.
+//! The command line. Flags and variables of the Go principal keep their names and defaults. We accept flags that we do
+//! not support yet if it is harmless to ignore them, and refuse the others.
 
 mod principal;
 mod redis;
@@ -39,15 +39,15 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Only {
     /// Runs the principal alone, with the flags of the Go principal and without OCM: the cluster
-    /// Secrets in its namespace say who may connect.
+    /// Secrets in its namespace enrol agents.
     Principal(Box<PrincipalArgs>),
-    /// Takes the add-on off all clusters and waits until it is gone; the chart runs this before it is
+    /// Removes the add-on from all clusters and waits until it is gone; the chart runs this before it is
     /// uninstalled.
     Uninstall(UninstallArgs),
-    /// Waits until a hub program says that it is ready; the chart's test runs this.
+    /// Waits until a hub program reports that it is ready; the chart's test runs this.
     Ready(ReadyArgs),
-    /// Asks the manager for another certificate authority and returns at once. Agents move over
-    /// without an interruption; the old one is dropped when nobody needs it.
+    /// Requests a new certificate authority from the manager and returns at once. Agents switch
+    /// without an interruption; the old one is removed when no agent needs it.
     RotateCa(Box<RotateArgs>),
 }
 
@@ -62,7 +62,7 @@ pub struct RotateArgs {
     pub own_namespace: String,
 }
 
-/// What both ways to run have in common.
+/// Flags of both the whole hub program and the principal alone.
 #[derive(Clone, Debug, Args)]
 pub struct SharedArgs {
     /// How to log.
@@ -104,11 +104,11 @@ pub struct SharedArgs {
     /// Largest message accepted, in bytes.
     #[arg(long, default_value_t = 16 << 20)]
     pub grpc_max_message_size: usize,
-    /// Serve `WebSocket`s over HTTP/1.1 on the same port, for agents whose way does not carry HTTP/2.
+    /// Serve `WebSocket`s over HTTP/1.1 on the same port, for agents whose network path does not support HTTP/2.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "true", default_missing_value = "true")]
     pub enable_websocket: bool,
-    /// Common names of the client certificates of proxies that end TLS on the way: an agent behind one proves its own
+    /// Common names of the client certificates of proxies that terminate TLS: an agent behind one proves its own
     /// certificate inside the session.
     #[arg(long, value_delimiter = ',')]
     pub trusted_proxy: Vec<String>,
@@ -133,22 +133,22 @@ pub struct ManagerArgs {
         default_value = "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0"
     )]
     pub agent_image: String,
-    /// host or host:port that agents dial, unless their configuration says otherwise;
-    /// without it what leads to the Service argocd-agent-principal is found: a load balancer, a Route,
-    /// `TLSRoute` or Ingress, a node port, or an external name.
+    /// host or host:port that agents dial, unless their configuration sets another; without it, the address of
+    /// the Service argocd-agent-principal: a load balancer, a Route, `TLSRoute` or Ingress, a node port, or an
+    /// external name.
     #[arg(long, env = "PRINCIPAL_ADDRESS")]
     pub principal_address: Option<String>,
-    /// What Argo CD on the hub takes for its redis.
+    /// The redis proxy, which Argo CD on the hub uses as its redis.
     #[command(flatten)]
     pub redis: RedisArgs,
-    /// How long an agent's certificate lives at most.
+    /// Maximum lifetime of an agent's certificate.
     #[arg(long, value_parser = duration, default_value = "720h")]
     pub certificate_life: Duration,
     /// Make an AppProject cluster-NAME for each managed cluster, which lets Applications of its namespace have
     /// namespaced objects on that cluster only.
     #[arg(long, action = clap::ArgAction::Set, value_parser = runtime::args::boolean, default_value = "false")]
     pub cluster_projects: bool,
-    /// Lead only while holding the lease; `false` is for a single process out of the cluster.
+    /// Lead only while holding the lease; `false` is for a single process outside of the cluster.
     #[arg(long, action = clap::ArgAction::Set, value_parser = boolean, default_value = "true")]
     pub leader_election: bool,
 }
@@ -186,7 +186,7 @@ pub struct ReadyArgs {
 
 /// Variables of the Go principal for the flags in common.
 const SHARED_ENV: [(&str, &str); 18] = [
-    // Go has one name for both programs.
+    // Both Go programs use this name.
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
@@ -210,7 +210,7 @@ const SHARED_ENV: [(&str, &str); 18] = [
     ("otlp_sample_ratio", "ARGOCD_PRINCIPAL_OTLP_SAMPLE_RATIO"),
 ];
 
-/// Those of them that the small subcommands have.
+/// The variables of the small subcommands.
 const SMALL_ENV: [(&str, &str); 5] = [
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
@@ -230,7 +230,7 @@ pub fn command() -> Command {
     })
 }
 
-/// The parsed command line, and what it asks for that has no effect.
+/// The parsed command line, and its flags without an effect.
 #[derive(Debug)]
 pub struct Parsed {
     /// The arguments.
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definitions_hold_together() {
+    fn clap_accepts_the_definitions() {
         command().debug_assert();
     }
 
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_is_asked_for_with_little() {
+    fn rotate_ca_needs_few_flags() {
         let parsed = parsed("addon-manager rotate-ca --own-namespace x").unwrap();
         assert!(matches!(
             parsed.cli.command,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_go_principal_are_understood() {
+    fn flags_of_the_go_principal_are_accepted() {
         let line = "addon-manager principal -n argocd --listen-host=127.0.0.1 --auth=mtls:CN=([^,]+) \
                     --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-compression-type none --redis-tls-insecure=false --destination-based-mapping";
         let Parsed {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_switched_off_is_no_trouble() {
+    fn a_flag_that_is_switched_off_is_accepted() {
         let Parsed { without_effect, .. } =
             parsed("addon-manager principal --ha-enabled=false").unwrap();
         assert!(without_effect.is_empty());

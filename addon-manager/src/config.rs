@@ -19,7 +19,7 @@ mod redis;
 pub use redis::{LoginSource, RedisTlsEndpoint};
 pub use standalone::{Registration, Standalone, TlsEndpoint};
 
-/// What to run, and how.
+/// The program to run, with its settings.
 #[derive(Clone, Debug)]
 pub enum Config {
     /// The whole hub program.
@@ -28,13 +28,13 @@ pub enum Config {
     Principal(Box<Standalone>),
     /// The removal of the add-on.
     Uninstall(Uninstall),
-    /// A question to a program that runs.
+    /// A readiness check of a running program.
     Ready(Ready),
 }
 
 impl Config {
-    /// What is said at the start of what Helm runs once, and shows to people; none for what serves, whose settings are told.
-    pub fn errand(&self) -> Option<String> {
+    /// The start message of a command that Helm runs once and shows to users; none for servers, which log their settings.
+    pub fn start_message(&self) -> Option<String> {
         match self {
             Self::Manager(_) | Self::Principal(_) => None,
             Self::Uninstall(uninstall) => Some(format!(
@@ -49,7 +49,7 @@ impl Config {
     }
 }
 
-/// In common.
+/// The settings of both long-running programs.
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// How to log.
@@ -58,13 +58,13 @@ pub struct Shared {
     pub kube: KubeArgs,
     /// Where health and metrics are served.
     pub admin: AdminArgs,
-    /// Where traces go; none: there are none.
+    /// The export of traces, if enabled.
     pub otlp: Option<trace::Settings>,
-    /// What the principal is told.
+    /// The settings of the principal.
     pub principal: principal::Settings,
     /// host:port by which Argo CD reaches the resource proxy.
     pub resource_proxy: String,
-    /// Whether clusters get the repositories without a project, unless their configuration says otherwise.
+    /// Whether clusters get the repositories without a project, unless their configuration overrides that.
     pub shares_unscoped: bool,
 }
 
@@ -75,13 +75,13 @@ pub struct Manager {
     pub shared: Shared,
     /// Namespace of our Secrets, lease and pods.
     pub own_namespace: String,
-    /// Our pod, when we run in one.
+    /// Our pod, if we run in one.
     pub pod_name: Option<String>,
     /// Image of the agent.
     pub agent_image: String,
-    /// Where agents dial, when it is said.
+    /// The address that agents dial, if it is configured.
     pub principal_address: Option<Address>,
-    /// How long an agent's certificate lives at most.
+    /// The maximum lifetime of an agent's certificate.
     pub certificate_life: Duration,
     /// Whether each managed cluster gets an AppProject.
     pub cluster_projects: bool,
@@ -102,7 +102,7 @@ pub struct Uninstall {
     pub time_limit: Duration,
 }
 
-/// A question to a program that runs.
+/// A readiness check of a running program.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// How to log.
@@ -113,7 +113,7 @@ pub struct Ready {
     pub time_limit: Duration,
 }
 
-/// Where something secret comes from.
+/// The source of a secret value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source<Files> {
     /// A Secret in the principal's namespace.
@@ -122,51 +122,51 @@ pub enum Source<Files> {
     Files(Files),
 }
 
-/// What is wrong with the settings.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address to listen on.
+    /// The address to listen on is invalid.
     #[error("{0}")]
     Listen(String),
-    /// An address.
+    /// An address is invalid.
     #[error("{flag}")]
     Address {
         /// The flag.
         flag: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         source: InvalidAddress,
     },
-    /// A namespace.
+    /// The name of a namespace is invalid.
     #[error("{flag} {value:?} is not the name of a namespace")]
     Namespace {
         /// The flag.
         flag: &'static str,
-        /// What was given.
+        /// Its value.
         value: String,
     },
-    /// A value that is too small to work with.
+    /// A value is too small.
     #[error("{flag} must be {least} or more")]
     TooSmall {
         /// The flag.
         flag: &'static str,
-        /// The smallest that works.
+        /// The minimum.
         least: &'static str,
     },
-    /// How agents prove who they are.
+    /// The method of authentication is invalid.
     #[error("--auth")]
     Auth(#[from] identity::InvalidMethod),
-    /// Certificates without TLS, or a header that anybody could set.
+    /// Certificates without TLS, or a header that any client could set.
     #[error(
         "--insecure-plaintext needs --auth=header:… or --auth=userpass:…, and --auth=header:… needs --insecure-plaintext"
     )]
     Plaintext,
-    /// The traces cannot be.
+    /// The settings of traces are invalid.
     #[error(transparent)]
     Traces(#[from] trace::Invalid),
-    /// A name that no certificate has.
+    /// No certificate can have this common name.
     #[error("--trusted-proxy {0:?} cannot be a common name")]
     TrustedProxy(String),
-    /// What is asked for is done at once, and nothing is left to run.
+    /// The command needs no settings.
     #[error("rotate-ca has no settings")]
     NotAProgram,
     /// A certificate without its key, or a key without its certificate.
@@ -174,9 +174,9 @@ pub enum Error {
     HalfPair(&'static str, &'static str),
 }
 
-/// Below this a certificate would be renewed all the time; OCM's agent looks every few minutes.
+/// A shorter life would cause constant renewals: OCM's agent checks every few minutes.
 const LEAST_LIFE: Duration = Duration::from_mins(10);
-/// Below this ordinary Applications do not get through.
+/// Ordinary Applications do not fit into smaller messages.
 const LEAST_MESSAGE: usize = 64 << 10;
 
 impl Config {
@@ -210,7 +210,7 @@ fn shared(
     resource_proxy: String,
 ) -> Result<Shared, Error> {
     let listen: SocketAddr = args.listen().map_err(Error::Listen)?;
-    // Every field, no `..`: a new flag that nobody uses does not compile.
+    // Every field, no `..`: an unused new flag does not compile.
     let SharedArgs {
         log,
         kube,
@@ -261,7 +261,7 @@ fn shared(
     })
 }
 
-/// A name that agents could get too would let an agent speak for others.
+/// Refuses names that agents' certificates could have: such an agent could impersonate others.
 fn trusted_proxies(names: Vec<String>) -> Result<Vec<String>, Error> {
     let names = names.into_iter().map(|name| name.trim().to_owned());
     let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
@@ -350,7 +350,7 @@ fn checked_address(flag: &'static str, text: &str) -> Result<Address, Error> {
     address.map_err(|source| Error::Address { flag, source })
 }
 
-/// An empty path is what an empty variable looks like.
+/// An empty variable becomes an empty path: not set.
 fn given(path: Option<PathBuf>) -> Option<PathBuf> {
     path.filter(|path| !path.as_os_str().is_empty())
 }

@@ -1,12 +1,12 @@
-//! Deletes exactly the object that was looked at: never another that has come under its name since.
+//! Deletes an object with its UID as a precondition: never a later object of the same name.
 
 use kube::{
     Api,
     api::{DeleteParams, Preconditions},
 };
 
-/// Deletes the object of this name and UID. Whether it was there: that somebody else deleted it meanwhile, or has put
-/// another in its place, is no error.
+/// Deletes the object of this name and UID, and returns whether it existed. It is no error if another client deleted or
+/// replaced it meanwhile.
 pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<bool, kube::Error>
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
@@ -25,7 +25,7 @@ where
     }
 }
 
-/// Not there any more, or not the one that was looked at.
+/// Whether the object is gone, or replaced by another.
 pub fn is_other_or_gone(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict())
 }

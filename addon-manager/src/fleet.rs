@@ -1,11 +1,10 @@
-//! The clusters that are enrolled now: what the principal is told, and what Argo CD on the hub sees.
+//! The enrolled clusters: the principal's fleet, and the cluster Secrets of Argo CD on the hub.
 //!
-//! [`Publisher`] keeps the principal's [`Fleet`] equal to what the hub says, so that a session ends in
-//! the moment in which a right is taken away. [`secrets`] holds the Argo CD cluster Secrets,
-//! [`applications`] are those that go to a cluster,
-//! [`removal`] undoes an enrolment in the order that loses nothing: the session is closed first, hub
-//! Applications that wait for it are released, and the cluster Secret goes last, because without it
-//! `ApplicationSets` delete their Applications, and an open session would carry that to the spoke.
+//! [`Publisher`] keeps the principal's [`Fleet`] equal to the hub's objects, so that a session ends as soon as its cluster
+//! is not enrolled any more. [`secrets`] writes the Argo CD cluster Secrets, [`applications`] lists the Applications of a
+//! cluster. [`removal`] ends an enrolment in the order that loses nothing: the session is closed first, hub Applications
+//! that wait for it are released, and the cluster Secret is deleted last. Without that Secret `ApplicationSets` delete
+//! their Applications, and an open session would send those deletions to the spoke.
 
 pub mod applications;
 pub mod credential;
@@ -30,7 +29,7 @@ use crate::{
     },
 };
 
-/// Which enrolments are still in their first session.
+/// Remembers which enrolments are still in their first session.
 #[derive(Debug, Default)]
 pub struct Freshness {
     known: BTreeMap<String, Known>,
@@ -39,17 +38,17 @@ pub struct Freshness {
 /// One enrolment.
 #[derive(Debug)]
 struct Known {
-    /// Of its `ManagedClusterAddOn`.
+    /// UID of its `ManagedClusterAddOn`.
     uid: String,
     fresh: bool,
-    /// The session that was open when it began: that of an enrolment before it.
+    /// The session that was open at its start: it belongs to an earlier enrolment.
     before: Option<Timestamp>,
-    /// Whether a session of its own was open.
+    /// Whether this enrolment had a session.
     connected: bool,
 }
 
 impl Freshness {
-    /// Whether the cluster is in (or before) the first session of this enrolment, by all that is known.
+    /// Whether the cluster is in (or before) the first session of this enrolment, as far as that is known.
     fn look(&mut self, world: &World, cluster: &str, sessions: &Sessions) -> bool {
         let Some(addon) = world.addons.get(cluster) else {
             return true;
@@ -58,7 +57,7 @@ impl Freshness {
         let open = open.map(|it| it.since);
         let begin = || Known {
             uid: addon.uid.clone(),
-            // After a restart of ours our own condition remembers.
+            // After a restart, our own condition remembers earlier sessions.
             fresh: !addon.was_connected,
             before: open,
             connected: false,
@@ -67,15 +66,15 @@ impl Freshness {
         if known.uid != addon.uid {
             *known = begin();
         }
-        // A refused attempt leaves a report, too; only a session that was seen can have ended.
+        // A rejected connection leaves a report, too; only an observed session can have ended.
         known.connected |= open.is_some() && open != known.before;
         known.fresh &= !(known.connected && open.is_none());
         known.fresh
     }
 }
 
-/// The fleet as `world` has it. `server` gives the URL in a cluster's Secret; `sharing` tells which clusters get the
-/// repositories without a project.
+/// The enrolled clusters of `world`. `server` returns the URL in a cluster's Secret; `sharing` maps clusters to whether
+/// they get the repositories without a project.
 pub fn fleet(
     world: &World,
     own: &Own,
@@ -107,10 +106,10 @@ pub fn fleet(
     Fleet { clusters }
 }
 
-/// What counts of the agents while a CA takes over. Who is revoked needs no certificate.
+/// The agents that a CA rotation waits for. Revoked agents need no certificate.
 pub fn agents(world: &World, fleet: &Fleet, sessions: &Sessions) -> Agents {
-    let may_come = fleet.clusters.iter();
-    let may_come = may_come.filter(|(_, it)| it.certificates != Certificates::Revoked);
+    let admitted = fleet.clusters.iter();
+    let admitted = admitted.filter(|(_, it)| it.certificates != Certificates::Revoked);
     let agent = |name: &String| {
         let report = sessions.get(name);
         let lost = world.clusters.get(name).is_some_and(|cluster| cluster.lost);
@@ -121,43 +120,43 @@ pub fn agents(world: &World, fleet: &Fleet, sessions: &Sessions) -> Agents {
             authority: shown.and_then(|it| it.authority.clone()),
         }
     };
-    may_come
+    admitted
         .map(|(name, _)| (name.clone(), agent(name)))
         .collect()
 }
 
-/// Keeps the principal's fleet equal to what the hub says.
+/// Keeps the principal's fleet equal to the hub's objects.
 #[derive(Debug)]
 pub struct Publisher {
-    /// The SDK's window on the hub.
+    /// The SDK's view of the hub.
     pub view: View,
     /// Our add-on's name.
     pub addon: AddonName,
-    /// What this hub is.
+    /// The identity of this hub.
     pub own: Own,
-    /// Where Argo CD reaches the resource proxy (host and port).
+    /// The address of the resource proxy for Argo CD (host and port).
     pub resource_proxy: String,
-    /// Becomes true with the first fleet: before that nobody could be let in.
+    /// Becomes true with the first fleet: before that no agent is admitted.
     pub serving: watch::Sender<bool>,
-    /// Where the fleet goes.
+    /// Publishes the fleet.
     pub fleet: watch::Sender<Arc<Fleet>>,
-    /// Which clusters get the repositories without a project, as far as it is known.
+    /// Whether known clusters get the repositories without a project.
     pub sharing: watch::Receiver<BTreeMap<String, bool>>,
     /// The recorded decisions. Until they are known, nothing is published.
     pub decisions: watch::Receiver<decisions::Known>,
-    /// Whether a CA takes over.
+    /// The state of the certificates: whether the CA rotates.
     pub certificates: watch::Receiver<Arc<issuer::Certificates>>,
-    /// Where the agents go while one does.
+    /// Publishes the agents during a rotation.
     pub agents: watch::Sender<Option<Arc<Agents>>>,
 }
 
 impl Publisher {
     /// Publishes every change until the token is cancelled.
     ///
-    /// While the hub has not been listed nothing is published: what was there stays.
+    /// It publishes nothing until the hub's objects are listed; the previous fleet stays.
     pub async fn run(mut self, sessions: watch::Receiver<Sessions>, token: CancellationToken) {
         self.follow(sessions, token).await;
-        // Whoever leads next knows more.
+        // The next leader has newer facts.
         self.agents.send_replace(None);
     }
 
@@ -165,7 +164,7 @@ impl Publisher {
         let mut revision = self.view.revision();
         let mut certificates = self.certificates.clone();
         let mut freshness = Freshness::default();
-        // After the end of our time as the leader nobody may be let in any more.
+        // After our leadership ends we must admit no agent any more.
         while !token.is_cancelled() {
             revision.mark_unchanged();
             certificates.mark_unchanged();
@@ -267,7 +266,7 @@ mod tests {
         let (mut freshness, new) = (Freshness::default(), world("1", false));
         assert_eq!(look(&new, &Sessions::default(), &mut freshness), Some(true));
         assert_eq!(look(&new, &sessions(true), &mut freshness), Some(true));
-        // Our own condition telling of the session does not end it.
+        // Our own condition about the session does not end it.
         assert_eq!(
             look(&world("1", true), &sessions(true), &mut freshness),
             Some(true)
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_waits_for_everybody_who_may_come_in_and_is_there() {
+    fn a_rotation_waits_for_agents_that_are_admitted_and_not_lost() {
         let mut world = world("1", true);
         let names = |world: &World, sessions: &Sessions| -> Vec<(String, bool)> {
             let mut freshness = Freshness::default();
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_has_confirmed_is_handed_on() {
+    fn confirmations_and_settings_reach_the_fleet() {
         let mut world = world("1", true);
         for addon in world.addons.values_mut() {
             addon.confirm_delete = Some("digest".to_owned());
@@ -342,14 +341,14 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_the_condition_tells_that_there_was_a_session() {
+    fn after_a_restart_the_condition_proves_an_earlier_session() {
         let known = world("1", true);
         let fresh = look(&known, &Sessions::default(), &mut Freshness::default());
         assert_eq!(fresh, Some(false));
     }
 
     #[test]
-    fn who_is_not_enrolled_is_not_in_the_fleet() {
+    fn clusters_that_are_not_enrolled_are_not_in_the_fleet() {
         let mut world = world("1", false);
         world
             .addons

@@ -1,13 +1,12 @@
 //! The certificate authority of the add-on, and what is issued from it for the hub itself.
 //!
-//! Four Secrets in our own namespace, with the names that the Go implementation uses. One that is
-//! missing is made; a serving certificate of ours is renewed when a third of its life is left, when
-//! a name is missing from it or when the authority changed. What somebody else put there is used and
-//! never replaced, and a CA that cannot be read is reported, not remade: a new authority would cut
-//! off the fleet. [`rotation`] is how one CA takes over from another.
+//! Four Secrets in our own namespace, with the names that the Go implementation uses. We create a missing one. We renew
+//! our own serving certificates when a third of their life is left, when a name is missing or when the authority changed.
+//! We use certificates of other owners and never replace them. We report a CA that cannot be read and do not replace it:
+//! a new authority would disconnect the fleet. [`rotation`] replaces one CA by another.
 //!
-//! [`mod@plan`] and [`rotation`] decide, [`make`] creates keys and certificates, [`secrets`] reads and
-//! writes; [`Issuer`] goes round.
+//! [`mod@plan`] and [`rotation`] decide, [`make`] creates keys and certificates, [`secrets`] reads and writes; [`Issuer`]
+//! runs the loop.
 
 pub mod authority;
 pub mod expiry;
@@ -30,7 +29,7 @@ pub use secrets::Secrets;
 
 use crate::{
     issuer::{
-        facts::{Holding, ReadAuthority, ReadLeaf},
+        facts::{ReadAuthority, ReadLeaf, StoredAuthority},
         plan::{Plan, Step, Wanted, plan},
         rotation::{Agents, Decision, Move, Progress, Stage, decide},
     },
@@ -39,114 +38,112 @@ use crate::{
 
 pub use argocd::keys::addon::{CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET};
 
-/// The key under the tokens that the principal issues.
+/// The key that signs the tokens of the principal.
 pub const JWT_SECRET: &str = "argocd-agent-jwt";
 /// The key of the PEM text in [`JWT_SECRET`].
 pub const JWT_KEY: &str = "jwt.key";
 
-/// How often the Secrets are looked at when nothing else asks for it: soon enough for somebody who
-/// deleted one, rare enough to cost nothing.
+/// How often the Secrets are read without a change: soon enough after a user deleted one, rare enough to cost nothing.
 const LOOK: Duration = Duration::from_mins(1);
 /// The pause after a round that failed.
 const RETRY: Duration = Duration::from_secs(5);
-/// The pause after a round that asks for the next: what it wrote has to be read, and while a CA takes
-/// over, every agent that says something asks.
+/// The minimum pause between rounds: a round must read its own writes, and during a rotation every report of an agent
+/// triggers a round.
 const SOON: Duration = Duration::from_millis(200);
 
-/// Why the Secrets are not as they should be.
+/// Why a round failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API refused or could not be reached.
+    /// The API rejected the request or was unavailable.
     #[error("{verb} Secret {name}")]
     Api {
         verb: &'static str,
         name: String,
         source: Box<kube::Error>,
     },
-    /// Something in a Secret that must be there is not what it should be.
+    /// A required field of a Secret is missing or invalid.
     #[error(
         "Secret {name} is not usable ({reason}); repair it, or delete it to let the manager create a new one"
     )]
     Unusable { name: &'static str, reason: String },
-    /// Two of us wrote at once; the next round sees what the other made.
+    /// Another replica wrote at the same time; the next round reads its result.
     #[error("conflict: another writer changed Secret {name} at the same time")]
     Raced { name: String },
-    /// A key or a certificate could not be made.
+    /// A key or a certificate could not be created.
     #[error("make {what}")]
     Make {
         what: &'static str,
         source: rcgen::Error,
     },
-    /// A mistake of ours while making a key.
+    /// The creation of a key panicked: a programming error.
     #[error("making a key panicked")]
     Panicked,
-    /// The clock or a certificate shows a time that cannot be expressed.
+    /// The time of the clock or of a certificate is out of range.
     #[error("a time out of range")]
     Time,
 }
 
-/// Keeps the four Secrets right.
+/// Reconciles the four Secrets.
 #[derive(Clone, Debug)]
 pub struct Issuer {
-    /// Where they are.
+    /// Reads and writes the Secrets.
     pub secrets: Secrets,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
     /// The addresses at which agents dial the principal.
     pub names: watch::Receiver<BTreeSet<String>>,
-    /// What the agents trust and show, told while a CA takes over.
+    /// The CAs that agents trust and use, during a rotation.
     pub agents: watch::Receiver<Option<Arc<Agents>>>,
-    /// Told when somebody has written the CA's Secret.
+    /// Changes with each write to a Secret with a certificate of the hub.
     pub written: watch::Receiver<u64>,
-    /// Where the CA is published when it is known for the first time and whenever it changes.
+    /// Publishes the CA when it is first known and after each change.
     pub authority: watch::Sender<Option<Arc<Authority>>>,
-    /// Where it is published how the certificates stand.
+    /// Publishes the state of the certificates.
     pub certificates: watch::Sender<Arc<Certificates>>,
-    /// Shows when certificates end.
+    /// Exports the expiry of certificates and the stage of a rotation.
     pub metrics: Metrics,
 }
 
-/// How the certificates of the hub stand, for conditions.
+/// The state of the hub's certificates, for conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificates {
-    /// A CA that takes over.
+    /// A rotation of the CA in progress.
     pub rotation: Option<Progress>,
-    /// What a person has to see to, a sentence each.
+    /// Problems that need a person, a sentence each.
     pub troubles: Vec<String>,
-    /// Certificates that should have been renewed, a sentence each.
+    /// Certificates whose renewal is overdue, a sentence each.
     pub overdue: Vec<String>,
 }
 
-/// What a round has come to.
+/// The result of a round.
 struct Round {
-    complaints: Option<String>,
-    /// Whether there is more to do at once.
+    problems: Option<String>,
+    /// Whether the next round is due at once.
     again: bool,
 }
 
 impl Issuer {
-    /// Goes round for ever; what fails is tried again. Cancel safe: a round that is dropped half-way
-    /// is made up for by the next.
+    /// Runs rounds forever and retries failed ones. Cancel safe: the next round completes one that was dropped.
     pub async fn run(mut self) {
-        // What was said already, so that a trouble is told once, and its end too.
-        let mut trouble: Option<String> = None;
+        // The last logged problem, so that each problem and its end are logged once.
+        let mut logged: Option<String> = None;
         loop {
             self.written.mark_unchanged();
             let addresses = self.names.borrow_and_update().clone();
             let agents = self.agents.borrow_and_update().clone();
             let now = self.clock.now();
             let done = self.round(addresses, agents.as_deref(), now).await;
-            let (now_trouble, pause) = match done {
-                Ok(Round { complaints, again }) => (complaints, if again { SOON } else { LOOK }),
+            let (problem, pause) = match done {
+                Ok(Round { problems, again }) => (problems, if again { SOON } else { LOOK }),
                 Err(error) => (Some(runtime::error::Chain(&error).to_string()), RETRY),
             };
-            if now_trouble != trouble {
-                if let Some(trouble) = &now_trouble {
-                    warn!(error = trouble, "certificate problem");
+            if problem != logged {
+                if let Some(problem) = &problem {
+                    warn!(error = problem, "certificate problem");
                 } else {
                     info!("certificate problem solved");
                 }
-                trouble = now_trouble;
+                logged = problem;
             }
             sleep(SOON.min(pause)).await;
             tokio::select! {
@@ -158,7 +155,7 @@ impl Issuer {
         }
     }
 
-    /// One pass: read, decide, write. Says what a person has to look at.
+    /// One round: read, decide, write. Returns problems that need a person.
     async fn round(
         &self,
         addresses: BTreeSet<String>,
@@ -171,7 +168,7 @@ impl Issuer {
             ReadAuthority::Missing => {
                 self.secrets.create_authority(now).await?;
                 return Ok(Round {
-                    complaints: None,
+                    problems: None,
                     again: true,
                 });
             }
@@ -181,35 +178,35 @@ impl Issuer {
                     reason: reason.clone(),
                 });
             }
-            ReadAuthority::Held(stored) => stored,
+            ReadAuthority::Usable(stored) => stored,
         };
-        self.show(&observed, stored);
-        self.publish(&stored.ca);
+        self.export_expiry(&observed, stored);
+        self.publish_authority(&stored.ca);
         let Plan { steps } = plan(&observed, &wanted, now);
         let mut troubles = Vec::new();
         for step in steps {
-            if let Step::Complain { secret, reason } = step {
+            if let Step::ReportForeign { secret, reason } = step {
                 troubles.push(format!("Secret {secret} was not created by this add-on, which cannot renew it: {reason}"));
             } else {
                 self.carry_out(&stored.ca, step, now).await?;
             }
         }
         let decision = decide(stored, agents, &behind(&observed), now);
-        troubles.extend(decision.complaint.map(str::to_owned));
-        let complaints = (!troubles.is_empty()).then(|| troubles.join("; "));
-        self.log_problem(stored, &decision, troubles, expiry::overdue(&observed, now));
+        troubles.extend(decision.problem.map(str::to_owned));
+        let problems = (!troubles.is_empty()).then(|| troubles.join("; "));
+        self.publish_state(stored, &decision, troubles, expiry::overdue(&observed, now));
         let again = decision.step != Move::Stay;
         if again {
             self.secrets.step(stored, decision.step, now).await?;
             let (step, stage) = (decision.step, stored.stage().as_str());
             info!(?step, from = stage, "rotated the certificate authority");
         }
-        Ok(Round { complaints, again })
+        Ok(Round { problems, again })
     }
 
-    fn log_problem(
+    fn publish_state(
         &self,
-        stored: &Holding,
+        stored: &StoredAuthority,
         decision: &Decision,
         troubles: Vec<String>,
         overdue: Vec<String>,
@@ -248,25 +245,25 @@ impl Issuer {
                 info!(secret, reason = why, "issued a serving certificate");
             }
             Step::MakeTokenKey => {
-                // Finding two primes takes a moment of one core.
+                // Finding two primes keeps a core busy for a moment.
                 let made = tokio::task::spawn_blocking(make::token_key).await;
                 self.secrets
                     .create_token_key(&made.map_err(|_panicked| Error::Panicked)??)
                     .await?;
                 info!(secret = JWT_SECRET, "created the token key");
             }
-            Step::Complain { .. } => {}
+            Step::ReportForeign { .. } => {}
         }
         Ok(())
     }
 
-    fn show(&self, observed: &Observed, stored: &Holding) {
+    fn export_expiry(&self, observed: &Observed, stored: &StoredAuthority) {
         self.metrics.expires(CA_SECRET, stored.ca.not_after());
         for (secret, leaf) in [
             (PRINCIPAL_SECRET, &observed.principal),
             (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
         ] {
-            if let ReadLeaf::Held(stored) = leaf
+            if let ReadLeaf::Present(stored) = leaf
                 && let Ok(facts) = &stored.facts
             {
                 self.metrics.expires(secret, facts.not_after);
@@ -274,25 +271,25 @@ impl Issuer {
         }
     }
 
-    fn publish(&self, ca: &Authority) {
-        self.authority.send_if_modified(|stored| {
-            let changed = stored.as_deref() != Some(ca);
+    fn publish_authority(&self, ca: &Authority) {
+        self.authority.send_if_modified(|known| {
+            let changed = known.as_deref() != Some(ca);
             if changed {
-                *stored = Some(Arc::new(ca.clone()));
+                *known = Some(Arc::new(ca.clone()));
             }
             changed
         });
     }
 }
 
-/// Resolves at the next change; never when there will be none. Cancel safe.
+/// Resolves at the next change; never if the sender is dropped. Cancel safe.
 async fn changed<T>(source: &mut watch::Receiver<T>) {
     if source.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// The Secrets whose certificate is another CA's, so that the old CA is still needed.
+/// The Secrets whose certificate the current CA did not issue, so that the old CA is still needed.
 fn behind(observed: &Observed) -> Vec<&'static str> {
     let leaves = [
         (PRINCIPAL_SECRET, &observed.principal),
@@ -300,12 +297,12 @@ fn behind(observed: &Observed) -> Vec<&'static str> {
     ];
     let behind = leaves.into_iter().filter(|(_, leaf)| match leaf {
         ReadLeaf::Missing => true,
-        ReadLeaf::Held(stored) => !stored.facts.as_ref().is_ok_and(|facts| facts.issued_by_ca),
+        ReadLeaf::Present(stored) => !stored.facts.as_ref().is_ok_and(|facts| facts.issued_by_ca),
     });
     behind.map(|(secret, _)| secret).collect()
 }
 
-/// What [`Secrets::observe`] found.
+/// The result of [`Secrets::observe`].
 #[derive(Clone, Debug)]
 pub struct Observed {
     /// The CA.
@@ -314,6 +311,6 @@ pub struct Observed {
     pub principal: ReadLeaf,
     /// The resource proxy's certificate.
     pub resource_proxy: ReadLeaf,
-    /// Whether there is a token key.
+    /// Whether the token key exists.
     pub token_key: bool,
 }

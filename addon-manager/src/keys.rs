@@ -1,4 +1,4 @@
-//! Names, labels and annotations of this add-on that Kubernetes sees, each spelled once; those that the command line uses, too,
+//! Names, labels and annotations of this add-on in Kubernetes, each spelled once. Those that the command line also uses
 //! are in [`argocd::keys::addon`].
 
 pub use argocd::keys::addon::{
@@ -9,17 +9,16 @@ pub use argocd::keys::addon::{
 pub const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";
 /// Annotation on a `ManagedClusterAddOn` that the manager made because of the label.
 pub const MADE_FOR_LABEL: &str = "argocd-agent.open-cluster-management.io/made-for-label";
-/// Annotation on a `ManagedClusterAddOn` by which a person allows a change of mode; its value is the
-/// mode to change to.
+/// Annotation on a `ManagedClusterAddOn` by which a user confirms a change of mode; its value is the new mode.
 pub const CONFIRM_MODE: &str = "argocd-agent.open-cluster-management.io/confirm-mode";
-/// Annotation on a `ManagedClusterAddOn` by which a person allows a large deletion that was held; its value is
-/// the digest that the condition names.
+/// Annotation on a `ManagedClusterAddOn` by which a user confirms a blocked deletion of many objects; its value is the
+/// digest that the condition names.
 pub const CONFIRM_DELETE: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
-/// Label on a cluster Secret that an agent got by registering itself; upstream's.
+/// Label on the cluster Secret of a self-registered agent; upstream's.
 pub const SELF_REGISTERED: &str = "argocd-agent.argoproj-labs.io/self-registered-cluster";
-/// Label on the pod that leads: the Service of the principal selects it.
+/// Label on the leader's pod: the Service of the principal selects it.
 pub const ACTIVE: &str = "argocd-agent.open-cluster-management.io/active";
-/// Who we are to server-side apply and in Events.
+/// Our name in server-side apply and in Events.
 pub const FIELD_MANAGER: &str = "argocd-agent-addon-manager";
-/// The lease by which one replica leads.
+/// The lease of the leader.
 pub const LEASE: &str = "argocd-agent-addon-manager";

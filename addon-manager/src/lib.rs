@@ -19,13 +19,13 @@
 //! | [`args`], [`config`] | the command line, and settings checked once |
 //! | [`app`] | builds every part, starts it, waits |
 //! | [`addon`] | our `impl ocm::sdk::Addon`: manifests, settings, conditions |
-//! | [`hub`] | what decisions need to know of the hub |
+//! | [`hub`] | the facts about the hub that decisions use |
 //! | [`decisions`] | decisions of administrators, recorded so that no other client undoes them |
 //! | [`optin`] | opting in by label, and the mode of each cluster |
-//! | [`fleet`] | who may connect, cluster Secrets, removal |
+//! | [`fleet`] | enrolled clusters, cluster Secrets, removal |
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
-//! | [`uninstall`] | takes the add-on off all clusters, before `helm uninstall` takes the program away |
+//! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
 //! | [`active`], [`address`], [`delete_with_preconditions`], [`ready`], [`token_key`], [`requeue`], [`metrics`] | small parts of their own |
 
 pub mod active;

@@ -1,4 +1,4 @@
-//! Installs the TLS provider, reads the command line, runs, and says how it ended.
+//! Installs the TLS provider, parses the command line, runs, and reports the outcome.
 
 use std::process::ExitCode;
 
@@ -19,7 +19,7 @@ async fn main() -> ExitCode {
     let config = match prepare(parsed) {
         Ok(config) => config,
         Err(error) => {
-            // What is wrong may be how to log.
+            // The log settings themselves may be invalid.
             #[expect(clippy::print_stderr, reason = "there is no log yet")]
             {
                 eprintln!("error: {}", Chain(&*error));
@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Asks a running manager for another CA.
+/// Requests a new CA from a running manager.
 #[expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -64,8 +64,8 @@ fn prepare(parsed: args::Parsed) -> anyhow::Result<Config> {
     let config = Config::from_args(cli)?;
     runtime::log::init(config.log())?;
     let version = env!("CARGO_PKG_VERSION");
-    if let Some(errand) = config.errand() {
-        tracing::info!(version, "{errand}");
+    if let Some(message) = config.start_message() {
+        tracing::info!(version, "{message}");
     } else {
         tracing::info!(version, ?config, ?without_effect, "starting");
     }

@@ -1,6 +1,6 @@
-//! All metrics of the hub programs: what the manager itself shows, and what the principal and the SDK do.
+//! All metrics of the hub programs: those of the manager itself, of the principal and of the SDK.
 //!
-//! Everything is registered here and nowhere else, so that `docs/metrics.md` can be made of it.
+//! All are registered here, so that `docs/metrics.md` can be generated.
 
 use jiff::Timestamp;
 use prometheus_client::{
@@ -11,7 +11,7 @@ use runtime::metrics::Registry;
 
 use crate::issuer::{CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, rotation::Stage};
 
-/// The commit of this build, when the build was told.
+/// The commit of this build, if `GIT_COMMIT` was set.
 const COMMIT: &str = match option_env!("GIT_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
@@ -30,7 +30,7 @@ pub struct Whole {
 
 const STAGES: [Stage; 3] = [Stage::Settled, Stage::Introduced, Stage::Retiring];
 
-/// Registers those of the whole hub program.
+/// Registers the metrics of the whole hub program.
 pub fn whole(registry: &Registry) -> Whole {
     let principal = alone(registry);
     Whole {
@@ -40,7 +40,7 @@ pub fn whole(registry: &Registry) -> Whole {
     }
 }
 
-/// Registers those of the principal alone.
+/// Registers the metrics of the principal alone.
 pub fn alone(registry: &Registry) -> principal::Metrics {
     let version = env!("CARGO_PKG_VERSION");
     registry.program("argocd_agent_addon_manager", version, COMMIT);
@@ -67,10 +67,10 @@ struct Use {
 }
 
 impl Metrics {
-    /// Makes and registers them.
+    /// Creates and registers the metrics.
     fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
-        // Every series is there from the start; what is not known yet is zero.
+        // Every series exists from the start; unknown values are zero.
         for secret in [CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET] {
             metrics.expires(secret, Timestamp::UNIX_EPOCH);
         }
@@ -98,12 +98,12 @@ impl Metrics {
         metrics
     }
 
-    /// Says whether this replica leads.
+    /// Sets whether this replica leads.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
 
-    /// Says where a rotation of the CA is, and how many hold it up.
+    /// Sets the stage of the CA rotation, and the number of agents and Secrets that block it.
     pub fn rotation(&self, now: Stage, waits_for: usize) {
         for stage in STAGES {
             self.in_stage(stage, stage == now);
@@ -120,7 +120,7 @@ impl Metrics {
         gauge.set(i64::from(is_there));
     }
 
-    /// Says when the certificate in a Secret ends.
+    /// Sets the expiry of the certificate in a Secret.
     pub fn expires(&self, secret: &'static str, at: Timestamp) {
         self.expiry
             .get_or_create(&Use { r#use: secret })

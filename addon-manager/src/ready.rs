@@ -1,4 +1,4 @@
-//! Waits until a hub program says that it is ready: what `helm test` runs.
+//! Waits until a hub program reports that it is ready; `helm test` runs this.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use tracing::info;
 
 use crate::config::Ready;
 
-/// Between two questions.
+/// The pause between two requests.
 const PAUSE: Duration = Duration::from_secs(1);
-/// An answer takes no longer.
+/// The timeout of a request.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Why it is not known to be ready.
+/// Why the wait failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The time is over.
+    /// It timed out.
     #[error("timed out: {address} is not ready after {time_limit:?}: {last}")]
     Late {
-        /// Who was asked.
+        /// The address of the program.
         address: String,
-        /// How long.
+        /// The time limit.
         time_limit: Duration,
         /// The last answer.
         last: String,
     },
-    /// The process is to stop.
+    /// The process stops.
     #[error("interrupted before {address} was ready")]
     Stopped {
-        /// Who was asked.
+        /// The address of the program.
         address: String,
     },
 }
 
-/// Asks until the answer is yes.
+/// Requests the readiness until the program is ready.
 pub async fn run(settings: &Ready, token: CancellationToken) -> Result<(), Error> {
     let Ready {
         log: _,

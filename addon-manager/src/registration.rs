@@ -1,9 +1,9 @@
-//! Self-registration without OCM: whoever shows who it is gets a cluster Secret, and with it is enrolled.
+//! Self-registration without OCM: an agent that proves its identity gets a cluster Secret, which enrols it.
 //!
-//! As in Go, a Secret that somebody else made is never touched, and the mode is the one that the agent says first; from
-//! then on it is recorded. To get rid of an agent for good, put it on the revocation list before its Secret goes.
+//! As in Go, we never change a Secret of another owner, and record the mode that the agent reports first. To remove an
+//! agent for good, revoke it before its Secret is deleted.
 //!
-//! `credential` is what opens a cluster for Argo CD, `keep` renews it in all Secrets that were made here.
+//! `credential` gives Argo CD access to a cluster, `keep` renews it in all Secrets that we created here.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,15 +23,15 @@ mod credential;
 use credential::Certificate;
 pub use renew::keep;
 
-/// Makes cluster Secrets.
+/// Creates cluster Secrets.
 #[derive(Clone)]
 pub struct SelfRegistration {
     secrets: Api<Secret>,
     argocd_namespace: String,
     resource_proxy: String,
-    /// Secret with the certificate that Argo CD shows to the resource proxy.
+    /// Secret with the certificate that Argo CD presents to the resource proxy.
     certificate: Option<String>,
-    /// Signs the tokens that say which cluster it shall open.
+    /// Signs the tokens, which are valid for one cluster each.
     jwt_key: watch::Receiver<Arc<JwtKey>>,
     clock: Clock,
 }
@@ -110,13 +110,13 @@ impl SelfRegistration {
                 tracing::info!(%cluster, %mode, "an agent registered itself");
                 Ok(())
             }
-            // Whoever is enrolled by it does not get here.
+            // An agent that this Secret enrols does not register.
             Err(kube::Error::Api(status)) if status.code == 409 => Err(Error::Taken(name)),
             Err(source) => Err(Error::Create { name, source }),
         }
     }
 
-    /// What Argo CD shall show; none where it has nothing to show, and sees no cluster.
+    /// The certificate for Argo CD; without one Argo CD cannot access clusters.
     async fn certificate(&self) -> Result<Option<Certificate>, Error> {
         let Some(name) = &self.certificate else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Clusters that the SDK shall look at again because something outside its sight changed.
+//! Requeues clusters for the SDK after changes that its watches do not cover.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,16 +16,16 @@ use tokio::sync::Notify;
 
 use crate::issuer::Certificates;
 
-/// Names that wait to be looked at, each at most once: bounded by the number of clusters.
+/// The work queue of clusters to reconcile, each at most once: bounded by the number of clusters.
 #[derive(Clone, Debug, Default)]
 pub struct Requeue {
-    // Held for an insertion, never over an await.
+    // Locked for an insertion, never across an await.
     waiting: Arc<Mutex<BTreeSet<ClusterName>>>,
     more: Arc<Notify>,
 }
 
 impl Requeue {
-    /// Asks for one cluster.
+    /// Adds one cluster.
     pub fn wake(&self, cluster: ClusterName) {
         self.waiting
             .lock()
@@ -34,7 +34,7 @@ impl Requeue {
         self.more.notify_one();
     }
 
-    /// The names, as they come; never ends.
+    /// The names in the queue; never ends.
     pub fn stream(&self) -> BoxStream<'static, ClusterName> {
         let wakes = self.clone();
         stream::unfold(wakes, async |wakes| {
@@ -46,7 +46,7 @@ impl Requeue {
 
     async fn next(&self) -> ClusterName {
         loop {
-            // One permit is kept when nobody waits, so what comes between is not missed.
+            // `Notify` keeps one permit while no task waits, so we miss no name that arrives in between.
             let first = self
                 .waiting
                 .lock()
@@ -60,7 +60,7 @@ impl Requeue {
     }
 }
 
-/// The clusters of which something else is to be told now.
+/// The clusters whose session changes may change their conditions.
 pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
     let names = before.keys().chain(now.keys());
     names
@@ -69,7 +69,7 @@ pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
         .collect()
 }
 
-/// The keys whose values are not the same in both.
+/// The keys whose values differ.
 pub fn differing<V: PartialEq>(
     before: &BTreeMap<String, V>,
     now: &BTreeMap<String, V>,
@@ -81,8 +81,8 @@ pub fn differing<V: PartialEq>(
         .collect()
 }
 
-/// The clusters that a rotation waits for in only one of both; none when more than that changed, so
-/// that everybody is concerned.
+/// The clusters that a rotation waits for in only one of both; none if more than that changed, which affects all
+/// clusters.
 pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<String>> {
     let plain = |it: &Certificates| {
         let stage = it.rotation.as_ref().map(|it| (it.stage, it.since));
@@ -103,10 +103,10 @@ pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<
     )
 }
 
-/// Whether two reports lead to the same conditions; when the agent of an open session was last seen
-/// does not.
+/// Whether two reports lead to the same conditions. The time at which the agent of an open session was last seen does
+/// not matter.
 fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
-    // Every field, no `..`: a new one has to be thought about. Nothing is copied: a fleet is compared at every heartbeat.
+    // Every field, no `..`: a new field needs a decision here. No copies: the fleet is compared at every heartbeat.
     before.map(condition_inputs) == now.map(condition_inputs)
 }
 
@@ -148,7 +148,7 @@ fn condition_inputs(report: &SessionReport) -> ConditionInputs<'_> {
         argocd_ails,
         unmirrored,
         certificate,
-        // Who waits for that is woken by `waited_for`.
+        // `waited_for` covers changes of it.
         trusts: _,
     } = report;
     (
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mirrored_any_more_wakes_its_cluster() {
+    fn an_unmirrored_object_requeues_its_cluster() {
         let before = sessions(true, 1);
         let mut now = BTreeMap::clone(&before);
         now.get_mut("c").unwrap().unmirrored = Some(Unmirrored {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_wakes_nobody_and_a_change_does() {
+    fn a_heartbeat_requeues_no_cluster_and_a_change_does() {
         assert!(changed(&sessions(true, 1), &sessions(true, 2)).is_empty());
         assert_eq!(
             changed(&sessions(true, 1), &sessions(false, 1)),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_went_or_changed_differs() {
+    fn added_removed_and_changed_entries_differ() {
         let map = |entries: &[(&str, u8)]| -> BTreeMap<String, u8> {
             let entries = entries.iter();
             entries
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_rotation_waits_only_those_are_woken_who_come_and_go() {
+    fn a_waiting_rotation_requeues_only_changed_clusters() {
         use crate::issuer::rotation::{Progress, Stage};
         let waiting = |stage, names: &[&str]| Certificates {
             rotation: Some(Progress {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cluster_that_waits_is_asked_for_once() {
+    async fn a_queued_cluster_is_returned_once() {
         let wakes = Requeue::default();
         let name = |text: &str| ClusterName::new(text).unwrap();
         for text in ["b", "a", "b"] {

@@ -1,4 +1,4 @@
-//! The key under the principal's tokens: read from its Secret or file, and again when it changes.
+//! The key that signs the principal's tokens: read from its file, or from its Secret, which is watched.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -14,16 +14,16 @@ use tokio::{sync::watch, time::timeout};
 
 use crate::issuer::JWT_KEY;
 
-/// How long it may take to read the Secret, or to make it, before its absence is told.
+/// The time to read or create the Secret before we log its absence.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Why there is no key.
+/// Why the key is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
     #[error("read the token key {0}")]
     Read(String, #[source] std::io::Error),
-    /// The file holds no such key.
+    /// The file contains no valid key.
     #[error("use the token key {0}")]
     Use(String, #[source] principal::admission::tokens::InvalidKey),
     /// The process stops.
@@ -41,9 +41,9 @@ pub async fn from_file(path: &Path) -> Result<watch::Receiver<Arc<JwtKey>>, Erro
     Ok(watch::channel(Arc::new(key)).1)
 }
 
-/// The key in a Secret: waits until there is one and follows it from then on.
+/// The key in a Secret: waits until the Secret exists, and watches it from then on.
 ///
-/// Tokens of the key before are still accepted, so that a new key throws nobody out.
+/// Tokens of the previous key stay valid, so that a new key disconnects no agent.
 pub async fn from_secret(
     client: Client,
     namespace: &str,
@@ -90,7 +90,7 @@ pub async fn from_secret(
     Ok(receiver)
 }
 
-/// Reads the Secret whenever it changes; what cannot be used changes nothing.
+/// Watches the Secret; an invalid key changes nothing.
 fn follow(
     client: Client,
     namespace: &str,

@@ -1,10 +1,10 @@
-//! Takes the add-on off every cluster and waits until it is gone: what the chart runs before `helm uninstall` takes the
-//! hub program away.
+//! Removes the add-on from every cluster and waits until it is gone; the chart runs this before `helm uninstall` removes
+//! the hub program.
 //!
-//! The `ClusterManagementAddOn` goes first: without it neither the manager nor OCM's Placements make an add-on anew. Then
-//! the `ManagedClusterAddOns`; the manager, which still runs, undoes each enrolment in the usual order. [`hub`] asks and
-//! deletes, [`remaining`] says in words what is left. Both are done again and again until nothing is left or the time is over,
-//! so it does not matter what somebody else does meanwhile, or that this was done before.
+//! It deletes the `ClusterManagementAddOn` first: without it neither the manager nor OCM's Placements recreate an add-on.
+//! Then it deletes the `ManagedClusterAddOns`; the manager, which still runs, ends each enrolment in the usual order.
+//! [`hub`] lists and deletes, [`remaining`] describes the rest. Both repeat until nothing is left or the time is over, so
+//! changes by other clients and an earlier, interrupted run do no harm.
 
 pub mod hub;
 pub mod remaining;
@@ -21,15 +21,15 @@ use crate::config::Uninstall;
 use hub::Hub;
 use remaining::Rest;
 
-/// Between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);
-/// What has not changed is said again after this time, so that whoever waits sees that somebody is at it.
+/// Unchanged progress is logged again after this time, so that users see that the program still works.
 const REPEAT: Duration = Duration::from_secs(30);
 
-/// Why the add-on is not gone.
+/// Why the add-on is not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The `ClusterManagementAddOn` belongs to somebody else now.
+    /// The `ClusterManagementAddOn` belongs to another add-on now.
     #[error(
         "the ClusterManagementAddOn {name} uses AddOnTemplates, so it no longer belongs to this add-on; nothing \
         was removed, and `helm uninstall --no-hooks` would delete it"
@@ -38,37 +38,37 @@ pub enum Error {
         /// Its name.
         name: &'static str,
     },
-    /// The time is over.
+    /// It timed out.
     #[error("timed out after {time_limit:?}: the add-on is not removed from clusters: {clusters}")]
     Late {
-        /// How long it could have taken.
+        /// The time limit.
         time_limit: Duration,
-        /// How many are left.
+        /// The number of remaining clusters.
         clusters: usize,
     },
-    /// The hub did not say what is left.
+    /// The hub did not answer before the time was over.
     #[error(
         "timed out after {time_limit:?} without an answer of the API; the state of the removal is unknown"
     )]
     Unknown {
-        /// How long it could have taken.
+        /// The time limit.
         time_limit: Duration,
-        /// What was wrong last.
+        /// The last error.
         source: Box<hub::Error>,
     },
-    /// The process is to stop.
+    /// The process stops.
     #[error("interrupted before the add-on was removed")]
     Stopped,
 }
 
-/// Removes the add-on, and says what it waits for.
+/// Removes the add-on, and logs the progress.
 pub async fn run(
     settings: &Uninstall,
     client: Client,
     token: CancellationToken,
 ) -> Result<(), Error> {
     let hub = Hub::new(client, &settings.argocd_namespace);
-    let (began, mut teller) = (Instant::now(), Teller::default());
+    let (began, mut progress) = (Instant::now(), ProgressLog::default());
     loop {
         let last = match token.run_until_cancelled(step(&hub)).await {
             None => return Err(Error::Stopped),
@@ -78,7 +78,7 @@ pub async fn run(
                 return Ok(());
             }
             Some(Ok(rest)) => {
-                teller.report_progress(&rest);
+                progress.report(&rest);
                 Ok(rest)
             }
             Some(Err(error)) => {
@@ -93,7 +93,7 @@ pub async fn run(
     }
 }
 
-/// Removes what is there, and returns it.
+/// Deletes the existing objects, and returns the rest.
 async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
     let version = hub.version().await?;
     hub.remove_offer(version).await?;
@@ -101,7 +101,7 @@ async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
     hub.rest(version).await
 }
 
-/// Says for the last time what is left, and what to do about it.
+/// Logs the rest and the next steps.
 fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
     let time_limit = settings.time_limit;
     match last {
@@ -125,18 +125,18 @@ fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
     }
 }
 
-/// Says what changed, and now and then what did not.
+/// Logs progress when it changes, and at intervals.
 #[derive(Default)]
-struct Teller {
-    reply: Option<(Instant, Rest)>,
+struct ProgressLog {
+    last: Option<(Instant, Rest)>,
 }
 
-impl Teller {
-    fn report_progress(&mut self, rest: &Rest) {
+impl ProgressLog {
+    fn report(&mut self, rest: &Rest) {
         let known = self
-            .reply
+            .last
             .as_ref()
-            .is_some_and(|(at, reply)| reply == rest && at.elapsed() < REPEAT);
+            .is_some_and(|(at, logged)| logged == rest && at.elapsed() < REPEAT);
         if known {
             return;
         }
@@ -144,6 +144,6 @@ impl Teller {
         for line in rest.lines() {
             info!("{line}");
         }
-        self.reply = Some((Instant::now(), rest.clone()));
+        self.last = Some((Instant::now(), rest.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! The program as somebody types it: what is wrong is said, and where there is no log yet, too.
+//! The program on the command line: it reports errors, also before it can log.
 
 #![expect(clippy::unwrap_used, reason = "a test file: every helper is a test's")]
 

@@ -47,7 +47,7 @@ fn every_rule_of_the_spoke_has_a_reason_and_none_has_a_wildcard() {
         for line in text.lines() {
             let trimmed = line.trim_start();
             rule |= trimmed.starts_with("rules:");
-            // A reason may stand over several rules that belong together.
+            // One reason may precede several related rules.
             reason |= rule && trimmed.starts_with('#');
             if rule && trimmed.starts_with("- apiGroups") {
                 assert!(reason, "{file}: {line}");
@@ -56,7 +56,7 @@ fn every_rule_of_the_spoke_has_a_reason_and_none_has_a_wildcard() {
     }
     for role in of_kind("ClusterRole").into_iter().chain(of_kind("Role")) {
         for rule in role["rules"].as_array().unwrap() {
-            // People have the same rights for every kind of a group that is named.
+            // Users have the same permissions for every kind of a named group.
             let name = role["metadata"]["name"].as_str().unwrap();
             let for_people = name.starts_with("argocd-agent-addon-ui-")
                 && rule["resources"] == serde_json::json!(["*"]);
@@ -70,7 +70,7 @@ fn is_called(role: &Value, name: &str) -> bool {
     role.pointer("/metadata/name").and_then(Value::as_str) == Some(name)
 }
 
-/// The rules of what people at the hub may do from a level on.
+/// The rules for users of the hub's Argo CD that a level adds.
 fn rules_of(level: &str) -> Vec<Value> {
     let name = format!("argocd-agent-addon-ui-{level}");
     let roles = of_kind("ClusterRole").into_iter();
@@ -86,8 +86,8 @@ fn texts(rule: &Value, field: &str) -> Vec<String> {
     all.map(|it| it.as_str().unwrap().to_owned()).collect()
 }
 
-/// What holds for the rights of people whatever their level.
-fn leads_nowhere_else(rule: &Value) {
+/// Checks the limits on the permissions of users at each level.
+fn check_limits(rule: &Value) {
     let (groups, resources) = (texts(rule, "apiGroups"), texts(rule, "resources"));
     let core = groups.iter().any(String::is_empty);
     assert!(!groups.contains(&"*".to_owned()), "{rule}");
@@ -109,11 +109,11 @@ fn readers_may_look_at_everything_but_secrets_and_change_nothing() {
     let of_people = |name: String| name.contains("argocd-agent-addon-ui-");
     assert!(
         names.all(of_people),
-        "the agent itself has no right everywhere"
+        "the agent itself has no cluster-wide permission"
     );
     for rule in rules_of("read") {
         assert_eq!(texts(&rule, "verbs"), ["get", "list", "watch"]);
-        leads_nowhere_else(&rule);
+        check_limits(&rule);
         let resources = rule["resources"].to_string();
         assert!(
             !resources.contains("secrets") && !resources.contains("exec"),
@@ -125,7 +125,7 @@ fn readers_may_look_at_everything_but_secrets_and_change_nothing() {
 #[test]
 fn operate_role_can_change_workloads_but_not_list_secrets() {
     for rule in rules_of("operate") {
-        leads_nowhere_else(&rule);
+        check_limits(&rule);
         let (resources, verbs) = (texts(&rule, "resources"), texts(&rule, "verbs"));
         let changes = verbs == ["patch", "delete"];
         let shows = verbs == ["get"] && resources == ["secrets"];
@@ -134,7 +134,7 @@ fn operate_role_can_change_workloads_but_not_list_secrets() {
         for of_nodes in ["nodes", "events", "exec"] {
             assert!(!resources.iter().any(|it| it.contains(of_nodes)), "{rule}");
         }
-        // Here lies who somebody is.
+        // Certificate requests give identities.
         assert!(!texts(&rule, "apiGroups").contains(&"certificates.k8s.io".to_owned()));
     }
 }
@@ -145,7 +145,7 @@ fn a_terminal_is_all_that_its_level_adds() {
     let [rule] = rules.as_slice() else {
         panic!("{rules:?}");
     };
-    leads_nowhere_else(rule);
+    check_limits(rule);
     assert_eq!(texts(rule, "resources"), ["pods/exec"]);
     assert_eq!(texts(rule, "verbs"), ["get", "create"]);
 }

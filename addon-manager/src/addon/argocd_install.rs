@@ -140,8 +140,7 @@ pub struct Question<'a> {
 /// Decides whether we install Argo CD on one cluster.
 ///
 /// A decision is stable: we remove nothing while the agent is disconnected, during a rollout, or when the hub's Argo CD
-/// is unavailable. We record `Found` only when that Argo CD is gone, so that an ordinary enrolment costs no further
-/// write.
+/// is unavailable. We record `Found` only when that Argo CD is gone, so that an ordinary enrolment costs no write.
 pub fn decide(question: &Question<'_>) -> Verdict {
     let Question {
         install,
@@ -373,16 +372,10 @@ impl Installer {
         Ok(self.templates.render(&inputs)?)
     }
 
-    fn judge(
-        &self,
-        request: &Request<'_>,
-        install: Install,
-        missing_part: Option<&Missing>,
-    ) -> Verdict {
+    fn judge(&self, request: &Request<'_>, install: Install, missing: Option<&Missing>) -> Verdict {
         let mut states = self.states();
-        let before = states
-            .get(request.cluster)
-            .filter(|it| it.uid == request.uid);
+        let before = states.get(request.cluster);
+        let before = before.filter(|it| it.uid == request.uid);
         let seen = Seen::of(request.session);
         let verdict = decide(&Question {
             install,
@@ -390,7 +383,7 @@ impl Installer {
             recorded: request.recorded.or_else(|| before?.rendered()),
             recalled: before.and_then(|it| it.verdict.decision),
             seen,
-            missing_part,
+            missing_part: missing,
         });
         let state = State {
             uid: request.uid.to_owned(),

@@ -1,7 +1,7 @@
-//! Renderings that are kept in files, so that a change of them shows in a review.
+//! Golden files of renderings, so that their changes show in a review.
 
-/// Holds a text against the file of this name beside the add-on's sources; `UPDATE_GOLDEN=1` writes it anew.
-pub(super) fn hold(file: &str, text: &str) {
+/// Compares a text with the file of this name beside the add-on's sources; `UPDATE_GOLDEN=1` rewrites the file.
+pub(super) fn compare(file: &str, text: &str) {
     let path = format!("{}/src/addon/{file}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, text).unwrap();
@@ -9,6 +9,6 @@ pub(super) fn hold(file: &str, text: &str) {
     assert_eq!(
         std::fs::read_to_string(&path).unwrap(),
         text,
-        "UPDATE_GOLDEN=1 writes it anew"
+        "UPDATE_GOLDEN=1 rewrites it"
     );
 }

@@ -1,4 +1,4 @@
-//! The objects of one spoke: `manifests/spoke`, filled for one cluster. Pure.
+//! Renders the agent's objects on one spoke from `manifests/spoke`. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,25 +15,25 @@ pub use argocd::keys::addon::AGENT as DEPLOYMENT;
 /// The agent's container in it.
 const CONTAINER: &str = "agent";
 
-/// What the agent may do where the hub owns the Applications, and where the spoke does.
+/// The agent's permissions if the hub owns the Applications, and if the spoke does.
 const MANAGED_ROLE: &str = "role.yaml";
 const AUTONOMOUS_ROLE: &str = "role-autonomous.yaml";
 
-/// What there is once for each further namespace of Applications.
+/// The files that are rendered once for each further namespace of Applications.
 const EACH: [&str; 3] = [
     "namespace-applications.yaml",
     "role-applications.yaml",
     "rolebinding-applications.yaml",
 ];
 
-/// How the files begin that are there for people at the hub, from which level on; the first that fits counts.
+/// Prefixes of the files for users of the hub's Argo CD, with the level that they need; the first match counts.
 const UI: [(&str, UiAccess); 3] = [
     ("ui-terminal-", UiAccess::Terminal),
     ("ui-operate-", UiAccess::Operate),
     ("ui-", UiAccess::Read),
 ];
 
-/// The files, in the order in which they must exist.
+/// The files, in the order of creation.
 const FILES: [(&str, &str); 20] = [
     (
         "namespace-agent.yaml",
@@ -117,74 +117,74 @@ const FILES: [(&str, &str); 20] = [
     ),
 ];
 
-/// The certificates of the proxy in it, and where they are in the pod.
+/// The key of the proxy's certificates in the trust `ConfigMap`, and their path in the pod.
 const PROXY_CA: &str = "proxy-ca.crt";
 const PROXY_CA_PATH: &str = "/etc/argocd-agent/ca/proxy-ca.crt";
-/// The certificates of the collector of traces in it, and where they are in the pod.
+/// The key of the trace collector's certificates in the trust `ConfigMap`, and their path in the pod.
 const OTLP_CA: &str = "otlp-ca.crt";
 const OTLP_CA_PATH: &str = "/etc/argocd-agent/ca/otlp-ca.crt";
 
-/// What differs from one cluster to the next.
+/// The settings of one spoke.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spoke {
     /// Namespace of the agent.
     pub agent_namespace: String,
     /// Namespace of Argo CD.
     pub argocd_namespace: String,
-    /// Further namespaces of Applications, where the hub owns them.
+    /// Further namespaces of Applications, if the hub owns them.
     pub allowed_namespaces: BTreeSet<String>,
-    /// Who owns the Applications.
+    /// The owner of the Applications.
     pub mode: Mode,
-    /// Where the agent dials.
+    /// The address that the agent dials.
     pub principal: Address,
-    /// Whom it believes, as PEM.
+    /// The CAs that the agent trusts, as PEM.
     pub ca_bundle: String,
-    /// The agent's image, after registries were applied.
+    /// The agent's image, with image registries applied.
     pub image: String,
-    /// How much it logs.
+    /// Its log level.
     pub log_level: String,
-    /// What people at the hub's Argo CD may see and do there.
+    /// The access of users of the hub's Argo CD.
     pub ui_access: UiAccess,
-    /// Where its pod may run.
+    /// The placement of its pod.
     pub placement: Placement,
-    /// Proxies on the way to the hub.
+    /// Proxies for the connection to the hub.
     pub proxy: Proxy,
-    /// What it may use; none leaves what the manifest says.
+    /// Its resources; none keeps those of the manifest.
     pub resources: Option<Value>,
-    /// Where its traces go; none: there are none.
+    /// The export of traces, if enabled.
     pub traces: Option<Traces>,
 }
 
-/// Where the agent's pod may run.
+/// The placement of the agent's pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// Labels that the node must have.
     pub node_selector: BTreeMap<String, String>,
-    /// Taints of nodes that do not matter.
+    /// Tolerated taints.
     pub tolerations: Vec<Value>,
 }
 
-/// Proxies on the way to the hub; empty texts are not passed on.
+/// Proxies for the connection to the hub; empty values are not passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxy {
     /// For `http`.
     pub http: String,
     /// For `https`, and so for the agent's connection.
     pub https: String,
-    /// What is reached directly.
+    /// The hosts to connect to directly.
     pub except: String,
-    /// Whom to trust for a proxy that is itself talked to with TLS, as PEM.
+    /// The CAs of a proxy that uses TLS itself, as PEM.
     pub ca: String,
 }
 
-/// Where the traces of an agent go.
+/// The export of an agent's traces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traces {
     /// host:port of the collector.
     pub address: String,
-    /// By which certificates it is known, as PEM; none: it is talked to without TLS.
+    /// The CAs of the collector, as PEM; none connects without TLS.
     pub ca: Option<String>,
-    /// Which part is kept, where that is said.
+    /// The sample ratio, if configured.
     pub ratio: Option<String>,
 }
 
@@ -202,7 +202,7 @@ impl Templates {
             .map(Self)
     }
 
-    /// The objects for one cluster, in the order in which they must exist.
+    /// Renders the objects for one cluster, in the order of creation.
     pub fn render(&self, spoke: &Spoke) -> Result<Vec<Value>, Error> {
         let mut values = values(spoke);
         let mut objects: Vec<Value> = Vec::with_capacity(self.0.len());
@@ -237,8 +237,8 @@ impl Templates {
 }
 
 impl Spoke {
-    /// Where Applications may be besides Argo CD's own namespace. A cluster that owns its Applications shows those of
-    /// Argo CD's namespace only.
+    /// The namespaces of Applications besides Argo CD's own. An autonomous cluster reports only Applications in Argo CD's
+    /// namespace.
     pub(super) fn further_namespaces(&self) -> impl Iterator<Item = &String> {
         let managed = self.mode == Mode::Managed;
         let further = self.allowed_namespaces.iter();
@@ -246,7 +246,8 @@ impl Spoke {
     }
 }
 
-/// Agent and Argo CD may share a namespace; a work must not name an object twice.
+/// Adds an object unless it exists: agent and Argo CD may share a namespace, and a ManifestWork must not contain an
+/// object twice.
 fn add(objects: &mut Vec<Value>, object: Value) {
     let mut known = objects.iter();
     if !known.any(|other| identity(other) == identity(&object)) {
@@ -259,7 +260,7 @@ fn identity(object: &Value) -> [Option<&Value>; 3] {
 }
 
 fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
-    // Every field, no `..`: what is new has to be thought about.
+    // Every field, no `..`: a new field needs a decision here.
     let Spoke {
         agent_namespace,
         argocd_namespace,
@@ -288,7 +289,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
     ])
 }
 
-/// Puts in what is there for some clusters only.
+/// Sets the fields that only some clusters have.
 fn adjust(deployment: &mut Value, spoke: &Spoke) {
     let Spoke {
         placement,
@@ -318,12 +319,12 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
         return;
     };
-    let reply = variables(spoke).into_iter();
-    let reply = reply.filter(|(_, value)| !value.is_empty());
-    env.extend(reply.map(|(name, value)| json!({"name": name, "value": value})));
+    let optional = variables(spoke).into_iter();
+    let optional = optional.filter(|(_, value)| !value.is_empty());
+    env.extend(optional.map(|(name, value)| json!({"name": name, "value": value})));
 }
 
-/// What the agent is told on some clusters only; an empty value is not told.
+/// The variables of the agent that only some clusters set; empty values are omitted.
 fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
     let Proxy {
         http,
@@ -331,7 +332,7 @@ fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
         except,
         ca,
     } = &spoke.proxy;
-    // Beside the CA of the principal, and so read again when it changes.
+    // In the same directory as the CA of the principal, so the agent reloads it after a change.
     let bundle = if ca.is_empty() { "" } else { PROXY_CA_PATH };
     let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
     let traces = spoke.traces.as_ref();
@@ -358,7 +359,7 @@ fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
     ]
 }
 
-/// Puts the certificates of others than the principal where the agent looks for them.
+/// Adds the certificates of the proxy and the trace collector to the agent's trust `ConfigMap`.
 fn trust_others(map: &mut Value, spoke: &Spoke) {
     let collector = spoke.traces.as_ref().and_then(|it| it.ca.as_deref());
     let Some(data) = map.get_mut("data").and_then(Value::as_object_mut) else {

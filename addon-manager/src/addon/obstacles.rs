@@ -1,4 +1,4 @@
-//! What is in the way of clusters' objects on the hub.
+//! Obstacles to clusters' objects on the hub.
 
 use std::{
     collections::BTreeMap,
@@ -7,29 +7,29 @@ use std::{
 
 use ocm::name::ClusterName;
 
-/// Why objects of a cluster on the hub are not as they should be. Its agent works without them.
+/// Why objects of a cluster on the hub are missing or wrong. Its agent works without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Obstacles {
-    /// Why its cluster Secret is not.
+    /// The error of its cluster Secret.
     pub(super) secret: Option<String>,
-    /// Why its `AppProject` is not.
+    /// The error of its `AppProject`.
     pub(super) project: Option<String>,
 }
 
-/// Those of all clusters that have any.
+/// The obstacles of all clusters that have any.
 #[derive(Debug, Default)]
 pub(super) struct AllObstacles(
-    // Held for a lookup, never over an await.
+    // Locked for a lookup, never across an await.
     Mutex<BTreeMap<ClusterName, Obstacles>>,
 );
 
 impl AllObstacles {
-    /// What is in the way of one cluster's.
+    /// The obstacles of one cluster.
     pub(super) fn of(&self, cluster: &ClusterName) -> Option<Obstacles> {
         self.lock().get(cluster).cloned()
     }
 
-    /// Remembers what was found last.
+    /// Replaces the obstacles of one cluster.
     pub(super) fn note(&self, cluster: &ClusterName, obstacles: Obstacles) {
         let mut all = self.lock();
         if obstacles == Obstacles::default() {
@@ -39,7 +39,7 @@ impl AllObstacles {
         }
     }
 
-    /// The cluster has left.
+    /// Forgets a cluster that has left.
     pub(super) fn forget(&self, cluster: &ClusterName) {
         self.lock().remove(cluster);
     }

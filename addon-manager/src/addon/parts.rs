@@ -1,4 +1,4 @@
-//! What the add-on is given.
+//! The dependencies of the add-on.
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
@@ -18,47 +18,47 @@ use crate::{
     optin::BlockedModes,
 };
 
-/// What the add-on works with.
+/// The dependencies of the add-on: clients, settings and channels.
 pub struct Parts {
-    /// The hub.
+    /// The client of the hub's API.
     pub client: Client,
-    /// The SDK's window on the hub.
+    /// The SDK's view of the hub.
     pub view: View,
-    /// What this hub is.
+    /// The identity of this hub.
     pub own: Own,
     /// Image of the agent.
     pub image: String,
-    /// How long an agent's certificate lives at most.
+    /// The maximum lifetime of an agent's certificate.
     pub certificate_life: Duration,
     /// The CA.
     pub authority: watch::Receiver<Option<Arc<Authority>>>,
-    /// How the certificates of the hub stand.
+    /// The state of the hub's certificates.
     pub certificates: watch::Receiver<Arc<Certificates>>,
-    /// Where agents dial unless their configuration says otherwise.
+    /// The address that agents dial unless their configuration sets another.
     pub address: watch::Receiver<Option<Address>>,
-    /// Told the addresses that configurations name, so that the certificate covers them.
+    /// Publishes the addresses that configurations set, so that the certificate covers them.
     pub addresses: watch::Sender<BTreeMap<String, Address>>,
-    /// Whether clusters get the repositories without a project, unless their configuration says otherwise.
+    /// Whether clusters get the repositories without a project, unless their configuration overrides that.
     pub shares_unscoped: bool,
-    /// Told which clusters get them.
+    /// Publishes whether each cluster gets the repositories without a project.
     pub sharing: watch::Sender<BTreeMap<String, bool>>,
     /// The recorded decisions about clusters.
     pub decisions: watch::Receiver<Known>,
     /// The sessions.
     pub sessions: watch::Receiver<Sessions>,
-    /// Changes of mode that wait until there are no Applications.
+    /// Changes of mode that Applications block.
     pub blocked_modes: watch::Receiver<BlockedModes>,
     /// Since when the principal serves.
     pub serving_since: Timestamp,
     /// The cluster Secrets.
     pub secrets: ClusterSecrets,
-    /// The `AppProjects` of single clusters, if they are wanted.
+    /// The `AppProjects` of single clusters, if they are enabled.
     pub projects: Option<Projects>,
-    /// Where Argo CD reaches the resource proxy (host and port).
+    /// The address of the resource proxy for Argo CD (host and port).
     pub resource_proxy: String,
-    /// The hub's Argo CD, as the pattern of those that spokes get.
+    /// The hub's Argo CD, the pattern for spokes.
     pub pattern: watch::Receiver<argocd_install::follow::Hub>,
-    /// Told what was decided about the clusters' Argo CD and has to be written down.
+    /// Publishes the decisions to record about the clusters' Argo CD.
     pub records: watch::Sender<argocd_install::record::Records>,
 }
 

@@ -1,4 +1,4 @@
-//! From an `AddOnDeploymentConfig` to the settings of one spoke: pure.
+//! Reads the settings of one spoke from an `AddOnDeploymentConfig`. Pure.
 
 use std::collections::BTreeSet;
 
@@ -22,21 +22,21 @@ mod traces;
 
 pub(super) use image::mirrored;
 
-/// What is the same for all clusters.
+/// The defaults for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
-    /// The agent's image, unless the configuration says otherwise.
+    /// The agent's image, unless the configuration sets another.
     pub image: String,
-    /// Where agents dial, unless the configuration says otherwise; none while nobody knows.
+    /// The address that agents dial, unless the configuration sets another; none while it is unknown.
     pub principal: Option<Address>,
-    /// Whom agents believe, as PEM; none until there is a CA.
+    /// The CAs that agents trust, as PEM; none until a CA exists.
     pub ca_bundle: Option<String>,
 }
 
-/// Why there are no settings, with the next step.
+/// Why the settings are invalid, with the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Nobody knows where agents shall dial.
+    /// The principal's address is unknown.
     #[error(
         "the principal's address is unknown: set the variable PRINCIPAL_ADDRESS (host or \
          host:port) in the AddOnDeploymentConfig or --principal-address, or give the Service \
@@ -44,25 +44,25 @@ pub enum Error {
          passes TLS through (with the chart's value principal.findAddress)"
     )]
     NoAddress,
-    /// The CA is not there yet.
+    /// No CA exists yet.
     #[error("the certificate authority is not ready yet")]
     NoAuthority,
-    /// A variable has a value that it cannot have.
+    /// A variable has an invalid value.
     #[error("the variable {name} of the AddOnDeploymentConfig is {value:?}; it must be {wanted}")]
     Variable {
         /// The variable.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it could be.
+        /// The valid values.
         wanted: &'static str,
     },
-    /// The certificates of the proxy are none.
+    /// The proxy's CA bundle contains no certificate.
     #[error("spec.proxyConfig.caBundle of the AddOnDeploymentConfig has no PEM certificate")]
     ProxyCa,
 }
 
-/// Recorded value, then label, then configuration, then managed.
+/// The mode of a cluster: the recorded one, else that of the label, else of the configuration, else managed.
 pub fn mode(
     cluster: &Cluster,
     addon: &Addon,
@@ -73,7 +73,7 @@ pub fn mode(
     known.map_or_else(|| configured_mode(config), Ok)
 }
 
-/// The mode of clusters for which nothing else tells it.
+/// The mode of clusters that have neither a recorded mode nor a label.
 pub fn configured_mode(config: &AddOnDeploymentConfigSpec) -> Result<Mode, Error> {
     match config.variable("MODE").filter(|value| !value.is_empty()) {
         None => Ok(Mode::Managed),
@@ -85,7 +85,7 @@ pub fn configured_mode(config: &AddOnDeploymentConfigSpec) -> Result<Mode, Error
     }
 }
 
-/// Where agents of a cluster with this configuration dial.
+/// The address that agents of a cluster with this configuration dial.
 pub fn address(
     config: &AddOnDeploymentConfigSpec,
     default: Option<&Address>,
@@ -109,12 +109,12 @@ pub fn shares_unscoped(config: &AddOnDeploymentConfigSpec, default: bool) -> Res
     truth("SHARE_UNSCOPED_REPOSITORIES", value, default)
 }
 
-/// Whether an Argo CD that we brought stays when the add-on goes.
+/// Whether an Argo CD that we installed stays when the add-on is removed.
 pub fn keeps_argocd(config: &AddOnDeploymentConfigSpec) -> Result<bool, Error> {
     truth("KEEP_ARGOCD", config.variable("KEEP_ARGOCD"), false)
 }
 
-/// Whether a cluster with this configuration gets an Argo CD.
+/// Whether we install Argo CD on a cluster with this configuration.
 pub fn installs(config: &AddOnDeploymentConfigSpec) -> Result<Install, Error> {
     match config.variable("INSTALL_ARGOCD").unwrap_or_default() {
         "" | "auto" => Ok(Install::Auto),
@@ -141,7 +141,7 @@ fn truth(name: &'static str, value: Option<&str>, default: bool) -> Result<bool,
     }
 }
 
-/// The settings of one spoke.
+/// Reads the settings of one spoke.
 pub fn spoke(
     config: &AddOnDeploymentConfigSpec,
     agent_namespace: &str,
@@ -181,8 +181,8 @@ fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error>
     })
 }
 
-/// The namespaces of Applications besides Argo CD's. Names only: the agent gets rights in each of them, and a pattern would
-/// take rights in all.
+/// The namespaces of Applications besides Argo CD's. Names only: the agent gets permissions in each of them, and a
+/// pattern would need permissions in all namespaces.
 fn allowed_namespaces(config: &AddOnDeploymentConfigSpec) -> Result<BTreeSet<String>, Error> {
     let value = config.variable("ALLOWED_NAMESPACES").unwrap_or_default();
     let names = value.split(',').map(str::trim);
@@ -254,7 +254,7 @@ fn proxy(config: &AddOnDeploymentConfigSpec) -> Result<Proxy, Error> {
     })
 }
 
-/// Of several entries that fit, the last one counts, as with OCM's own framework.
+/// The last entry that matches, as in OCM's own framework.
 fn resources(config: &AddOnDeploymentConfigSpec) -> Option<serde_json::Value> {
     let entries = config.resource_requirements.iter().rev();
     entries

@@ -1,13 +1,13 @@
 //! Manifests with `${NAME}` in them.
 //!
-//! The text is parsed first and filled afterwards, string by string: a value can be any text, and
-//! never becomes structure.
+//! The text is parsed before the placeholders are replaced in each string: a value can be any text, and never becomes
+//! structure.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Why a manifest cannot be used. All of these are mistakes of ours, found by the tests.
+/// Why a manifest cannot be used. All are programming errors that tests find.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not YAML.
@@ -15,10 +15,10 @@ pub enum Error {
     Parse {
         /// The file.
         name: &'static str,
-        /// Where and why.
+        /// The cause.
         source: Box<serde_saphyr::Error>,
     },
-    /// A placeholder that nobody fills.
+    /// A placeholder without a value.
     #[error("manifest {name} asks for the unknown value {placeholder:?}")]
     Unknown {
         /// The file.
@@ -45,12 +45,12 @@ impl Template {
         Ok(Self { name, body })
     }
 
-    /// The file that it is from.
+    /// The name of its file.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The manifest with every placeholder replaced.
+    /// Replaces every placeholder.
     pub fn fill(&self, values: &BTreeMap<&'static str, String>) -> Result<Value, Error> {
         let mut body = self.body.clone();
         self.fill_in(&mut body, values)?;

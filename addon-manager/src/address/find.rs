@@ -1,15 +1,14 @@
-//! Which address of the principal's Service agents shall dial, of all that the hub offers: pure.
+//! Chooses the address of the principal's Service that agents dial. Pure.
 //!
-//! In this order: what a load balancer gave to the Service; a Route, `TLSRoute` or Ingress that passes TLS
-//! through to it; a node and the Service's port there; the name that it stands for.
+//! In this order: the Service's load balancer; a Route, `TLSRoute` or Ingress that passes TLS through to it; a node and
+//! the Service's node port; its external name.
 
 use k8s_openapi::api::core::v1::{Node, Service};
 use serde_json::Value;
 
 use super::{Address, DEFAULT_PORT};
 
-/// What was seen around the principal's Service. Kinds that are not served, or that we may not read, are
-/// empty.
+/// The objects around the principal's Service. Kinds that are not served, or that we may not read, are empty.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The Service.
@@ -24,7 +23,7 @@ pub struct Seen {
     pub nodes: Vec<Node>,
 }
 
-/// Where an address was found.
+/// The source of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The status of the Service.
@@ -41,7 +40,7 @@ pub enum Source {
     ExternalName,
 }
 
-/// Annotations with which ingress controllers pass TLS through, which mutual TLS needs.
+/// Annotations that make ingress controllers pass TLS through; mutual TLS needs that.
 const PASSTHROUGH: [&str; 4] = [
     "nginx.ingress.kubernetes.io/ssl-passthrough",
     "haproxy.org/ssl-passthrough",
@@ -49,7 +48,7 @@ const PASSTHROUGH: [&str; 4] = [
     "ingress.kubernetes.io/ssl-passthrough",
 ];
 
-/// The address for agents. `now` is the one in use: it stays while it is as good as another.
+/// The address for agents. `now` is the one in use; it stays while its source still has it.
 pub fn find(seen: &Seen, now: Option<&Address>) -> Option<(Address, Source)> {
     let service = seen.service.as_ref()?;
     let name = service.metadata.name.as_deref()?;
@@ -83,7 +82,7 @@ fn hosts<'a>(objects: &'a [Value], of: impl Fn(&'a Value) -> Vec<(&'a str, u16)>
     all.filter_map(|(host, port)| address(host, port)).collect()
 }
 
-/// A wildcard and an empty text are no host.
+/// Parses a host and a port. A wildcard and an empty text are no host.
 fn address(host: &str, port: u16) -> Option<Address> {
     let bare = host.contains(':') && !host.starts_with('[');
     let host = if bare {
@@ -108,7 +107,7 @@ fn port(service: &Service) -> Option<u16> {
     }
 }
 
-/// The first address that a load balancer gave.
+/// The first address of the load balancer.
 fn balanced(service: &Service) -> Option<Address> {
     let status = service.status.as_ref()?.load_balancer.as_ref()?;
     let ingress = status.ingress.as_ref()?.first()?;
@@ -116,7 +115,7 @@ fn balanced(service: &Service) -> Option<Address> {
     address(name.or(ingress.ip.as_ref())?, port(service)?)
 }
 
-/// Ready nodes, by their address for the outside if they have one.
+/// The addresses of ready nodes; external ones if there are any.
 fn node_ports(service: &Service, nodes: &[Node]) -> Vec<Address> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     let first = ports.and_then(|ports| ports.first()?.node_port);
@@ -167,15 +166,15 @@ fn list<'a>(object: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
 fn route<'a>(route: &'a Value, service: &str) -> Vec<(&'a str, u16)> {
     let ours = text(route, "/spec/to/name") == Some(service)
         && text(route, "/spec/tls/termination") == Some("passthrough");
-    let reply = list(route, "/status/ingress").filter_map(|it| text(it, "/host"));
-    let host = reply.chain(text(route, "/spec/host")).next();
+    let reported = list(route, "/status/ingress").filter_map(|it| text(it, "/host"));
+    let host = reported.chain(text(route, "/spec/host")).next();
     host.filter(|_| ours)
         .map(|host| (host, DEFAULT_PORT))
         .into_iter()
         .collect()
 }
 
-/// A `TLSRoute` leads to the Service of one of its backends.
+/// A `TLSRoute` with the Service as a backend.
 fn tls_route<'a>(route: &'a Value, service: &str) -> Vec<(&'a str, u16)> {
     let mut backends = list(route, "/spec/rules").flat_map(|rule| list(rule, "/backendRefs"));
     if !backends.any(|backend| text(backend, "/name") == Some(service)) {

@@ -1,9 +1,7 @@
-//! Keeps the principal's address: follows its Service, and looks at what else leads to it when the
-//! Service alone has no address.
+//! Finds the principal's address: watches its Service, and lists routes and nodes while the Service alone has no address.
 //!
-//! The other kinds need rights that the plain manifests do not give. Whether we have them is asked of
-//! the hub first, so a right that is missing is never a refused request; who wants a kind looked at
-//! grants `list` on it, and that is all there is to set.
+//! The other kinds need permissions that the plain manifests do not grant. We ask the hub for our permissions first, so
+//! a missing one is never a rejected request. An administrator enables a kind by granting `list` on it.
 
 use std::time::Duration;
 
@@ -29,9 +27,9 @@ use super::{
 };
 use crate::keys;
 
-/// How often the other kinds are looked at while nothing has an address.
+/// How often the other kinds are listed while no address is known.
 const MISSING: Duration = Duration::from_secs(15);
-/// How often they are looked at when one of them has.
+/// How often they are listed after one of them has an address.
 const FOUND: Duration = Duration::from_mins(5);
 
 /// Kinds that may lead to the Service: group, versions (newest first), plural, kind.
@@ -51,23 +49,22 @@ type Kind = (
     &'static str,
 );
 
-/// Where the address goes.
+/// The channels that publish the address.
 #[derive(Clone, Debug)]
 pub struct AddressTarget {
     /// The address.
     pub address: watch::Sender<Option<Address>>,
-    /// Whether it was looked for once.
+    /// Whether the first search is complete.
     pub looked: watch::Sender<bool>,
 }
 
-/// Follows the Service until the token is cancelled.
+/// Watches the Service until the token is cancelled.
 ///
-/// An address that is gone stays in use: agents that know it lose nothing, and a Service that is made
-/// anew has its new address soon.
+/// An address stays in use after it is gone: that harms no agent, and a recreated Service gets its new address soon.
 pub async fn follow(
     client: Client,
     namespace: String,
-    reply: AddressTarget,
+    target: AddressTarget,
     token: CancellationToken,
 ) {
     let watched = Watch::<Service>::new(Api::namespaced(client.clone(), &namespace))
@@ -81,7 +78,7 @@ pub async fn follow(
             Event::Rewound => {}
         });
     });
-    let looking = token.run_until_cancelled(look(client, namespace, reply, services));
+    let looking = token.run_until_cancelled(look(client, namespace, target, services));
     tokio::join!(watching, looking);
 }
 
@@ -90,7 +87,7 @@ type Known = (Option<Service>, bool);
 async fn look(
     client: Client,
     namespace: String,
-    reply: AddressTarget,
+    target: AddressTarget,
     mut services: watch::Receiver<Known>,
 ) {
     loop {
@@ -99,18 +96,18 @@ async fn look(
             service,
             ..Seen::default()
         };
-        let now = reply.address.borrow().clone();
+        let now = target.address.borrow().clone();
         let mut found = find(&seen, now.as_ref());
         let pause = if found.is_none() && seen.service.is_some() {
             others(&client, &namespace, &mut seen).await;
             found = find(&seen, now.as_ref());
             if found.is_none() { MISSING } else { FOUND }
         } else {
-            // The watch tells of changes.
+            // The watch reports changes.
             FOUND
         };
         if let Some((address, source)) = found {
-            reply.address.send_if_modified(|known| {
+            target.address.send_if_modified(|known| {
                 let changed = known.as_ref() != Some(&address);
                 if changed {
                     tracing::info!(%address, ?source, "found the principal's address");
@@ -120,7 +117,7 @@ async fn look(
             });
         }
         if listed {
-            reply
+            target
                 .looked
                 .send_if_modified(|looked| !std::mem::replace(looked, true));
         }
@@ -131,7 +128,7 @@ async fn look(
     }
 }
 
-/// Reads what else may lead to the Service, as far as we may.
+/// Lists the other kinds that may route to the Service, as far as we may.
 async fn others(client: &Client, namespace: &str, seen: &mut Seen) {
     seen.routes = objects(client, namespace, ROUTE).await;
     seen.tls_routes = objects(client, namespace, TLS_ROUTE).await;
@@ -181,7 +178,7 @@ async fn objects(client: &Client, namespace: &str, kind: Kind) -> Vec<Value> {
     Vec::new()
 }
 
-/// Asks the hub whether we may list a kind; everybody may ask that.
+/// Asks the hub whether we may list a kind; that needs no permission.
 async fn may_list(client: &Client, namespace: Option<&str>, group: &str, plural: &str) -> bool {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {

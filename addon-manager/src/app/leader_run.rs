@@ -1,4 +1,4 @@
-//! What only the leader does, for as long as it leads.
+//! The work of the leader, while it leads.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,22 +27,22 @@ use crate::{
     requeue::{self, Requeue},
 };
 
-/// The pause before the SDK is started again, when the hub does not serve the add-on API (yet).
+/// The pause before the SDK is restarted, if the hub does not serve the add-on API (yet).
 const RETRY: Duration = Duration::from_secs(5);
-/// How long a term waits for the CA and the address: a few rounds of reading them.
+/// How long a term waits for the CA and the address: a few attempts to read them.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
-/// Reconciles at a time: enough to keep the hub busy, few enough to leave it to others.
+/// Concurrent reconciles: enough for throughput, few enough not to overload the hub's API server.
 const CONCURRENCY: usize = 16;
 
-/// What a term needs.
+/// The dependencies of a term.
 pub(super) struct LeaderRun {
-    pub(super) ground: HubContext,
+    pub(super) context: HubContext,
     pub(super) own: Own,
     pub(super) counters: sdk::Metrics,
 }
 
-/// Runs `work` while leading, with a token that is cancelled at the end of each term; the next term
-/// begins when the work of the last one has ended.
+/// Runs `work` while leading, with a token that is cancelled at the end of each term. The next term begins after the
+/// work of the last one has ended.
 pub(super) async fn while_leading<F>(
     mut leading: watch::Receiver<bool>,
     token: CancellationToken,
@@ -63,7 +63,7 @@ pub(super) async fn while_leading<F>(
         };
         let losing = async {
             tokio::select! {
-                // An error says that the process stops, which the token says too.
+                // An error means that the process stops, and the token reports that, too.
                 _ = watched.wait_for(|leads| !*leads) => term.cancel(),
                 () = term.cancelled() => {}
             }
@@ -72,13 +72,13 @@ pub(super) async fn while_leading<F>(
     }
 }
 
-/// Leads whenever it is our turn, until the token is cancelled.
+/// Runs the work of the leader in each of our terms, until the token is cancelled.
 pub(super) async fn run(term: LeaderRun, leading: watch::Receiver<bool>, token: CancellationToken) {
     let term = Arc::new(term);
     while_leading(leading, token, move |token| {
         let term = Arc::clone(&term);
         async move {
-            term.ground.metrics.leads(true);
+            term.context.metrics.leads(true);
             let leading = async {
                 while !token.is_cancelled() {
                     if let Err(error) = Box::pin(lead(&term, token.child_token())).await {
@@ -87,11 +87,11 @@ pub(super) async fn run(term: LeaderRun, leading: watch::Receiver<bool>, token: 
                     }
                 }
             };
-            // Not when the last write has ended: the next leader does not wait for that.
+            // Immediately, not after the last write: the next leader does not wait for that.
             let ceasing = async {
                 token.cancelled().await;
-                term.ground.channels.serving.send_replace(false);
-                term.ground.metrics.leads(false);
+                term.context.channels.serving.send_replace(false);
+                term.context.metrics.leads(false);
             };
             tokio::join!(leading, ceasing);
         }
@@ -103,13 +103,13 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Leads until the token is cancelled.
 async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure> {
-    let LeaderRun { ground, own, .. } = term;
+    let LeaderRun { context, own, .. } = term;
     let HubContext {
         config,
         client,
         channels,
         ..
-    } = ground;
+    } = context;
     let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
         return Ok(());
     };
@@ -163,12 +163,12 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
     served.map_err(Into::into)
 }
 
-/// Follows the hub's own Argo CD, and writes down what was decided about those of clusters.
+/// Watches the hub's own Argo CD, and records the decisions about those of clusters.
 async fn installation(term: &LeaderRun, version: Version, token: CancellationToken) {
-    let LeaderRun { ground, own, .. } = term;
+    let LeaderRun { context, own, .. } = term;
     let HubContext {
         client, channels, ..
-    } = ground;
+    } = context;
     let namespace = own.argocd_namespace.clone();
     let pattern = channels.pattern.clone();
     let following =
@@ -178,15 +178,15 @@ async fn installation(term: &LeaderRun, version: Version, token: CancellationTok
     tokio::join!(following, recording);
 }
 
-/// Waits until what every reconcile needs is known, so that a start changes nothing on its way.
+/// Waits for the facts that every reconcile needs, so that a start causes no intermediate writes.
 ///
-/// The cluster Secrets must be known before one is judged missing. For the rest there is a limit: what
-/// is missing then, the conditions tell.
+/// The cluster Secrets must be listed before we create one. The wait for the rest is limited: conditions report the
+/// missing facts then.
 async fn known(channels: &Channels, secrets: &ClusterSecrets) {
     let (mut authority, mut looked) = (channels.authority.subscribe(), channels.looked.subscribe());
     let mut pattern = channels.pattern.subscribe();
     let both = async {
-        // An error only says that the sender is gone, and we hold it.
+        // An error means that the sender is dropped, and we keep it.
         drop(authority.wait_for(Option::is_some).await);
         drop(looked.wait_for(|looked| *looked).await);
         drop(
@@ -219,7 +219,7 @@ fn setup(
     token: &CancellationToken,
 ) -> sdk::Setup {
     sdk::Setup {
-        client: term.ground.client.clone(),
+        client: term.context.client.clone(),
         version,
         view: view.clone(),
         wake: wakes.stream(),
@@ -231,7 +231,7 @@ fn setup(
 
 fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
     let LeaderRun {
-        ground,
+        context,
         own,
         counters: _,
     } = term;
@@ -240,7 +240,7 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         client,
         channels,
         ..
-    } = ground;
+    } = context;
     addon::Parts {
         client: client.clone(),
         view: view.clone(),
@@ -268,22 +268,22 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
 }
 
 fn writer(term: &LeaderRun, version: Version) -> optin::Writer {
-    let LeaderRun { ground, own, .. } = term;
+    let LeaderRun { context, own, .. } = term;
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
-        instance: ground.config.pod_name.clone(),
+        instance: context.config.pod_name.clone(),
     };
-    let recorder = Recorder::new(ground.client.clone(), reporter);
-    let resource_proxy = ground.config.shared.resource_proxy.clone();
-    let client = ground.client.clone();
+    let recorder = Recorder::new(context.client.clone(), reporter);
+    let resource_proxy = context.config.shared.resource_proxy.clone();
+    let client = context.client.clone();
     optin::Writer::new(client, version, recorder, own.clone(), resource_proxy)
 }
 
-/// So long after a change others are gathered: sessions change at the pace of the agents, and each change may be a
-/// write. The first is told at once.
+/// Changes within this time after a first one are handled together: sessions change as often as agents reconnect, and
+/// each change may cost a write. The first one is handled at once.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// Wakes those of whom something else is to be said, and everybody when what all depend on changed.
+/// Requeues clusters whose conditions may change, and all clusters after a change that affects all.
 async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: CancellationToken) {
     let mut sessions = channels.sessions.subscribe();
     let mut blocked_modes = channels.blocked_modes.subscribe();
@@ -293,7 +293,7 @@ async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: Cancel
     let mut pattern = channels.pattern.subscribe();
     pattern.mark_unchanged();
     let mut seen = Arc::clone(&sessions.borrow_and_update());
-    let mut seen_held = Arc::clone(&blocked_modes.borrow_and_update());
+    let mut seen_blocked = Arc::clone(&blocked_modes.borrow_and_update());
     let mut seen_certificates = Arc::clone(&certificates.borrow_and_update());
     loop {
         let next = async {
@@ -310,10 +310,10 @@ async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: Cancel
             Some(Ok(true)) => view.addons().into_iter().map(|(name, _)| name).collect(),
             Some(Ok(false)) => {
                 let now = Arc::clone(&sessions.borrow_and_update());
-                let stored = Arc::clone(&blocked_modes.borrow_and_update());
+                let blocked = Arc::clone(&blocked_modes.borrow_and_update());
                 let mut names = requeue::changed(&seen, &now);
-                names.extend(requeue::differing(&seen_held, &stored));
-                (seen, seen_held) = (now, stored);
+                names.extend(requeue::differing(&seen_blocked, &blocked));
+                (seen, seen_blocked) = (now, blocked);
                 let certified = Arc::clone(&certificates.borrow_and_update());
                 let all = requeue::waited_for(&seen_certificates, &certified).map_or_else(
                     || view.addons().into_iter().map(|(name, _)| name).collect(),

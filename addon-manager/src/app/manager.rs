@@ -48,20 +48,20 @@ use crate::{
     token_key,
 };
 
-/// The pause before the hub is asked again at the start.
+/// The pause between attempts to read the hub's identity at start.
 const RETRY: Duration = Duration::from_secs(2);
 
 /// Starts everything and returns when the principal listens.
 pub(super) async fn start(
     config: Manager,
     metrics: metrics::Whole,
-    basis: ProcessContext,
+    process: ProcessContext,
 ) -> anyhow::Result<()> {
     let ProcessContext {
         client,
         readiness,
         spawner,
-    } = basis;
+    } = process;
     let ready = readiness.register("principal");
     let metrics::Whole {
         manager: metrics,
@@ -69,27 +69,27 @@ pub(super) async fn start(
         principal: of_principal,
     } = metrics;
     let channels = Channels::new(&config);
-    let ground = HubContext {
+    let context = HubContext {
         config,
         client,
         spawner,
         channels,
         metrics,
     };
-    let leading = ground.leading();
-    ground.spawn_active_label();
-    ground.spawn_issuer(leading.clone());
-    ground.spawn_address();
-    let own = ground.own().await.context("stopped at the start")?;
-    let inputs = ground.inputs(of_principal).await?;
-    let handle = principal::start(ground.config.shared.principal.clone(), inputs).await?;
+    let leading = context.leading();
+    context.spawn_active_label();
+    context.spawn_issuer(leading.clone());
+    context.spawn_address();
+    let own = context.own().await.context("stopped at the start")?;
+    let inputs = context.inputs(of_principal).await?;
+    let handle = principal::start(context.config.shared.principal.clone(), inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
-    let (spawner, token) = (ground.spawner.clone(), ground.spawner.token().clone());
+    let (spawner, token) = (context.spawner.clone(), context.spawner.token().clone());
     spawner.spawn(
         "readiness",
-        super::standalone::log_ready(handle.ready, ready, token.clone()),
+        super::standalone::forward_ready(handle.ready, ready, token.clone()),
     );
-    let sessions = ground.channels.sessions.clone();
+    let sessions = context.channels.sessions.clone();
     spawner.spawn(
         "sessions",
         forward(handle.sessions, sessions, token.clone()),
@@ -98,7 +98,7 @@ pub(super) async fn start(
         "lead",
         leader_run::run(
             LeaderRun {
-                ground,
+                context,
                 own,
                 counters,
             },
@@ -109,7 +109,7 @@ pub(super) async fn start(
     Ok(())
 }
 
-/// What every part of the hub program stands on.
+/// The dependencies of all parts of the hub program.
 pub(super) struct HubContext {
     pub(super) config: Manager,
     pub(super) client: Client,
@@ -118,35 +118,35 @@ pub(super) struct HubContext {
     pub(super) metrics: Metrics,
 }
 
-/// Values that parts hand to each other; only the newest counts.
+/// Channels between parts; only the newest value counts.
 pub(super) struct Channels {
-    /// Whether agents are served here: we lead, and know who may connect.
+    /// Whether this replica serves agents: it leads, and the fleet is known.
     pub(super) serving: watch::Sender<bool>,
-    /// Who may connect: from the fleet to the principal.
+    /// The enrolled clusters: from the fleet to the principal.
     pub(super) fleet: watch::Sender<Arc<Fleet>>,
     /// The recorded decisions about clusters, from the opt-in controller to the fleet and the add-on.
     pub(super) decisions: watch::Sender<Known>,
-    /// From the principal to the conditions.
+    /// The sessions: from the principal to the conditions.
     pub(super) sessions: watch::Sender<Sessions>,
-    /// From the issuer to the signer and the manifests.
+    /// The CA: from the issuer to the signer and the manifests.
     pub(super) authority: watch::Sender<Option<Arc<issuer::Authority>>>,
-    /// How the certificates stand, from the issuer to the conditions.
+    /// The state of the certificates: from the issuer to the conditions.
     pub(super) certificates: watch::Sender<Arc<issuer::Certificates>>,
-    /// What agents trust and show, from the fleet to the issuer, while a CA takes over.
+    /// The CAs that agents trust and use, during a rotation: from the fleet to the issuer.
     pub(super) agents: watch::Sender<Option<Arc<Agents>>>,
-    /// Where agents dial by default.
+    /// The default address that agents dial.
     pub(super) address: watch::Sender<Option<Address>>,
-    /// Whether that is all that can be known of it now.
+    /// Whether the first search for that address is complete.
     pub(super) looked: watch::Sender<bool>,
-    /// Where agents of single clusters dial.
+    /// The addresses that agents of single clusters dial.
     pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
-    /// Which clusters get the repositories without a project, as far as it is known.
+    /// Whether known clusters get the repositories without a project.
     pub(super) sharing: watch::Sender<BTreeMap<String, bool>>,
-    /// The hub's own Argo CD, as far as it is known.
+    /// The hub's own Argo CD, as far as it was observed.
     pub(super) pattern: watch::Sender<Hub>,
-    /// What was decided about the clusters' Argo CD, and has to be written down.
+    /// The decisions to record about the clusters' Argo CD.
     pub(super) records: watch::Sender<Records>,
-    /// From the opting in to the conditions.
+    /// The blocked changes of mode: from opt-in to the conditions.
     pub(super) blocked_modes: watch::Sender<BlockedModes>,
 }
 
@@ -181,7 +181,7 @@ impl HubContext {
         let candidate = Candidate {
             namespace: self.config.own_namespace.clone(),
             name: keys::LEASE.to_owned(),
-            // The process, not the pod: a restarted container is another life.
+            // The process, not the pod: a restarted container is another candidate.
             identity: format!("{name}_{process}_{life}"),
         };
         lease::campaign(
@@ -192,7 +192,7 @@ impl HubContext {
         )
     }
 
-    /// The Service sends agents to the pod that serves them.
+    /// Labels the pod that serves agents, so that the Service selects it.
     fn spawn_active_label(&self) {
         let Some(pod) = self.config.pod_name.clone() else {
             return;
@@ -210,14 +210,14 @@ impl HubContext {
         if self.config.principal_address.is_some() {
             return;
         }
-        let reply = AddressTarget {
+        let target = AddressTarget {
             address: self.channels.address.clone(),
             looked: self.channels.looked.clone(),
         };
         let following = follow(
             self.client.clone(),
             self.config.own_namespace.clone(),
-            reply,
+            target,
             self.spawner.token().clone(),
         );
         self.spawner.spawn("address", following);
@@ -252,7 +252,7 @@ impl HubContext {
         self.spawner.spawn("issuer", issuing);
     }
 
-    /// A number that changes whenever somebody writes a Secret with a certificate of the hub.
+    /// A counter of writes to the Secrets with certificates of the hub, by any client.
     fn written(&self) -> watch::Receiver<u64> {
         let (send, receive) = watch::channel(0_u64);
         let namespace = &self.config.own_namespace;
@@ -268,7 +268,7 @@ impl HubContext {
         receive
     }
 
-    /// What the principal works with; waits for the token key.
+    /// Builds the inputs of the principal; waits for the token key.
     async fn inputs(&self, metrics: principal::Metrics) -> Result<Inputs, token_key::Error> {
         let (client, namespace) = (self.client.clone(), &self.config.own_namespace);
         let jwt_key = token_key::from_secret(client, namespace, JWT_SECRET, &self.spawner).await?;
@@ -280,14 +280,14 @@ impl HubContext {
             redis: None,
             jwt_key,
             active: self.channels.serving.subscribe(),
-            // With OCM, its add-ons say who is enrolled.
+            // With OCM, the ManagedClusterAddOns enrol clusters.
             registrar: None,
             metrics,
             spawner: self.spawner.clone(),
         })
     }
 
-    /// A serving certificate of ours, with the CA of those who come.
+    /// One of our serving certificates, with the CA of the clients.
     fn serving_tls(&self, secret: &str) -> watch::Receiver<Arc<Material>> {
         let (client, namespace) = (&self.client, &self.config.own_namespace);
         let watch = |name, take| {
@@ -298,7 +298,7 @@ impl HubContext {
         credentials::combine(watch(secret, Take::Identity), roots, &self.spawner)
     }
 
-    /// What this hub is. Waits for the hub; none when the process is to stop before it answers.
+    /// Reads the identity of this hub. Waits for the API server; none if the process stops first.
     async fn own(&self) -> Option<Own> {
         let token = self.spawner.token();
         let namespaces = Api::<Namespace>::all(self.client.clone());
@@ -324,7 +324,7 @@ impl HubContext {
     }
 }
 
-/// Keeps the names for the principal's certificate: every host that some agent dials.
+/// Publishes the names for the principal's certificate: every host that an agent dials.
 async fn name_hosts(
     mut address: watch::Receiver<Option<Address>>,
     mut addresses: watch::Receiver<BTreeMap<String, Address>>,

@@ -1,11 +1,11 @@
-//! `addon-manager rotate-ca`: asks the manager for another CA, as the annotation does.
+//! `addon-manager rotate-ca`: requests a new CA with the annotation.
 
 use anyhow::Context as _;
 use runtime::clock::Clock;
 
 use crate::{args::RotateArgs, issuer::Secrets};
 
-/// Writes the wish and returns; the manager that leads takes it up. Says what to look at.
+/// Writes the request, which the leader carries out, and returns where to follow the progress.
 pub async fn ask(args: RotateArgs) -> anyhow::Result<String> {
     let RotateArgs {
         kube,

@@ -1,4 +1,4 @@
-//! The principal alone: no OCM, the cluster Secrets say who may connect.
+//! The principal alone, without OCM: the cluster Secrets enrol agents.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -40,13 +40,13 @@ use crate::{
 pub(super) async fn start(
     config: Standalone,
     metrics: principal::Metrics,
-    basis: ProcessContext,
+    process: ProcessContext,
 ) -> anyhow::Result<()> {
     let ProcessContext {
         client,
         readiness,
         spawner,
-    } = basis;
+    } = process;
     let ready = readiness.register("principal");
     let Standalone {
         shared,
@@ -90,19 +90,19 @@ pub(super) async fn start(
     tracing::info!(address = %handle.address, "the principal listens");
     spawner.spawn(
         "readiness",
-        log_ready(handle.ready, ready, spawner.token().clone()),
+        forward_ready(handle.ready, ready, spawner.token().clone()),
     );
     Ok(())
 }
 
-/// Who may connect, and whether that is known.
+/// Watches the enrolled clusters, and whether they are known.
 fn enrolled(
     shared: &Shared,
     client: &Client,
     spawner: &Spawner,
 ) -> (watch::Receiver<Arc<Fleet>>, watch::Receiver<bool>) {
     let (fleet, enrolled) = watch::channel(Arc::default());
-    // Alone means that there is no other; but nobody can be let in before the Secrets are known.
+    // There is no other replica, but no agent is admitted before the Secrets are known.
     let (serving, active) = watch::channel(false);
     let hub = Hub {
         argocd_namespace: shared.principal.argocd_namespace.clone(),
@@ -114,7 +114,7 @@ fn enrolled(
     (enrolled, active)
 }
 
-/// Who enrols agents that are not, and keeps what it has made in order.
+/// Builds the registrar, which enrols new agents and renews the credentials in their cluster Secrets.
 fn register(
     registration: Registration,
     shared: &Shared,
@@ -143,7 +143,7 @@ fn register(
     Arc::new(registration)
 }
 
-/// With what redis is met, and those who come for it.
+/// The credentials for the hub's redis and for clients of the redis proxy.
 async fn redis_feeds(
     redis: RedisTlsEndpoint,
     client: &Client,
@@ -172,14 +172,14 @@ async fn redis_feeds(
 
 type Followed = watch::Receiver<Arc<Material>>;
 
-/// The serving certificate, and the CA of whoever comes.
+/// The serving certificate, and the CA of the clients.
 async fn material(
-    meeting: TlsEndpoint,
+    endpoint: TlsEndpoint,
     client: &Client,
     namespace: &str,
     spawner: &Spawner,
 ) -> Followed {
-    let TlsEndpoint { serving, ca } = meeting;
+    let TlsEndpoint { serving, ca } = endpoint;
     let clock = Clock::system();
     let secret = |name: &str, take| {
         secrets::watch(
@@ -215,8 +215,8 @@ async fn material(
     credentials::combine(identity, roots, spawner)
 }
 
-/// Carries the principal's readiness to the probe.
-pub(super) async fn log_ready(
+/// Forwards the principal's readiness to the probe.
+pub(super) async fn forward_ready(
     mut from: watch::Receiver<bool>,
     to: ready::Handle,
     token: CancellationToken,
@@ -232,13 +232,13 @@ pub(super) async fn log_ready(
     }
 }
 
-/// What is the same for all enrolments.
+/// The settings that all enrolments share.
 struct Hub {
     argocd_namespace: String,
     shares_unscoped: bool,
 }
 
-/// Every cluster Secret that names an agent is an enrolment.
+/// Keeps the fleet equal to the cluster Secrets: every Secret that names an agent is an enrolment.
 async fn follow_fleet(
     secrets: Watch<Secret>,
     hub: Hub,
@@ -271,10 +271,10 @@ async fn follow_fleet(
                 clusters.remove(&gone.name);
             }
             Event::Synced => synced = true,
-            // The list that follows says who is gone; until it is complete nobody is.
+            // The next list shows which clusters are gone; until it is complete we remove none.
             Event::Rewound => return,
         }
-        // Half a list must not throw out those who are in the other half.
+        // An incomplete list must not remove clusters that it does not contain yet.
         if synced {
             let now = Fleet {
                 clusters: clusters.values().cloned().collect(),
@@ -292,7 +292,7 @@ async fn follow_fleet(
     .await;
 }
 
-/// Who may connect because of a cluster Secret, or why nobody.
+/// The enrolment of a cluster Secret, or the reason why it enrols no agent.
 fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolment), String> {
     let labels = secret.metadata.labels.as_ref();
     let agent = labels.and_then(|labels| labels.get(argocd::keys::AGENT_NAME));
@@ -308,7 +308,7 @@ fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolme
     let mode = annotation(keys::MODE).map_or(Ok(Mode::Managed), |word| {
         mode_of(&word).ok_or_else(|| format!("its mode {word:?} is invalid"))
     })?;
-    // What was there before this process is not a first enrolment, for all that is known.
+    // The cluster may have had sessions before this process started, so this is not a first enrolment.
     let enrolment = Enrolment {
         mode,
         server: text("server"),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_means_nobody_lets_nobody_in_and_says_why() {
+    fn an_invalid_cluster_secret_enrols_no_agent_and_has_a_reason() {
         let refused = |secret: &Secret| enrolment(secret, "argocd").unwrap_err();
         assert_eq!(refused(&Secret::default()), "it names no agent");
         for (agent, mode, word) in [

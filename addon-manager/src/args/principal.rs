@@ -34,25 +34,25 @@ pub struct PrincipalArgs {
     /// File with the key under the tokens, instead of the Secret.
     #[arg(long)]
     pub jwt_key: Option<PathBuf>,
-    /// How an agent proves who it is: `mtls:ocm`, `mtls:<pattern over the subject>`,
+    /// How an agent proves its identity: `mtls:ocm`, `mtls:<pattern over the subject>`,
     /// `mtls:uri:<pattern>`, `userpass:<file>`, or behind a mesh `header:<name>:<pattern>`.
     #[arg(long, default_value = "")]
     pub auth: String,
-    /// Serve without TLS, behind a mesh that does it. Needs `--auth=header:…` or `userpass:…`.
+    /// Serve without TLS, behind a mesh that terminates it. Needs `--auth=header:…` or `userpass:…`.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub insecure_plaintext: bool,
-    /// Want a client certificate also where passwords tell who an agent is; elsewhere it is always wanted.
+    /// Require a client certificate also if agents authenticate by password; otherwise it is always required.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub require_client_certs: bool,
-    /// What Argo CD on the hub takes for the API servers of the clusters.
+    /// The resource proxy, which Argo CD on the hub uses as the API servers of the clusters.
     #[command(flatten)]
     pub resource_proxy: ResourceProxyArgs,
-    /// What Argo CD on the hub takes for its redis.
+    /// The redis proxy, which Argo CD on the hub uses as its redis.
     #[command(flatten)]
     pub redis: RedisAloneArgs,
-    /// Make a cluster Secret for every agent that proves who it is and has none.
+    /// Create a cluster Secret for every agent that proves its identity and has none.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub enable_self_cluster_registration: bool,
@@ -64,7 +64,7 @@ pub struct PrincipalArgs {
 /// Flags of the resource proxy of a principal alone.
 #[derive(Clone, Debug, Args)]
 pub struct ResourceProxyArgs {
-    /// Serve the resource proxy at all.
+    /// Serve the resource proxy.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "true", default_missing_value = "true")]
     pub enable_resource_proxy: bool,
@@ -77,7 +77,7 @@ pub struct ResourceProxyArgs {
     /// File with its key.
     #[arg(long)]
     pub resource_proxy_key_path: Option<PathBuf>,
-    /// Secret with the CA of those who come to the resource proxy.
+    /// Secret with the CA of the clients of the resource proxy.
     #[arg(long, default_value = "argocd-agent-ca")]
     pub resource_proxy_ca_secret_name: String,
     /// File with that CA, instead of the Secret.

@@ -8,18 +8,18 @@ use runtime::{
     credentials::login::Password,
 };
 
-/// What Argo CD on the hub takes for its redis.
+/// Flags of the redis proxy, which Argo CD on the hub uses as its redis.
 #[derive(Clone, Debug, Args)]
 pub struct RedisArgs {
     /// Port of the redis proxy, by which Argo CD on the hub sees the resource trees of the clusters' Applications; 0
     /// turns it off.
     #[arg(long, value_parser = port, default_value = "0")]
     pub redis_proxy_port: u16,
-    /// Speak TLS there, with the certificate of the resource proxy.
+    /// Use TLS there, with the certificate of the resource proxy.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub redis_proxy_tls: bool,
-    /// What it carries and keeps.
+    /// Limits of its values.
     #[command(flatten)]
     pub values: RedisValuesArgs,
     /// host:port of the hub's own redis; without it port 6379 of the Service argocd-redis beside Argo CD.
@@ -27,13 +27,13 @@ pub struct RedisArgs {
     pub redis_address: Option<String>,
 }
 
-/// What the redis proxy carries and keeps.
+/// Limits of the values that the redis proxy transfers and caches.
 #[derive(Clone, Debug, Args)]
 pub struct RedisValuesArgs {
-    /// Largest value that is carried from a cluster, in bytes.
+    /// Largest value from a cluster, in bytes.
     #[arg(long, default_value_t = 64 << 20)]
     pub redis_proxy_max_value: u64,
-    /// Bytes of last known values that are kept for when their clusters are away; 0 keeps none.
+    /// Bytes of last known values to cache for disconnected clusters; 0 caches none.
     #[arg(long, default_value_t = 64 << 20)]
     pub redis_proxy_remember: usize,
 }
@@ -48,7 +48,7 @@ pub struct RedisAloneArgs {
     /// Port of the redis proxy; 0 turns it off.
     #[arg(long, value_parser = port, default_value = "6379")]
     pub redis_proxy_port: u16,
-    /// What it carries and keeps.
+    /// Limits of its values.
     #[command(flatten)]
     pub values: RedisValuesArgs,
     /// host:port of the hub's own redis.
@@ -61,7 +61,7 @@ pub struct RedisAloneArgs {
     /// password.
     #[arg(long)]
     pub redis_creds_dir_path: Option<PathBuf>,
-    /// Speak TLS with the hub's redis and with those who come to the redis proxy.
+    /// Use TLS to the hub's redis and with clients of the redis proxy.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub redis_tls_enabled: bool,

@@ -2,17 +2,17 @@
 
 use clap::{Arg, ArgMatches, Command};
 
-/// What ignoring a flag would mean.
+/// The effect of ignoring a flag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ignored {
-    /// Something is missing, nothing is wrong.
+    /// A feature is missing, nothing is wrong.
     Harmless,
-    /// The user would believe in something that is not so.
+    /// The user would rely on a behaviour that does not exist.
     Misleading,
 }
 use Ignored::{Harmless, Misleading};
 
-/// Flag, variable, what ignoring it would mean.
+/// Flag, variable, the effect of ignoring it.
 type Flag = (&'static str, &'static str, Ignored);
 
 /// Flags that are on or off.
@@ -91,7 +91,7 @@ const VALUES: [Flag; 17] = [
         "ARGOCD_PRINCIPAL_EVENT_PROCESSORS",
         Harmless,
     ),
-    // The name of each key says how its value is compressed.
+    // The name of each key contains its compression.
     (
         "redis-compression-type",
         "ARGOCD_PRINCIPAL_REDIS_COMPRESSION_TYPE",
@@ -130,7 +130,7 @@ const VALUES: [Flag; 17] = [
     ),
 ];
 
-/// Lets a command accept the flags, unseen in its help.
+/// Adds the flags to a command, hidden in its help.
 pub(super) fn add(command: Command) -> Command {
     let hidden = |(flag, variable, _): Flag| Arg::new(flag).long(flag).env(variable).hide(true);
     let switches = SWITCHES.into_iter().map(|flag| {

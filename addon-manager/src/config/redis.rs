@@ -11,19 +11,19 @@ use runtime::credentials::login::Login;
 use super::{Error, TlsEndpoint, checked_address, given, standalone};
 use crate::args::{RedisAloneArgs, RedisArgs, RedisValuesArgs};
 
-/// With what redis and those who come for it are met, where a principal alone is told.
+/// The credentials for the hub's redis and for clients of the redis proxy, of a principal alone.
 #[derive(Clone, Debug)]
 pub struct RedisTlsEndpoint {
-    /// What opens the hub's redis, and the redis proxy.
+    /// The login of the hub's redis and of the redis proxy.
     pub login: LoginSource,
-    /// The serving certificate of the redis proxy and the CA of the hub's redis, if TLS is spoken.
+    /// The serving certificate of the redis proxy and the CA of the hub's redis, if TLS is enabled.
     pub tls: Option<TlsEndpoint>,
 }
 
-/// Where a login comes from.
+/// The source of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginSource {
-    /// The Secret that Argo CD has for it.
+    /// Argo CD's own Secret.
     ArgoCd,
     /// Files in a folder.
     Folder(PathBuf),
@@ -31,7 +31,7 @@ pub enum LoginSource {
     Given(Login),
 }
 
-/// The redis proxy on this address, if it is wanted, before the redis of the Argo CD in this namespace.
+/// Checks the redis proxy on this address, if it is enabled, in front of the redis of the Argo CD in this namespace.
 pub(super) fn checked(
     args: RedisArgs,
     host: IpAddr,
@@ -51,7 +51,7 @@ pub(super) fn checked(
     Ok((redis_proxy_port != 0).then(|| proxy(listen, redis_proxy_tls, server, &values)))
 }
 
-/// The same where the principal is alone.
+/// Checks the redis proxy of a principal alone.
 pub(super) fn checked_alone(
     args: RedisAloneArgs,
     host: IpAddr,
@@ -95,13 +95,13 @@ pub(super) fn checked_alone(
         return Ok(None);
     }
     let listen = SocketAddr::new(host, redis_proxy_port);
-    let meeting = RedisTlsEndpoint {
+    let endpoint = RedisTlsEndpoint {
         login,
         tls: redis_tls_enabled.then_some(tls),
     };
     Ok(Some((
         proxy(listen, redis_tls_enabled, server, &values),
-        meeting,
+        endpoint,
     )))
 }
 

@@ -10,37 +10,37 @@ use crate::args::{PrincipalArgs, ResourceProxyArgs};
 /// The principal alone.
 #[derive(Clone, Debug)]
 pub struct Standalone {
-    /// In common.
+    /// The settings of both long-running programs.
     pub shared: Shared,
-    /// With what agents are met.
+    /// The TLS settings for agents.
     pub agents: TlsEndpoint,
-    /// With what Argo CD is met at the resource proxy; none: there is no proxy.
+    /// The TLS settings for Argo CD at the resource proxy, if that is enabled.
     pub visitors: Option<TlsEndpoint>,
-    /// With what redis is met, and Argo CD at the redis proxy before it; none: there is no proxy.
+    /// The settings for the hub's redis and for Argo CD at the redis proxy, if that is enabled.
     pub redis: Option<RedisTlsEndpoint>,
-    /// The key under the tokens.
+    /// The key that signs tokens.
     pub token_key: Source<PathBuf>,
-    /// Whether agents register themselves.
+    /// Self-registration of agents, if enabled.
     pub registration: Option<Registration>,
 }
 
-/// With what those are met who come to a port.
+/// The TLS settings of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsEndpoint {
     /// The serving certificate, and its key.
     pub serving: Source<(PathBuf, PathBuf)>,
-    /// The CA of whoever comes.
+    /// The CA of the clients.
     pub ca: Source<PathBuf>,
 }
 
-/// Agents register themselves.
+/// The settings of self-registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// Secret with the certificate that goes into the cluster Secrets.
     pub certificate: Option<String>,
 }
 
-/// Checks what the principal alone is told.
+/// Checks the settings of the principal alone.
 pub(super) fn checked(args: PrincipalArgs) -> Result<Standalone, Error> {
     let PrincipalArgs {
         shared: common,
@@ -88,7 +88,7 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Standalone, Error> {
     })
 }
 
-/// Whether there shall be a resource proxy, and with what Argo CD is met there.
+/// Whether the resource proxy is enabled, and its TLS settings.
 fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, TlsEndpoint), Error> {
     let ResourceProxyArgs {
         enable_resource_proxy,
@@ -103,14 +103,14 @@ fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, TlsEndpoint), Error> 
         resource_proxy_key_path,
         resource_proxy_secret_name,
     );
-    let meeting = TlsEndpoint {
+    let endpoint = TlsEndpoint {
         serving: serving.ok_or(Error::HalfPair(
             "--resource-proxy-cert-path",
             "--resource-proxy-key-path",
         ))?,
         ca: or_secret(resource_proxy_ca_path, resource_proxy_ca_secret_name),
     };
-    Ok((enable_resource_proxy, meeting))
+    Ok((enable_resource_proxy, endpoint))
 }
 
 fn checked_method(auth: &str, plaintext: bool) -> Result<identity::Method, Error> {
@@ -125,7 +125,7 @@ fn checked_method(auth: &str, plaintext: bool) -> Result<identity::Method, Error
     }
 }
 
-/// None if there is one half only.
+/// The certificate and its key, from files or a Secret; none if only one file is set.
 pub(super) fn pair(
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,

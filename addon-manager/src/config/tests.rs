@@ -30,7 +30,7 @@ fn files_take_the_place_of_secrets() {
 }
 
 #[test]
-fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
+fn one_shot_commands_log_one_sentence_at_start() {
     for (line, stated) in [
         (
             "addon-manager uninstall",
@@ -43,8 +43,8 @@ fn what_helm_runs_once_says_what_it_does_in_a_sentence() {
         ("addon-manager", None),
         ("addon-manager principal", None),
     ] {
-        let errand = config(line).unwrap().errand();
-        assert_eq!(errand.as_deref(), stated, "{line}");
+        let message = config(line).unwrap().start_message();
+        assert_eq!(message.as_deref(), stated, "{line}");
     }
 }
 
@@ -67,7 +67,7 @@ fn plaintext_is_for_a_mesh_only() {
 }
 
 #[test]
-fn websockets_are_on_and_everything_that_widens_the_door_is_off() {
+fn websockets_are_on_and_weaker_authentication_is_off() {
     let Config::Principal(alone) = config("addon-manager principal").unwrap() else {
         panic!("the principal")
     };
@@ -102,7 +102,7 @@ fn the_redis_proxy_is_off_unless_it_has_a_port() {
 }
 
 #[test]
-fn the_principal_alone_has_a_redis_proxy_as_upstreams_has() {
+fn the_principal_alone_has_the_redis_proxy_flags_of_upstream() {
     let of = |line: &str| match config(&format!("addon-manager principal {line}")).unwrap() {
         Config::Principal(alone) => alone.shared.principal.redis_proxy.zip(alone.redis),
         Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),
@@ -155,7 +155,7 @@ fn half_a_pair_is_refused() {
 }
 
 #[test]
-fn the_principal_alone_meets_argo_cd_as_upstreams_does() {
+fn the_principal_alone_has_the_resource_proxy_flags_of_upstream() {
     let of = |line: &str| match config(line).unwrap() {
         Config::Principal(alone) => (alone.shared.principal.resource_proxy, alone.visitors),
         Config::Manager(_) | Config::Uninstall(_) | Config::Ready(_) => panic!("alone"),
@@ -172,7 +172,7 @@ fn the_principal_alone_meets_argo_cd_as_upstreams_does() {
 }
 
 #[test]
-fn what_could_only_fail_later_is_refused_at_start_with_the_flag() {
+fn invalid_values_are_refused_at_start_with_the_flag() {
     for (flag, value) in [
         ("--namespace", "Argo_CD"),
         ("--own-namespace", ""),

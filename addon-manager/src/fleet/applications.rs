@@ -1,7 +1,6 @@
 //! The hub's Applications that are delivered to one cluster, read page by page.
 //!
-//! For what is rare: a cluster leaves, or its mode shall change. The principal follows Applications all
-//! the time; here nothing is kept.
+//! For rare events: a cluster leaves, or its mode changes. The principal has a cache of Applications; here we keep none.
 
 use argocd::routing::{Clusters, RoutingSettings};
 use kube::{
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use crate::hub::Own;
 
-/// What could not be done.
+/// Why a request for an Application failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} {object}")]
 pub struct Error {
@@ -21,7 +20,7 @@ pub struct Error {
     source: Box<kube::Error>,
 }
 
-/// Applications read at once.
+/// The page size of lists.
 const PAGE: u32 = 100;
 
 /// The Applications that are delivered to one cluster.
@@ -30,7 +29,7 @@ pub struct Applications {
     api: Api<DynamicObject>,
     clusters: Clusters,
     settings: RoutingSettings,
-    // None when the last page was read.
+    // None after the last page.
     next: Option<ListParams>,
 }
 
@@ -41,7 +40,7 @@ impl std::fmt::Debug for Applications {
 }
 
 impl Applications {
-    /// Those of `cluster`, whose Secret has this `server`; nothing is read yet.
+    /// The Applications of `cluster`, whose Secret has this `server`; reads nothing yet.
     pub fn of(client: &Client, own: &Own, cluster: &str, server: &str) -> Self {
         let settings = RoutingSettings {
             argocd_namespace: own.argocd_namespace.clone(),
@@ -55,13 +54,13 @@ impl Applications {
         }
     }
 
-    /// What they are to the API.
+    /// The API resource of Applications.
     pub fn kind() -> ApiResource {
         let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application");
         ApiResource::from_gvk(&kind)
     }
 
-    /// Some more of them, perhaps none; `None` when there are no more.
+    /// The next page, which may be empty; `None` after the last one.
     pub async fn next_page(&mut self) -> Result<Option<Vec<DynamicObject>>, Error> {
         let Some(page) = self.next.take() else {
             return Ok(None);
@@ -75,7 +74,7 @@ impl Applications {
         Ok(Some(here))
     }
 
-    /// How many there are.
+    /// Counts all Applications.
     pub async fn count(mut self) -> Result<usize, Error> {
         let mut count: usize = 0;
         while let Some(page) = self.next_page().await? {
@@ -89,7 +88,7 @@ impl Applications {
 fn belongs(application: &DynamicObject, clusters: &Clusters, settings: &RoutingSettings) -> bool {
     let value = json!(application);
     let route = argocd::routing::route(argocd::Application::of(&value), clusters, settings);
-    // A mirror goes nowhere, and is this cluster's all the same.
+    // A mirror has no route, but belongs to this cluster.
     let is_mirror = || {
         clusters
             .names()

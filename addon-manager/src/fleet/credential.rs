@@ -1,5 +1,5 @@
-//! With what Argo CD on the hub comes to the resource proxy for one cluster: a client certificate of
-//! our CA that opens this cluster only. Pure but for the making of keys.
+//! The credential of Argo CD on the hub at the resource proxy, for one cluster: a client certificate of our CA that is
+//! valid for this cluster only. Pure, except that it creates keys.
 
 use argocd::cluster_secret::Access;
 use jiff::{SignedDuration, Timestamp};
@@ -11,9 +11,9 @@ use crate::issuer::{
     make,
 };
 
-/// What the cluster Secret shall hold: what it holds if that is good, else something new.
+/// The credential for the cluster Secret: the stored one if it is good, else a new one.
 ///
-/// The trusted CAs are always those of now, since a CA may take over from another meanwhile.
+/// The trusted CAs are always the current ones, because the CA may rotate meanwhile.
 pub fn current(
     stored: Option<Access>,
     ca: &Authority,
@@ -38,7 +38,7 @@ pub fn current(
     })
 }
 
-/// Whether it is of the CA in use, opens this cluster, and has more than a third of its life left.
+/// Whether the current CA issued it, it is valid for this cluster, and more than a third of its life is left.
 fn is_good(leaf: &Leaf, cluster: &str, now: Timestamp) -> bool {
     let life = leaf.not_after.duration_since(leaf.not_before);
     let left: SignedDuration = leaf.not_after.duration_since(now);
@@ -63,7 +63,7 @@ mod tests {
         let ca = make::authority(now()).unwrap();
         let first = current(None, &ca, "spoke1", now()).unwrap();
         let again = current(Some(first.clone()), &ca, "spoke1", now()).unwrap();
-        assert!(again == first, "nothing is made anew");
+        assert!(again == first, "a good credential is kept");
         let (certificate, key) = (
             first.certificate.clone().unwrap(),
             first.key.clone().unwrap(),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_anew_in_time_and_when_another_ca_signs() {
+    fn a_credential_is_renewed_in_time_and_after_a_ca_rotation() {
         let ca = make::authority(now()).unwrap();
         let first = current(None, &ca, "c", now()).unwrap();
         let days = |days: i64| now() + SignedDuration::from_hours(24 * days);

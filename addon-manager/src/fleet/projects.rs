@@ -1,7 +1,7 @@
-//! The restricted AppProject of each managed cluster, where the setting asks for it.
+//! The restricted AppProject of each managed cluster, if enabled.
 //!
-//! Made where it is missing, mended while it carries our mark, and deleted when the cluster is opted out. A project
-//! of that name without the mark is somebody else's and is never touched.
+//! We create it if it is missing, repair it while it has our mark, and delete it when the cluster opts out. We never
+//! change a project of that name without the mark: it has another owner.
 
 use argocd::cluster_project;
 use kube::{
@@ -12,20 +12,20 @@ use ocm::name::ClusterName;
 
 use crate::{delete_with_preconditions, hub, keys};
 
-/// What could not be done.
+/// Why a request for a project failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{action} AppProject {name}")]
 pub struct Error {
-    /// What was tried.
+    /// The attempted action.
     action: &'static str,
-    /// On which project.
+    /// The project.
     name: String,
-    /// Why not.
+    /// The cause.
     source: Box<kube::Error>,
 }
 
 impl Error {
-    /// What to tell a person, where waiting does not help.
+    /// A message with the next step, for errors that a retry does not resolve.
     pub fn needs_a_person(&self) -> Option<String> {
         let next = hub::next_step(&self.source)?;
         Some(format!("{}; {next}", runtime::error::Chain(self)))
@@ -61,7 +61,7 @@ impl Projects {
         }
     }
 
-    /// Makes the project of a cluster as it should be; writes nothing when it is.
+    /// Creates or repairs the project of a cluster; writes nothing if it is as desired.
     pub async fn ensure(&self, cluster: &ClusterName) -> Result<(), Error> {
         let name = cluster_project::name(cluster.as_str());
         let mut desired = cluster_project::build(cluster.as_str(), &self.namespace);
@@ -72,7 +72,7 @@ impl Projects {
             if theirs || cluster_project::is_as(&live.data, &desired) {
                 return Ok(());
             }
-            // On the very project that was looked at.
+            // The UID is a precondition: the patch fails on a later project of the same name.
             if let Some(metadata) = desired.pointer_mut("/metadata") {
                 metadata["uid"] = live.metadata.uid.into();
             }
@@ -103,7 +103,7 @@ impl Projects {
         Ok(())
     }
 
-    /// The project of that name, by a list: the right that the principal's watch has anyhow.
+    /// Reads the project of that name with a list, for which the principal's watch has the permission already.
     async fn live(&self, name: &str) -> Result<Option<DynamicObject>, Error> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let found = self.api.list(&named).await;

@@ -1,4 +1,4 @@
-//! Releases hub Applications that wait for a cluster which has no agent any more.
+//! Releases hub Applications that wait for a cluster without an agent.
 
 use kube::{
     Api, Client, ResourceExt as _,
@@ -8,17 +8,16 @@ use serde_json::{Value, json};
 
 use super::applications::{Applications, Error, failed};
 
-/// Finalizers by which Argo CD waits for something on the cluster; a suffix after `/` may follow.
+/// Finalizers that make Argo CD wait for the cluster; a suffix after `/` may follow.
 const ARGOCD_FINALIZERS: [&str; 3] = [
     "resources-finalizer.argocd.argoproj.io",
     "post-delete-finalizer.argocd.argoproj.io",
     "pre-delete-finalizer.argocd.argoproj.io",
 ];
 
-/// Takes Argo CD's finalizers off the deleting Applications of a cluster.
+/// Removes Argo CD's finalizers from the deleting Applications of a cluster.
 ///
-/// Nobody is left who could do what they wait for; the workload stays on the spoke, as everything
-/// does at an opt-out.
+/// No agent is left that could finish their deletion; the workload stays on the spoke, as always after an opt-out.
 pub async fn release_applications(
     client: &Client,
     mut applications: Applications,
@@ -58,12 +57,12 @@ async fn release(
     }
 }
 
-/// The patch that takes Argo CD's finalizers off a deleting Application, if it has any.
+/// The patch that removes Argo CD's finalizers from a deleting Application, if it has any.
 fn released(application: &DynamicObject) -> Option<Value> {
     application.metadata.deletion_timestamp.as_ref()?;
     let finalizers = application.metadata.finalizers.as_ref()?;
     let kept: Vec<&String> = finalizers.iter().filter(|name| !is_argocds(name)).collect();
-    // With the version, so that a finalizer that comes meanwhile is not lost.
+    // The resource version is a precondition, so that a finalizer that is added meanwhile is not lost.
     (kept.len() < finalizers.len()).then(|| {
         json!({ "metadata": {
             "finalizers": kept,

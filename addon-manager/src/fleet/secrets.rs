@@ -28,27 +28,27 @@ pub use contest::{Field, contested};
 use contest::{conflicting_fields, conflicting_manager, without};
 use todo::{Todo, demand, marked, todo};
 
-/// Annotation on a Secret that we wrote: a digest of what we wrote. It marks the Secret as ours, and
-/// tells after a restart that nothing is to be written.
+/// Annotation on a Secret that we wrote: the digest of its content. It marks the Secret as ours, and saves a write after
+/// a restart.
 const WRITTEN: &str = "argocd-agent.open-cluster-management.io/written";
 
-/// What could not be done.
+/// Why a request for a cluster Secret failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The API refused or could not be reached.
+    /// The API rejected the request or was unavailable.
     #[error("{action} Secret {name}")]
     Api {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// On which Secret.
+        /// The Secret.
         name: String,
-        /// Why not.
+        /// The cause.
         source: Box<kube::Error>,
     },
-    /// What is there is not known yet.
+    /// The Secrets are not listed yet.
     #[error("the cluster Secrets are not read yet")]
     NotListed,
-    /// Somebody else's Secret has the name; it is never written nor deleted.
+    /// A Secret of another owner has the name; we never write or delete it.
     #[error(
         "the Secret {namespace}/{name} was not created by this add-on, which does not change it, so Argo CD cannot \
         manage the cluster correctly: delete or rename that Secret"
@@ -59,7 +59,7 @@ pub enum Error {
         /// Its name.
         name: String,
     },
-    /// Somebody has changed what we wrote and need.
+    /// Another field manager changed a field that Argo CD needs.
     #[error(
         "{manager} changed {fields} of the Secret {namespace}/{name}; the add-on keeps the change, but Argo CD \
         cannot use it: set the annotation {WRITTEN} of that Secret to an empty value to restore it"
@@ -69,23 +69,23 @@ pub enum Error {
         namespace: String,
         /// Its name.
         name: String,
-        /// What was changed.
+        /// The changed fields.
         fields: String,
-        /// Who changed it.
+        /// The field manager that changed them.
         manager: String,
     },
-    /// A mistake of ours.
+    /// The rendered object is invalid: a programming error.
     #[error("the cluster Secret of {cluster} is not a Secret")]
     NotASecret {
         /// The cluster.
         cluster: String,
-        /// What is wrong with it.
+        /// The cause.
         source: serde_json::Error,
     },
 }
 
 impl Error {
-    /// What to tell a person, where waiting does not help.
+    /// A message with the next step, for errors that a retry does not resolve.
     pub fn needs_a_person(&self) -> Option<String> {
         match self {
             Self::Foreign { .. } | Self::Contested { .. } => Some(self.to_string()),
@@ -96,15 +96,15 @@ impl Error {
     }
 }
 
-/// The cluster Secrets as they are. Cheap to clone.
+/// Reads and writes the cluster Secrets. Cheap to clone.
 #[derive(Clone)]
 pub struct ClusterSecrets {
     client: Client,
     namespace: String,
     api: Api<Secret>,
-    // Guards plain data; held for a lookup, never over an await.
-    stored: Arc<Mutex<SecretCache>>,
-    // Labels and annotations that somebody else has set otherwise, by cluster. The same.
+    // Locked for a lookup, never across an await.
+    cache: Arc<Mutex<SecretCache>>,
+    // Labels and annotations that another field manager sets to other values, by cluster. Locked likewise.
     contested: Arc<Mutex<BTreeMap<String, BTreeSet<Field>>>>,
     listed: watch::Sender<bool>,
 }
@@ -116,19 +116,19 @@ impl std::fmt::Debug for ClusterSecrets {
 }
 
 impl ClusterSecrets {
-    /// The cluster Secrets of a namespace; nothing is known before [`Self::follow`] runs.
+    /// The cluster Secrets of a namespace; the cache is empty before [`Self::follow`] runs.
     pub fn new(client: Client, argocd_namespace: &str) -> Self {
         Self {
             client: client.clone(),
             namespace: argocd_namespace.to_owned(),
             api: Api::namespaced(client, argocd_namespace),
-            stored: Arc::default(),
+            cache: Arc::default(),
             contested: Arc::default(),
             listed: watch::Sender::new(false),
         }
     }
 
-    /// Follows the Secrets until the token is cancelled; `changed` is told whose changed.
+    /// Watches the Secrets until the token is cancelled, and calls `changed` with the cluster of each changed Secret.
     pub async fn follow(
         &self,
         token: CancellationToken,
@@ -139,7 +139,7 @@ impl ClusterSecrets {
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_named(&object.metadata) {
-                    self.lock().reply(cluster.as_str(), *object);
+                    self.lock().observed(cluster.as_str(), *object);
                     changed(cluster);
                 }
             }
@@ -166,9 +166,9 @@ impl ClusterSecrets {
         .await;
     }
 
-    /// Waits until what is there is known.
+    /// Waits until the Secrets are listed.
     pub async fn listed(&self) {
-        // An error only says that the sender is gone, and we hold it.
+        // An error means that the sender is dropped, and we keep it.
         drop(self.listed.subscribe().wait_for(|listed| *listed).await);
     }
 
@@ -179,14 +179,14 @@ impl ClusterSecrets {
 
     /// The credentials in the Secret of `cluster`, if it is ours.
     pub fn access(&self, cluster: &ClusterName) -> Option<Access> {
-        let stored = self.lock();
-        let live = stored.get(cluster.as_str()).filter(|it| is_ours(it))?;
+        let cache = self.lock();
+        let live = cache.get(cluster.as_str()).filter(|it| is_ours(it))?;
         let config = live.data.as_ref()?.get("config")?;
         Some(argocd::cluster_secret::access(&config.0))
     }
 
-    /// Makes the Secret of `cluster` as `desired`. Costs nothing when it is. Says which labels and
-    /// annotations are left as somebody else has set them.
+    /// Makes the Secret of `cluster` equal to `desired`; writes nothing if it is. Returns the labels and annotations that
+    /// keep the values of another field manager.
     pub async fn ensure(
         &self,
         cluster: &ClusterName,
@@ -212,7 +212,7 @@ impl ClusterSecrets {
                 }
                 Err(error) => {
                     let more = conflicting_fields(&error);
-                    // What is not a label or an annotation is needed as it is.
+                    // Only labels and annotations may differ.
                     if more.is_empty() || !more.iter().all(Field::may_differ) {
                         return Err(self.contention(&name, error, &more));
                     }
@@ -226,7 +226,7 @@ impl ClusterSecrets {
         }
     }
 
-    /// What somebody else was seen to have set otherwise, and still has.
+    /// The fields that another field manager set to other values, and still has.
     fn contested(&self, cluster: &str, live: Option<&Secret>, desired: &Value) -> BTreeSet<Field> {
         let known = self
             .contested
@@ -265,8 +265,7 @@ impl ClusterSecrets {
         }
     }
 
-    /// Writes what is wanted, if that is another thing than what is there and the Secret is ours to
-    /// write.
+    /// Writes the desired Secret, if it differs from the live one and the live one is ours.
     async fn write(
         &self,
         cluster: &str,
@@ -287,10 +286,10 @@ impl ClusterSecrets {
                 let (namespace, name) = (self.namespace.clone(), name.to_owned());
                 return Err(Error::Foreign { namespace, name });
             }
-            // Without force: should somebody make one now, after the look, the two are in conflict.
+            // Without force: if another client creates it meanwhile, the apply fails with a conflict.
             Todo::Make => {}
-            // With the UID it fails where somebody has put another in its place; without force, where
-            // somebody has changed what we wrote.
+            // With the UID, the apply fails if the Secret was replaced; without force, if another field manager changed
+            // our fields.
             Todo::Mend { uid } => demand(&mut desired, uid),
             Todo::TakeOver { uid } => {
                 params = params.force();
@@ -298,15 +297,15 @@ impl ClusterSecrets {
                 tracing::info!(cluster, "adopting the cluster Secret");
             }
         }
-        let writing = Writing::begin(&self.stored, cluster);
+        let writing = Writing::begin(&self.cache, cluster);
         let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
-        // So that the next look need not wait for the watch.
+        // So that the next reconcile need not wait for the watch.
         writing.answered(written.map_err(failed("write", name))?);
         tracing::info!(cluster, "wrote the cluster Secret");
         Ok(())
     }
 
-    /// Looks for a Secret that has the name without the labels, by which it would be followed.
+    /// Looks for a Secret of that name without the labels that the watch selects.
     async fn look(&self, name: &str) -> Result<Option<Secret>, Error> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let found = self.api.list(&named).await;
@@ -337,17 +336,17 @@ impl ClusterSecrets {
     }
 
     fn lock(&self) -> MutexGuard<'_, SecretCache> {
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Selects the cluster Secrets that have an agent.
+/// The label selector of the cluster Secrets that have an agent.
 pub fn selector() -> String {
     let (clusters, agent) = (argocd::keys::CLUSTER_SELECTOR, argocd::keys::AGENT_NAME);
     format!("{clusters},{agent}")
 }
 
-/// The cluster that a Secret is about, by the Secret's name.
+/// The cluster of a Secret, from the Secret's name.
 pub fn cluster_named(metadata: &ObjectMeta) -> Option<ClusterName> {
     metadata
         .name
@@ -361,7 +360,7 @@ fn is_ours(secret: &Secret) -> bool {
     is_marked(&secret.metadata)
 }
 
-/// Whether a Secret has the mark of those that we wrote.
+/// Whether a Secret has our mark.
 pub fn is_marked(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
     annotations.is_some_and(|it| it.contains_key(WRITTEN))

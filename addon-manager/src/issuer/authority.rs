@@ -1,4 +1,4 @@
-//! The CA as a value: what is trusted, and the key that signs.
+//! The CA as a value: its certificates and its key.
 
 use std::fmt;
 
@@ -21,10 +21,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Takes the CA apart and checks that it is one.
+    /// Parses the CA and checks it.
     ///
-    /// `bundle` is what peers should trust when that is more than the certificate that signs (while
-    /// one CA takes over from another).
+    /// `bundle` contains the certificates that peers should trust, if these are more than the signing one (during a
+    /// rotation).
     pub fn from_pem(
         certificate: String,
         key: String,
@@ -66,12 +66,12 @@ impl Authority {
         &self.certificate
     }
 
-    /// The same certificate, as DER.
+    /// The certificate that signs, as DER.
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
-    /// The same CA, with a unit for what it signs.
+    /// Sets the organizational unit of the agents' certificates that it signs.
     #[must_use]
     pub fn with_unit(self, unit: Option<String>) -> Self {
         Self { unit, ..self }
@@ -79,14 +79,14 @@ impl Authority {
 
     /// The organizational unit of the agents' certificates that it signs; none for the first CA.
     ///
-    /// OCM's registration agent asks for a new certificate when the subject that it is told differs
-    /// from that of the one it has. So a CA that takes over has a unit of its own, and every agent
-    /// gets a certificate from it within seconds instead of near the end of the old one's life.
+    /// OCM's registration agent requests a new certificate when the required subject differs from that of the present
+    /// certificate. So the next CA of a rotation has its own unit, and every agent gets a certificate from it within
+    /// seconds instead of near the end of the old one's life.
     pub fn unit(&self) -> Option<&str> {
         self.unit.as_deref()
     }
 
-    /// What it is called where trust is spoken of.
+    /// The fingerprint of its certificate, by which agents report trust.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -96,22 +96,22 @@ impl Authority {
         self.key_id.as_ref()
     }
 
-    /// When it begins.
+    /// The start of its validity.
     pub const fn not_before(&self) -> Timestamp {
         self.not_before
     }
 
-    /// When it ends.
+    /// The end of its validity.
     pub const fn not_after(&self) -> Timestamp {
         self.not_after
     }
 
-    /// Its private key, as PEM. For the Secret and for signing, never for anything that is shown.
+    /// Its private key, as PEM. For the Secret and for signing, never for logs.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// What both ends trust, as PEM: this certificate, and others while one takes over.
+    /// The CAs that both ends trust, as PEM: this certificate, and a second one during a rotation.
     pub fn bundle(&self) -> &str {
         &self.bundle
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_with_the_field_that_holds_it() {
+    fn garbage_is_refused_with_its_field() {
         let refused = Authority::from_pem("nonsense".to_owned(), String::new(), None);
         assert!(refused.unwrap_err().starts_with("tls.crt: "));
     }

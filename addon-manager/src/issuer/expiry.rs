@@ -1,4 +1,4 @@
-//! When a certificate should have been renewed and was not: pure.
+//! Finds certificates whose renewal is overdue. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -10,7 +10,7 @@ use crate::issuer::{
 
 /// Whether the renewal of a certificate is overdue: less than 15 % of its life is left.
 ///
-/// OCM renews an agent's certificate when between 20 and 25 % are left, and we ours with a third.
+/// OCM renews an agent's certificate when between 20 and 25 % are left; we renew ours when a third is left.
 pub fn is_overdue(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -> bool {
     let (life, left) = (
         not_after.duration_since(not_before),
@@ -22,17 +22,17 @@ pub fn is_overdue(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -
         .is_some_and(|(left, life)| left < life)
 }
 
-/// What to tell a person of certificates of the hub that should have been renewed.
+/// Describes the certificates of the hub whose renewal is overdue.
 pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
     let mut lives = Vec::new();
-    if let ReadAuthority::Held(stored) = &observed.ca {
+    if let ReadAuthority::Usable(stored) = &observed.ca {
         lives.push((CA_SECRET, stored.ca.not_before(), stored.ca.not_after()));
     }
     for (secret, leaf) in [
         (PRINCIPAL_SECRET, &observed.principal),
         (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
     ] {
-        if let ReadLeaf::Held(stored) = leaf
+        if let ReadLeaf::Present(stored) = leaf
             && let Ok(facts) = &stored.facts
         {
             lives.push((secret, facts.not_before, facts.not_after));
@@ -79,7 +79,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_overdue_stays_so(life in 1i64..10_000, at in 0i64..10_000, later in 0i64..100) {
+        fn an_overdue_certificate_stays_overdue(life in 1i64..10_000, at in 0i64..10_000, later in 0i64..100) {
             let end = begin() + life.hours();
             let first = is_overdue(begin(), end, begin() + at.hours());
             let then = is_overdue(begin(), end, begin() + (at + later).hours());

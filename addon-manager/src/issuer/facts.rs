@@ -1,4 +1,4 @@
-//! What a Secret holds, as facts to decide on. Nothing here can be made to panic by its content.
+//! The content of a Secret, as facts for decisions. No content makes this code panic.
 
 use std::{
     collections::BTreeSet,
@@ -13,35 +13,35 @@ use super::{Authority, rotation::Stage};
 /// The CA's Secret, read.
 #[derive(Clone, Debug)]
 pub enum ReadAuthority {
-    /// There is none.
+    /// It does not exist.
     Missing,
-    /// There is one, and it cannot be used, with the reason.
+    /// It is invalid, with the reason.
     Unusable(String),
     /// The CA.
-    Held(Box<Holding>),
+    Usable(Box<StoredAuthority>),
 }
 
-/// The CA, and what is there for the next one to take over.
+/// The CA, and the state of its rotation.
 #[derive(Clone, Debug)]
-pub struct Holding {
+pub struct StoredAuthority {
     /// The CA that signs.
     pub ca: Authority,
-    /// The one that takes over, while everybody learns to trust it.
+    /// The next CA, while agents learn to trust it.
     pub next: Option<Authority>,
-    /// Whether we made it, and so may put another in its place.
+    /// Whether we created it, and so may replace it.
     pub ours: bool,
-    /// The Secret's version, for writing on exactly this one.
+    /// The Secret's resource version, a precondition of the next write.
     pub version: String,
-    /// The rotation that a person has asked for, by any name.
+    /// The name of the requested rotation.
     pub asked: Option<String>,
-    /// The last one of these that was taken up.
+    /// The name of the last request that was started.
     pub taken: Option<String>,
-    /// Since when the stage lasts; none when nothing takes over.
+    /// The start of the present stage; none without a rotation.
     pub since: Option<Timestamp>,
 }
 
-impl Holding {
-    /// Where a takeover stands.
+impl StoredAuthority {
+    /// The stage of the rotation.
     pub const fn stage(&self) -> Stage {
         match (&self.next, &self.since) {
             (Some(_), _) => Stage::Introduced,
@@ -50,7 +50,7 @@ impl Holding {
         }
     }
 
-    /// Whether a rotation is asked for that was not taken up.
+    /// Whether a rotation is requested that was not started.
     pub fn is_asked(&self) -> bool {
         self.asked.as_ref().is_some_and(|it| !it.is_empty()) && self.asked != self.taken
     }
@@ -59,24 +59,24 @@ impl Holding {
 /// A serving certificate's Secret, read.
 #[derive(Clone, Debug)]
 pub enum ReadLeaf {
-    /// There is none.
+    /// It does not exist.
     Missing,
-    /// There is one, in PEM as it lies there.
-    Held(StoredLeaf),
+    /// It exists.
+    Present(StoredLeaf),
 }
 
-/// A serving certificate as it lies in its Secret, not looked into yet.
+/// A serving certificate in its Secret.
 #[derive(Clone, Debug)]
 pub struct StoredLeaf {
-    /// Whether we wrote it and so may replace it.
+    /// Whether we created it, and so may replace it.
     pub ours: bool,
-    /// The Secret's version, for replacing exactly this one.
+    /// The Secret's resource version, a precondition of its replacement.
     pub version: String,
-    /// What the certificate says, or why it cannot be used.
+    /// The parsed certificate, or why it is unusable.
     pub facts: Result<Leaf, String>,
 }
 
-/// What a serving certificate says.
+/// A parsed serving certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Start of its life.
@@ -91,7 +91,7 @@ pub struct Leaf {
     pub der: Vec<u8>,
 }
 
-/// Looks into a certificate and its key.
+/// Parses a certificate and its key.
 pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, String> {
     let (_, pem) =
         parse_x509_pem(certificate.as_bytes()).map_err(|error| format!("tls.crt: {error}"))?;

@@ -11,11 +11,11 @@ use time::{Duration, OffsetDateTime};
 
 use super::{Authority, Error};
 
-/// As long as an authority of Kubernetes itself lives.
+/// The lifetime of Kubernetes' own authorities.
 const AUTHORITY_LIFE: Duration = Duration::days(3650);
-/// Renewed by ourselves when a third is left, so that a month of trouble is survived.
+/// We renew when a third is left, so that renewals may fail for a month.
 pub const SERVING_LIFE: Duration = Duration::days(90);
-/// For peers whose clock is behind ours; of a short life a twentieth.
+/// Tolerates peers whose clock is behind ours; a twentieth of a short life.
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// A serving certificate and its key, as PEM.
@@ -95,7 +95,7 @@ fn leaf(
     })
 }
 
-/// Makes the RSA key under the tokens: RS512 is what Go agents expect. Takes a moment of one core.
+/// Makes the RSA key that signs tokens: Go agents expect RS512. It keeps a core busy for a moment.
 pub fn token_key() -> Result<String, Error> {
     KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_3072)
         .map(|key| key.serialize_pem())
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_certificate_opens_doors_and_serves_nothing() {
+    fn a_client_certificate_is_not_valid_for_serving() {
         let ca = authority(now()).unwrap();
         let leaf = visitor(&ca, "argocd-agent:resource-proxy:c", now()).unwrap();
         parsed(&leaf.certificate, |certificate| {

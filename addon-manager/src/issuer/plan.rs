@@ -1,4 +1,4 @@
-//! What to issue: pure.
+//! Decides which certificates to issue. Pure.
 
 use std::collections::BTreeSet;
 
@@ -42,42 +42,42 @@ fn service_names(service: &str, namespace: &str) -> BTreeSet<String> {
     .into()
 }
 
-/// What is to be done, in this order.
+/// The steps, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
 }
 
-/// One thing to do.
+/// One write or report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Issue a serving certificate into this Secret.
     Issue {
         /// The Secret.
         secret: &'static str,
-        /// The names it shall cover.
+        /// The names that it must cover.
         names: BTreeSet<String>,
-        /// Why, for the log.
+        /// The reason, for the log.
         why: &'static str,
-        /// The version of the Secret that it takes the place of; none means create.
+        /// The resource version of the Secret to replace; none creates it.
         replaces: Option<String>,
     },
-    /// Make the token key.
+    /// Create the token key.
     MakeTokenKey,
-    /// Say that something which is not ours is not good.
-    Complain {
+    /// Report an invalid certificate of another owner.
+    ReportForeign {
         /// The Secret.
         secret: &'static str,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: String,
     },
 }
 
-/// What has to be done for everything to be as `wanted`.
+/// Returns the steps that make the certificates cover `wanted`.
 ///
-/// A certificate that is ours and good costs nothing; a name that is no longer wanted is no reason to
-/// issue again, so an address that comes and goes does not churn certificates.
+/// A good certificate of ours costs no write. We do not issue it again to remove a name, so that an unstable address
+/// does not churn certificates.
 pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Plan {
     let leaves = [
         (PRINCIPAL_SECRET, &observed.principal, &wanted.principal),
@@ -103,7 +103,7 @@ fn leaf_step(
     names: &BTreeSet<String>,
     now: Timestamp,
 ) -> Option<Step> {
-    let ReadLeaf::Held(stored) = leaf else {
+    let ReadLeaf::Present(stored) = leaf else {
         return Some(Step::Issue {
             secret,
             names: names.clone(),
@@ -115,8 +115,7 @@ fn leaf_step(
         Err(reason) => Some(("unusable", reason.clone())),
         Ok(facts) => flaw(facts, names, now),
     };
-    // Names that it covers stay: an address that is only not known again yet (after a restart) would
-    // otherwise be lost at a renewal.
+    // A renewal keeps the covered names: it would otherwise lose an address that is not known again yet after a restart.
     let covered = stored
         .facts
         .as_ref()
@@ -129,12 +128,12 @@ fn leaf_step(
             why,
             replaces: Some(stored.version.clone()),
         }),
-        Some((_, reason)) => Some(Step::Complain { secret, reason }),
+        Some((_, reason)) => Some(Step::ReportForeign { secret, reason }),
         None => None,
     }
 }
 
-/// What is wrong with a certificate, as a word and as a sentence.
+/// The flaw of a certificate, as a short reason and as a phrase.
 fn flaw(leaf: &Leaf, names: &BTreeSet<String>, now: Timestamp) -> Option<(&'static str, String)> {
     let missing: Vec<&str> = names.difference(&leaf.names).map(String::as_str).collect();
     let life = leaf.not_after.duration_since(leaf.not_before);
@@ -181,7 +180,7 @@ mod tests {
     }
 
     fn read_leaf(ours: bool, facts: Leaf) -> ReadLeaf {
-        ReadLeaf::Held(StoredLeaf {
+        ReadLeaf::Present(StoredLeaf {
             ours,
             version: "7".to_owned(),
             facts: Ok(facts),
@@ -204,7 +203,7 @@ mod tests {
 
     fn with_principal(change: impl FnOnce(&mut StoredLeaf, &mut Leaf)) -> Observed {
         let mut observed = settled();
-        let ReadLeaf::Held(stored) = &mut observed.principal else {
+        let ReadLeaf::Present(stored) = &mut observed.principal else {
             unreachable!()
         };
         let mut facts = stored.facts.clone().unwrap();
@@ -219,18 +218,18 @@ mod tests {
             .map(|step| match step {
                 Step::Issue { why, .. } => why,
                 Step::MakeTokenKey => "token key",
-                Step::Complain { .. } => "complain",
+                Step::ReportForeign { .. } => "report",
             })
             .collect()
     }
 
     #[test]
-    fn what_is_in_order_is_left_alone() {
+    fn good_certificates_are_left_alone() {
         assert_eq!(steps(&settled()), []);
     }
 
     #[test]
-    fn all_that_is_missing_is_made() {
+    fn missing_certificates_and_keys_are_created() {
         let nothing = Observed {
             ca: ReadAuthority::Missing,
             principal: ReadLeaf::Missing,
@@ -255,14 +254,14 @@ mod tests {
 
     #[test]
     fn a_new_address_is_put_into_the_certificate() {
-        let lacking = with_principal(|_, leaf| {
+        let incomplete = with_principal(|_, leaf| {
             leaf.names.remove("hub.example.org");
         });
-        assert_eq!(why(&lacking), ["new name"]);
+        assert_eq!(why(&incomplete), ["new name"]);
     }
 
     #[test]
-    fn an_address_that_is_gone_is_no_reason_to_issue_again() {
+    fn a_removed_address_does_not_reissue_the_certificate() {
         let more = with_principal(|_, leaf| {
             leaf.names.insert("10.240.0.9".to_owned());
         });
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_covered_is_kept_when_another_comes() {
+    fn a_renewal_keeps_covered_names() {
         let other = with_principal(|_, leaf| leaf.names = ["10.240.0.9".to_owned()].into());
         let steps = steps(&other);
         let [Step::Issue { names, .. }] = &steps[..] else {
@@ -291,14 +290,14 @@ mod tests {
             stored.ours = false;
             leaf.issued_by_ca = false;
         });
-        assert_eq!(why(&foreign), ["complain"]);
+        assert_eq!(why(&foreign), ["report"]);
     }
 
     proptest! {
         #[test]
         fn a_second_plan_finds_nothing_to_do(
             addresses in proptest::collection::btree_set("[a-z]{1,8}", 0..3),
-            age in 0i64..200, left in -50i64..200, lacking: bool, ours: bool, known: bool,
+            age in 0i64..200, left in -50i64..200, incomplete: bool, ours: bool, known: bool,
         ) {
             let wanted = Wanted::at("here", addresses);
             let mut leaf = Leaf {
@@ -308,7 +307,7 @@ mod tests {
                 issued_by_ca: known,
                 der: Vec::new(),
             };
-            if lacking { leaf.names.pop_last(); }
+            if incomplete { leaf.names.pop_last(); }
             let mut observed = settled();
             observed.principal = read_leaf(ours, leaf);
             for step in plan(&observed, &wanted, now()).steps {
@@ -317,8 +316,8 @@ mod tests {
                 }
             }
             let again = plan(&observed, &wanted, now()).steps;
-            let complains = |step: &Step| matches!(step, Step::Complain { .. });
-            prop_assert!(again.iter().all(complains));
+            let reports = |step: &Step| matches!(step, Step::ReportForeign { .. });
+            prop_assert!(again.iter().all(reports));
             prop_assert!(!ours || again.is_empty());
         }
     }

@@ -1,51 +1,50 @@
-//! How one CA takes over from another without anybody being cut off: pure.
+//! Rotates the CA without disconnecting any agent. Pure.
 //!
 //! ```text
-//!             asked, or it grows old      all agents trust both       all agents show a new leaf
+//!             requested, or A is old      all agents trust both       all agents use a new leaf
 //!   Settled ───────────────────────► Introduced ───────────────► Retiring ───────────────► Settled
 //!   A signs, A is trusted            A signs, A and B            B signs, A and B          B signs, B
 //!                                    are trusted                 are trusted               is trusted
 //! ```
 //!
-//! Everything that a step needs is in the CA's Secret, and each step is one write of it; so a manager
-//! that dies in the middle goes on where it was. What agents trust and show they have said to the
-//! principal in their sessions.
+//! The CA's Secret contains all state, and each step is one write to it, so a restarted manager continues the rotation.
+//! Agents report the CAs that they trust in their sessions, where the principal also sees their certificates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use runtime::credentials::KeyId;
 
-use super::facts::Holding;
+use super::facts::StoredAuthority;
 
-/// What counts of an agent while a CA takes over.
+/// The facts about an agent that a rotation uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agent {
-    /// The hub has lost the whole cluster. What it needs comes with its klusterlet when it is back, so
-    /// it is not waited for.
+    /// The hub has lost the whole cluster. The rotation does not wait for it: its klusterlet brings it up to date when it
+    /// is back.
     pub lost: bool,
-    /// The fingerprints of the CAs that it trusts, where it has said so.
+    /// The fingerprints of the CAs that it trusts, if it has reported them.
     pub trusts: Option<BTreeSet<String>>,
-    /// The key that signed the certificate it showed last.
+    /// The key that signed the certificate that it presented last.
     pub authority: Option<KeyId>,
 }
 
-/// The agents that may come in, by cluster.
+/// The agents that may connect, by cluster.
 pub type Agents = BTreeMap<String, Agent>;
 
-/// Where a takeover stands.
+/// The stage of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// One CA signs, and nothing else is to come.
+    /// One CA signs; no rotation is in progress.
     Settled,
-    /// Everybody learns to trust the next one.
+    /// Agents learn to trust the next CA.
     Introduced,
-    /// The next one signs; everybody gets certificates from it.
+    /// The next CA signs; agents get certificates from it.
     Retiring,
 }
 
 impl Stage {
-    /// A word for people.
+    /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Settled => "settled",
@@ -55,41 +54,41 @@ impl Stage {
     }
 }
 
-/// What to do now.
+/// The next step of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Nothing; somebody may be waited for.
+    /// None; the rotation may wait for agents.
     Stay,
-    /// Make the next CA and have it trusted.
+    /// Create the next CA and add it to the trusted ones.
     Introduce,
     /// Let the next CA sign.
     Switch,
-    /// Drop the old CA.
+    /// Remove the old CA.
     Retire,
 }
 
-/// What to do, and who is waited for.
+/// The next step, or the agents that block it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What to do.
+    /// The step.
     pub step: Move,
-    /// Who is waited for before the next step, by name.
+    /// The names of the clusters and Secrets that block the next step.
     pub waits_for: BTreeSet<String>,
-    /// What a person has to see to.
-    pub complaint: Option<&'static str>,
+    /// A problem that needs a person.
+    pub problem: Option<&'static str>,
 }
 
-/// A CA that we made is replaced when this part of its life is left.
+/// We replace a CA that we created when one part in this number of its life is left.
 const LAST_PART: i32 = 5;
 
-/// A rotation that was asked for and cannot be.
+/// A rotation is requested that we cannot carry out.
 const NOT_OURS: &str = "a rotation is requested, but this add-on did not create the CA: replace it with your new \
 CA, and keep both in ca.crt until every agent has a new certificate";
 
-/// What to do about the CA. `agents` is none while it is not known who there is; `serving` are the
-/// Secrets of ours with a certificate of another CA.
+/// Decides the next step of the CA. `agents` is none while the fleet is unknown; `serving` are our Secrets with a
+/// certificate of another CA.
 pub fn decide(
-    stored: &Holding,
+    stored: &StoredAuthority,
     agents: Option<&Agents>,
     serving: &[&'static str],
     now: Timestamp,
@@ -97,11 +96,11 @@ pub fn decide(
     let stay = Decision {
         step: Move::Stay,
         waits_for: BTreeSet::new(),
-        complaint: None,
+        problem: None,
     };
     match stored.stage() {
         Stage::Settled if stored.is_asked() && !stored.ours => Decision {
-            complaint: Some(NOT_OURS),
+            problem: Some(NOT_OURS),
             ..stay
         },
         Stage::Settled if stored.is_asked() || (stored.ours && is_old(stored, now)) => Decision {
@@ -147,11 +146,11 @@ fn waiting(
             Move::Stay
         },
         waits_for,
-        complaint: None,
+        problem: None,
     }
 }
 
-fn is_old(stored: &Holding, now: Timestamp) -> bool {
+fn is_old(stored: &StoredAuthority, now: Timestamp) -> bool {
     let (begin, end) = (stored.ca.not_before(), stored.ca.not_after());
     let life = end.duration_since(begin);
     is_in_last_part(life, end.duration_since(now), LAST_PART)
@@ -162,14 +161,14 @@ pub(super) fn is_in_last_part(life: SignedDuration, left: SignedDuration, parts:
     left.checked_mul(parts).is_some_and(|all| all < life)
 }
 
-/// How the takeover stands, for conditions and metrics.
+/// The progress of a rotation, for conditions and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The stage.
     pub stage: Stage,
-    /// Since when.
+    /// The start of the stage.
     pub since: Timestamp,
-    /// Who is waited for.
+    /// The names of the clusters and Secrets that block the next step.
     pub waits_for: BTreeSet<String>,
 }
 

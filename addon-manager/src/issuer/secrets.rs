@@ -1,4 +1,4 @@
-//! The Secrets themselves: reads and writes, no decisions.
+//! Reads and writes the Secrets, without decisions.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use kube::{Api, Client, api::PostParams};
 use super::{
     Authority, CA_SECRET, Error, JWT_KEY, JWT_SECRET, Observed, PRINCIPAL_SECRET,
     RESOURCE_PROXY_SECRET,
-    facts::{Holding, ReadAuthority, ReadLeaf, StoredLeaf, leaf_facts},
+    facts::{ReadAuthority, ReadLeaf, StoredAuthority, StoredLeaf, leaf_facts},
     make::{self, Leaf},
     rotation::Move,
     takeover::{self, NEXT, ROTATE, SINCE, TAKEN, UNIT},
 };
 
-/// On every Secret that we wrote, and so may write again.
+/// The label on every Secret that we created, and so may replace.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "argocd-agent-addon-manager");
 
 /// Our namespace's Secrets.
@@ -44,12 +44,12 @@ impl Secrets {
         }
     }
 
-    /// The namespace they are in.
+    /// Their namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Reads all four.
+    /// Reads all four Secrets.
     pub async fn observe(&self) -> Result<Observed, Error> {
         let ca = self
             .get(CA_SECRET)
@@ -66,14 +66,19 @@ impl Secrets {
         })
     }
 
-    /// Makes and stores a new CA.
+    /// Creates and stores a new CA.
     pub async fn create_authority(&self, now: Timestamp) -> Result<(), Error> {
         let ca = make::authority(now)?;
         self.create(&authority_secret(&self.namespace, &ca)).await
     }
 
-    /// Takes one step of a rotation, on exactly the Secret that it was decided from.
-    pub async fn step(&self, stored: &Holding, step: Move, now: Timestamp) -> Result<(), Error> {
+    /// Carries out one step of a rotation, if the Secret has not changed since the decision.
+    pub async fn step(
+        &self,
+        stored: &StoredAuthority,
+        step: Move,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let next = match step {
             Move::Introduce => Some(make::authority(now)?),
             Move::Stay | Move::Switch | Move::Retire => None,
@@ -89,7 +94,7 @@ impl Secrets {
         self.replace(CA_SECRET, &after).await
     }
 
-    /// Asks for another CA, as a person does with the annotation; `name` is its value.
+    /// Requests a rotation with the annotation; `name` is its value.
     pub async fn ask_for_rotation(&self, name: String) -> Result<(), Error> {
         let mut secret = self.get(CA_SECRET).await?.ok_or_else(|| Error::Unusable {
             name: CA_SECRET,
@@ -107,7 +112,7 @@ impl Secrets {
             .map_err(|error| failed("replace", name, error))
     }
 
-    /// Stores a serving certificate, in the place of the version named or as a new Secret.
+    /// Stores a serving certificate: replaces the Secret of that resource version, or creates it.
     pub async fn write_leaf(
         &self,
         name: &str,
@@ -151,8 +156,8 @@ impl Secrets {
     }
 }
 
-/// The Secret of a new CA. It has a unit from the start: if it is in the place of one that was lost, agents have
-/// certificates that nobody trusts any more, and only another subject makes OCM ask for new ones.
+/// The Secret of a new CA. It has a unit from the start: if it replaces a lost CA, the certificates of agents are not
+/// trusted any more, and only another subject makes OCM request new ones.
 pub(super) fn authority_secret(namespace: &str, ca: &Authority) -> Secret {
     let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
     let mut secret = secret(namespace, CA_SECRET, "kubernetes.io/tls", data);
@@ -211,13 +216,13 @@ fn is_ours(secret: &Secret) -> bool {
 
 /// Reads the CA's Secret.
 pub(super) fn read_authority(secret: &Secret) -> ReadAuthority {
-    match holding(secret) {
-        Ok(stored) => ReadAuthority::Held(Box::new(stored)),
+    match stored_authority(secret) {
+        Ok(stored) => ReadAuthority::Usable(Box::new(stored)),
         Err(reason) => ReadAuthority::Unusable(reason),
     }
 }
 
-fn holding(secret: &Secret) -> Result<Holding, String> {
+fn stored_authority(secret: &Secret) -> Result<StoredAuthority, String> {
     let certificate = text(secret, "tls.crt").ok_or("tls.crt is missing or not text")?;
     let key = text(secret, "tls.key").ok_or("tls.key is missing or not text")?;
     let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
@@ -231,19 +236,19 @@ fn holding(secret: &Secret) -> Result<Holding, String> {
         .map_err(|reason| {
             format!("the next CA: {reason}; remove next.crt and next.key to restart the rotation")
         })?;
-    Ok(Holding {
+    Ok(StoredAuthority {
         ca,
         next,
         ours: is_ours(secret),
         version: secret.metadata.resource_version.clone().unwrap_or_default(),
         asked: annotation(ROTATE),
         taken: annotation(TAKEN),
-        // A time that cannot be read is a time long ago.
+        // A time that cannot be parsed counts as long ago.
         since: annotation(SINCE).map(|since| since.parse().unwrap_or(Timestamp::UNIX_EPOCH)),
     })
 }
 
-/// What may stand in a subject.
+/// Whether a text is valid as a unit in a subject.
 fn is_unit(unit: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     (1..=64).contains(&unit.len()) && unit.chars().all(fits)
@@ -254,7 +259,7 @@ fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
         return ReadLeaf::Missing;
     };
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
-        (ReadAuthority::Held(stored), Some(certificate), Some(key)) => {
+        (ReadAuthority::Usable(stored), Some(certificate), Some(key)) => {
             leaf_facts(&certificate, &key, &stored.ca)
         }
         (_, None, _) => Err("tls.crt is missing or not text".to_owned()),
@@ -263,7 +268,7 @@ fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
             Err("there is no CA that could have issued it".to_owned())
         }
     };
-    ReadLeaf::Held(StoredLeaf {
+    ReadLeaf::Present(StoredLeaf {
         ours: is_ours(secret),
         version: secret.metadata.resource_version.clone().unwrap_or_default(),
         facts,
@@ -275,22 +280,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ca_secret_without_its_key_says_which_field_is_missing() {
+    fn a_ca_secret_without_its_key_is_refused_with_the_field() {
         let secret = Secret {
             data: Some([("tls.crt".to_owned(), ByteString(b"x".to_vec()))].into()),
             ..Secret::default()
         };
         assert_eq!(
-            holding(&secret).unwrap_err(),
+            stored_authority(&secret).unwrap_err(),
             "tls.key is missing or not text"
         );
     }
 
     #[test]
-    fn a_secret_that_somebody_else_made_is_not_ours() {
+    fn a_secret_without_our_label_is_not_ours() {
         let read = read_leaf(Some(&Secret::default()), &ReadAuthority::Missing);
-        let ReadLeaf::Held(stored) = read else {
-            panic!("it is there")
+        let ReadLeaf::Present(stored) = read else {
+            panic!("it exists")
         };
         assert!(!stored.ours && stored.facts.is_err());
     }

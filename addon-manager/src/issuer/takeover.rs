@@ -1,4 +1,4 @@
-//! What the steps of a rotation write into the CA's Secret: pure.
+//! Applies the steps of a rotation to the CA's Secret. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,19 @@ pub(super) use argocd::keys::addon::{ROTATE, ROTATE_TAKEN as TAKEN, ROTATING_SIN
 use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 
-use super::{Authority, facts::Holding, rotation::Move};
+use super::{Authority, facts::StoredAuthority, rotation::Move};
 
-/// Annotation on the CA's Secret: the organizational unit of what the CA signs. Another value makes
-/// every agent ask for a new certificate.
+/// Annotation on the CA's Secret: the organizational unit of agents' certificates. Another value makes every agent
+/// request a new certificate.
 pub(super) const UNIT: &str = "argocd-agent.open-cluster-management.io/ca-unit";
 
-/// Where the next CA and its key are while it is not the one that signs.
+/// The keys of the next CA and its private key, until it signs.
 pub(super) const NEXT: [&str; 2] = [NEXT_CA, "next.key"];
 
-/// The Secret after a step; what users have put on it stays. `next` is the CA for
-/// [`Move::Introduce`].
+/// The Secret after a step; it keeps other labels and annotations. `next` is the CA for [`Move::Introduce`].
 pub(super) fn after(
     mut secret: Secret,
-    stored: &Holding,
+    stored: &StoredAuthority,
     step: Move,
     next: Option<&Authority>,
     now: Timestamp,
@@ -90,7 +89,7 @@ fn bundle(texts: [&str; 2]) -> String {
     blocks.join("\n") + "\n"
 }
 
-/// What tells the certificates of one CA from those of another in their subjects.
+/// The unit that distinguishes the certificates of one CA from those of another.
 pub(super) fn unit(ca: &Authority) -> String {
     let short: String = ca.fingerprint().chars().take(16).collect();
     format!("ca-{short}")
@@ -111,19 +110,19 @@ mod tests {
         "2026-11-20T12:00:00Z".parse().unwrap()
     }
 
-    fn read(secret: &Secret) -> Holding {
+    fn read(secret: &Secret) -> StoredAuthority {
         match read_authority(secret) {
-            ReadAuthority::Held(stored) => *stored,
+            ReadAuthority::Usable(stored) => *stored,
             other @ (ReadAuthority::Missing | ReadAuthority::Unusable(_)) => panic!("{other:?}"),
         }
     }
 
-    fn trusted(stored: &Holding) -> usize {
+    fn trusted(stored: &StoredAuthority) -> usize {
         stored.ca.bundle().matches("BEGIN").count()
     }
 
     #[test]
-    fn a_rotation_goes_through_its_stages_and_keeps_what_users_wrote() {
+    fn a_rotation_passes_all_stages_and_keeps_user_annotations() {
         let mut first = authority_secret("ours", &make::authority(now()).unwrap());
         let asked = [(ROTATE, "1"), ("mine", "x")];
         let asked = asked.map(|(key, value)| (key.to_owned(), value.to_owned()));
@@ -166,7 +165,7 @@ mod tests {
         let (lost, new) = (read(&made()), read(&made()));
         assert!(new.ca.unit().is_some());
         assert_ne!(lost.ca.unit(), new.ca.unit());
-        // One from before has none, and its agents keep their certificates.
+        // A CA of an earlier version has none, and its agents keep their certificates.
         let mut old = made();
         old.metadata.annotations = None;
         assert!(read(&old).ca.unit().is_none());

@@ -1,5 +1,5 @@
-//! What is in the cluster Secrets of agents that registered themselves: one certificate for all of them, which opens no
-//! cluster by itself, and beside it a token for each that opens this cluster, with that certificate, for a day.
+//! The credentials in the cluster Secrets of self-registered agents: one certificate for all, which is valid for no
+//! cluster by itself, and a token for each cluster, which is valid with that certificate for a day.
 
 use argocd::cluster_secret::Access;
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ use principal::{
     },
 };
 
-/// The certificate that Argo CD shows to the resource proxy, with its key. Cannot be printed.
+/// The certificate that Argo CD presents to the resource proxy, with its key. Implements no `Debug`.
 pub(super) struct Certificate {
     ca: String,
     chain: String,
@@ -21,7 +21,7 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// From the Secret; none if it lacks something or holds none.
+    /// Reads the Secret; none if a field is missing or the certificate is invalid.
     pub(super) fn of(secret: Secret) -> Option<Self> {
         let data = secret.data?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
@@ -35,7 +35,7 @@ impl Certificate {
         })
     }
 
-    /// What a cluster's Secret should have.
+    /// Creates the credentials for a cluster's Secret.
     pub(super) fn access(
         &self,
         cluster: &ClusterName,
@@ -50,7 +50,7 @@ impl Certificate {
         })
     }
 
-    /// Whether what a cluster's Secret has will do for another while.
+    /// Whether the credentials of a cluster's Secret need no renewal.
     pub(super) fn is_in(
         &self,
         access: &Access,

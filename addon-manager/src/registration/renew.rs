@@ -1,5 +1,5 @@
-//! Keeps the cluster Secrets of agents that registered themselves in order: with the certificate as it is now, and a
-//! token that is good for a while, whether the agent is connected or not.
+//! Renews the credentials in the cluster Secrets of self-registered agents, connected or not: the current certificate, and
+//! a token that stays valid.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::{Error, SelfRegistration, credential::Certificate};
 use crate::{delete_with_preconditions, keys};
 
-/// How often all are looked at, should nothing have changed: often in half the life of a token.
+/// How often all are checked without a change: several times in half the life of a token.
 const EVERY: Duration = Duration::from_hours(1);
-/// The pause before what failed is tried again.
+/// The pause before a retry.
 const RETRY: Duration = Duration::from_mins(1);
-/// Secrets read at once.
+/// The page size of lists.
 const PAGE: u32 = 100;
 
-/// Runs until the token is cancelled. `changes` says when the certificate may have changed.
+/// Runs until the token is cancelled. `changes` reports when the certificate may have changed.
 pub async fn keep(
     registration: SelfRegistration,
     mut changes: watch::Receiver<Arc<Material>>,
@@ -55,7 +55,7 @@ pub async fn keep(
 }
 
 impl SelfRegistration {
-    /// Looks at all of them once; the first error is told after the others were looked at.
+    /// Checks all Secrets once, and then returns the first error.
     async fn renew(&self) -> Result<(), Error> {
         let Some(certificate) = self.certificate().await? else {
             return Ok(());
@@ -83,7 +83,7 @@ impl SelfRegistration {
             .labels
             .as_ref()
             .and_then(|labels| labels.get(argocd::keys::AGENT_NAME));
-        // Who is not enrolled by it gets no token either.
+        // A Secret that enrols no agent gets no token.
         let Some(cluster) = agent.and_then(|it| ClusterName::try_from(it.as_str()).ok()) else {
             return Ok(());
         };
@@ -98,7 +98,7 @@ impl SelfRegistration {
         }
         let access = certificate.access(&cluster, &key, now)?;
         let config = argocd::cluster_secret::with_access(config, &access);
-        // What was looked at is what is written to: somebody may be at work there, too.
+        // The resource version is a precondition: another client may change the Secret, too.
         let patch = json!({
             "metadata": {"resourceVersion": secret.metadata.resource_version},
             "data": {"config": config},

@@ -24,7 +24,7 @@ fn registration() -> SelfRegistration {
 }
 
 #[tokio::test]
-async fn the_secret_says_that_it_was_self_registered_and_in_which_mode() {
+async fn the_secret_is_labelled_and_records_the_mode() {
     let registration = registration();
     let body = registration.body(&cluster("spoke1"), Mode::Managed, &Access::default());
     assert_eq!(body["metadata"]["name"], "cluster-spoke1");
@@ -41,7 +41,7 @@ async fn the_secret_says_that_it_was_self_registered_and_in_which_mode() {
     }
 }
 
-/// A Secret with a certificate, as somebody makes it for us.
+/// A Secret with a certificate, as an administrator creates it.
 fn secret() -> Value {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::default().self_signed(&key).unwrap();

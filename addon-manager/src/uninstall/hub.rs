@@ -1,4 +1,4 @@
-//! What is left on the hub, and its removal. Bodies are not read where names will do.
+//! Lists and deletes the add-on's objects on the hub. Reads only metadata where names are enough.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
@@ -14,32 +14,32 @@ use ocm::{
 use super::remaining::Rest;
 use crate::{delete_with_preconditions, fleet::secrets, hub as world, keys};
 
-/// So many objects are read at once.
+/// The page size of lists.
 const PAGE: u32 = 500;
 
-/// What the hub did not do.
+/// Why a request to the hub failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It did not say which version of the add-on API it serves.
+    /// The served version of the add-on API is unknown.
     #[error(transparent)]
     Version(#[from] sdk::Error),
-    /// The `ClusterManagementAddOn` is somebody else's now.
+    /// The `ClusterManagementAddOn` belongs to another add-on now.
     #[error("the ClusterManagementAddOn {name} offers AddOnTemplates")]
     NotOurs {
         /// Its name.
         name: &'static str,
     },
-    /// It refused or could not be reached.
+    /// The API rejected the request or was unavailable.
     #[error("{action}")]
     Api {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Why not.
+        /// The cause.
         source: Box<kube::Error>,
     },
 }
 
-/// The hub.
+/// A client of the hub.
 #[derive(Clone)]
 pub struct Hub {
     client: Client,
@@ -84,7 +84,7 @@ impl Hub {
             .map_err(failed("delete the ClusterManagementAddOn"))
     }
 
-    /// Deletes the `ManagedClusterAddOns` that are not on their way yet.
+    /// Deletes the `ManagedClusterAddOns` that are not being deleted yet.
     pub async fn remove_addons(&self, version: Version) -> Result<(), Error> {
         let resource = version.managed_cluster_addons();
         for addon in self.addons(version).await? {
@@ -101,7 +101,7 @@ impl Hub {
         Ok(())
     }
 
-    /// What is left.
+    /// Lists the remaining objects.
     pub async fn rest(&self, version: Version) -> Result<Rest, Error> {
         let mut rest = Rest::default();
         for addon in self.addons(version).await? {
@@ -135,7 +135,7 @@ impl Hub {
         listed.map_err(failed("list ManagedClusterAddOns"))
     }
 
-    /// Clusters that have a cluster Secret of ours.
+    /// The clusters that have a cluster Secret of ours.
     async fn secrets(&self) -> Result<Vec<String>, Error> {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.argocd_namespace);
         let selected = ListParams::default().labels(&secrets::selector());
@@ -167,7 +167,7 @@ impl Hub {
     }
 }
 
-/// The metadata of all objects, page by page.
+/// Lists the metadata of all objects, page by page.
 async fn metadata<K>(
     api: &Api<K>,
     selected: ListParams,

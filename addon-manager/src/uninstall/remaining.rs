@@ -1,23 +1,23 @@
-//! What is left of the add-on, in words: pure.
+//! Describes the remaining objects of the add-on. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many clusters are named; of more only the number is told.
+/// The number of clusters to name; further ones are only counted.
 const NAMED: usize = 10;
 
-/// What is left, by cluster.
+/// The remaining objects, by cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// Clusters that still have something.
+    /// The clusters with remaining objects.
     pub clusters: BTreeMap<String, Left>,
 }
 
-/// What one cluster still has.
+/// The remaining objects of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// Its `ManagedClusterAddOn`.
     pub addon: bool,
-    /// Its `ManifestWorks` of the add-on, which go when the cluster's work agent has removed what they hold.
+    /// Its `ManifestWorks` of the add-on, which disappear after the cluster's work agent has removed their objects.
     pub works: BTreeSet<String>,
     /// Its Argo CD cluster Secret, which the manager removes last.
     pub secret: bool,
@@ -31,12 +31,12 @@ impl Rest {
         self.clusters.is_empty()
     }
 
-    /// What of `cluster` is left, to be added to.
+    /// The entry of `cluster`, created if it is missing.
     pub fn of(&mut self, cluster: &str) -> &mut Left {
         self.clusters.entry(cluster.to_owned()).or_default()
     }
 
-    /// One line a cluster.
+    /// One line for each cluster.
     pub fn lines(&self) -> Vec<String> {
         let named = self.clusters.iter().take(NAMED);
         let mut lines: Vec<String> = named
@@ -49,7 +49,7 @@ impl Rest {
         lines
     }
 
-    /// What a person can do when the time is over.
+    /// The next steps for a user after a timeout.
     pub fn advice(&self, argocd_namespace: &str) -> Vec<String> {
         let mut lines = Vec::new();
         let lost: Vec<&str> = self.named(|left| left.lost);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cluster_says_what_it_waits_for() {
+    fn the_remaining_objects_of_each_cluster_are_described() {
         let lost = Left {
             works: work(),
             secret: true,
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_advice_fits_what_is_left() {
+    fn the_advice_matches_the_remaining_objects() {
         let lost = Left {
             works: work(),
             lost: true,

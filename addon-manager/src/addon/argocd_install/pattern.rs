@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::follow::Hub;
 
-/// The CRDs that a spoke needs. `ApplicationSet` is not among them: ApplicationSets on the hub make Applications for
-/// managed clusters, and an autonomous cluster that uses ApplicationSets has its own Argo CD.
+/// The CRDs that a spoke needs. `ApplicationSet` is not among them: an `ApplicationSet` on the hub makes Applications for
+/// managed clusters, and an autonomous cluster that uses them has its own Argo CD.
 pub const CRDS: [&str; 2] = ["applications.argoproj.io", "appprojects.argoproj.io"];
 
 /// The image if the hub runs no redis: as in Argo CD 3.2's own manifests.

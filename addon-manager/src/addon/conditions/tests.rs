@@ -303,7 +303,7 @@ fn only_agents_that_block_a_rotation_are_reported() {
 }
 
 #[test]
-fn a_revocation_outweighs_everything_else() {
+fn revocation_is_the_first_reason() {
     let needs = Needs {
         revoked: true,
         render_error: Some("x"),

@@ -32,7 +32,7 @@ fn of_kind<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// What the agent may do for itself, and not for people at the hub.
+/// The agent's own permissions, without those for users of the hub's Argo CD.
 fn of_the_agent<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let component = |object: &Value| {
         let labels = &object["metadata"]["labels"];
@@ -99,7 +99,7 @@ fn live_requests_use_their_own_service_account_and_roles() {
 fn the_rendering_is_the_golden_one() {
     let objects = render(&spoke());
     let text = serde_json::to_string_pretty(&objects).unwrap() + "\n";
-    golden::hold("manifests/golden.json", &text);
+    golden::compare("manifests/golden.json", &text);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
             .collect()
     };
     assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
-    // Applications and projects are watched, Applications get commands, one Secret is read, and what runs is listed.
+    // It watches Applications and projects, sends commands to Applications, reads one Secret, and lists programs.
     let few = ["list", "watch", "patch", "list", "watch", "list", "watch"];
     assert_eq!(verbs(Mode::Autonomous), few);
     let objects = render(&Spoke {
@@ -169,20 +169,20 @@ fn each_further_namespace_of_applications_is_made_with_rights_in_it_alone() {
     let roles = of_the_agent(&objects, "Role");
     assert_eq!(roles[1]["rules"][0]["resources"], json!(["applications"]));
     assert_eq!(roles[1]["rules"].as_array().unwrap().len(), 1);
-    let reply = |objects: &[Value]| {
+    let allowed = |objects: &[Value]| {
         let pod = &of_kind(objects, "Deployment")[0]["spec"]["template"]["spec"];
         let env = pod["containers"][0]["env"].as_array().unwrap().iter();
         let mut env = env.filter(|it| it["name"] == "ARGOCD_AGENT_ALLOWED_NAMESPACES");
         env.next().map(|it| it["value"].clone())
     };
-    assert_eq!(reply(&objects), Some(json!("team-a,team-b")));
+    assert_eq!(allowed(&objects), Some(json!("team-a,team-b")));
     let last = objects.last().unwrap();
     assert_eq!(last["kind"], "Deployment", "its rights are there before it");
 
     let autonomous = render(&further(Mode::Autonomous, &["team-a"]));
     assert_eq!(of_the_agent(&autonomous, "Role").len(), 1);
-    assert_eq!(reply(&autonomous), None);
-    assert_eq!(reply(&render(&spoke())), None);
+    assert_eq!(allowed(&autonomous), None);
+    assert_eq!(allowed(&render(&spoke())), None);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn no_rule_of_the_spoke_has_a_wildcard_or_reads_single_secrets() {
     for role in of_the_agent(&render(&spoke()), "Role") {
         let rules = role["rules"].to_string();
         assert!(!rules.contains('*'), "{rules}");
-        // Those of repositories are watched by their label. Nothing reads one by its name, and no other place is open.
+        // It watches repository Secrets by label. It reads no Secret by name, and none in another namespace.
         assert_eq!(role["metadata"]["namespace"], "argocd");
         for rule in role["rules"].as_array().unwrap() {
             let secrets = rule["resources"].to_string().contains("secrets");
@@ -289,7 +289,7 @@ fn the_certificates_of_a_proxy_are_beside_those_of_the_principal() {
 
 #[test]
 fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
-    let reply = |traces: Traces| {
+    let rendered = |traces: Traces| {
         let objects = render(&Spoke {
             traces: Some(traces),
             ..spoke()
@@ -310,7 +310,7 @@ fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
         ratio: None,
     };
     assert_eq!(
-        reply(plain),
+        rendered(plain),
         (vec![json!(address), json!("true")], json!(null))
     );
     let known = Traces {
@@ -318,7 +318,7 @@ fn traces_go_to_the_collector_that_is_named_and_by_its_certificates() {
         ca: Some("COLLECTOR PEM".to_owned()),
         ratio: Some("0.1".to_owned()),
     };
-    let (env, ca) = reply(known);
+    let (env, ca) = rendered(known);
     assert_eq!(env, [&address, "/etc/argocd-agent/ca/otlp-ca.crt", "0.1"]);
     assert_eq!(ca, "COLLECTOR PEM");
 }
@@ -344,7 +344,7 @@ fn container_identities_may_use_stars_for_whole_parts() {
 
 proptest! {
     #[test]
-    fn whatever_the_values_are_the_same_objects_come_out(
+    fn values_do_not_change_the_kinds_of_rendered_objects(
         namespace in "[a-z]{1,10}", level in "\\PC{0,20}", ca in "\\PC{0,60}", image in "\\PC{0,40}",
     ) {
         let odd = Spoke {

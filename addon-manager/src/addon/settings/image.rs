@@ -1,13 +1,13 @@
-//! Which image the agent of a spoke has: pure.
+//! The image of the agent of a spoke. Pure.
 
 use ocm::api::addon::{AddOnDeploymentConfigSpec, ImageMirror};
 
 use super::Error;
 
-/// References are shorter than this in any registry; a longer one is somebody's mistake.
+/// The maximum length of a reference; no registry has longer ones.
 const LONGEST: usize = 512;
 
-/// What the configuration says, or else the default, with its mirrors put in.
+/// The image of the configuration, or else the default, with image registries applied.
 pub(super) fn image(config: &AddOnDeploymentConfigSpec, default: &str) -> Result<String, Error> {
     let given = config.variable("AGENT_IMAGE").unwrap_or_default();
     let image = if given.is_empty() { default } else { given };
@@ -21,8 +21,8 @@ pub(super) fn image(config: &AddOnDeploymentConfigSpec, default: &str) -> Result
     Ok(mirrored(image, &config.registries))
 }
 
-/// Whether it could be the reference of an image. The registry knows whether it is one; what is looked for here is a
-/// value that was meant for something else.
+/// Whether it could be the reference of an image. Only the registry knows whether the image exists; this finds values
+/// that are not references.
 fn is_reference(image: &str) -> bool {
     let known = |it: char| it.is_ascii_alphanumeric() || ".-_/:@".contains(it);
     let ends = |it: char| it.is_ascii_alphanumeric();
@@ -33,7 +33,7 @@ fn is_reference(image: &str) -> bool {
         && !image.contains("//")
 }
 
-/// The image with the last fitting mirror put in, as OCM's own framework does it.
+/// The image from the last mirror that matches, as in OCM's own framework.
 pub(in crate::addon) fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String {
     let replaced = mirrors
         .iter()
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_an_image_is_named() {
+    fn an_invalid_image_is_refused_with_the_variable() {
         let long = "a".repeat(513);
         for wrong in [
             "an agent",

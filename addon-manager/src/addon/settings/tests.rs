@@ -105,7 +105,7 @@ fn a_mode_that_does_not_exist_is_refused_where_it_counts() {
 }
 
 #[test]
-fn a_value_that_cannot_be_is_named_with_what_it_could_be() {
+fn an_invalid_value_is_refused_with_variable_and_value() {
     for (name, value) in [
         ("PRINCIPAL_ADDRESS", "http://x"),
         ("ARGOCD_NAMESPACE", "A"),
@@ -123,7 +123,7 @@ fn a_value_that_cannot_be_is_named_with_what_it_could_be() {
 }
 
 #[test]
-fn whether_argo_cd_is_brought_and_kept_is_one_of_few_words() {
+fn install_argocd_and_keep_argocd_accept_few_values() {
     for (value, wanted) in [
         ("", Install::Auto),
         ("auto", Install::Auto),
@@ -146,7 +146,7 @@ fn whether_argo_cd_is_brought_and_kept_is_one_of_few_words() {
 }
 
 #[test]
-fn an_unknown_address_says_what_to_set() {
+fn an_unknown_address_names_the_variable_to_set() {
     let unknown = Defaults {
         principal: None,
         ..defaults()

@@ -1,14 +1,14 @@
-//! Where the traces of agents go.
+//! The export of agents' traces.
 
 use ocm::api::addon::AddOnDeploymentConfigSpec;
 use runtime::{args::OtlpArgs, trace};
 
 use super::{super::manifests::Traces, Error};
 
-/// As much of a value as is told again: certificates are long.
+/// The length of the quoted part of a value: certificates are long.
 const QUOTED: usize = 64;
 
-/// None where no collector is named.
+/// None if no collector is configured.
 pub(super) fn traces(config: &AddOnDeploymentConfigSpec) -> Result<Option<Traces>, Error> {
     let given = |value: Option<&str>| value.filter(|it| !it.is_empty()).map(str::to_owned);
     let Some(address) = given(config.variable("OTLP_ADDRESS")) else {
@@ -25,13 +25,13 @@ pub(super) fn traces(config: &AddOnDeploymentConfigSpec) -> Result<Option<Traces
     let is_pem = ca
         .as_ref()
         .map(|it| it.contains("-----BEGIN CERTIFICATE-----"));
-    let reply = ca.as_deref().unwrap_or_default();
+    let pem = ca.as_deref().unwrap_or_default();
     match (insecure, is_pem) {
         (true, None) | (false, Some(true)) => {}
         (true, Some(_)) => {
-            return Err(wrong("OTLP_CA", reply, "empty where OTLP_INSECURE is true"));
+            return Err(wrong("OTLP_CA", pem, "empty where OTLP_INSECURE is true"));
         }
-        (false, None | Some(false)) => return Err(wrong("OTLP_CA", reply, CERTIFICATES)),
+        (false, None | Some(false)) => return Err(wrong("OTLP_CA", pem, CERTIFICATES)),
     }
     let kept = ratio.as_deref().unwrap_or("1");
     let part = "a number from 0 to 1";
@@ -44,7 +44,7 @@ pub(super) fn traces(config: &AddOnDeploymentConfigSpec) -> Result<Option<Traces
         otlp_ca_path: None,
         otlp_sample_ratio,
     };
-    // As the agent itself will look at them.
+    // The checks of the agent itself.
     match trace::Settings::checked(&as_flags) {
         Ok(_) => Ok(Some(Traces { address, ca, ratio })),
         Err(trace::Invalid::Ratio(_)) => Err(wrong("OTLP_SAMPLE_RATIO", kept, part)),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn an_invalid_value_is_refused_with_the_variable() {
         let (plain, known) = (("OTLP_INSECURE", "true"), ("OTLP_CA", PEM));
         let address = ("OTLP_ADDRESS", "otel:4317");
         for (variables, name) in [

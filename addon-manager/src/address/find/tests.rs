@@ -70,13 +70,13 @@ fn a_route_counts_if_it_passes_tls_through_to_the_service() {
         found(&seen(vec![route("argocd-agent-principal", "edge")])),
         None
     );
-    let reply = json!({
+    let reported = json!({
         "spec": { "to": { "name": "argocd-agent-principal" }, "tls": { "termination": "passthrough" } },
-        "status": { "ingress": [{ "host": "told.example.org" }] },
+        "status": { "ingress": [{ "host": "reported.example.org" }] },
     });
     assert_eq!(
-        found(&seen(vec![reply])),
-        Some(at("told.example.org:443", Source::Route))
+        found(&seen(vec![reported])),
+        Some(at("reported.example.org:443", Source::Route))
     );
 }
 

@@ -1,4 +1,4 @@
-//! The cluster Secrets as the watch and the responses to our own writes report them.
+//! A cache of the cluster Secrets, from watch events and the responses to our own writes.
 
 use std::{
     collections::BTreeMap,
@@ -8,13 +8,13 @@ use std::{
 use k8s_openapi::api::core::v1::Secret;
 use runtime::kube::UnderWay;
 
-/// What is known, by cluster.
+/// The Secrets by cluster.
 #[derive(Default)]
 pub(super) struct SecretCache {
     secrets: BTreeMap<String, Secret>,
     writes: UnderWay<String>,
-    /// Those of which only the answer to our write has told: UIDs. A watch that breaks before it tells misses nothing when it
-    /// lists anew, so that it would never say that this one is gone.
+    /// UIDs of Secrets that we know from the response to our write only. If such a Secret is deleted before the watch
+    /// reports it, a new list of the watch does not report the deletion.
     unreported: BTreeMap<String, String>,
 }
 
@@ -23,13 +23,13 @@ impl SecretCache {
         self.secrets.get(cluster)
     }
 
-    /// The watch tells that it is so.
-    pub(super) fn reply(&mut self, cluster: &str, secret: Secret) {
+    /// Takes in a Secret from the watch.
+    pub(super) fn observed(&mut self, cluster: &str, secret: Secret) {
         self.unreported.remove(cluster);
         keep(&mut self.secrets, cluster, secret);
     }
 
-    /// The Secret with this UID is gone; another that we have made in its place is not.
+    /// Removes the Secret with this UID, but not another that replaced it.
     pub(super) fn gone(&mut self, cluster: &str, uid: &str) {
         self.writes.went(&cluster.to_owned(), uid);
         if self.unreported.get(cluster).is_some_and(|it| it == uid) {
@@ -41,8 +41,8 @@ impl SecretCache {
         }
     }
 
-    /// The list is complete: what it has not told of either is not there, as far as anybody knows. One that was made while the
-    /// list was on its way comes with the watch. Says whose they were.
+    /// Completes a list: removes the Secrets that neither the list nor an earlier watch event contained, and returns their
+    /// clusters. The watch reports a Secret that was created during the list.
     pub(super) fn listed(&mut self) -> Vec<String> {
         let unreported = std::mem::take(&mut self.unreported);
         for (cluster, uid) in &unreported {
@@ -51,7 +51,7 @@ impl SecretCache {
         unreported.into_keys().collect()
     }
 
-    /// The answer to our write says that it is so.
+    /// Takes in a Secret from the response to our write.
     fn answered(&mut self, cluster: &str, secret: Secret) {
         let uid = uid_of(&secret);
         let is_known = self.get(cluster).is_some_and(|it| uid_of(it) == uid);
@@ -61,30 +61,30 @@ impl SecretCache {
         keep(&mut self.secrets, cluster, secret);
     }
 
-    /// Their numbers mean nothing any more: whatever the list says counts.
+    /// Forgets resource versions after an etcd restore: the next list counts.
     pub(super) fn rewound(&mut self) {
-        for stored in self.secrets.values_mut() {
-            stored.metadata.resource_version = None;
+        for secret in self.secrets.values_mut() {
+            secret.metadata.resource_version = None;
         }
     }
 }
 
-/// A write under way; what goes until its answer is there is not brought back by the answer.
+/// A write in progress. Its response does not restore a Secret that is deleted meanwhile.
 pub(super) struct Writing<'a> {
-    stored: &'a Mutex<SecretCache>,
+    cache: &'a Mutex<SecretCache>,
     cluster: &'a str,
 }
 
 impl<'a> Writing<'a> {
-    pub(super) fn begin(stored: &'a Mutex<SecretCache>, cluster: &'a str) -> Self {
-        let mut known = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn begin(cache: &'a Mutex<SecretCache>, cluster: &'a str) -> Self {
+        let mut known = cache.lock().unwrap_or_else(PoisonError::into_inner);
         known.writes.begin(cluster.to_owned());
-        Self { stored, cluster }
+        Self { cache, cluster }
     }
 
-    /// The answer says that it is so.
+    /// Takes in the response, unless the Secret was deleted meanwhile.
     pub(super) fn answered(self, secret: Secret) {
-        let mut known = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = self.cluster.to_owned();
         if !known.writes.has_gone(&cluster, uid_of(&secret)) {
             known.answered(self.cluster, secret);
@@ -94,7 +94,7 @@ impl<'a> Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let mut known = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         known.writes.end(&self.cluster.to_owned());
     }
 }
@@ -103,20 +103,20 @@ fn uid_of(secret: &Secret) -> &str {
     secret.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// Keeps the newer of two: the watch tells of what was before our last write when that is long done, and to act on
-/// that would write again, with another key.
-fn keep(stored: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
+/// Keeps the newer of two: the watch may report a version from before our last write, and a decision from that would
+/// write again, with another key.
+fn keep(secrets: &mut BTreeMap<String, Secret>, cluster: &str, secret: Secret) {
     let version = |secret: &Secret| {
         let version = secret.metadata.resource_version.as_ref()?;
         version.parse::<u64>().ok()
     };
-    let known = stored.get(cluster);
+    let known = secrets.get(cluster);
     let known = known.filter(|known| known.metadata.uid == secret.metadata.uid);
     let older = known
         .and_then(version)
         .zip(version(&secret))
-        .is_some_and(|(known, reply)| reply < known);
+        .is_some_and(|(known, new)| new < known);
     if !older {
-        stored.insert(cluster.to_owned(), secret);
+        secrets.insert(cluster.to_owned(), secret);
     }
 }

@@ -1,8 +1,8 @@
-//! What somebody else has set on a cluster Secret that we have set, too.
+//! Conflicts with other field managers of a cluster Secret.
 //!
-//! We apply without force, so the API server names the fields of which another manager has decided
-//! otherwise. A label or an annotation for people and selectors is then left to them; what Argo CD needs
-//! is not written over either, but told.
+//! We apply without force, so the API server names the fields that another manager owns with other values. We leave a
+//! label or an annotation for users and selectors to that manager. We do not overwrite fields that Argo CD needs
+//! either, but report them in a condition.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ impl Field {
         of("labels").or_else(|| of("annotations"))
     }
 
-    /// Whether nothing breaks when somebody else decides on it: labels and annotations for people and
-    /// selectors, but not those by which Argo CD and we know what the Secret is.
+    /// Whether another field manager may own it: labels and annotations for users and selectors, but not those that
+    /// Argo CD and we need to identify the Secret.
     pub(super) fn may_differ(&self) -> bool {
         self.parts().is_some_and(|(_, key)| {
             let reserved = argocd::keys::RESERVED_LABEL_PREFIXES.iter();
@@ -56,7 +56,7 @@ impl Field {
     }
 }
 
-/// What to tell a person of labels and annotations that somebody else decides on.
+/// The message about labels and annotations that another field manager owns.
 pub fn contested(fields: &BTreeSet<Field>) -> String {
     let fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
     format!(
@@ -66,7 +66,7 @@ pub fn contested(fields: &BTreeSet<Field>) -> String {
     )
 }
 
-/// The same without some labels and annotations.
+/// Removes labels and annotations from the desired Secret.
 pub(super) fn without(mut desired: Value, fields: &BTreeSet<Field>) -> Value {
     for (kind, key) in fields.iter().filter_map(Field::parts) {
         let map = desired.pointer_mut(&format!("/metadata/{kind}"));
@@ -96,7 +96,7 @@ pub(super) fn conflicting_fields(error: &Error) -> BTreeSet<Field> {
     fields.map(|(field, _)| Field(field.to_owned())).collect()
 }
 
-/// The API server says `conflict with "kubectl-edit" using v1`.
+/// The manager in a message such as `conflict with "kubectl-edit" using v1`.
 pub(super) fn conflicting_manager(error: &Error) -> Option<String> {
     let (_, message) = conflicts(error).into_iter().next()?;
     Some(message.split('"').nth(1).unwrap_or(message).to_owned())

@@ -15,13 +15,13 @@ fn secret(value: Value) -> Secret {
 }
 
 #[test]
-fn what_was_written_needs_no_second_write() {
+fn an_unchanged_secret_needs_no_second_write() {
     let written = secret(marked(desired("eu")));
     assert!(is_as(&written, &secret(marked(desired("eu")))));
     assert!(!is_as(&written, &secret(marked(desired("us")))));
 }
 
-fn reply(uid: &str, version: &str) -> Secret {
+fn response(uid: &str, version: &str) -> Secret {
     let mut secret = secret(desired(version));
     secret.metadata.uid = Some(uid.to_owned());
     secret.metadata.resource_version = Some(version.to_owned());
@@ -29,65 +29,69 @@ fn reply(uid: &str, version: &str) -> Secret {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
-    let stored = Mutex::new(SecretCache::default());
-    let there = || stored.lock().unwrap().get("c").cloned();
-    for before in [None, Some(reply("1", "8"))] {
-        let writing = Writing::begin(&stored, "c");
+fn a_late_response_does_not_restore_a_deleted_secret() {
+    let cache = Mutex::new(SecretCache::default());
+    let there = || cache.lock().unwrap().get("c").cloned();
+    for before in [None, Some(response("1", "8"))] {
+        let writing = Writing::begin(&cache, "c");
         if let Some(before) = before {
-            stored.lock().unwrap().reply("c", before);
+            cache.lock().unwrap().observed("c", before);
         }
-        stored.lock().unwrap().gone("c", "1");
-        writing.answered(reply("1", "9"));
+        cache.lock().unwrap().gone("c", "1");
+        writing.answered(response("1", "9"));
         assert_eq!(there(), None);
     }
-    Writing::begin(&stored, "c").answered(reply("2", "11"));
-    stored.lock().unwrap().gone("c", "1");
-    assert_eq!(there(), Some(reply("2", "11")), "what took its place stays");
-    stored.lock().unwrap().gone("c", "2");
+    Writing::begin(&cache, "c").answered(response("2", "11"));
+    cache.lock().unwrap().gone("c", "1");
+    assert_eq!(there(), Some(response("2", "11")), "its replacement stays");
+    cache.lock().unwrap().gone("c", "2");
     assert_eq!(there(), None);
 }
 
 #[test]
 fn secret_deleted_before_its_watch_event_is_noticed_at_relist() {
-    let stored = Mutex::new(SecretCache::default());
-    let there = || stored.lock().unwrap().get("c").cloned();
-    let nobody = Vec::<String>::new();
-    Writing::begin(&stored, "c").answered(reply("1", "8"));
-    Writing::begin(&stored, "c").answered(reply("1", "9"));
-    assert_eq!(there(), Some(reply("1", "9")));
-    assert_eq!(stored.lock().unwrap().listed(), ["c"]);
+    let cache = Mutex::new(SecretCache::default());
+    let there = || cache.lock().unwrap().get("c").cloned();
+    let none = Vec::<String>::new();
+    Writing::begin(&cache, "c").answered(response("1", "8"));
+    Writing::begin(&cache, "c").answered(response("1", "9"));
+    assert_eq!(there(), Some(response("1", "9")));
+    assert_eq!(cache.lock().unwrap().listed(), ["c"]);
     assert_eq!(there(), None);
-    // Told of by the watch, it is one that a later list would be known to lack.
-    Writing::begin(&stored, "c").answered(reply("2", "11"));
-    stored.lock().unwrap().reply("c", reply("2", "11"));
-    Writing::begin(&stored, "c").answered(reply("2", "12"));
-    assert_eq!(stored.lock().unwrap().listed(), nobody);
-    assert_eq!(there(), Some(reply("2", "12")));
-    // Another one in its place is untold again, until it goes.
-    stored.lock().unwrap().gone("c", "2");
-    Writing::begin(&stored, "c").answered(reply("3", "14"));
-    stored.lock().unwrap().gone("c", "3");
-    assert_eq!(stored.lock().unwrap().listed(), nobody);
+    // The watch has reported this one, so it would notice its absence in a later list.
+    Writing::begin(&cache, "c").answered(response("2", "11"));
+    cache.lock().unwrap().observed("c", response("2", "11"));
+    Writing::begin(&cache, "c").answered(response("2", "12"));
+    assert_eq!(cache.lock().unwrap().listed(), none);
+    assert_eq!(there(), Some(response("2", "12")));
+    // The watch has not reported its replacement, until that is deleted.
+    cache.lock().unwrap().gone("c", "2");
+    Writing::begin(&cache, "c").answered(response("3", "14"));
+    cache.lock().unwrap().gone("c", "3");
+    assert_eq!(cache.lock().unwrap().listed(), none);
 }
 
 #[test]
-fn a_watch_that_is_behind_takes_nothing_back() {
-    let mut stored = SecretCache::default();
+fn a_stale_watch_event_does_not_revert_our_write() {
+    let mut cache = SecretCache::default();
     let mut version_after = |secret| {
-        stored.reply("c", secret);
-        let stored = stored.get("c").unwrap();
-        stored.metadata.resource_version.clone().unwrap()
+        cache.observed("c", secret);
+        let secret = cache.get("c").unwrap();
+        secret.metadata.resource_version.clone().unwrap()
     };
-    assert_eq!(version_after(reply("1", "9")), "9");
-    assert_eq!(version_after(reply("1", "8")), "9", "of before our write");
-    assert_eq!(version_after(reply("1", "10")), "10");
-    assert_eq!(version_after(reply("2", "3")), "3", "another Secret");
-    assert_eq!(version_after(reply("2", "opaque")), "opaque");
+    assert_eq!(version_after(response("1", "9")), "9");
+    assert_eq!(
+        version_after(response("1", "8")),
+        "9",
+        "from before our write"
+    );
+    assert_eq!(version_after(response("1", "10")), "10");
+    assert_eq!(version_after(response("2", "3")), "3", "another Secret");
+    assert_eq!(version_after(response("2", "opaque")), "opaque");
 }
 
 #[test]
-fn what_waiting_does_not_mend_is_for_a_person() {
+fn errors_that_a_retry_does_not_resolve_need_a_person() {
     let refused = |reason| Error::Api {
         action: "write",
         name: "cluster-c".to_owned(),
@@ -95,13 +99,13 @@ fn what_waiting_does_not_mend_is_for_a_person() {
             "no right", reason,
         )))),
     };
-    let reply = refused("Forbidden").needs_a_person().unwrap();
+    let message = refused("Forbidden").needs_a_person().unwrap();
     for part in [
         "write Secret cluster-c",
         "no right",
         "upgrade the Helm release",
     ] {
-        assert!(reply.contains(part), "{reply}");
+        assert!(message.contains(part), "{message}");
     }
     assert_eq!(refused("InternalError").needs_a_person(), None);
     assert_eq!(Error::NotListed.needs_a_person(), None);
@@ -136,9 +140,9 @@ fn labels_of_users_do_not_matter_and_edits_of_ours_do() {
 }
 
 #[test]
-fn a_secret_that_somebody_else_made_is_left_alone() {
+fn a_foreign_secret_is_left_alone() {
     let wanted = secret(marked(desired("eu")));
-    // Also when it looks like ours in everything but the mark.
+    // Even if only the mark is missing.
     assert_eq!(
         todo("c", Some(&secret(desired("eu"))), &wanted),
         Todo::LeaveAlone
@@ -204,7 +208,7 @@ fn contested_label_is_yielded_but_required_fields_are_not() {
 }
 
 #[test]
-fn ours_is_mended_and_nothing_in_its_place() {
+fn our_secret_is_repaired_but_not_its_replacement() {
     let wanted = secret(marked(desired("eu")));
     let mut live = secret(marked(desired("us")));
     live.metadata.uid = Some("1".to_owned());

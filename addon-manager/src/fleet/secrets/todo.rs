@@ -1,4 +1,4 @@
-//! What to do about a cluster Secret: whose it is, and whether it is as it should be.
+//! Decides how to reconcile a cluster Secret, from its owner and its content.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::WRITTEN;
 
-/// Adds the digest of the whole to its annotations.
+/// Adds the digest of the object to its annotations.
 pub(super) fn marked(mut desired: Value) -> Value {
     let digest = hex::encode(Sha256::digest(desired.to_string()));
     if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -22,18 +22,18 @@ pub(super) fn marked(mut desired: Value) -> Value {
     desired
 }
 
-/// What to do about a Secret.
+/// The action for a Secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Todo {
-    /// It is as it should be.
+    /// None: it is as desired.
     Nothing,
-    /// There is none.
+    /// Create it.
     Make,
-    /// It is ours and differs.
+    /// Repair it: it is ours and differs.
     Mend { uid: String },
-    /// It is that of a program which this one replaces, or a person has given it back to us.
+    /// Adopt it: a predecessor of this program wrote it, or a user returned it to us.
     TakeOver { uid: String },
-    /// It is somebody else's.
+    /// None: it has another owner.
     LeaveAlone,
 }
 
@@ -56,17 +56,17 @@ pub(super) fn todo(cluster: &str, live: Option<&Secret>, wanted: &Secret) -> Tod
     }
 }
 
-/// Lets a write succeed only on the very Secret that was looked at.
+/// Adds the UID as a precondition: the write fails on a later Secret of the same name.
 pub(super) fn demand(desired: &mut Value, uid: String) {
     if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("uid".to_owned(), Value::String(uid));
     }
 }
 
-/// Whether everything wanted is there. The digest among the annotations tells that nothing is there
-/// which was wanted once and is no longer.
+/// Whether the live Secret contains everything desired. A difference in the digest, which is among the annotations,
+/// also shows fields that are not desired any more.
 pub(super) fn is_as(live: &Secret, wanted: &Secret) -> bool {
-    fn holds<V: PartialEq>(
+    fn contains<V: PartialEq>(
         live: Option<&BTreeMap<String, V>>,
         wanted: Option<&BTreeMap<String, V>>,
     ) -> bool {
@@ -76,13 +76,13 @@ pub(super) fn is_as(live: &Secret, wanted: &Secret) -> bool {
     let texts = wanted.string_data.iter().flatten();
     let mut texts = texts.map(|(key, text)| (key, text.as_bytes()));
     let data = live.data.as_ref();
-    holds(
+    contains(
         live.metadata.labels.as_ref(),
         wanted.metadata.labels.as_ref(),
-    ) && holds(
+    ) && contains(
         live.metadata.annotations.as_ref(),
         wanted.metadata.annotations.as_ref(),
-    ) && holds(data, wanted.data.as_ref())
+    ) && contains(data, wanted.data.as_ref())
         && texts.all(|(key, text)| {
             data.and_then(|it| it.get(key))
                 .is_some_and(|it| it.0 == text)

@@ -1,14 +1,14 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::issuer::{Authority, facts::Holding, make};
+use crate::issuer::{Authority, facts::StoredAuthority, make};
 
 fn now() -> Timestamp {
     "2026-11-20T12:00:00Z".parse().unwrap()
 }
 
-fn settled() -> Holding {
-    Holding {
+fn settled() -> StoredAuthority {
+    StoredAuthority {
         ca: make::authority(now()).unwrap(),
         next: None,
         ours: true,
@@ -19,16 +19,16 @@ fn settled() -> Holding {
     }
 }
 
-fn introduced() -> Holding {
-    Holding {
+fn introduced() -> StoredAuthority {
+    StoredAuthority {
         next: Some(make::authority(now()).unwrap()),
         since: Some(now()),
         ..settled()
     }
 }
 
-fn retiring() -> Holding {
-    Holding {
+fn retiring() -> StoredAuthority {
+    StoredAuthority {
         since: Some(now()),
         ..settled()
     }
@@ -47,12 +47,12 @@ fn agent(trusts: &[&Authority], leaf: Option<&Authority>) -> Agent {
     }
 }
 
-fn step(stored: &Holding, agents: &Agents) -> Move {
+fn step(stored: &StoredAuthority, agents: &Agents) -> Move {
     decide(stored, Some(agents), &[], now()).step
 }
 
 #[test]
-fn a_rotation_begins_when_it_is_asked_for_and_once_for_each_time() {
+fn each_request_starts_one_rotation() {
     let mut stored = settled();
     assert_eq!(step(&stored, &Agents::new()), Move::Stay);
     stored.asked = Some("1".to_owned());
@@ -64,7 +64,7 @@ fn a_rotation_begins_when_it_is_asked_for_and_once_for_each_time() {
 }
 
 #[test]
-fn a_rotation_that_is_asked_for_during_another_follows_it() {
+fn a_rotation_requested_during_another_follows_it() {
     let mut stored = introduced();
     stored.asked = Some("2".to_owned());
     stored.taken = Some("1".to_owned());
@@ -80,7 +80,7 @@ fn a_ca_of_ours_is_replaced_in_the_last_fifth_of_its_life() {
     let at = |now| decide(&stored, Some(&Agents::new()), &[], now).step;
     assert_eq!(at(years(7)), Move::Stay);
     assert_eq!(at(years(9)), Move::Introduce);
-    let foreign = Holding {
+    let foreign = StoredAuthority {
         ours: false,
         ..settled()
     };
@@ -89,24 +89,19 @@ fn a_ca_of_ours_is_replaced_in_the_last_fifth_of_its_life() {
 }
 
 #[test]
-fn a_ca_of_somebody_else_is_never_replaced() {
-    let stored = Holding {
+fn a_foreign_ca_is_never_replaced() {
+    let stored = StoredAuthority {
         ours: false,
         asked: Some("1".to_owned()),
         ..settled()
     };
     let decision = decide(&stored, Some(&Agents::new()), &[], now());
     assert_eq!(decision.step, Move::Stay);
-    assert!(
-        decision
-            .complaint
-            .unwrap()
-            .contains("did not create the CA")
-    );
+    assert!(decision.problem.unwrap().contains("did not create the CA"));
 }
 
 #[test]
-fn the_next_ca_signs_when_every_agent_has_said_that_it_trusts_it() {
+fn the_next_ca_signs_after_every_agent_reports_trust() {
     let stored = introduced();
     let next = stored.next.clone().unwrap();
     let both = agent(&[&stored.ca, &next], Some(&stored.ca));
@@ -139,11 +134,15 @@ fn old_ca_is_removed_after_all_agents_moved() {
     let agents = [("a".to_owned(), new)].into();
     assert_eq!(step(&stored, &agents), Move::Retire);
     let decision = decide(&stored, Some(&agents), &["a-secret"], now());
-    assert_eq!(decision.step, Move::Stay, "what we serve with comes first");
+    assert_eq!(
+        decision.step,
+        Move::Stay,
+        "our serving certificates come first"
+    );
 }
 
 #[test]
-fn a_cluster_that_the_hub_has_lost_is_not_waited_for() {
+fn a_rotation_does_not_wait_for_a_lost_cluster() {
     let lost = Agent {
         lost: true,
         ..Agent::default()
@@ -154,7 +153,7 @@ fn a_cluster_that_the_hub_has_lost_is_not_waited_for() {
 }
 
 #[test]
-fn nothing_moves_while_nobody_knows_who_there_is() {
+fn a_rotation_stops_while_the_fleet_is_unknown() {
     for stored in [introduced(), retiring()] {
         assert_eq!(decide(&stored, None, &[], now()).step, Move::Stay);
     }

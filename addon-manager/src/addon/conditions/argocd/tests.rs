@@ -39,7 +39,7 @@ fn each_health_problem_names_workload_cause_and_next_step() {
         let (reason, message) = reported(&needs);
         format!("{cause:?}\n{reason}: {message}\n")
     });
-    golden::hold("conditions/argocd/golden.txt", &lines.join("\n"));
+    golden::compare("conditions/argocd/golden.txt", &lines.join("\n"));
 }
 
 #[test]
