@@ -41,7 +41,7 @@ pub struct SessionReport {
     /// What of an Argo CD runs in its namespace there, where its agent says so. A claim.
     pub argocd_runs: Option<Runs>,
     /// Whether the definitions of Argo CD's kinds there are those that the add-on has brought. A claim.
-    pub argocd_kinds_brought: bool,
+    pub argocd_kinds_installed: bool,
     /// What is wrong there with an Argo CD that the add-on has brought. A claim, in short printable lines.
     pub argocd_ails: Option<HealthProblem>,
     /// What of an autonomous cluster is not shown on the hub.

@@ -1,7 +1,7 @@
-//! From what somebody shows, usually a verified certificate, to the name of a cluster.
+//! From presented credentials, usually a verified certificate, to the name of a cluster.
 //!
-//! One method is configured; a certificate that does not fit it exactly is nobody. Everything here is pure and
-//! faces a peer: no input makes it panic, and nothing is matched in part.
+//! One method is configured; a certificate that does not fit it exactly identifies no cluster. Everything here is pure
+//! and faces a peer: no input makes it panic, and no pattern matches in part.
 
 use std::{fmt, path::PathBuf};
 
@@ -19,7 +19,7 @@ use crate::fleet::ClusterName;
 
 pub mod visitor;
 
-/// How a certificate tells the cluster's name.
+/// How a certificate names the cluster.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// The common name that OCM gives to an add-on's agent, compared as a whole.
@@ -46,7 +46,7 @@ pub enum Method {
     },
 }
 
-/// Why a certificate is nobody's.
+/// Why a certificate identifies no cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotIdentified {
     /// It cannot be read.
@@ -61,7 +61,7 @@ pub enum NotIdentified {
     /// Its name is of another form.
     #[error("the certificate's name has an unexpected form")]
     Form,
-    /// What it names cannot be a cluster.
+    /// The name in it cannot be a cluster.
     #[error("the certificate does not name a cluster")]
     Name,
 }

@@ -215,7 +215,7 @@ impl Snapshot {
             refused,
             argocd,
             argocd_runs: _,
-            argocd_kinds_brought: _,
+            argocd_kinds_installed: _,
             argocd_ails: _,
             unmirrored,
             certificate,

@@ -188,10 +188,10 @@ fn before_the_agent_has_said_anything_nothing_is_decided() {
 
 #[test]
 fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
-    let session = |argocd, argocd_kinds_brought| SessionReport {
+    let session = |argocd, argocd_kinds_installed| SessionReport {
         argocd: Some(argocd),
         argocd_runs: Some(Runs::Nothing),
-        argocd_kinds_brought,
+        argocd_kinds_installed,
         ..SessionReport::default()
     };
     for (session, expected) in [
@@ -322,11 +322,11 @@ fn a_cluster_that_lies_changes_nothing_of_what_is_brought() {
     let calm = rendered(image, &config, &SessionReport::default());
     for runs in RUNS {
         for argocd in [None, Some(ArgoCd::Installed), Some(ArgoCd::Missing)] {
-            for argocd_kinds_brought in [false, true] {
+            for argocd_kinds_installed in [false, true] {
                 let lie = SessionReport {
                     argocd,
                     argocd_runs: runs,
-                    argocd_kinds_brought,
+                    argocd_kinds_installed,
                     ..SessionReport::default()
                 };
                 assert!(rendered(image, &config, &lie) == calm, "{lie:?}");

@@ -78,7 +78,7 @@ impl Hub {
                 state.synced.insert(kind);
                 state.rewound.remove(&kind);
             }
-            Report::Rewound(kind) => state.go_back(kind),
+            Report::Rewound(kind) => state.rewind(kind),
             report @ (Report::Applied(..) | Report::Deleted { .. }) => {
                 if let Some((kind, key)) = about(&report) {
                     state.missing.forget(kind, &key);
@@ -100,7 +100,7 @@ impl Hub {
                 state.mirrors.went(key, uid);
             }
         }
-        let last = last_words(state, &report);
+        let last = final_state(state, &report);
         let mut effects = judge(state, report);
         if is_unseen {
             effects.retain(|effect| match effect {
@@ -143,7 +143,7 @@ fn about(report: &Report) -> Option<(Watched, Key)> {
 }
 
 /// What clusters have to know before they hear of this deletion.
-fn last_words(state: &State, report: &Report) -> Option<Arc<Value>> {
+fn final_state(state: &State, report: &Report) -> Option<Arc<Value>> {
     let Report::Deleted {
         kind: Watched::Application,
         key,
@@ -154,7 +154,7 @@ fn last_words(state: &State, report: &Report) -> Option<Arc<Value>> {
         return None;
     };
     let entry = state.index.application(key)?;
-    (entry.uid() == uid).then(|| entry.last_words()).flatten()
+    (entry.uid() == uid).then(|| entry.final_state()).flatten()
 }
 
 fn judge(state: &mut State, report: Report) -> Vec<Effect> {

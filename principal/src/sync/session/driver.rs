@@ -231,7 +231,7 @@ impl Driver {
                 self.resync.forget(&mut self.machine, &key);
             }
             if let Some(last) = note.last.filter(|_| self.go_requests.is_some()) {
-                self.machine.emit(self.hub.last_words(&key, &last));
+                self.machine.emit(self.hub.final_update(&key, &last));
             }
             // What an autonomous cluster owns is not taken away from here.
             if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
@@ -260,14 +260,14 @@ impl Driver {
         let retained = self
             .resync
             .decide(&mut self.machine, &self.hub, enrolment, now);
-        self.session_slot.report_held(retained);
+        self.session_slot.report_blocked_deletion(retained);
     }
 
     /// Ends what the hub waits for and the agent has nothing of.
     fn let_go(&mut self) {
         for key in self.resync.take_absent() {
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-            let going = async move { hub.let_go(&from, &key).await };
+            let going = async move { hub.release_deletion(&from, &key).await };
             self.leaving.push(going.boxed());
         }
     }

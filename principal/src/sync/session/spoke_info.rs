@@ -22,8 +22,8 @@ pub(super) fn record(session_slot: &SessionSlot, event: &Event) {
     session_slot.report_spoke(SpokeFacts {
         argocd: stated.argo_cd,
         runs: stated.argo_cd_runs,
-        kinds_brought: stated.argo_cd_kinds_brought,
-        ails: stated.argo_cd_ails.map(shortened),
+        kinds_installed: stated.argo_cd_kinds_brought,
+        health_problem: stated.argo_cd_ails.map(shortened),
         trusts: stated.trusts,
     });
 }
