@@ -221,7 +221,7 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
         live: _,
         reports,
         uid,
-        door,
+        to_gate,
     } = assembled;
     let (is_ready, ready) = watch::channel(false);
     let Feeds {
@@ -235,9 +235,9 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
     let reply = PolicyInputs {
         fleet,
         roots: Roots::new(server_tls),
-        gate: door,
+        gate: to_gate,
     };
-    spawner.spawn("principal: fleet", session::keep_in_line(sessions, reply));
+    spawner.spawn("principal: fleet", session::enforce_policy(sessions, reply));
     let followed = follow::follow(Arc::clone(&hub), uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let mirrors = hub::keep_mirrors(
@@ -266,7 +266,7 @@ struct Assembled {
     /// Where we say who we are, once that is known.
     uid: watch::Sender<Option<Arc<str>>>,
     /// Where the gate hears who may come in.
-    door: watch::Sender<Arc<Fleet>>,
+    to_gate: watch::Sender<Arc<Fleet>>,
 }
 
 fn assemble(
@@ -289,7 +289,7 @@ fn assemble(
     let hub = Hub::new(settings, Arc::clone(&store), clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
     hub.set_fleet(&enrolled);
-    let (door, fleet) = watch::channel(enrolled);
+    let (to_gate, fleet) = watch::channel(enrolled);
     let (uid, principal_uid) = watch::channel(None);
     let gate = AdmissionInputs {
         settings,
@@ -327,7 +327,7 @@ fn assemble(
         live: Arc::new(live),
         reports,
         uid,
-        door,
+        to_gate,
     }
 }
 

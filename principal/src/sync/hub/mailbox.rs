@@ -1,7 +1,7 @@
 //! From the hub to one session: which objects changed, each once.
 //!
 //! Not a queue: a note replaces or widens the note about the same object, so memory is bounded by the number of
-//! objects whatever the rate of change. The body is read when it is sent.
+//! objects, at any rate of changes. The body is read when it is sent.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,

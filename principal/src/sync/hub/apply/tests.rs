@@ -345,5 +345,9 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
     assert_eq!(reply(), None);
     emit(Contest::On).await;
     let _next = setup.hub.subscribe(&name("a"));
-    assert_eq!(reply(), None, "the agent reports it again if it still finds it");
+    assert_eq!(
+        reply(),
+        None,
+        "the agent reports it again if it still finds it"
+    );
 }

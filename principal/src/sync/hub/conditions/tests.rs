@@ -137,8 +137,8 @@ async fn unchanged_conditions_are_not_written() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let bad = with(application("a", "bad", "2", 1), elsewhere);
     let setup = setup(vec![application("a", "good", "1", 1), bad]);
-    .until("condition set", |memory| {
-        .until("told", |memory| {
+    setup
+        .until("condition set", |memory| {
             kinds(memory, "a", "bad") == [keys::CONDITION_CONFLICT]
         })
         .await;
@@ -171,11 +171,15 @@ async fn deletion_has_a_condition_until_its_cluster_connects() {
     } });
     let setup = setup(vec![with(application("a", "app", "1", 1), deleting)]);
     setup
-        .until("condition set", |memory| kinds(memory, "a", "app") == [DISCONNECTED])
+        .until("condition set", |memory| {
+            kinds(memory, "a", "app") == [DISCONNECTED]
+        })
         .await;
     let there = setup.hub.subscribe(&crate::testing::name("a"));
     setup
-        .until("condition cleared", |memory| kinds(memory, "a", "app").is_empty())
+        .until("condition cleared", |memory| {
+            kinds(memory, "a", "app").is_empty()
+        })
         .await;
     drop(there);
     setup
@@ -295,7 +299,9 @@ async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
     assert_eq!(setup.memory.writes(), 1);
     let there = setup.hub.subscribe(&crate::testing::name("a"));
     setup
-        .until("condition cleared", |memory| kinds(memory, "a", "app").is_empty())
+        .until("condition cleared", |memory| {
+            kinds(memory, "a", "app").is_empty()
+        })
         .await;
     let again = with(setup.memory.application("a", "app").unwrap(), asked.clone());
     setup.memory.put(Watched::Application, again);
