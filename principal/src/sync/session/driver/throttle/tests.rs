@@ -125,7 +125,7 @@ async fn flood_is_throttled_and_last_value_is_written() {
         .machine
         .stats(flooded.driver.started.elapsed());
     assert_eq!((stats.inbox_objects, stats.working), (0, 0));
-    assert!(!flooded.driver.pace.is_holding());
+    assert!(!flooded.driver.pace.is_throttling());
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +153,7 @@ async fn awaited_report_is_not_throttled() {
     flooded.notify(Verb::StatusUpdate, "busy");
     flooded.turn_for(MOMENT).await;
     assert!(flooded.shows("busy"));
-    assert!(!flooded.driver.pace.is_holding());
+    assert!(!flooded.driver.pace.is_throttling());
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn deletion_is_not_delayed_by_a_throttled_status() {
     flooded.notify(Verb::Delete, "busy");
     flooded.turn_for(MOMENT).await;
     assert_eq!(flooded.memory.application("a", "busy"), None);
-    assert!(!flooded.driver.pace.is_holding());
+    assert!(!flooded.driver.pace.is_throttling());
 }
 
 #[tokio::test(start_paused = true)]
