@@ -394,7 +394,7 @@ fn presentable(version: &str, namespace: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Our agent presents the version that it thinks we want, and its own in the user agent. For people only.
+/// Our agent presents the version that it expects us to want, and its own in the user agent. For display only.
 fn own_version<'a>(user_agent: Option<&'a str>, theirs: &Capabilities) -> Option<&'a str> {
     let product = user_agent?.split(' ').next()?;
     let version = product.strip_prefix("argocd-agent/")?;

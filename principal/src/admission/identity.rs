@@ -41,7 +41,7 @@ pub enum Method {
     Header {
         /// The header's name.
         name: HeaderName,
-        /// What is looked for in its value.
+        /// The pattern of its value.
         pattern: Regex,
     },
 }
@@ -278,7 +278,7 @@ fn go_escaped(value: &str) -> String {
     out
 }
 
-/// The SHA-256 of a certificate: what a token is bound to.
+/// The SHA-256 of a certificate, to which tokens are bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thumbprint([u8; 32]);
 
@@ -288,7 +288,7 @@ impl Thumbprint {
         &self.0
     }
 
-    /// What a token is bound to where it is no certificate.
+    /// The binding of a token that is bound to no certificate.
     pub(crate) const fn from_digest(digest: [u8; 32]) -> Self {
         Self(digest)
     }
@@ -371,7 +371,7 @@ impl PeerCertificate {
         &self.chain
     }
 
-    /// What tokens are bound to.
+    /// The binding of tokens.
     pub const fn thumbprint(&self) -> Thumbprint {
         self.thumbprint
     }

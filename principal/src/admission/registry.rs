@@ -249,7 +249,7 @@ impl Registry {
             end: ended,
             gone,
             signals,
-            why: None,
+            end_reason: None,
         };
         Attempt::Acquired(session_slot, predecessor)
     }

@@ -57,7 +57,7 @@ impl Revoked {
     /// Whether a certificate is on the list.
     pub fn has_certificate(&self, certificate: &PeerCertificate) -> bool {
         let fingerprint = || format!("{:?}", certificate.thumbprint());
-        // Most lists are empty, and this is asked for every session at every change.
+        // Most lists are empty, and this runs for every session at every change.
         (!self.fingerprints.is_empty() && self.fingerprints.contains(&fingerprint()))
             || (!self.serials.is_empty() && self.serials.contains(&number(certificate.serial())))
     }

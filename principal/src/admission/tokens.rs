@@ -32,7 +32,7 @@ pub const REFRESH_LIFE: Duration = Duration::from_hours(24);
 /// A refresh token with less than this left is replaced when it is used: upstream's value.
 pub const REFRESH_RENEWAL: Duration = Duration::from_mins(10);
 
-/// What a token is for; one kind is never accepted in place of another.
+/// The purpose of a token; one kind is never accepted in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Opens streams.

@@ -196,7 +196,7 @@ async fn fits(password: String, hash: Arc<str>) -> bool {
     matches!(comparing.await, Ok(Ok(true)))
 }
 
-/// Reads the file now, and again whenever its content changes. What cannot be read changes nothing.
+/// Reads the file now, and again whenever its content changes. An unreadable file changes nothing.
 pub(crate) async fn follow(path: PathBuf, spawner: &Spawner) -> watch::Receiver<Users> {
     let mut last = None;
     let first = read(&path, &mut last).await.unwrap_or_default();

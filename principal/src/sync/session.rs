@@ -49,7 +49,7 @@ mod violations;
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.
 const OUTBOUND: usize = 16;
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Admission>,
     pub(crate) hub: Arc<Hub>,

@@ -28,7 +28,7 @@ pub(crate) struct SessionSlot {
     pub(super) end: watch::Receiver<Option<End>>,
     pub(super) gone: CancellationToken,
     pub(super) signals: Arc<Signals>,
-    pub(super) why: Option<String>,
+    pub(super) end_reason: Option<String>,
 }
 
 impl SessionSlot {
@@ -74,8 +74,8 @@ impl SessionSlot {
     }
 
     /// Sets the reason of the end, for the report.
-    pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
-        self.why = Some(why.into());
+    pub(crate) fn set_end_reason(&mut self, end_reason: impl Into<String>) {
+        self.end_reason = Some(end_reason.into());
     }
 
     /// Records the deletion that the brake blocks on this cluster now.
@@ -212,13 +212,14 @@ impl Drop for SessionSlot {
             self.registry
                 .keep_reports(|cluster| cluster != self.cluster.as_str());
         } else if mine {
-            let why = self.why.take();
+            let end_reason = self.end_reason.take();
             self.registry.report(&self.cluster, |report, now| {
                 report.connected = false;
                 report.stuck = None;
                 report.since = now;
                 report.last_seen = Some(now);
-                report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));
+                report.last_error =
+                    end_reason.or_else(|| Some("the session was abandoned".to_owned()));
             });
         }
         self.gone.cancel();

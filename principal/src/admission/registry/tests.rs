@@ -93,7 +93,7 @@ async fn session_report_has_the_time_and_reason_of_the_end() {
         .unwrap();
     let later = "2026-01-01T01:00:00Z".parse().unwrap();
     clock.set(later);
-    session_slot.ends_because("connection lost");
+    session_slot.set_end_reason("connection lost");
     drop(session_slot);
     let shown = cert.certificate.as_ref().unwrap();
     let expected = SessionReport {

@@ -98,9 +98,9 @@ impl DeletionCandidates {
             return Decision::Delete(std::mem::take(&mut self.list));
         }
         self.digest = digest_of(&self.list);
-        let reply = self.list.iter().take(LISTED);
+        let listed = self.list.iter().take(LISTED);
         Decision::Block(BlockedDeletion {
-            names: reply
+            names: listed
                 .map(|it| format!("{} {}/{}", it.kind, it.namespace, it.name))
                 .collect(),
             count: self.list.len(),

@@ -77,10 +77,10 @@ impl Hub {
     pub(crate) fn unmirrored(&self, cluster: &ClusterName) -> Option<Unmirrored> {
         let state = self.lock();
         let refused = state.mirrors.refused.get(cluster.as_str())?;
-        let reply = refused.iter().take(LISTED);
+        let listed = refused.iter().take(LISTED);
         (!refused.is_empty()).then(|| Unmirrored {
             count: refused.len(),
-            names: reply
+            names: listed
                 .map(|(key, why)| format!("{} {}: {why}", key.kind, key.name))
                 .collect(),
         })
