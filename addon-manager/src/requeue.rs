@@ -144,7 +144,7 @@ fn condition_inputs(report: &SessionReport) -> ConditionInputs<'_> {
         refused,
         argocd,
         argocd_runs,
-        argocd_kinds_brought,
+        argocd_kinds_installed,
         argocd_ails,
         unmirrored,
         certificate,
@@ -163,7 +163,7 @@ fn condition_inputs(report: &SessionReport) -> ConditionInputs<'_> {
             (
                 *argocd,
                 *argocd_runs,
-                *argocd_kinds_brought,
+                *argocd_kinds_installed,
                 argocd_ails.as_ref(),
             ),
             unmirrored.as_ref(),

@@ -1,7 +1,7 @@
-//! Who may come in: the clusters that are enrolled now, and what is recorded about each of them.
+//! The clusters that are enrolled now, and the hub's record of each of them.
 //!
-//! The fleet arrives as a value that is replaced as a whole. Whoever leaves it loses its session at once, whatever
-//! its certificate still says; nothing else on this page is ever taken from what a cluster claims about itself.
+//! The fleet arrives as a value that is replaced as a whole. A cluster that leaves it loses its session at once,
+//! regardless of its certificate. No field here comes from the claims of a cluster.
 
 use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -14,39 +14,39 @@ pub struct Fleet {
     pub clusters: BTreeMap<String, Enrolment>,
 }
 
-/// What the hub has recorded about one enrolled cluster.
+/// The hub's record of one enrolled cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enrolment {
     /// The mode it was enrolled with; an agent that claims another is refused.
     pub mode: Mode,
-    /// The `server` of its Argo CD cluster Secret, by which an Application may name it too.
+    /// The `server` of its Argo CD cluster Secret, which also identifies it as a destination.
     pub server: Option<String>,
-    /// Its first session after an enrolment has not ended yet: nothing is deleted there for being unknown here.
+    /// Its first session after the enrolment has not ended yet: the hub deletes no unknown objects there.
     pub fresh: bool,
-    /// The digest of a [`HeldDeletion`](crate::HeldDeletion) that a person has confirmed.
+    /// The digest of a [`BlockedDeletion`](crate::BlockedDeletion) that a user has confirmed.
     pub confirm_delete: Option<String>,
-    /// Whether repositories without a project are for this cluster, too; none while that is not known.
+    /// Whether the cluster gets repositories without a project, too; none while that is unknown.
     pub shares_unscoped: Option<bool>,
-    /// Which of its certificates count.
+    /// The certificates of the cluster that are accepted.
     pub certificates: Certificates,
 }
 
-/// Which certificates of a cluster count, beyond what TLS and their names say.
+/// The accepted certificates of a cluster, beyond the checks of TLS and of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Certificates {
     /// All.
     #[default]
     All,
-    /// Those with this organizational unit: the others are from before a person had its key changed.
+    /// Those with this organizational unit: the others are older than the last change of the key.
     WithUnit(String),
-    /// None: a person has revoked them.
+    /// None: an administrator has revoked them.
     Revoked,
 }
 
 /// The name of a cluster, which is also its namespace on the hub.
 ///
-/// Holding one is proof that it is a DNS-1123 label, so code below the edge never re-checks. It is not proof that
-/// the cluster is enrolled. Cheap to clone.
+/// A value of this type is a DNS-1123 label, so code below the edge never checks it again. The cluster need not be
+/// enrolled. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<str>);
 

@@ -1,4 +1,4 @@
-//! Live requests: people at the hub read and change objects of a cluster through its agent.
+//! Live requests: users at the hub read and change objects of a cluster through its agent.
 //!
 //! ```text
 //!   argocd-server ─► redis_proxy ────┐                      ┌─► tunnel (HTTP/2) ─► our agent

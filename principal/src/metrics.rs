@@ -1,4 +1,4 @@
-//! What the principal counts. Labels come from fixed words only, never from a peer.
+//! The metrics of the principal. Labels come from fixed words only, never from a peer.
 
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},
@@ -64,7 +64,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Makes and registers all of them.
+    /// Creates and registers all metrics.
     pub fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
         registry.with(|all| {
@@ -77,7 +77,7 @@ impl Metrics {
         metrics
     }
 
-    /// What the principal knows of its clusters at this moment, as soon as it runs.
+    /// The principal's view of its clusters at this moment, as soon as it runs.
     pub const fn state(&self) -> &State {
         &self.state
     }
@@ -131,7 +131,7 @@ impl Metrics {
         Open::new(self.redis_connections.clone())
     }
 
-    /// Counts an open lane for as long as the guard lives.
+    /// Counts an open tunnel for as long as the guard lives.
     pub(crate) fn agent_tunnel(&self) -> Open {
         Open::new(self.agent_tunnels.clone())
     }
@@ -151,7 +151,7 @@ impl Metrics {
         Open::new(self.hub_writes_now.clone())
     }
 
-    /// What a session has counted since it was last asked.
+    /// Adds the counts of a session since its last call.
     pub(crate) fn session_counted(&self, resent: u64, strays: u64) {
         self.resends.inc_by(resent);
         self.stray_acks.inc_by(strays);
@@ -168,7 +168,7 @@ impl Metrics {
     }
 }
 
-/// What is counted of the agents: how they come, stay and go, and what is said.
+/// The metrics of agents: connections, sessions and events.
 fn agents(all: &mut Recorder, metrics: &Metrics) {
     metrics.handshakes.register(
         all,
@@ -227,7 +227,7 @@ fn agents(all: &mut Recorder, metrics: &Metrics) {
     );
 }
 
-/// What is counted about the hub's API.
+/// The metrics of writes to the hub's API.
 fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
     metrics.hub_writes.register(
         all,
@@ -251,7 +251,7 @@ fn hub_writes(all: &mut Recorder, metrics: &Metrics) {
     );
 }
 
-/// What is counted of what people at the hub look at.
+/// The metrics of live requests.
 fn interactive(all: &mut Recorder, metrics: &Metrics) {
     all.register(
         "lanes",

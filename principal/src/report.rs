@@ -1,4 +1,4 @@
-//! What the rest of the program may know about sessions.
+//! Reports on sessions for the rest of the program.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,91 +13,91 @@ use tokio::sync::watch;
 
 use crate::fleet::Mode;
 
-/// The session of one cluster, as the conditions of its add-on tell it.
+/// The session of one cluster, as input of the conditions of its add-on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionReport {
     /// Whether a session is open now.
     pub connected: bool,
-    /// When it became what it is now.
+    /// The time of the last change of `connected`.
     pub since: Timestamp,
-    /// When the agent was last there; now, while it is connected.
+    /// When the agent was last connected; now, while it is connected.
     pub last_seen: Option<Timestamp>,
-    /// Why the last session ended or the last attempt was refused. One line, without secrets.
+    /// Why the last session ended or the last attempt was rejected. One line, without secrets.
     pub last_error: Option<String>,
     /// The version that the agent gave at its last authentication. A claim.
     pub agent_version: Option<String>,
     /// The mode of its enrolment when it last authenticated.
     pub mode: Option<Mode>,
-    /// What is not taken away from the cluster before a person has confirmed it.
+    /// The deletion on the cluster that waits for a user's confirmation.
     pub blocked_deletion: Option<BlockedDeletion>,
-    /// What cannot be written to the hub for some time.
+    /// The writes to the hub that keep failing.
     pub stuck: Option<Stuck>,
-    /// What its agent does that no agent should.
+    /// How its agent violates the protocol.
     pub misconduct: Option<String>,
-    /// What the cluster cannot take or do.
+    /// The objects that the cluster refuses or failed to apply.
     pub refused: Option<Refused>,
-    /// Whether the cluster has an Argo CD, where its agent says so. A claim.
+    /// Whether the cluster has an Argo CD, if its agent reports it. A claim.
     pub argocd: Option<ArgoCd>,
-    /// What of an Argo CD runs in its namespace there, where its agent says so. A claim.
+    /// The parts of an Argo CD that run in its namespace there, if its agent reports them. A claim.
     pub argocd_runs: Option<Runs>,
-    /// Whether the definitions of Argo CD's kinds there are those that the add-on has brought. A claim.
-    pub argocd_kinds_brought: bool,
-    /// What is wrong there with an Argo CD that the add-on has brought. A claim, in short printable lines.
+    /// Whether the add-on installed the definitions of Argo CD's kinds there. A claim.
+    pub argocd_kinds_installed: bool,
+    /// The problem of an Argo CD that the add-on installed there. A claim, in short printable lines.
     pub argocd_ails: Option<HealthProblem>,
-    /// What of an autonomous cluster is not shown on the hub.
+    /// The objects of an autonomous cluster that the hub does not show.
     pub unmirrored: Option<Unmirrored>,
     /// The certificate of the last session.
     pub certificate: Option<ShownCertificate>,
-    /// The fingerprints of the CAs that the agent trusts, where it says so. A claim.
+    /// The fingerprints of the CAs that the agent trusts, if it reports them. A claim.
     pub trusts: Option<BTreeSet<String>>,
 }
 
 /// Objects of an autonomous cluster that the hub does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmirrored {
-    /// How many there are.
+    /// Their number.
     pub count: usize,
-    /// The first of them: kind, name and why. Names are claims.
+    /// The first of them: kind, name and reason. Names are claims.
     pub names: Vec<String>,
 }
 
-/// What is worth knowing of a certificate that an agent has shown.
+/// The reported fields of an agent's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownCertificate {
-    /// Begin of its life.
+    /// Begin of its validity.
     pub not_before: Timestamp,
-    /// End of its life.
+    /// End of its validity.
     pub not_after: Timestamp,
-    /// The key that signed it, as far as it says.
+    /// The key that signed it, as far as the certificate names it.
     pub authority: Option<KeyId>,
 }
 
-/// Objects that a cluster holds and the hub does not know, too many to take them away unasked.
+/// Objects on a cluster that the hub does not know, too many to delete them without a confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedDeletion {
-    /// The first of them, as the cluster calls them: kind, namespace and name. A claim.
+    /// The first of them, by their names on the cluster: kind, namespace and name. A claim.
     pub names: Vec<String>,
-    /// How many there are.
+    /// Their number.
     pub count: usize,
-    /// Whether they are mirrors on the hub that the cluster does not have any more, and not copies on the cluster.
+    /// Whether they are mirrors on the hub that the cluster does not have any more, instead of copies on the cluster.
     pub mirrors: bool,
-    /// Names exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
+    /// Identifies exactly this list; confirmed with [`Enrolment::confirm_delete`](crate::Enrolment).
     pub digest: String,
 }
 
-/// Whether there is another thing to tell than before.
+/// A value to report, if it has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Update<T> {
-    /// What was told last is so.
+    /// Unchanged since the last report.
     Same,
-    /// This is so now, or nothing is.
+    /// The new value; none clears it.
     Now(Option<T>),
 }
 
-/// Objects that a cluster refuses, or of which it reports a failure.
+/// Objects that a cluster refuses, or failed to apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// How many there are.
+    /// Their number.
     pub count: usize,
     /// The first of them.
     pub names: Vec<String>,
@@ -106,9 +106,9 @@ pub struct Refused {
 /// Applications whose reports cannot be written to the hub for some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
-    /// How many there are.
+    /// Their number.
     pub count: usize,
-    /// One of them, and why.
+    /// One of them, with the error.
     pub example: String,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// The same session after `passed` without any event.
+    /// The figures of the same session after `passed` without any event.
     pub(crate) fn after(self, passed: Duration) -> Self {
         let waits = !self.unacknowledged.is_zero();
         let unacknowledged = self.unacknowledged;
@@ -150,7 +150,7 @@ impl Figures {
 /// A value per cluster, by its name.
 pub(crate) type ByCluster<T> = BTreeMap<String, T>;
 
-/// All reports, by the cluster's name. A cluster that never came has none; one that left the fleet loses its own.
+/// All reports, by the cluster's name. A cluster that never connected has none; one that left the fleet loses its own.
 pub type Sessions = Arc<BTreeMap<String, SessionReport>>;
 
 /// Receives the reports as they change; only the newest is kept.

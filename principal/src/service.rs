@@ -58,7 +58,7 @@ pub(crate) fn routes(
     let events = events::Service {
         sessions: Arc::clone(sessions),
     };
-    let lane = tunnel::Service {
+    let tunnels = tunnel::Service {
         live: Arc::clone(live),
     };
     let logs = logs::Service {
@@ -90,7 +90,7 @@ pub(crate) fn routes(
             largest,
             metrics: gate.metrics.clone(),
         })
-        .add_service(LaneServer::new(lane).max_decoding_message_size(LARGEST_CHUNK))
+        .add_service(LaneServer::new(tunnels).max_decoding_message_size(LARGEST_CHUNK))
         .add_service(
             LogStreamServiceServer::new(logs)
                 .accept_compressed(CompressionEncoding::Gzip)

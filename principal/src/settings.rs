@@ -1,4 +1,4 @@
-//! What the principal is told at its start; checked by whoever builds it.
+//! The settings of the principal; the caller that builds them checks them.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -9,55 +9,55 @@ use crate::admission::identity;
 /// Live streams (logs and terminals) of a Go agent on the connection of its session.
 pub(crate) const GO_STREAMS: u32 = 32;
 
-/// How this principal works.
+/// The settings of one principal.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the gRPC server listens; port 0 takes a free one (see [`Handle`](crate::Handle)).
+    /// The address of the gRPC server; port 0 takes a free one (see [`Handle`](crate::Handle)).
     pub listen: SocketAddr,
-    /// Where the resource proxy listens, if it is wanted; port 0 takes a free one.
+    /// The address of the resource proxy, if it is enabled; port 0 takes a free one.
     pub resource_proxy: Option<SocketAddr>,
-    /// What opens a cluster there.
+    /// The credentials that open a cluster there.
     pub visitors: identity::visitor::Visitors,
-    /// The redis proxy, if it is wanted.
+    /// The redis proxy, if it is enabled.
     pub redis_proxy: Option<RedisProxy>,
     /// The hub's Argo CD namespace: its projects, and Applications that name a cluster as destination.
     pub argocd_namespace: String,
     /// Namespaces besides the clusters' own and Argo CD's whose Applications may name a cluster as destination.
     pub other_namespaces: Vec<String>,
-    /// How what somebody shows, usually a verified certificate, becomes the name of a cluster.
+    /// How the credentials of a peer, usually a verified certificate, identify a cluster.
     pub identity: identity::Method,
-    /// Whether agents are served in plaintext, behind a mesh that has done TLS.
+    /// Whether agents connect in plaintext, behind a mesh that terminates TLS.
     pub plaintext: bool,
-    /// Whether a connection needs a certificate also where it does not tell who somebody is.
+    /// Whether a connection needs a certificate although it does not identify the cluster.
     pub require_certificates: bool,
     /// Whether `WebSocket`s over HTTP/1.1 are served besides HTTP/2, on the same port.
     pub websockets: bool,
-    /// Common names of the client certificates of proxies that end TLS on the way to us.
+    /// Common names of the client certificates of TLS-terminating proxies in front of us.
     pub trusted_proxies: Vec<String>,
     /// Our own version, as `Version` reports it (without the `argocd-agent-` prefix).
     pub version: String,
-    /// What we can do beyond the Go protocol: all of it, but in tests of old and new together.
+    /// Our capabilities beyond the Go protocol: all of them, except in tests of old and new together.
     pub capabilities: Capabilities,
-    /// What one peer, or all of them, can use at most.
+    /// The resource limits per peer and for all peers.
     pub limits: Limits,
 }
 
-/// What Argo CD on the hub takes for its redis.
+/// The redis proxy, which Argo CD on the hub uses as its redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisProxy {
-    /// Where it listens; port 0 takes a free one.
+    /// Its address; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Whether it speaks TLS, with the certificate of the resource proxy.
+    /// Whether it serves TLS, with the certificate of the resource proxy.
     pub tls: bool,
     /// host:port of the hub's own redis.
     pub server: String,
-    /// Bytes of the largest value that is carried from a cluster.
+    /// Bytes of the largest value from a cluster.
     pub largest_value: u64,
-    /// Bytes of all values together that are remembered for when their clusters are away.
+    /// Bytes of all values that are kept for disconnected clusters.
     pub remembered: usize,
 }
 
-/// What one peer, or all of them, can use at most.
+/// The resource limits per peer and for all peers.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Bytes of one message, after decompression. An object in etcd is 1.5 MiB at most.
@@ -71,7 +71,7 @@ pub struct Limits {
     pub waiting_per_address: usize,
     /// How long one handshake may take, and how long it may wait for its turn.
     pub handshake_time: Duration,
-    /// Open connections; more are closed as they come.
+    /// Open connections; further ones are closed at once.
     pub connections: usize,
     /// Open connections of one certificate. With `WebSocket`s each call has its own.
     pub connections_per_certificate: usize,
@@ -79,7 +79,7 @@ pub struct Limits {
     pub streams_per_connection: u32,
     /// How long a connection may be without any request.
     pub idle: Duration,
-    /// How long a session lives at most, so that certificates are looked at again.
+    /// The maximum life of a session, so that certificates are checked again.
     pub session_life: Duration,
     /// Bytes of one session's messages that wait to be applied; at the bound its stream is not read.
     pub inbox_bytes: usize,
@@ -91,18 +91,18 @@ pub struct Limits {
     pub writes_per_session: usize,
     /// How long a stop waits for sessions to end.
     pub drain: Duration,
-    /// What one autonomous cluster may have mirrored.
+    /// The limits of the mirrors of one autonomous cluster.
     pub mirrors: MirrorLimits,
-    /// Between two comparisons of everything in one session, give or take a half.
+    /// The interval of full comparisons in one session, plus or minus a half.
     pub compare_every: Duration,
 }
 
-/// What one autonomous cluster may have mirrored on the hub.
+/// The limits of the mirrors of one autonomous cluster on the hub.
 #[derive(Clone, Copy, Debug)]
 pub struct MirrorLimits {
     /// Applications and projects together.
     pub objects: usize,
-    /// Bytes of one of them. An object in etcd is 1.5 MiB at most, with what the API server notes down about it.
+    /// Bytes of one of them. An object in etcd is 1.5 MiB at most, with the fields that the API server adds.
     pub object_bytes: usize,
     /// Bytes of all of them.
     pub bytes: usize,

@@ -40,26 +40,26 @@ mod proxies;
 pub use crate::live::redis_proxy::RedisFeeds;
 pub use proxies::{REDIS_KEYS, redis_login};
 
-/// What the principal works with; everything that can change arrives as a watched value.
+/// The inputs of the principal; everything that can change arrives as a watched value.
 pub struct Inputs {
     /// The hub's API.
     pub client: kube::Client,
-    /// Who may come in.
+    /// The enrolled clusters.
     pub fleet: watch::Receiver<Arc<Fleet>>,
     /// The serving certificate, its key, and as roots the CA of the agents.
     pub server_tls: watch::Receiver<Arc<Material>>,
-    /// The serving certificate of the resource proxy, its key, and as roots the CA of those who come there.
+    /// The serving certificate of the resource proxy, its key, and as roots the CA of its clients.
     pub visitors_tls: watch::Receiver<Arc<Material>>,
-    /// With what the hub's redis and those who come for it are met; without it the password is that in Argo CD's Secret, the
-    /// certificate that of the resource proxy, and the hub's redis has no TLS.
+    /// The credentials for the hub's redis and for its clients. Without them the password is that in Argo CD's Secret,
+    /// the certificate that of the resource proxy, and the hub's redis has no TLS.
     pub redis: Option<RedisFeeds>,
     /// Signs the agents' tokens.
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     /// Whether this replica serves; while not, every session is refused.
     pub active: watch::Receiver<bool>,
-    /// Enrols clusters that are not, where that is wanted.
+    /// Enrols unknown clusters, if enabled.
     pub registrar: Option<Arc<dyn Registrar>>,
-    /// What it counts, registered by whoever starts it.
+    /// Its metrics, which the caller registers.
     pub metrics: Metrics,
     /// Starts the tasks; cancelling its token ends them.
     pub spawner: Spawner,
@@ -71,7 +71,7 @@ impl fmt::Debug for Inputs {
     }
 }
 
-/// What the principal works with besides the hub itself. See [`Inputs`] for the fields.
+/// The inputs of the principal besides the hub itself. See [`Inputs`] for the fields.
 #[expect(missing_docs, reason = "the same as in Inputs")]
 #[derive(Debug)]
 pub struct Feeds {
@@ -88,16 +88,16 @@ pub struct Feeds {
     pub clock: Clock,
 }
 
-/// What the program may know about a running principal.
+/// The addresses, reports and readiness of a running principal.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    /// Where it listens.
+    /// The address of the gRPC server.
     pub address: SocketAddr,
-    /// Where the resource proxy listens, if there is one.
+    /// The address of the resource proxy, if there is one.
     pub resource_proxy: Option<SocketAddr>,
-    /// Where the redis proxy listens, if there is one.
+    /// The address of the redis proxy, if there is one.
     pub redis_proxy: Option<SocketAddr>,
-    /// The sessions, as the conditions tell them.
+    /// The sessions, as input of the conditions.
     pub sessions: watch::Receiver<Reports>,
     /// Whether the hub's objects are read, so that agents can be served.
     pub ready: watch::Receiver<bool>,
@@ -106,12 +106,12 @@ pub struct Handle {
 /// The principal could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The address to listen on cannot be had.
+    /// The address is not available.
     #[error("listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
 }
@@ -156,7 +156,7 @@ pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartEr
     start_on(Arc::new(store), settings, feeds).await
 }
 
-/// The same on any hub.
+/// Like [`start`], on any hub.
 ///
 /// See [`start_unbound`] for one without a port.
 pub async fn start_on(
@@ -184,9 +184,9 @@ pub async fn start_on(
     let resource_proxy = proxies::resource(&settings, &feeds, &assembled.live).await?;
     let redis_proxy = proxies::redis(&settings, &feeds, &assembled.live).await?;
     let spawner = feeds.spawner.clone();
-    let mut handle = keep_going(assembled, address, feeds);
+    let mut handle = spawn_all(assembled, address, feeds);
     spawner.spawn("principal: listener", listener.run());
-    // However much people look at, sessions go first.
+    // Sessions have priority over any amount of live traffic.
     let background = spawner.background();
     if let Some((proxy, address)) = resource_proxy {
         background.spawn("principal: resource proxy", proxy.run());
@@ -199,7 +199,7 @@ pub async fn start_on(
     Ok(handle)
 }
 
-/// The same without a port: whoever starts it carries the requests to the services, as a simulation does.
+/// Like [`start_on`], without a port: the caller passes requests to the services, as a simulation does.
 pub fn start_unbound(
     store: Arc<dyn Store>,
     settings: &Settings,
@@ -211,17 +211,17 @@ pub fn start_unbound(
         &assembled.sessions,
         &assembled.live,
     ));
-    (keep_going(assembled, settings.listen, feeds), services)
+    (spawn_all(assembled, settings.listen, feeds), services)
 }
 
 /// Starts everything but the listener.
-fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle {
+fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle {
     let Assembled {
         sessions,
         live: _,
         reports,
         uid,
-        door,
+        to_gate,
     } = assembled;
     let (is_ready, ready) = watch::channel(false);
     let Feeds {
@@ -232,12 +232,15 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
         ..
     } = feeds;
     let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
-    let reply = PolicyInputs {
+    let inputs = PolicyInputs {
         fleet,
         roots: Roots::new(server_tls),
-        gate: door,
+        gate: to_gate,
     };
-    spawner.spawn("principal: fleet", session::keep_in_line(sessions, reply));
+    spawner.spawn(
+        "principal: fleet",
+        session::enforce_policy(sessions, inputs),
+    );
     let followed = follow::follow(Arc::clone(&hub), uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let mirrors = hub::keep_mirrors(
@@ -258,15 +261,15 @@ fn keep_going(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle
     }
 }
 
-/// What is there before anything runs.
+/// The parts before anything runs.
 struct Assembled {
     sessions: Arc<Sessions>,
     live: Arc<LiveContext>,
     reports: watch::Receiver<Reports>,
-    /// Where we say who we are, once that is known.
+    /// Publishes our identity, once it is known.
     uid: watch::Sender<Option<Arc<str>>>,
-    /// Where the gate hears who may come in.
-    door: watch::Sender<Arc<Fleet>>,
+    /// Passes the enrolled clusters to admission.
+    to_gate: watch::Sender<Arc<Fleet>>,
 }
 
 fn assemble(
@@ -289,7 +292,7 @@ fn assemble(
     let hub = Hub::new(settings, Arc::clone(&store), clock.clone(), metrics.clone());
     let enrolled = Arc::clone(&feeds.fleet.borrow());
     hub.set_fleet(&enrolled);
-    let (door, fleet) = watch::channel(enrolled);
+    let (to_gate, fleet) = watch::channel(enrolled);
     let (uid, principal_uid) = watch::channel(None);
     let gate = AdmissionInputs {
         settings,
@@ -327,7 +330,7 @@ fn assemble(
         live: Arc::new(live),
         reports,
         uid,
-        door,
+        to_gate,
     }
 }
 

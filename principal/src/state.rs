@@ -1,9 +1,9 @@
-//! What the principal knows of its clusters at this moment: looked up when somebody asks, never kept up to date.
+//! The principal's view of its clusters at one moment: computed on request, never kept up to date.
 //!
 //! ```text
-//!   fleet ────┐                             ┌──> gauges, at each scrape: sums over all clusters
-//!   registry ─┼──> Moment ──> Totals, rows ─┤
-//!   lanes ────┘   (a copy)       (pure)     └──> pages of JSON, for whoever looks into the program
+//!   fleet ────┐                               ┌──> gauges, at each scrape: sums over all clusters
+//!   registry ─┼──> Snapshot ──> Totals, rows ─┤
+//!   tunnels ──┘    (a copy)        (pure)     └──> pages of JSON, for requests to the program
 //! ```
 
 use std::{
@@ -20,11 +20,11 @@ use crate::{admission::registry::Registry, fleet::Fleet, live::tunnel::Tunnels, 
 
 pub(crate) use snapshot::Snapshot;
 
-/// Where the state of a principal can be seen, as soon as it runs; clones see the same.
+/// The state of a principal, as soon as it runs; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct State(Arc<OnceLock<Sources>>);
 
-/// Where it is looked up.
+/// The sources of the state.
 pub(crate) struct Sources {
     pub(crate) registry: Registry,
     pub(crate) reports: watch::Receiver<Sessions>,
@@ -40,12 +40,12 @@ impl fmt::Debug for Sources {
 }
 
 impl State {
-    /// From now on it is looked up there. A principal starts once, and so the first word counts.
+    /// Sets the sources. A principal starts once, so the first call counts.
     pub(crate) fn follow(&self, sources: Sources) {
         drop(self.0.set(sources));
     }
 
-    /// A copy of what is now; nothing is known before the principal has started.
+    /// A copy of the current state; empty before the principal has started.
     fn moment(&self) -> Snapshot {
         let Some(sources) = self.0.get() else {
             return Snapshot::default();
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// A part of what is now as JSON, without secrets.
+    /// A part of the current state as JSON, without secrets.
     pub fn page(&self, page: &Page) -> Value {
         self.moment().page(page)
     }

@@ -1,4 +1,4 @@
-//! The hub's API as the engine needs it: a trait, so that it can run on something else than Kubernetes.
+//! The hub's API for the sync engine: a trait, with implementations for Kubernetes and in memory.
 
 use std::fmt::Debug;
 
@@ -16,16 +16,16 @@ pub mod memory;
 
 pub use self::{kube::Kubernetes, memory::Memory};
 
-/// Reads and writes what the hub has.
+/// Reads and writes the objects of the hub.
 pub trait Store: Debug + Send + Sync + 'static {
     /// Reports every object of the kinds that are [`Watched`], and all changes, until the token is cancelled.
     ///
-    /// Outages are waited out; `report` is called in order for each kind and must be quick.
+    /// Retries during outages. `report` is called in order for each kind and must be quick.
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()>;
 
     /// Patches an object as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
     ///
-    /// Returns what the hub has afterwards.
+    /// Returns the object after the write.
     fn patch<'a>(
         &'a self,
         kind: Watched,
@@ -34,9 +34,9 @@ pub trait Store: Debug + Send + Sync + 'static {
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, WriteError>>;
 
-    /// Makes an object; a [`WriteError::Conflict`] when there is one of this name.
+    /// Creates an object; a [`WriteError::Conflict`] when there is one of this name.
     ///
-    /// Returns what the hub has afterwards.
+    /// Returns the object after the write.
     fn create<'a>(
         &'a self,
         kind: Watched,
@@ -52,7 +52,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         version: &'a str,
     ) -> BoxFuture<'a, Result<(), WriteError>>;
 
-    /// The Events that the hub has of an Application and that were made of those of its cluster.
+    /// The Events of a hub Application that mirror Events of its cluster.
     fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>>;
 
     /// Writes an Event of an Application; a [`WriteError::Conflict`] when there is one of this name.
@@ -62,38 +62,39 @@ pub trait Store: Debug + Send + Sync + 'static {
         write: &'a events::Write,
     ) -> BoxFuture<'a, Result<(), WriteError>>;
 
-    /// The identity of this principal, made where it is missing.
+    /// The identity of this principal, created if it is missing.
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>>;
 }
 
-/// Takes in what a watch reports.
+/// Receives the reports of a watch.
 pub type Reporter = std::sync::Arc<dyn Fn(Report) + Send + Sync>;
 
-/// What a watch has seen.
+/// A report of a watch.
 #[derive(Clone)]
 pub enum Report {
-    /// An object is there and looks like this, without its managed fields.
+    /// The current object, without its managed fields.
     Applied(Watched, Value),
     /// An object is gone.
     Deleted {
-        /// What it was.
+        /// Its kind.
         kind: Watched,
-        /// Where it was.
+        /// Its name.
         key: Key,
-        /// Which one it was.
+        /// Its UID.
         uid: String,
-        /// Its deletion was watched, as opposed to found out because a list lacks it. Then it counts only together with
-        /// the rest of that list, which ends with [`Report::Synced`].
+        /// The watch saw the deletion. Otherwise a new list does not have the object; the report then counts only
+        /// together with the rest of that list, which ends with [`Report::Synced`].
         is_seen: bool,
     },
-    /// Everything of this kind that there is has been reported once.
+    /// All objects of this kind have been reported once.
     Synced(Watched),
-    /// The hub is back at an earlier state: everything of this kind is reported anew, perhaps in older versions.
+    /// The hub was restored to an earlier state: all objects of this kind are reported again, perhaps in older
+    /// versions.
     Rewound(Watched),
 }
 
-/// The kinds that are watched: Applications of all namespaces, everything else in the Argo CD namespace. Of Secrets
-/// only those of repositories, and of `ConfigMap`s only the three with keys.
+/// The watched kinds: Applications of all namespaces, everything else in the Argo CD namespace. Of Secrets only those
+/// of repositories, and of `ConfigMap`s only the three with keys.
 pub use protocol::Kind as Watched;
 
 impl Debug for Report {
@@ -122,7 +123,7 @@ impl Debug for Report {
     }
 }
 
-/// Why a write or a read did not happen.
+/// Why a write or a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The object has changed since it was read.
@@ -131,13 +132,13 @@ pub enum WriteError {
     /// There is no such object.
     #[error("object not found")]
     NotFound,
-    /// The operations do not fit what the hub has. That may only mean that it has changed since it was read.
+    /// The operations do not fit the hub's object, perhaps because it has changed since it was read.
     #[error("the patch does not fit: {0}")]
     Unfit(String),
-    /// The hub does not take it, now or later.
+    /// The hub rejects it, now and later.
     #[error("the hub rejected it: {0}")]
     Refused(String),
-    /// The hub cannot be reached, or has no time.
+    /// The hub cannot be reached, or is overloaded.
     #[error("write to the hub")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -154,7 +155,7 @@ impl WriteError {
         }
     }
 
-    /// Whose move it is.
+    /// The class of the error, for retries.
     pub const fn error_class(&self) -> ErrorClass {
         match self {
             Self::Conflict | Self::NotFound | Self::Unfit(_) | Self::Unavailable(_) => {

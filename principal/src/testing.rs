@@ -1,4 +1,4 @@
-//! What several tests need: a certificate authority, names, and Argo CD objects.
+//! Fixtures for the tests: a certificate authority, names, and Argo CD objects.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ mod authority;
 
 pub(crate) use authority::{Authority, Leaf, rsa_key};
 
-/// RSA keys take long to make: one for all tests.
+/// RSA keys are slow to generate: one for all tests.
 pub(crate) static SIGNING_KEY: LazyLock<JwtKey> =
     LazyLock::new(|| JwtKey::from_pem(rsa_key().as_bytes()).unwrap());
 
@@ -78,7 +78,7 @@ pub(crate) fn application(namespace: &str, name: &str, uid: &str, version: u64) 
     })
 }
 
-/// The same with changes, as a merge patch.
+/// The object with changes, as a merge patch.
 #[expect(clippy::needless_pass_by_value, reason = "reads better in the tests")]
 pub(crate) fn with(mut object: Value, change: Value) -> Value {
     argocd::patch::merge(&mut object, &change);

@@ -85,8 +85,9 @@ impl Seen {
     pub fn of(session: Option<&SessionReport>) -> Self {
         Self {
             runs: session.and_then(|session| session.argocd_runs),
-            has_others_kinds: session
-                .is_some_and(|it| it.argocd == Some(ArgoCd::Installed) && !it.argocd_kinds_brought),
+            has_others_kinds: session.is_some_and(|it| {
+                it.argocd == Some(ArgoCd::Installed) && !it.argocd_kinds_installed
+            }),
         }
     }
 }

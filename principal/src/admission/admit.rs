@@ -1,7 +1,7 @@
-//! Who may come in, decided anew at every door: authentication, refresh, and the opening of a stream.
+//! Decides at authentication, at refresh and at the opening of a stream whether a peer may connect.
 //!
-//! What somebody shows (`papers`) is combined with what the hub has recorded; a claim of the agent never widens it. The
-//! order of the checks is upstream's, so that a peer without credentials learns nothing about versions or clusters.
+//! Admission compares the presented credentials with the records of the hub; a claim of the agent never widens them.
+//! The order of the checks is upstream's, so that a peer without credentials learns nothing about versions or clusters.
 
 use std::{
     collections::BTreeMap,
@@ -43,26 +43,26 @@ pub(crate) use budget::Budget;
 pub(crate) use credentials::Credentials;
 pub(crate) use proof::Nonces;
 
-/// From the making of a cluster Secret to the fleet that knows of it.
+/// From the creation of a cluster Secret to the fleet that contains it.
 const REGISTRATION: Duration = Duration::from_secs(10);
 
-/// Enrols clusters that show who they are and are not enrolled yet, where that is wanted.
+/// Enrols clusters that prove their identity and are not enrolled yet, where this is configured.
 pub trait Registrar: std::fmt::Debug + Send + Sync {
-    /// Writes down that this cluster is to be let in; true when it may be. What it changes arrives with the fleet.
+    /// Records that this cluster is to be enrolled; true when it may be. The change arrives with the fleet.
     fn register(&self, cluster: ClusterName, mode: Mode) -> BoxFuture<'_, bool>;
 }
 
 /// The newest certificate that each cluster proved over a proxy.
 type Proved = Mutex<BTreeMap<ClusterName, Arc<PeerCertificate>>>;
 
-/// What the doors have in common.
+/// The state that all decisions share.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) identity: Method,
-    /// What we can do beyond the Go protocol.
+    /// Our capabilities beyond the Go protocol.
     pub(crate) capabilities: Capabilities,
     pub(crate) argocd_namespace: String,
-    /// Who may come in; the hub's index knows of them before.
+    /// The enrolled clusters; the hub's index knows them before.
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) jwt_key: watch::Receiver<Arc<JwtKey>>,
     pub(crate) active: watch::Receiver<bool>,
@@ -72,17 +72,17 @@ pub(crate) struct Admission {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
     pub(crate) budget: Budget<ClusterName>,
-    /// Common names of proxies that may speak for agents, with a proof of theirs.
+    /// Common names of proxies that may connect for agents that prove their identity.
     pub(crate) proxies: Arc<[String]>,
     pub(crate) nonces: Nonces,
     /// Our own certificate and the trusted CAs.
     pub(crate) material: watch::Receiver<Arc<Material>>,
     /// None until the list is known.
     pub(crate) revoked: watch::Receiver<Option<Arc<Revoked>>>,
-    /// Where the method asks for them.
+    /// Present with the method `userpass` only.
     pub(crate) passwords: Option<Passwords>,
     pub(crate) registrar: Option<Arc<dyn Registrar>>,
-    // Held for a lookup, never over an await. Bounded by the fleet.
+    // Locked for a lookup, never over an await. Bounded by the fleet.
     pub(crate) proved: Proved,
 }
 
@@ -95,14 +95,14 @@ pub(crate) struct Admitted {
 }
 
 impl Admission {
-    /// What somebody has to sign who comes over a proxy that ends TLS: a nonce, with our identity.
+    /// The nonce that a peer behind a TLS-terminating proxy has to sign, with our identity.
     pub(crate) fn challenge(&self, peer: &Peer) -> Option<(Bytes, Arc<str>)> {
         let proxy = self.proxy(peer)?;
         let uid = self.serving().ok()?;
         Some((self.nonces.give(proxy.thumbprint(), self.clock.now())?, uid))
     }
 
-    /// Exchanges what somebody shows for tokens.
+    /// Exchanges credentials for tokens.
     pub(crate) async fn authenticate(
         &self,
         peer: &Peer,
@@ -188,7 +188,7 @@ impl Admission {
         })
     }
 
-    /// Why a session that is open may not stay, if so.
+    /// The reason to end an open session, if there is one.
     pub(crate) fn verdict(
         &self,
         cluster: &ClusterName,
@@ -219,11 +219,11 @@ impl Admission {
         }
     }
 
-    /// Why a session or lane that has just become visible to those who end them may not stay, if so: no change falls in
+    /// The reason to end a session or tunnel that has just been registered, if there is one: no change is missed in
     /// between.
     ///
-    /// A connection outlives the trust in what it began with: those who end sessions may have heard of a change before
-    /// this one was there, and TLS after its handshake.
+    /// Trust may change between the TLS handshake and the registration of the session, and a change ends only sessions
+    /// that are registered.
     pub(crate) fn verdict_at_opening(
         &self,
         cluster: &ClusterName,
@@ -236,20 +236,20 @@ impl Admission {
         })
     }
 
-    /// Forgets clusters that are not wanted any more.
+    /// Forgets clusters that do not pass `keep`.
     pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
         self.budget.keep(&keep);
         let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
         proved.retain(|cluster, _| keep(cluster.as_str()));
     }
 
-    /// Whether this replica serves, and as whom.
+    /// The identity of this replica; refused while it does not serve.
     fn serving(&self) -> Result<Arc<str>, Refusal> {
         if !*self.active.borrow() {
             return Err(Refusal::NotActive("standby".to_owned()));
         }
         let starting = || Refusal::NotActive("starting".to_owned());
-        // Who is revoked must not slip in before that is known.
+        // A revoked agent must not connect before the list is known.
         if self.revoked.borrow().is_none() {
             return Err(starting());
         }
@@ -273,14 +273,14 @@ impl Admission {
             return Ok(());
         }
         tracing::info!(%cluster, "rejected a revoked agent");
-        // Whoever is not enrolled must not be able to make us remember it.
+        // A cluster that is not enrolled must not use our memory.
         if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
             return Err(self.record_refusal(cluster, Refusal::Revoked));
         }
         Err(Refusal::Revoked)
     }
 
-    /// Enrols a cluster that is not, where that is wanted.
+    /// Enrols an unknown cluster, where this is configured.
     async fn register(&self, cluster: &ClusterName, mode: Mode) -> Result<(), Refusal> {
         let Some(registrar) = &self.registrar else {
             return Ok(());
@@ -316,7 +316,7 @@ impl Admission {
     ) -> Result<Enrolment, Refusal> {
         let known = self.fleet.borrow().clusters.get(cluster.as_str()).cloned();
         let Some(enrolment) = known else {
-            // Not in a report: whoever is not enrolled must not be able to make us remember it.
+            // No report: a cluster that is not enrolled must not use our memory.
             tracing::info!(%cluster, "rejected a cluster that is not enrolled");
             return Err(Refusal::NotEnrolled);
         };
@@ -383,7 +383,7 @@ impl Admission {
     }
 }
 
-/// Whether what an agent says of itself can be kept.
+/// Whether the version and namespace that an agent claims can be stored.
 fn presentable(version: &str, namespace: &str) -> Result<(), Refusal> {
     if version.is_empty() {
         return Err(Refusal::VersionRequired);
@@ -394,14 +394,14 @@ fn presentable(version: &str, namespace: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Our agent presents the version that it thinks we want, and its own in the user agent. For people only.
+/// Our agent presents the version that it expects us to want, and its own in the user agent. For display only.
 fn own_version<'a>(user_agent: Option<&'a str>, theirs: &Capabilities) -> Option<&'a str> {
     let product = user_agent?.split(' ').next()?;
     let version = product.strip_prefix("argocd-agent/")?;
     (theirs.is_ours() && version::is_presentable(version)).then_some(version)
 }
 
-/// What a peer wrote, in a length that fits a message.
+/// The text of a peer, in a length that fits a message.
 fn shortened(text: &str) -> String {
     text.chars().take(64).collect()
 }

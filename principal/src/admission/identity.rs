@@ -1,7 +1,7 @@
-//! From what somebody shows, usually a verified certificate, to the name of a cluster.
+//! From presented credentials, usually a verified certificate, to the name of a cluster.
 //!
-//! One method is configured; a certificate that does not fit it exactly is nobody. Everything here is pure and
-//! faces a peer: no input makes it panic, and nothing is matched in part.
+//! One method is configured; a certificate that does not fit it exactly identifies no cluster. Everything here is pure
+//! and faces a peer: no input makes it panic, and no pattern matches in part.
 
 use std::{fmt, path::PathBuf};
 
@@ -19,7 +19,7 @@ use crate::fleet::ClusterName;
 
 pub mod visitor;
 
-/// How a certificate tells the cluster's name.
+/// How a certificate names the cluster.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// The common name that OCM gives to an add-on's agent, compared as a whole.
@@ -41,12 +41,12 @@ pub enum Method {
     Header {
         /// The header's name.
         name: HeaderName,
-        /// What is looked for in its value.
+        /// The pattern of its value.
         pattern: Regex,
     },
 }
 
-/// Why a certificate is nobody's.
+/// Why a certificate identifies no cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotIdentified {
     /// It cannot be read.
@@ -61,7 +61,7 @@ pub enum NotIdentified {
     /// Its name is of another form.
     #[error("the certificate's name has an unexpected form")]
     Form,
-    /// What it names cannot be a cluster.
+    /// The name in it cannot be a cluster.
     #[error("the certificate does not name a cluster")]
     Name,
 }
@@ -278,7 +278,7 @@ fn go_escaped(value: &str) -> String {
     out
 }
 
-/// The SHA-256 of a certificate: what a token is bound to.
+/// The SHA-256 of a certificate, to which tokens are bound.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Thumbprint([u8; 32]);
 
@@ -288,7 +288,7 @@ impl Thumbprint {
         &self.0
     }
 
-    /// What a token is bound to where it is no certificate.
+    /// The binding of a token that is bound to no certificate.
     pub(crate) const fn from_digest(digest: [u8; 32]) -> Self {
         Self(digest)
     }
@@ -371,7 +371,7 @@ impl PeerCertificate {
         &self.chain
     }
 
-    /// What tokens are bound to.
+    /// The binding of tokens.
     pub const fn thumbprint(&self) -> Thumbprint {
         self.thumbprint
     }

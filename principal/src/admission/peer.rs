@@ -11,7 +11,7 @@ use super::identity::PeerCertificate;
 pub(crate) struct Peer {
     /// Where it comes from; with a load balancer in between, the balancer.
     pub(crate) address: SocketAddr,
-    /// The certificate that it presented and TLS has verified; none where none is asked for.
+    /// The certificate that it presented and TLS has verified; none where the listener requests none.
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
     /// The value of the identity header, where one is configured.
     pub(crate) header: Option<Arc<str>>,

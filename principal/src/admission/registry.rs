@@ -1,8 +1,8 @@
-//! One live session per cluster, and what is told about it.
+//! One live session per cluster, and its report.
 //!
-//! A newer session takes the seat of an older one: the older is told to end and is waited for, so that two drivers
-//! never write for one cluster at a time. Who leaves the fleet loses the seat at once. Where two agents fight for it,
-//! the newer one waits in line (`contest`).
+//! A newer session takes the session slot of an older one. The registry asks the older session to end and waits for it,
+//! so that two drivers never write for one cluster at a time. A cluster that leaves the fleet loses its slot at once.
+//! Where two agents contest a slot, the newer one waits (`contest`).
 
 use std::{
     collections::BTreeMap,
@@ -34,31 +34,31 @@ mod contest;
 use contest::{Contest, Incumbent};
 pub(crate) use slot::{SessionSlot, SpokeFacts};
 
-/// A driver ends within one turn of its loop; one that does not is left behind rather than waited for.
-const PREDECESSOR: Duration = Duration::from_secs(5);
-/// Whoever may not take a seat waits so long for it to become free: a Go agent that is refused comes again at once.
-const IN_LINE: Duration = Duration::from_secs(10);
+/// A driver ends within one turn of its loop. The registry stops waiting for one that does not.
+const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
+/// An agent that may not take the slot waits so long for it: a rejected Go agent reconnects at once.
+const SLOT_WAIT: Duration = Duration::from_secs(10);
 
 /// Why the hub ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// The same cluster has opened another one.
+    /// The same cluster opened another session.
     Superseded,
     /// The cluster has left the fleet.
     LeftFleet,
     /// The recorded mode has changed.
     ModeChanged,
-    /// The certificate's time is over, or its CA is not trusted any more.
+    /// The certificate has expired, or its CA is not trusted any more.
     Certificate,
-    /// A person has revoked what it stands on.
+    /// An administrator revoked its credentials.
     Revoked,
-    /// The password that it stands on was changed or taken away.
+    /// The password of the session was changed or removed.
     Password,
-    /// It has lived as long as a session may.
+    /// The session reached its maximum age.
     Life,
-    /// Another replica serves now.
+    /// Another replica is active now.
     Inactive,
-    /// The hub is back at an earlier state, and everything is compared anew.
+    /// The hub was restored to an earlier state: all objects are compared again.
     Rewound,
     /// The program stops.
     Stopping,
@@ -82,7 +82,7 @@ impl End {
     }
 }
 
-/// The seats of all clusters; clones share them.
+/// The session slots of all clusters; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     shared: Arc<Shared>,
@@ -91,10 +91,10 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    /// Guards the seats; held for a lookup, never over an await.
+    /// Guards the slots. Locked for a lookup, never over an await.
     state: Mutex<State>,
     reports: watch::Sender<Sessions>,
-    /// What agents have counted, for whoever asks; nobody is woken by it. Bounded by the fleet.
+    /// The counts that agents reported, for readers that poll. Bounded by the fleet.
     counted: Mutex<BTreeMap<ClusterName, Census>>,
 }
 
@@ -114,23 +114,23 @@ struct Live {
     end: watch::Sender<Option<End>>,
     gone: CancellationToken,
     began: Instant,
-    signs: Arc<Signs>,
+    signals: Arc<Signals>,
 }
 
-/// What a session and those who want its seat show each other.
+/// Signals between a session and the agents that want its slot.
 #[derive(Debug)]
-struct Signs {
+struct Signals {
     arrived: Mutex<Instant>,
-    /// Somebody fights for the seat; taken by the session, which tells a person.
+    /// Another agent contests the slot. The session takes the flag and reports it.
     is_contested: AtomicBool,
-    /// How the session stood at its last turn, and when that was; none before the first.
+    /// The figures of the session after its last turn, and their time; none before the first.
     figures: Mutex<Option<(Instant, Figures)>>,
 }
 
 impl Live {
     fn incumbent(&self) -> Incumbent {
         let arrived = *self
-            .signs
+            .signals
             .arrived
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -141,11 +141,11 @@ impl Live {
     }
 }
 
-/// What somebody finds who comes for a seat.
-enum Found {
-    /// It is its own; whoever sat there before is told to go.
-    SessionSlot(SessionSlot, Option<CancellationToken>),
-    /// It is somebody else's until this is cancelled.
+/// The outcome of one attempt to acquire a slot.
+enum Attempt {
+    /// The caller has the slot. The token is cancelled when the superseded session has ended.
+    Acquired(SessionSlot, Option<CancellationToken>),
+    /// Another session keeps the slot until this is cancelled.
     Taken(CancellationToken),
 }
 
@@ -166,27 +166,27 @@ impl Registry {
         )
     }
 
-    /// Takes the seat of `cluster`, ending whoever sits there, and waits for that end; refused where two fight for it and
-    /// it is not this one's turn.
+    /// Takes the session slot of `cluster`: supersedes its session and waits for the end of it. Refused while two
+    /// agents contest the slot and the other one may keep it.
     ///
-    /// Cancel safety: dropped while waiting, the seat is free again.
+    /// Cancel safety: dropped while waiting, the slot is free again.
     pub(crate) async fn acquire_slot(
         &self,
         cluster: &ClusterName,
         mode: Mode,
         peer_credentials: &Arc<Credentials>,
     ) -> Result<SessionSlot, Refusal> {
-        let response_timeout = Instant::now() + IN_LINE;
+        let deadline = Instant::now() + SLOT_WAIT;
         let (session_slot, predecessor) = loop {
-            match self.sit_down(cluster, mode, peer_credentials) {
-                Found::SessionSlot(session_slot, predecessor) => break (session_slot, predecessor),
-                Found::Taken(until) => timeout_at(response_timeout, until.cancelled())
+            match self.try_acquire(cluster, mode, peer_credentials) {
+                Attempt::Acquired(session_slot, predecessor) => break (session_slot, predecessor),
+                Attempt::Taken(until) => timeout_at(deadline, until.cancelled())
                     .await
                     .map_err(|_elapsed| Refusal::Contested)?,
             }
         };
         if let Some(predecessor) = predecessor
-            && tokio::time::timeout(PREDECESSOR, predecessor.cancelled())
+            && tokio::time::timeout(PREDECESSOR_TIMEOUT, predecessor.cancelled())
                 .await
                 .is_err()
         {
@@ -196,12 +196,12 @@ impl Registry {
         Ok(session_slot)
     }
 
-    fn sit_down(
+    fn try_acquire(
         &self,
         cluster: &ClusterName,
         mode: Mode,
         peer_credentials: &Arc<Credentials>,
-    ) -> Found {
+    ) -> Attempt {
         let now = Instant::now();
         let mut state = self.lock();
         let State {
@@ -210,20 +210,20 @@ impl Registry {
             contests,
         } = &mut *state;
         let mut is_contested = false;
-        if let Some(sitting) = live.get(cluster) {
+        if let Some(current) = live.get(cluster) {
             let contest = contests.entry(cluster.clone()).or_default();
-            let may_take = contest.may_take(sitting.incumbent(), now);
+            let may_take = contest.may_take(current.incumbent(), now);
             is_contested = contest.is_on(now);
             if !may_take {
-                sitting.signs.is_contested.store(true, Ordering::Relaxed);
-                return Found::Taken(sitting.gone.clone());
+                current.signals.is_contested.store(true, Ordering::Relaxed);
+                return Attempt::Taken(current.gone.clone());
             }
         }
         let id = *next;
         *next = next.wrapping_add(1);
         let (end, ended) = watch::channel(None);
         let gone = CancellationToken::new();
-        let signs = Arc::new(Signs {
+        let signals = Arc::new(Signals {
             arrived: Mutex::new(now),
             is_contested: AtomicBool::new(is_contested),
             figures: Mutex::default(),
@@ -235,7 +235,7 @@ impl Registry {
             end,
             gone: gone.clone(),
             began: now,
-            signs: Arc::clone(&signs),
+            signals: Arc::clone(&signals),
         };
         let predecessor = live.insert(cluster.clone(), newer).map(|older| {
             older.end.send_replace(Some(End::Superseded));
@@ -248,13 +248,13 @@ impl Registry {
             id,
             end: ended,
             gone,
-            signs,
-            why: None,
+            signals,
+            end_reason: None,
         };
-        Found::SessionSlot(session_slot, predecessor)
+        Attempt::Acquired(session_slot, predecessor)
     }
 
-    /// Ends every session for which `verdict` has a reason.
+    /// Ends every session for which `verdict` returns a reason.
     pub(crate) fn end_where(
         &self,
         verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>,
@@ -266,11 +266,11 @@ impl Registry {
         }
     }
 
-    /// How the sessions stand at this moment.
+    /// The figures of all sessions at this moment.
     pub(crate) fn figures(&self, now: Instant) -> ByCluster<Figures> {
         let state = self.lock();
         let shown = state.live.iter().filter_map(|(cluster, live)| {
-            let figures = live.signs.figures.lock();
+            let figures = live.signals.figures.lock();
             let (at, figures) = (*figures.unwrap_or_else(PoisonError::into_inner))?;
             let passed = now.saturating_duration_since(at);
             Some((cluster.to_string(), figures.after(passed)))
@@ -283,7 +283,7 @@ impl Registry {
         Arc::clone(&self.shared.reports.borrow())
     }
 
-    /// What is known of a cluster now, and what its agent has counted last; none where no agent was heard of.
+    /// The report of a cluster, and the last counts of its agent; none before an agent connected.
     pub(crate) fn known(&self, cluster: &ClusterName) -> (Option<SessionReport>, Option<Census>) {
         let report = self.shared.reports.borrow().get(cluster.as_str()).cloned();
         (report, self.counted().get(cluster).cloned())
@@ -294,7 +294,7 @@ impl Registry {
         counted.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what is known about clusters that are not wanted any more.
+    /// Forgets clusters that do not pass `keep`.
     pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
         self.counted().retain(|cluster, _| keep(cluster.as_str()));
         self.lock()

@@ -1,4 +1,4 @@
-//! Certificates and clusters that are let in no more, whatever else is right about them.
+//! Certificates and clusters that are rejected, however valid they are otherwise.
 //!
 //! The list is the `ConfigMap` of the Go principal, in Argo CD's namespace on the hub. Its keys count and its values do
 //! not: 64 hexadecimal digits are the SHA-256 of a certificate, as `openssl x509 -fingerprint -sha256` prints it without
@@ -19,7 +19,7 @@ use crate::admission::identity::PeerCertificate;
 /// The name of the `ConfigMap`, which is upstream's.
 pub const CONFIG_MAP: &str = "argocd-agent-tls-blocklist";
 
-/// What is revoked.
+/// The revoked certificates and clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Revoked {
     /// SHA-256 of certificates, lower case.
@@ -30,7 +30,7 @@ pub struct Revoked {
 }
 
 impl Revoked {
-    /// Reads the keys of the list; what is none of the forms is logged and left out.
+    /// Reads the keys of the list; logs and ignores keys of another form.
     pub fn read<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         let mut list = Self::default();
         for key in keys {
@@ -57,7 +57,7 @@ impl Revoked {
     /// Whether a certificate is on the list.
     pub fn has_certificate(&self, certificate: &PeerCertificate) -> bool {
         let fingerprint = || format!("{:?}", certificate.thumbprint());
-        // Most lists are empty, and this is asked for every session at every change.
+        // Most lists are empty, and this runs for every session at every change.
         (!self.fingerprints.is_empty() && self.fingerprints.contains(&fingerprint()))
             || (!self.serials.is_empty() && self.serials.contains(&number(certificate.serial())))
     }
@@ -73,7 +73,7 @@ fn number(hex: &str) -> String {
     }
 }
 
-/// Follows the list. Until it is known there is none, and nobody is let in.
+/// Follows the list. Until it is known, every peer is rejected.
 pub fn follow(
     client: Client,
     namespace: &str,
@@ -103,7 +103,7 @@ pub fn follow(
                 }
                 Event::Deleted(_) => now = Revoked::default(),
                 Event::Synced => known = true,
-                // What is revoked stays so until the list says otherwise.
+                // A revoked entry stays revoked until a list without it arrives.
                 Event::Rewound => {}
             }
             if known {

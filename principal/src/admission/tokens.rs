@@ -1,8 +1,8 @@
 //! Tokens: who authenticated, in which mode, and with which certificate.
 //!
-//! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more:
-//! the SHA-256 of the certificate they were issued on (RFC 8705), or of what was shown instead of one, without which they
-//! are worth nothing; so do those for the resource proxy (`visit`). Nothing is remembered here about tokens; the time is a parameter.
+//! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more: the
+//! SHA-256 of the certificate they were issued on (RFC 8705), or of other credentials. A token without it is invalid;
+//! so is one for the resource proxy (`visit`). Tokens are not stored here; the time is a parameter.
 
 use std::{fmt, time::Duration};
 
@@ -32,7 +32,7 @@ pub const REFRESH_LIFE: Duration = Duration::from_hours(24);
 /// A refresh token with less than this left is replaced when it is used: upstream's value.
 pub const REFRESH_RENEWAL: Duration = Duration::from_mins(10);
 
-/// What a token is for; one kind is never accepted in place of another.
+/// The purpose of a token; one kind is never accepted in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Opens streams.
@@ -57,7 +57,7 @@ impl Purpose {
     }
 }
 
-/// Signs tokens, and says which signatures are accepted. Cannot be printed.
+/// Signs tokens, and knows the accepted signing keys. Cannot be printed.
 #[derive(Clone)]
 pub struct JwtKey {
     signing: EncodingKey,
@@ -95,18 +95,18 @@ impl fmt::Debug for JwtKey {
     }
 }
 
-/// What a valid token says. Whether that cluster may come in now is asked of the fleet.
+/// The contents of a valid token. The fleet decides whether that cluster may connect now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Who authenticated.
+    /// The cluster that authenticated.
     pub cluster: ClusterName,
-    /// In which mode.
+    /// Its mode.
     pub mode: Mode,
-    /// What the agent said about itself then.
+    /// The claims of the agent at that time.
     pub announced: Announced,
 }
 
-/// What an agent said about itself when it authenticated: claims, checked for their form only.
+/// The claims of an agent about itself when it authenticated, checked for their form only.
 ///
 /// They ride in the token, so that any replica can serve its stream without having met it before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub struct Announced {
     pub version: String,
     /// The Argo CD namespace on the spoke.
     pub namespace: String,
-    /// What it can do beyond the Go protocol, as far as we know the words.
+    /// Its capabilities beyond the Go protocol, as far as we know them.
     pub capabilities: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ pub struct Verified {
     pub expires: Timestamp,
 }
 
-/// Why a token is worth nothing.
+/// Why a token is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Worthless {
     /// Form, signature, issuer or audience.
@@ -150,7 +150,7 @@ pub enum Worthless {
 #[error("sign a token")]
 pub struct SignToken(#[source] Box<jsonwebtoken::errors::Error>);
 
-/// What every token of ours says.
+/// The claims of every token of ours.
 #[derive(Serialize, Deserialize)]
 struct Claims {
     iss: String,
@@ -259,7 +259,8 @@ impl JwtKey {
         self.verify_bound(token, purpose, now, |_| Some(presented_with))
     }
 
-    /// Reads a token; `bound_to` says what a token of this cluster has to be bound to, none: nothing will do.
+    /// Reads a token. `bound_to` returns the binding that a token of this cluster needs; with none, every token is
+    /// invalid.
     pub fn verify_bound(
         &self,
         token: &str,
@@ -285,9 +286,9 @@ impl JwtKey {
         Ok(Verified { holder, expires })
     }
 
-    /// What a token says that we signed for this audience. Its time is not looked at.
+    /// The claims of a token that we signed for this audience. Does not check its time.
     fn claims(&self, token: &str, audience: &str) -> Result<Claims, Worthless> {
-        // The algorithm is ours, never the token's. Times are checked by us, against the time we are given.
+        // The algorithm is ours, never the token's. We check the times against our clock.
         let mut rules = Validation::new(ALGORITHM);
         rules.set_issuer(&[ISSUER]);
         rules.set_audience(&[audience]);

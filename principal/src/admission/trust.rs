@@ -1,7 +1,7 @@
-//! Whether the certificate of an open session would still be let in.
+//! Whether the certificate of an open session would still be accepted.
 //!
-//! TLS checks a chain once, at the handshake; a session lives for hours. When the trusted CAs change, every open
-//! session's chain is judged again by the same verifier.
+//! TLS checks a chain once, at the handshake; a session lives for hours. When the trusted CAs change, the same verifier
+//! checks the chain of every open session again.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Roots {
         Self(material)
     }
 
-    /// What is trusted after the next change; none when there never will be one. Cancel-safe.
+    /// The trusted CAs after the next change; none when there will be no more. Cancel-safe.
     pub(crate) async fn changed(&mut self) -> Option<Trust> {
         self.0.changed().await.ok()?;
         let material = Arc::clone(&self.0.borrow_and_update());
@@ -61,13 +61,13 @@ impl Trust {
         }
     }
 
-    /// Whether the chain is still good. Without usable CAs nobody new comes in, but nobody is thrown out either:
-    /// that is a fault of ours and not a decision about a peer.
+    /// Whether the chain is still valid. Without usable CAs all new peers are rejected, but open sessions stay: the
+    /// fault is ours and no decision about a peer.
     pub(crate) fn vouches_for(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
         self.0.is_none() || self.lets_in(certificate, now)
     }
 
-    /// Whether the chain is good for somebody new.
+    /// Whether the chain is valid for a new connection.
     pub(crate) fn lets_in(&self, certificate: &PeerCertificate, now: Timestamp) -> bool {
         let Some(verifier) = &self.0 else {
             return false;

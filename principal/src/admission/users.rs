@@ -1,8 +1,8 @@
 //! Users and passwords, in the file format of the Go principal: `user:bcrypt hash`, one a line.
 //!
-//! A bcrypt hash takes tens of milliseconds of a processor on purpose. So at most [`HANDS`] are computed at a time, those
-//! who wait are bounded, addresses that are wrong too often wait for longer, and a password that was right is
-//! recognised by a keyed digest until its hash changes: a storm of reconnects costs one hash for each user.
+//! A bcrypt hash takes tens of milliseconds of a processor on purpose. So at most [`HANDS`] are computed at a time, the
+//! number of waiting requests is bounded, addresses with many wrong passwords are throttled, and a keyed digest
+//! recognises a correct password until its hash changes: a storm of reconnects costs one hash for each user.
 
 use std::{
     collections::BTreeMap,
@@ -22,16 +22,16 @@ use crate::{admission::admit::Budget, fleet::ClusterName};
 
 /// How often the file is looked at.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
-/// Hashes at a time; each keeps a processor busy.
+/// How often the file is read.
 const HANDS: usize = 2;
-/// Who waits for a hash; more are told to come again.
+/// Requests that may wait for a hash; more are rejected.
 const WAITING: usize = 64;
 /// A file of a hundred thousand users.
 const LARGEST: u64 = 16 << 20;
 /// A hash that costs more than this (half a minute) is a mistake, or meant to stop us.
 const DEAREST: u32 = 16;
-/// Compared when there is no such user, so that names cannot be told by the time it takes. Of no password.
-const NOBODY: &str = "$2b$10$CwTycUXWue0Thq9StjUM0uJ8QZ2Gx9C8u0r5Jr3vUqVZ4l7f0Gq9W";
+/// Compared for an unknown user, so that timing does not reveal user names. Of no password.
+const UNKNOWN_USER: &str = "$2b$10$CwTycUXWue0Thq9StjUM0uJ8QZ2Gx9C8u0r5Jr3vUqVZ4l7f0Gq9W";
 
 /// All users with the hashes of their passwords. Cannot be printed.
 #[derive(Clone, Default)]
@@ -86,9 +86,9 @@ pub(crate) struct Passwords {
     hands: Semaphore,
     waiting: Semaphore,
     wrong: Budget<IpAddr>,
-    /// None on a system without randomness, where every password is compared anew.
+    /// None on a system without randomness, where every check computes the hash.
     key: Option<hmac::Key>,
-    /// The digest of the password that was right, by the hash that it fits. Held for a lookup only.
+    /// The digest of the last correct password, by its hash. Locked for a lookup only.
     right: Mutex<BTreeMap<String, (Arc<str>, hmac::Tag)>>,
 }
 
@@ -122,7 +122,7 @@ impl Passwords {
         self.users.clone()
     }
 
-    /// Who this is.
+    /// The cluster of this user; rejected with a wrong password.
     pub(crate) async fn check(
         &self,
         address: IpAddr,
@@ -153,7 +153,7 @@ impl Passwords {
             .map_err(|_closed| Refusal::Internal)?;
         let hash = known
             .as_ref()
-            .map_or_else(|| Arc::from(NOBODY), |(_, hash)| Arc::clone(hash));
+            .map_or_else(|| Arc::from(UNKNOWN_USER), |(_, hash)| Arc::clone(hash));
         let fits = fits(password.to_owned(), hash).await;
         match known {
             Some((name, hash)) if fits => {
@@ -196,7 +196,7 @@ async fn fits(password: String, hash: Arc<str>) -> bool {
     matches!(comparing.await, Ok(Ok(true)))
 }
 
-/// Reads the file now, and again whenever its content changes. What cannot be read changes nothing.
+/// Reads the file now, and again whenever its content changes. An unreadable file changes nothing.
 pub(crate) async fn follow(path: PathBuf, spawner: &Spawner) -> watch::Receiver<Users> {
     let mut last = None;
     let first = read(&path, &mut last).await.unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The words by which metrics tell things apart: all there are, so that every series is there from the start.
+//! All label values of the metrics, so that every series exists from the start.
 //!
-//! A word that is missing here shows in every test that counts it: see [`runtime::metrics::ByWord`].
+//! Every test that counts a value that is missing here fails: see [`runtime::metrics::ByWord`].
 
 /// How a handshake of TLS ends without a connection.
 pub(super) const HANDSHAKE: &[&str] = &[
@@ -17,7 +17,7 @@ pub(super) const HANDSHAKE: &[&str] = &[
     "untrusted",
 ];
 
-/// What else there is at the agents' port.
+/// Other outcomes at the agents' port.
 pub(super) const LISTENER: &[&str] = &[
     "ok",
     "too_many_connections",
@@ -67,7 +67,7 @@ pub(super) const REFUSALS: &[&str] = &[
     "VersionRequired",
 ];
 
-/// Ends that the hub wants, and two that it does not.
+/// Ends by the hub, and two by the peer.
 pub(super) const SESSION_ENDS: &[&str] = &[
     "certificate",
     "inactive",
@@ -106,7 +106,7 @@ pub(super) const HUB_WRITES: &[&str] = &[
 
 pub(super) const RESYNCS: &[&str] = &["connect", "periodic"];
 
-/// What the resource proxy answers beside failed handshakes.
+/// Outcomes of the resource proxy besides failed handshakes.
 pub(super) const RESOURCE_REQUESTS: &[&str] = &[
     "abandoned",
     "answered",
@@ -121,7 +121,7 @@ pub(super) const RESOURCE_REQUESTS: &[&str] = &[
     "unauthorized",
 ];
 
-/// The same of the redis proxy.
+/// Outcomes of the redis proxy besides failed handshakes.
 pub(super) const REDIS_REQUESTS: &[&str] = &[
     "abandoned",
     "answered",

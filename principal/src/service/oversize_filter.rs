@@ -36,12 +36,12 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for OversizeFiltered<S> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let sieve = OversizeFilter::new(self.largest, request.headers());
+        let filter = OversizeFilter::new(self.largest, request.headers());
         let metrics = self.metrics.clone();
         self.inner.call(request.map(|body| {
             Body::new(FilteredBody {
                 body,
-                sieve,
+                filter,
                 unread: Bytes::new(),
                 metrics,
             })
@@ -51,7 +51,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for OversizeFiltered<S> {
 
 struct FilteredBody {
     body: Body,
-    sieve: OversizeFilter,
+    filter: OversizeFilter,
     /// Received bytes that were not filtered yet.
     unread: Bytes,
     metrics: Metrics,
@@ -76,8 +76,8 @@ impl http_body::Body for FilteredBody {
                     Some(Ok(Ok(data))) => data,
                 };
             }
-            let output = this.sieve.push(&mut this.unread);
-            for _ in 0..this.sieve.take_cut() {
+            let output = this.filter.push(&mut this.unread);
+            for _ in 0..this.filter.take_cut() {
                 this.metrics.event_refused("too_large");
             }
             if let Some(output) = output {

@@ -1,4 +1,4 @@
-//! Who we are to the hub, and its objects: followed for as long as both are what they were.
+//! Follows the principal's identity on the hub and the hub's objects.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{store::Reporter, sync::hub::Hub};
 
-/// Learns who we are and follows the hub's objects; ready when both are known, and again when the hub is back at an
-/// earlier state and that is read.
+/// Reads our identity and follows the hub's objects; ready when both are known, and again when a restored hub has been
+/// read.
 ///
-/// Ends when that state has another identity for us: all that is known here is about the former one.
+/// Ends when a restored hub has another identity for us: the known state belongs to the former one.
 pub(super) async fn follow(
     hub: Arc<Hub>,
     uid: watch::Sender<Option<Arc<str>>>,
@@ -30,7 +30,7 @@ pub(super) async fn follow(
     let serving = async {
         loop {
             let who: Arc<str> = identity(&hub).await.into();
-            // An error means that the watch has ended, which only a stop brings about.
+            // An error means that the watch has ended, which only a stop causes.
             if synced.wait_for(|all| *all).await.is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! What Argo CD on the hub takes for the clusters and for its redis, where that is wanted.
+//! The proxies that Argo CD on the hub uses for the clusters and for its redis, where enabled.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -21,15 +21,15 @@ use crate::{
     settings::Settings,
 };
 
-/// Where Argo CD has the password of its redis.
+/// The Secret with the password of Argo CD's redis.
 const REDIS_SECRET: &str = "argocd-redis";
-/// By which names it has it there.
+/// The keys of the Secret.
 pub const REDIS_KEYS: login::Keys = login::Keys {
     user: "auth_username",
     password: "auth",
 };
 
-/// The password in the Secret that Argo CD has for it.
+/// The password in Argo CD's Secret.
 pub fn redis_login(
     client: kube::Client,
     namespace: &str,
@@ -38,7 +38,7 @@ pub fn redis_login(
     login::watch(client, namespace, REDIS_SECRET, REDIS_KEYS, spawner)
 }
 
-/// Where nothing else is said.
+/// The default, without configured credentials.
 pub(super) fn usual(
     settings: &Settings,
     client: kube::Client,
@@ -55,7 +55,7 @@ pub(super) fn usual(
     feeds
 }
 
-/// The resource proxy, where it is wanted.
+/// The resource proxy, if enabled.
 pub(super) async fn resource(
     settings: &Settings,
     feeds: &Feeds,
@@ -74,7 +74,7 @@ pub(super) async fn resource(
     Ok(Some((proxy, address)))
 }
 
-/// The redis proxy, where it is wanted.
+/// The redis proxy, if enabled.
 pub(super) async fn redis(
     settings: &Settings,
     feeds: &Feeds,

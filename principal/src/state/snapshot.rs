@@ -1,4 +1,4 @@
-//! A moment of the principal, as sums and as pages. Pure.
+//! A snapshot of the principal, as sums and as pages. Pure.
 
 use std::{fmt, ops::Bound, sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     report::{SessionReport, Sessions},
 };
 
-/// Texts that come from agents are cut there.
+/// Longer texts of agents are cut.
 const LONGEST_TEXT: usize = 256;
 
-/// What is known at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) is_active: bool,
@@ -28,20 +28,20 @@ pub(crate) struct Snapshot {
 /// Sums over all clusters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Clusters that are enrolled: managed, autonomous.
+    /// Enrolled clusters: managed, autonomous.
     pub(crate) enrolled: [usize; 2],
     /// Those with a session.
     pub(crate) connected: [usize; 2],
     pub(crate) outbox_objects: usize,
     pub(crate) inbox_objects: usize,
-    /// Of the session that waits longest.
+    /// The age of the oldest event of all sessions.
     pub(crate) unacknowledged: Duration,
     pub(crate) trouble: Trouble,
     /// When the first certificate of a connected agent expires.
     pub(crate) first_expiry: Option<Timestamp>,
 }
 
-/// Clusters about which a person has to know something.
+/// Clusters that need the attention of an administrator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) deletion_held: usize,
@@ -62,7 +62,7 @@ impl Trouble {
 }
 
 impl Totals {
-    /// Writes them as gauges; what a rise means is in the help texts.
+    /// Writes the gauges; the help texts explain a rise.
     pub(crate) fn encode(&self, gauges: &mut Gauges<'_>) -> fmt::Result {
         self.encode_clusters(gauges)?;
         gauges.one(
@@ -200,8 +200,8 @@ impl Snapshot {
         let enrolled = self.fleet.clusters.get(cluster).map(|it| it.mode.as_str());
         let unknown = SessionReport::default();
         let report = self.reports.get(cluster).unwrap_or(&unknown);
-        // Every field is named, so that one that is added has to be thought about: nothing of objects is shown here,
-        // but for how many there are.
+        // Every field is named, so that a new one needs a decision: a row shows the number of objects, nothing else of
+        // them.
         let SessionReport {
             connected,
             since,
@@ -215,7 +215,7 @@ impl Snapshot {
             refused,
             argocd,
             argocd_runs: _,
-            argocd_kinds_brought: _,
+            argocd_kinds_installed: _,
             argocd_ails: _,
             unmirrored,
             certificate,
@@ -269,7 +269,7 @@ fn cut(text: &str) -> String {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "nobody has more objects than a float counts"
+    reason = "there are fewer objects than a float counts"
 )]
 const fn float(count: usize) -> f64 {
     count as f64

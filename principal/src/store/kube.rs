@@ -1,4 +1,4 @@
-//! The hub's API is a Kubernetes API.
+//! The hub's API on Kubernetes.
 
 use argocd::{Meta, Patch as Change, entries::Shared, keys::REPOSITORY_SELECTOR};
 use futures::{
@@ -24,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Report, Reporter, Store, Watched, WriteError};
 use crate::domain::Key;
 
-/// Holds this principal's identity; upstream's name.
+/// The `ConfigMap` with this principal's identity; upstream's name.
 const IDENTITY: &str = "argocd-agent-principal-identity";
 const IDENTITY_KEY: &str = "principal-uid";
-/// Who wrote what, in the managed fields.
+/// Our name in the managed fields.
 const FIELD_MANAGER: &str = "argocd-agent-principal";
 
 /// The hub's Kubernetes API.
@@ -54,7 +54,7 @@ impl Kubernetes {
         }
     }
 
-    /// Only what is needed: of Secrets those of repositories, of `ConfigMap`s those of keys.
+    /// Watches only the needed objects: of Secrets those of repositories, of `ConfigMap`s those of keys.
     fn watch_of(&self, kind: Watched) -> Watch<DynamicObject> {
         let (client, resource) = (self.client.clone(), resource_of(kind));
         let watch = Watch::new(if kind == Watched::Application {
@@ -241,7 +241,7 @@ impl Store for Kubernetes {
             };
             match api.create(&PostParams::default(), &fresh).await {
                 Ok(made) => identity(&made),
-                // Another replica was quicker; its word counts.
+                // Another replica created it first; its identity counts.
                 Err(error) if is_status(&error, 409) => {
                     identity(&api.get(IDENTITY).await.map_err(sorted)?)
                 }
@@ -287,7 +287,7 @@ fn to_report(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
     }
 }
 
-/// The patch as one that fails with a conflict unless the object still has this version.
+/// Guards the patch: it fails with a conflict unless the object still has this version.
 fn guarded(patch: Change, version: &str) -> Change {
     match patch {
         Change::Merge(mut body) => {
@@ -298,7 +298,7 @@ fn guarded(patch: Change, version: &str) -> Change {
             Change::Merge(body)
         }
         Change::Json(mut operations) => {
-            // A `test` would be answered with Invalid, which cannot be told from a bad patch.
+            // The API server answers a failed `test` with Invalid, as it does a bad patch.
             let guard =
                 json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version });
             if let Some(list) = operations.as_array_mut() {
@@ -323,7 +323,7 @@ fn is_status(error: &kube::Error, code: u16) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == code)
 }
 
-/// Operations are carried out before the guard is looked at: on another version they may not fit.
+/// The API server applies the operations before it checks the guard: on another version they may not fit.
 fn sorted_operations(error: kube::Error) -> WriteError {
     if is_status(&error, 422) {
         return WriteError::Unfit(error.to_string());
@@ -338,8 +338,8 @@ fn sorted(error: kube::Error) -> WriteError {
     if is_status(&error, 404) {
         return WriteError::NotFound;
     }
-    // Only what is wrong with the value itself stays wrong. A right that is missing is not: an API server that has just
-    // started refuses everything until it has read its roles, and a role can be put right.
+    // Only an invalid value stays invalid. A missing permission does not: an API server that has just started denies
+    // everything until it has read its roles, and an administrator can fix a role.
     if [400, 413, 422].iter().any(|code| is_status(&error, *code)) {
         return WriteError::Refused(error.to_string());
     }

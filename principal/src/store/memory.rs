@@ -1,4 +1,4 @@
-//! A hub in memory, for tests, simulations and benchmarks: what Kubernetes makes of writes, and watches.
+//! A hub in memory, for tests, simulations and benchmarks: it behaves like Kubernetes on writes and watches.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct Shared {
-    // Blocked for one read or write, never over an await.
+    // Locked for one read or write, never over an await.
     state: Mutex<State>,
     changed: Changes,
 }
@@ -37,9 +37,9 @@ struct State {
     writes: Writes,
     /// Events, by namespace and name.
     events: BTreeMap<Key, Value>,
-    /// How often one was to be written.
+    /// Attempts to write Events.
     noted: usize,
-    /// Those with this reason are refused.
+    /// Events with this reason are rejected.
     refused: Option<String>,
     outage: bool,
     /// Writes to objects of this name fail.
@@ -49,14 +49,14 @@ struct State {
     breaks: u64,
 }
 
-/// What our side has written, and not the users.
+/// Counts the writes of our side, without those of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// How often something changed by it.
+    /// Writes that changed something.
     pub changes: usize,
-    /// How often nothing did: writes that nobody needed.
+    /// Writes that changed nothing, and were not needed.
     pub idle: usize,
-    /// How often a write was not taken.
+    /// Rejected writes.
     pub denied: usize,
 }
 
@@ -108,38 +108,38 @@ impl Memory {
         Self::default()
     }
 
-    /// What a user does: creates an object, or replaces all of it. UID and creation time are kept or made.
+    /// Creates or replaces an object, as a user does. Keeps or sets UID and creation time.
     pub fn put(&self, kind: Watched, object: Value) {
         let key = Key::of(Meta::of(&object));
         self.change(|state| state.objects.put((kind, key), object));
     }
 
-    /// What a user does: changes an object, if it is there.
+    /// Changes an object, as a user does, if it exists.
     pub fn edit(&self, kind: Watched, namespace: &str, name: &str, patch: Value) {
         let key = (kind, key(namespace, name));
-        // Without it, there is nothing to edit; a merge patch always fits.
+        // A missing object stays missing; a merge patch always fits.
         self.change(|state| drop(state.objects.patch(&key, &Patch::Merge(patch))));
     }
 
-    /// What a user does: deletes an object. With finalizers it stays until they are gone.
+    /// Deletes an object, as a user does. With finalizers it stays until they are gone.
     pub fn delete(&self, kind: Watched, namespace: &str, name: &str) {
         let key = (kind, key(namespace, name));
         self.change(|state| state.objects.delete(&key, None).ok());
     }
 
-    /// What the hub has now.
+    /// The current Application.
     pub fn application(&self, namespace: &str, name: &str) -> Option<Value> {
         let key = (Watched::Application, key(namespace, name));
         self.lock().objects.get(&key).cloned()
     }
 
-    /// What the hub has now.
+    /// The current project.
     pub fn project(&self, namespace: &str, name: &str) -> Option<Value> {
         let key = (Watched::AppProject, key(namespace, name));
         self.lock().objects.get(&key).cloned()
     }
 
-    /// Everything of a kind that the hub has now.
+    /// All current objects of a kind.
     pub fn all(&self, kind: Watched) -> BTreeMap<Key, Value> {
         let state = self.lock();
         let all = state.objects.iter().filter(|((is, _), _)| *is == kind);
@@ -147,32 +147,32 @@ impl Memory {
             .collect()
     }
 
-    /// The Events that the hub has now.
+    /// The current Events.
     pub fn all_events(&self) -> BTreeMap<Key, Value> {
         self.lock().events.clone()
     }
 
-    /// How often our side has written an Event, or tried to.
+    /// Writes of Events by our side, with failed ones.
     pub fn event_writes(&self) -> usize {
         self.lock().noted
     }
 
-    /// Events with this reason are refused from now on.
+    /// Rejects Events with this reason from now on.
     pub fn refuse_events(&self, reason: &str) {
         self.lock().refused = Some(reason.to_owned());
     }
 
-    /// Grows with every change, whoever made it.
+    /// Grows with every change by any client.
     pub fn version(&self) -> u64 {
         self.lock().objects.version()
     }
 
-    /// How often our side has changed something.
+    /// Writes of our side that changed something.
     pub fn writes(&self) -> usize {
         self.lock().writes.changes
     }
 
-    /// What became of the writes of our side.
+    /// The counts of the writes of our side.
     pub fn all_writes(&self) -> Writes {
         self.lock().writes.clone()
     }
@@ -187,7 +187,7 @@ impl Memory {
         self.lock().failing = Some(name.to_owned());
     }
 
-    /// While watches are broken they tell nothing; then they list anew, and so find out what is gone.
+    /// Broken watches report nothing; afterwards they list again, and so notice deletions.
     pub fn break_watches(&self, broken: bool) {
         self.change(|state| {
             state.breaks += u64::from(broken && !state.broken);
@@ -195,7 +195,7 @@ impl Memory {
         });
     }
 
-    /// Resolves when the hub is as `fits` wants it. For tests, which bound the wait.
+    /// Resolves when `fits` is true. For tests, which limit the wait.
     pub async fn wait_for(&self, fits: impl Fn(&Self) -> bool) {
         loop {
             let seen = self.shared.changed.count();
@@ -214,12 +214,12 @@ impl Memory {
         result
     }
 
-    /// One write of our side, by what it comes to: what there is afterwards, and whether that is new.
+    /// One write of our side: returns the object afterwards, and whether it changed.
     async fn write(
         &self,
         write: impl FnOnce(&mut Objects<(Watched, Key)>) -> Result<(Value, bool), Denied>,
     ) -> Result<Value, WriteError> {
-        // As over a network: others get their turn before it is carried out, and again before the answer.
+        // As over a network: other tasks run before the write, and again before the response.
         tokio::task::yield_now().await;
         let answer = self.change(|state| {
             if state.outage {
@@ -254,7 +254,7 @@ impl Memory {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `lists`: it lists, so it does not see anything go.
+    /// `lists`: the watch lists again, so it sees no deletion.
     fn notify(
         &self,
         kind: Watched,
@@ -292,7 +292,7 @@ impl Store for Memory {
         let memory = self.clone();
         async move {
             let mut seen = Watched::ALL.map(|kind| (kind, Seen::new()));
-            // How often watches had broken when it listed last.
+            // The value of `breaks` at the last list.
             let mut listed = None;
             loop {
                 let count = memory.shared.changed.count();

@@ -1,7 +1,8 @@
-//! The hub as the sessions see it: what each cluster should have, and what a cluster's word changes.
+//! The hub as the sessions see it: the objects that each cluster should have, and the effects of its reports.
 //!
-//! One index under one short lock. Watches, results of our own writes and the fleet change it; the effects go into
-//! the mailboxes of the open sessions while the lock is held, so that a session which asks what it should know and
+//! One index under one short lock. Watches, results of our own writes and the fleet change it. The effects go into the
+//! mailboxes of the open sessions under the same lock, so that a session that subscribes misses no change. Clusters
+//! without a session have no mailbox: their next connect compares everything.
 //! then listens misses nothing. Clusters without a session have no mailbox: their next connect compares everything.
 
 use std::{
@@ -53,17 +54,17 @@ use work_queue::WorkQueue;
 
 /// The hub as the sessions see it.
 pub(crate) struct Hub {
-    // Guards plain maps; held for a lookup or one judgement, never over an await.
+    // Guards plain maps; locked for a lookup or one decision, never over an await.
     state: Mutex<State>,
     store: Arc<dyn Store>,
     principal_uid: OnceLock<Arc<str>>,
     writes: Semaphore,
     dirty: WorkQueue<Key>,
-    /// Mirrors that are not as they should be.
+    /// Mirrors that differ from their source.
     mirrors_to_reconcile: WorkQueue<ObjectKey>,
     mirror_limits: MirrorLimits,
     failing_writes: FailingWrites,
-    /// Update whenever an Application is reported.
+    /// Notifies waiting writers of each reported Application.
     updates: ChangeNotifier,
     argocd_namespace: String,
     clock: Clock,
@@ -77,14 +78,14 @@ struct State {
     sessions: BTreeMap<String, (u64, Mailbox)>,
     /// When the last session of a cluster without one ended.
     left: BTreeMap<String, Instant>,
-    /// Since when clusters can come.
+    /// The time from which clusters can connect.
     open: Option<Instant>,
     next: u64,
-    /// The kinds that have been reported as a whole.
+    /// The kinds whose full list has been reported.
     synced: BTreeSet<Watched>,
-    /// Those of them that are reported anew, because the hub is back at an earlier state.
+    /// Kinds that are listed again, because the hub was restored to an earlier state.
     rewound: BTreeSet<Watched>,
-    /// What the list under way lacks.
+    /// The objects that the current list does not have.
     missing: Missing,
 }
 
@@ -97,14 +98,14 @@ impl fmt::Debug for Hub {
 }
 
 impl State {
-    /// Whether everything that there is has been reported.
+    /// Whether all kinds have been listed.
     fn is_synced(&self) -> bool {
         Watched::ALL.iter().all(|kind| self.synced.contains(kind))
     }
 
-    /// The hub is back at an earlier state. What the list that follows lacks was not seen to be deleted: only the next
-    /// connect of a cluster may judge that, with all there is. So every session ends.
-    fn go_back(&mut self, kind: Watched) {
+    /// The hub was restored to an earlier state. Objects that the next list does not have were not deleted one by one:
+    /// only a full comparison at the next connect of a cluster can decide about them. So every session ends.
+    fn rewind(&mut self, kind: Watched) {
         self.synced.remove(&kind);
         self.rewound.insert(kind);
         self.index.outdate(kind, uuid::Uuid::new_v4().to_string());
@@ -113,7 +114,7 @@ impl State {
         }
     }
 
-    /// A cluster without a session hears nothing: its next connect compares everything.
+    /// Notifies the session of a cluster. Without a session the next connect compares everything.
     fn notify(&self, cluster: &str, emit: impl FnOnce(&Mailbox)) {
         if let Some((_, mailbox)) = self.sessions.get(cluster) {
             emit(mailbox);
@@ -165,14 +166,14 @@ impl Hub {
         &self.store
     }
 
-    /// Says once who we are; before that nobody is served. False if we were somebody else before, which nobody who was
-    /// served then would understand.
+    /// Sets the identity of the principal once; before that no cluster is served. False if it differs from an earlier
+    /// one, which connected agents would not understand.
     #[must_use]
     pub(crate) fn set_principal_uid(&self, uid: &Arc<str>) -> bool {
         *self.principal_uid.get_or_init(|| Arc::clone(uid)) == *uid
     }
 
-    /// Takes in who is enrolled now.
+    /// Updates the enrolled clusters.
     pub(crate) fn set_fleet(&self, fleet: &Fleet) {
         let mut state = self.lock();
         let effects = state.index.set_fleet(fleet);
@@ -187,13 +188,13 @@ impl Hub {
         self.post(&state, effects);
     }
 
-    /// Opens the ear of a session: from now on it hears of every change, and this is what there is now.
+    /// Subscribes a session: it is notified of every change from now on, and gets the list of current objects.
     pub(crate) fn subscribe(self: &Arc<Self>, cluster: &ClusterName) -> Subscription {
         let mut state = self.lock();
         let id = state.next;
         state.next = state.next.wrapping_add(1);
         let mailbox = Mailbox::default();
-        // Let in just before the hub went back.
+        // Admitted just before the hub was restored to an earlier state.
         if !state.rewound.is_empty() {
             mailbox.end();
         }
@@ -201,9 +202,9 @@ impl Hub {
         state
             .sessions
             .insert(cluster.to_string(), (id, mailbox.clone()));
-        state.index.ask_anew(cluster.as_str());
-        let mut effects = state.index.forgive(cluster.as_str());
-        // It says again what it still finds.
+        state.index.clear_gone_there(cluster.as_str());
+        let mut effects = state.index.clear_refusals(cluster.as_str());
+        // The agent reports again those that it still finds.
         let theirs: Vec<Key> = state
             .index
             .routed_to(cluster.as_str())
@@ -233,11 +234,11 @@ impl Hub {
         }
     }
 
-    /// What cannot be written for a cluster for some time.
+    /// The writes for a cluster that keep failing.
     pub(crate) fn stuck(&self, cluster: &ClusterName) -> Option<Stuck> {
         let cluster = cluster.as_str();
         let state = self.lock();
-        // What went or moved meanwhile is not tried on.
+        // An object that was deleted or moved meanwhile is not retried.
         self.failing_writes.of(cluster, |key| {
             Key::from_object(key).is_none_or(|key| {
                 let entry = state.index.application(&key);
@@ -246,8 +247,7 @@ impl Hub {
         })
     }
 
-    /// What a cluster refuses, if anything about that has changed since the complaints stood at `before`; and how they
-    /// stand now.
+    /// The objects that a cluster refuses, if they changed since version `before`; and their version now.
     pub(crate) fn refused(
         &self,
         cluster: &ClusterName,
@@ -261,7 +261,7 @@ impl Hub {
         (now, Update::Now(state.index.refused(cluster.as_str())))
     }
 
-    /// What a cluster refused, for a condition on the Application, or on those that need it.
+    /// Records a refusal of a cluster, for a condition on the Application, or on those that need the object.
     pub(crate) fn refused_by(&self, cluster: &ClusterName, key: &ObjectKey, reason: &str) {
         let mut state = self.lock();
         let Some(key) = Key::from_object(key) else {
@@ -284,7 +284,7 @@ impl Hub {
         self.post_for(state, effects, None);
     }
 
-    /// The same for a change that may be traced: what it is for is there before the mark is.
+    /// Like [`Self::post`], for a change that may be traced: the trace is noted before the mailbox is marked.
     fn post_for(&self, state: &State, effects: Vec<Effect>, mut cause: Option<Cause>) {
         let mut trace = |mailbox: &Mailbox, key: &ObjectKey, facet| {
             if let Some(context) = cause.as_mut().and_then(Cause::context) {
@@ -315,7 +315,7 @@ impl Hub {
     }
 }
 
-/// A session's ear at the hub; dropped, nothing is noted for it any more.
+/// The subscription of a session at the hub; dropped, the session is not notified any more.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
@@ -327,7 +327,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// That a copy has to go.
+    /// The event that deletes a copy.
     pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
         let event = self.hub.delete(key, uid);
         let (traces, matter) = (self.mailbox.traces(), (key, Facet::State));
@@ -348,7 +348,7 @@ impl Drop for Subscription {
             self.hub.failing_writes.forget(cluster);
             let now = Instant::now();
             state.left.insert(cluster.to_owned(), now);
-            // Whoever only restarts is back before anybody is told.
+            // A restarted agent is back before the condition is set.
             for (key, _) in state.index.routed_to(cluster) {
                 self.hub.dirty.mark_at(now + conditions::GRACE, key);
             }

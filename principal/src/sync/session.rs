@@ -1,12 +1,12 @@
 //! Sessions: one task drives one subscribed stream.
 //!
-//! The rules of a session are `protocol::Session`, a machine without I/O. A driver feeds it: frames of the peer,
-//! marks of the hub, ended writes, the time. It waits for the first of these and then acts; nothing it does waits
-//! for the peer, and nothing is spawned per message.
+//! The rules of a session are `protocol::Session`, a machine without I/O. A driver feeds it with frames of the peer,
+//! notes of the hub, finished writes, and the time. It waits for the first of these and then acts; no step waits for
+//! the peer, and no message spawns a task.
 //!
 //! | from | bound | at the bound |
 //! |---|---|---|
-//! | hub to session | one mark per object | a newer mark is the same mark |
+//! | hub to session | one note per object | a newer note widens it |
 //! | session to stream | [`OUTBOUND`] frames | the driver stops taking from the outbox, which coalesces |
 //! | stream to session | the machine's inbox | the driver stops reading, which slows this peer only |
 //! | session to hub API | `writes_per_session` | work waits in the inbox, newest value per object |
@@ -49,7 +49,7 @@ mod violations;
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.
 const OUTBOUND: usize = 16;
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Admission>,
     pub(crate) hub: Arc<Hub>,
@@ -68,7 +68,7 @@ impl fmt::Debug for Sessions {
 }
 
 impl Sessions {
-    /// Starts the session of an admitted peer and returns what it says.
+    /// Starts the session of an admitted peer and returns its outgoing events.
     pub(crate) fn open(
         self: &Arc<Self>,
         admitted: Admitted,
@@ -118,7 +118,7 @@ impl Sessions {
     }
 }
 
-/// What the program is told, as it changes, and where who may come in is told on.
+/// The inputs of the policy for sessions, as they change, and the fleet that admission uses.
 #[derive(Debug)]
 pub(crate) struct PolicyInputs {
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
@@ -126,22 +126,22 @@ pub(crate) struct PolicyInputs {
     pub(crate) gate: watch::Sender<Arc<Fleet>>,
 }
 
-/// Keeps the sessions in line with what the program is told: fleet, replica state, trusted
-/// CAs, revocation list, passwords, stop.
+/// Ends sessions that the policy does not allow any more, after each change of the fleet, the replica state, the
+/// trusted CAs, the revocation list or the passwords, and at the stop.
 ///
-/// A source that has ended tells nothing new; what it told last stays in use.
-pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, reply: PolicyInputs) {
+/// An input that has ended keeps its last value.
+pub(crate) async fn enforce_policy(sessions: Arc<Sessions>, inputs: PolicyInputs) {
     let PolicyInputs {
         mut fleet,
         mut roots,
-        gate: door,
-    } = reply;
+        gate: to_gate,
+    } = inputs;
     let gate = &sessions.gate;
     let (mut active, mut revoked) = (gate.active.clone(), gate.revoked.clone());
     let mut users = gate.passwords.as_ref().map(Passwords::follow);
     let stop = sessions.spawner.token().clone();
     loop {
-        sessions.follow_fleet(&door, &Arc::clone(&fleet.borrow_and_update()));
+        sessions.follow_fleet(&to_gate, &Arc::clone(&fleet.borrow_and_update()));
         active.borrow_and_update();
         revoked.borrow_and_update();
         sessions.end_where(|cluster, mode, peer_credentials| {
@@ -153,7 +153,7 @@ pub(crate) async fn keep_in_line(sessions: Arc<Sessions>, reply: PolicyInputs) {
             () = changed(&mut fleet) => {}
             () = changed(&mut active) => {}
             () = changed(&mut revoked) => {}
-            () = news_of(users.as_mut()) => {}
+            () = changed_if_any(users.as_mut()) => {}
             Some(trust) = roots.changed() => sessions.follow_trust(&trust),
         }
     }
@@ -167,8 +167,8 @@ async fn changed<T>(source: &mut watch::Receiver<T>) {
     }
 }
 
-/// The same of a source that may not be there.
-async fn news_of<T>(source: Option<&mut watch::Receiver<T>>) {
+/// Like [`changed`], for an optional input.
+async fn changed_if_any<T>(source: Option<&mut watch::Receiver<T>>) {
     match source {
         Some(source) => changed(source).await,
         None => std::future::pending().await,
@@ -176,22 +176,22 @@ async fn news_of<T>(source: Option<&mut watch::Receiver<T>>) {
 }
 
 impl Sessions {
-    /// Ends every session and every lane for which `verdict` has a reason.
+    /// Ends every session and every tunnel for which `verdict` returns a reason.
     fn end_where(&self, verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>) {
         self.gate.registry.end_where(&verdict);
         self.tunnels.end_where(verdict);
     }
 
-    /// The hub's index first: whoever is let in must find its objects there.
+    /// Updates the hub's index first: a cluster that is admitted must find its objects there.
     fn follow_fleet(&self, gate: &watch::Sender<Arc<Fleet>>, fleet: &Arc<Fleet>) {
         self.hub.set_fleet(fleet);
         let before = Arc::clone(&gate.borrow());
-        let begins_anew = |cluster: &ClusterName| {
+        let is_new_enrolment = |cluster: &ClusterName| {
             let fresh = |fleet: &Fleet| fleet.clusters.get(cluster.as_str()).map(|it| it.fresh);
             (fresh(&before), fresh(fleet)) == (Some(false), Some(true))
         };
-        // The session of an enrolment that ended unseen is not the first one of the next.
-        self.end_where(|cluster, _, _| begins_anew(cluster).then_some(End::LeftFleet));
+        // A cluster that was removed and enrolled again starts with a new session.
+        self.end_where(|cluster, _, _| is_new_enrolment(cluster).then_some(End::LeftFleet));
         gate.send_replace(Arc::clone(fleet));
         let is_enrolled = |cluster: &str| fleet.clusters.contains_key(cluster);
         self.gate.registry.keep(is_enrolled);

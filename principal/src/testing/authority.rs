@@ -38,7 +38,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// What OCM issues for the agent of a cluster.
+    /// Like OCM's certificate for the agent of a cluster.
     pub(crate) fn agent(&self, cluster: &str) -> Leaf {
         let addon = "argocd-agent-addon";
         self.client(&format!(
@@ -84,7 +84,7 @@ impl Authority {
         self.sign(params, usage, life)
     }
 
-    /// Whatever the parameters say, for this use and so long.
+    /// Replaces the usage and the validity of the parameters.
     pub(crate) fn sign(
         &self,
         mut params: CertificateParams,
@@ -104,7 +104,7 @@ impl Authority {
 }
 
 impl Leaf {
-    /// With the roots that the holder trusts.
+    /// Key material with these trusted roots.
     pub(crate) fn material(&self, roots: &Authority) -> Material {
         let pem = Pem {
             chain: Some(self.chain.clone().into_bytes()),

@@ -188,10 +188,10 @@ fn no_decision_before_the_agent_reports() {
 
 #[test]
 fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
-    let session = |argocd, argocd_kinds_brought| SessionReport {
+    let session = |argocd, argocd_kinds_installed| SessionReport {
         argocd: Some(argocd),
         argocd_runs: Some(Runs::Nothing),
-        argocd_kinds_brought,
+        argocd_kinds_installed,
         ..SessionReport::default()
     };
     for (session, expected) in [
@@ -322,11 +322,11 @@ fn a_false_report_does_not_change_the_rendered_argo_cd() {
     let calm = rendered(image, &config, &SessionReport::default());
     for runs in RUNS {
         for argocd in [None, Some(ArgoCd::Installed), Some(ArgoCd::Missing)] {
-            for argocd_kinds_brought in [false, true] {
+            for argocd_kinds_installed in [false, true] {
                 let lie = SessionReport {
                     argocd,
                     argocd_runs: runs,
-                    argocd_kinds_brought,
+                    argocd_kinds_installed,
                     ..SessionReport::default()
                 };
                 assert!(rendered(image, &config, &lie) == calm, "{lie:?}");

@@ -1,7 +1,7 @@
-//! How often somebody may ask for what costs something.
+//! Throttles expensive requests per key.
 //!
-//! Signing a token costs a millisecond of processor time, comparing a password tens of them; whoever asks in a loop must
-//! not take that from others.
+//! Signing a token takes a millisecond of processor time, comparing a password tens of them. A client that asks in a
+//! loop must not take that time from others.
 
 use std::{
     borrow::Borrow,
@@ -15,19 +15,19 @@ use tokio::time::Instant;
 
 use crate::fleet::ClusterName;
 
-/// What a reconnect needs several times over.
+/// Several times the need of a reconnect.
 const BURST: u32 = 30;
-/// One connect needs about three; this lets an agent that is restarted again and again in.
+/// A connect needs about three: an agent that restarts again and again can still connect.
 const REFILL: Duration = Duration::from_millis(500);
-/// Keys that are remembered; beyond that those are forgotten that have everything left.
+/// Remembered keys; above it, those with a full budget are forgotten.
 const MOST: usize = 10_000;
 
-/// What each key has left.
+/// The rest of each key's budget.
 #[derive(Debug)]
 pub(crate) struct Budget<K> {
     burst: u32,
     refill: Duration,
-    // Held for a lookup, never over an await.
+    // Locked for a lookup, never over an await.
     left: Mutex<BTreeMap<K, Left>>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Budget<ClusterName> {
 }
 
 impl<K: Ord + Clone + fmt::Debug> Budget<K> {
-    /// So many at once, and another one after each `refill`.
+    /// Allows `burst` requests at once, and another one after each `refill`.
     pub(crate) const fn new(burst: u32, refill: Duration) -> Self {
         Self {
             burst,
@@ -54,7 +54,7 @@ impl<K: Ord + Clone + fmt::Debug> Budget<K> {
         }
     }
 
-    /// Whether anything is left.
+    /// Whether the key's budget has anything left.
     pub(crate) fn has_left(&self, key: &K) -> bool {
         let now = Instant::now();
         let all = self.lock();
@@ -96,7 +96,7 @@ impl<K: Ord + Clone + fmt::Debug> Budget<K> {
         }
     }
 
-    /// Forgets keys that are not wanted any more.
+    /// Forgets keys that do not pass `keep`.
     pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool)
     where
         K: Borrow<str>,

@@ -1,6 +1,6 @@
-//! What somebody shows for who they are, by the one configured method.
+//! The credentials of a session, by the one configured method.
 //!
-//! Tokens are bound to it, and a session lasts no longer than it: whoever ends sessions looks at the papers of each.
+//! Tokens are bound to them, and a session ends with them.
 
 use std::sync::Arc;
 
@@ -28,16 +28,16 @@ impl Certificates {
     }
 }
 
-/// What a session stands on.
+/// The credentials of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
-    /// What tokens are bound to.
+    /// The digest that tokens are bound to.
     pub(crate) binding: Thumbprint,
-    /// The agent's own certificate, where that is what it showed.
+    /// The agent's own certificate, if it presented one.
     pub(crate) certificate: Option<Arc<PeerCertificate>>,
-    /// The certificate of the connection, where it is not the agent's own.
+    /// The certificate of the connection, if it is not the agent's own.
     pub(crate) connection: Option<Arc<PeerCertificate>>,
-    /// The cluster, where a password stands for it.
+    /// The cluster, with a password.
     pub(crate) user: Option<ClusterName>,
 }
 
@@ -58,7 +58,8 @@ impl Credentials {
         proxy: &Arc<PeerCertificate>,
     ) -> Self {
         Self {
-            // Apart from the same certificate on a connection of its own: a token of one is no good on the other.
+            // Differs from the binding of the same certificate on its own connection: a token of one is invalid on the
+            // other.
             binding: digest(&[b"proof", certificate.thumbprint().as_bytes()]),
             certificate: Some(Arc::clone(certificate)),
             connection: Some(Arc::clone(proxy)),
@@ -68,7 +69,7 @@ impl Credentials {
 
     /// A password, on a connection that may have a certificate of its own.
     ///
-    /// None while nobody of that name has one.
+    /// None while there is no such user.
     pub(crate) fn of_user(
         user: &ClusterName,
         users: &Users,
@@ -110,19 +111,19 @@ impl Credentials {
         self.certificates().map(PeerCertificate::not_after).min()
     }
 
-    /// Whether a CA that is trusted now vouches for every certificate.
+    /// Whether each certificate is from a CA that is trusted now.
     pub(crate) fn are_trusted(&self, trust: &Trust, now: Timestamp) -> bool {
         self.certificates()
             .all(|certificate| trust.vouches_for(certificate, now))
     }
 
-    /// Whether any of it is on the list.
+    /// Whether any of them is revoked.
     pub(crate) fn are_revoked(&self, list: &Revoked) -> bool {
         self.certificates()
             .any(|certificate| list.has_certificate(certificate))
     }
 
-    /// Whether the password is still the one that was shown.
+    /// Whether the password is still current.
     pub(crate) fn are_current(&self, users: &Users) -> bool {
         self.user.as_ref().is_none_or(|user| {
             let now = Self::of_user(user, users, self.connection.as_ref());

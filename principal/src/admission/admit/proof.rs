@@ -1,7 +1,7 @@
-//! The in-session proof: who an agent is, where a proxy ends TLS.
+//! The in-session proof: the identity of an agent behind a proxy that ends TLS.
 //!
-//! Nonces are made without remembering them, so that nobody can fill our memory by asking; they carry their end and the
-//! proxy that they were given to under a seal. Only those that were used are remembered, until they would be too old.
+//! Nonces are not stored when they are issued, so that requests cannot fill our memory. A nonce carries its expiry and
+//! its proxy under a seal. Only used nonces are stored, until they expire.
 
 use std::{
     collections::BTreeMap,
@@ -35,11 +35,11 @@ const RANDOM: usize = 16;
 const SEAL: usize = 32;
 const LENGTH: usize = RANDOM + 8 + SEAL;
 
-/// Gives out nonces and takes each of them once.
+/// Issues nonces and accepts each of them once.
 pub(crate) struct Nonces {
     /// None on a system without randomness, where there are no nonces.
     key: Option<hmac::Key>,
-    // Held for a lookup, never over an await.
+    // Locked for a lookup, never over an await.
     used: Mutex<BTreeMap<[u8; RANDOM], Timestamp>>,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Debug for Nonces {
 }
 
 impl Nonces {
-    /// With a key of this process: nobody else has to understand them, and they do not outlive it.
+    /// Uses a key of this process: nonces are valid in this process only.
     pub(crate) fn new() -> Self {
         let random = rand::SystemRandom::new();
         Self {
@@ -68,7 +68,7 @@ impl Nonces {
         Some([&random[..], &ends, seal.as_ref()].concat().into())
     }
 
-    /// Looks whether a nonce was given to this proxy and is not too old.
+    /// Checks that a nonce was issued to this proxy and has not expired.
     fn check(&self, nonce: &[u8], proxy: Thumbprint, now: Timestamp) -> Result<Read, Refused> {
         let (random, rest) = nonce.split_first_chunk::<RANDOM>().ok_or(Refused::Nonce)?;
         let (ends, seal) = rest.split_first_chunk::<8>().ok_or(Refused::Nonce)?;
@@ -89,7 +89,7 @@ impl Nonces {
         })
     }
 
-    /// Takes a nonce, once.
+    /// Marks a nonce as used; refused when it was used before.
     fn take(&self, read: &Read, now: Timestamp) -> Result<(), Refused> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, ends| *ends > now);
@@ -109,7 +109,7 @@ struct Read {
     ends: Timestamp,
 }
 
-/// What a proof is judged with.
+/// The inputs of the check of a proof.
 pub(super) struct Judge<'a> {
     pub(super) nonces: &'a Nonces,
     /// Our certificate, whose names agents dial, and the trusted CAs.
@@ -119,7 +119,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// The certificate that was proved on a connection of this proxy. A nonce counts as used only when all is right.
+    /// The certificate that was proved on a connection of this proxy. Uses up the nonce only if the proof is valid.
     pub(super) fn judge(
         &self,
         proof: &Proof,

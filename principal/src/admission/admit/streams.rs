@@ -1,4 +1,4 @@
-//! The third door: streams, opened with a token.
+//! Streams, opened with a token.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Admission {
         Ok(admitted)
     }
 
-    /// The same for what people have asked for: it comes in numbers of theirs, and costs little if it was not.
+    /// Like [`Self::admit`], without the budget: users cause these requests, and they cost little.
     pub(crate) fn recognize(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
         self.serving()?;
         let (Verified { holder, expires: _ }, peer_credentials) =

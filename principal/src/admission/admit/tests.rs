@@ -68,7 +68,7 @@ impl Setup {
             .verdict(&name("spoke1"), mode, &peer_credentials(self))
     }
 
-    /// Says which certificates of `spoke1` count.
+    /// Sets the certificates of `spoke1` that are accepted.
     fn counts(&self, certificates: Certificates) {
         let enrolment = Enrolment {
             certificates,
@@ -111,10 +111,7 @@ async fn an_enrolled_cluster_gets_tokens_and_a_stream() {
         .authenticate(&peer, None, request("managed"))
         .await
         .unwrap();
-    assert_eq!(
-        answer.version, "0.5.0",
-        "a Go agent is told its own version"
-    );
+    assert_eq!(answer.version, "0.5.0", "a Go agent gets its own version");
     assert_eq!(answer.principal_namespace, "hub-argocd");
     assert_eq!(answer.principal_uid, "principal-uid");
     assert_eq!(answer.agent_name, "spoke1");
@@ -128,7 +125,7 @@ async fn an_enrolled_cluster_gets_tokens_and_a_stream() {
 }
 
 #[tokio::test]
-async fn our_own_agent_learns_our_version_and_what_both_can_do() {
+async fn agent_learns_our_version_and_the_common_capabilities() {
     let setup = setup(&[("spoke1", Mode::Managed)]);
     let words = ["digest-resync".to_owned(), "from-the-future".to_owned()];
     let ours = AuthRequest {
@@ -357,7 +354,7 @@ async fn a_cluster_that_asks_in_a_loop_is_slowed() {
     assert_eq!(last.unwrap_err(), Refusal::TooMany);
 }
 
-/// Lets everybody in, and says who that was.
+/// Enrols every cluster.
 #[derive(Debug)]
 struct Welcoming(watch::Sender<Arc<Fleet>>);
 
@@ -382,15 +379,15 @@ async fn registrar_enrols_authenticated_agents_only() {
         .await;
     assert_eq!(strict.unwrap_err(), Refusal::NotEnrolled);
     setup.gate.registrar = Some(Arc::new(Welcoming(setup.fleet.clone())));
-    let nobody = Peer {
+    let stranger = Peer {
         certificate: Some(Arc::new(
-            setup.authority.client("nobody").peer_certificate(),
+            setup.authority.client("stranger").peer_certificate(),
         )),
         ..peer.clone()
     };
     let refused = setup
         .gate
-        .authenticate(&nobody, None, request("managed"))
+        .authenticate(&stranger, None, request("managed"))
         .await;
     assert_eq!(refused.unwrap_err(), Refusal::AuthenticationFailed);
     setup

@@ -1,5 +1,5 @@
-//! Who somebody is, by the one configured method: at the first door with everything it shows, at the others with what
-//! each request carries besides its token.
+//! Identifies a peer by the one configured method: at authentication by all credentials, later by those that each
+//! request carries besides its token.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use crate::{
     fleet::ClusterName,
 };
 
-/// What an authentication says of itself.
+/// The claims of an authentication.
 pub(super) struct Claims<'a> {
     /// User and password.
     pub(super) credentials: HashMap<String, String>,
@@ -24,7 +24,7 @@ pub(super) struct Claims<'a> {
 }
 
 impl Admission {
-    /// Who this is, and what it showed for that.
+    /// The cluster of this peer, and its credentials.
     pub(super) async fn shown(
         &self,
         peer: &Peer,
@@ -127,7 +127,7 @@ impl Admission {
         Ok((cluster, peer_credentials))
     }
 
-    /// What a request shows of itself for this cluster: the token is looked at after that.
+    /// The credentials of a request for this cluster. The caller checks the token with them.
     pub(super) fn presented(&self, peer: &Peer, cluster: &ClusterName) -> Option<Credentials> {
         let is_same = |found: &ClusterName| found == cluster;
         match &self.identity {

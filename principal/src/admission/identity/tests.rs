@@ -98,7 +98,7 @@ fn upstreams_default_pattern_means_the_common_name_only() {
 }
 
 #[test]
-fn a_subject_pattern_sees_what_go_prints() {
+fn subject_pattern_matches_the_subject_as_go_prints_it() {
     let method = Method::from_flag("mtls:subject:^CN=([^,]+),OU=x,O=y$").unwrap();
     let subject = [
         (DnType::OrganizationName, "y"),
@@ -147,7 +147,7 @@ fn a_method_that_cannot_work_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_header_tells_the_cluster_by_the_first_group_of_its_pattern() {
+fn header_pattern_captures_the_cluster_name() {
     let flag = "header:X-Forwarded-Client-Cert:URI=spiffe://[^/]+/ns/([^/]+)/";
     let method = Method::from_flag(flag).unwrap();
     let named = |value: &str| method.cluster_in(value).map(|name| name.to_string());
@@ -166,7 +166,7 @@ fn a_header_tells_the_cluster_by_the_first_group_of_its_pattern() {
 }
 
 #[test]
-fn bytes_that_are_no_certificate_are_nobody() {
+fn malformed_certificate_identifies_no_cluster() {
     let good = certificate(&[(DnType::CommonName, "spoke1")], &[]);
     for cut in 0..good.len() {
         assert_eq!(

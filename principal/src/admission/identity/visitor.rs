@@ -1,8 +1,8 @@
-//! Argo CD on the hub at the door of the resource proxy: which cluster its certificate opens.
+//! Argo CD on the hub at the resource proxy: the cluster that its certificate opens.
 //!
-//! Each cluster Secret holds a certificate of its own, which opens that cluster and nothing else. Its
-//! common name has a form that cannot be a cluster's name and is not that of an agent, so it is nobody
-//! to the principal, and an agent's certificate is nobody here, unless upstream's rules are asked for ([`Visitors`]).
+//! Each cluster Secret has a certificate of its own, which opens that cluster and nothing else. Its common name cannot
+//! be a cluster's name and is not that of an agent, so the principal rejects it. The resource proxy in turn rejects an
+//! agent's certificate, unless upstream's rules are configured ([`Visitors`]).
 
 use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
@@ -11,15 +11,15 @@ use crate::fleet::ClusterName;
 
 const PREFIX: &str = "argocd-agent:resource-proxy:";
 
-/// The common name of the certificate with which Argo CD comes for a cluster.
+/// The common name of the certificate with which Argo CD connects for a cluster.
 pub fn name_for(cluster: &str) -> String {
     format!("{PREFIX}{cluster}")
 }
 
-/// What opens a cluster at the resource proxy.
+/// The credentials that open a cluster at the resource proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Visitors {
-    /// A certificate that is for this and for nothing else ([`name_for`]).
+    /// A certificate for this purpose only ([`name_for`]).
     #[default]
     Named,
     /// Also, as at upstream's principal, a certificate whose common name is the cluster (`argocd-agentctl agent create`),

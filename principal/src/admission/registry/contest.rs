@@ -1,48 +1,48 @@
-//! Whether somebody may take the seat of a session that lives.
+//! Whether another agent may take the slot of a live session.
 //!
-//! An agent that comes again takes its own seat, since the hub may see the end of a connection much later than the agent
-//! does. Two agents with one identity, such as a copy of a certificate or a Pod that was left behind, would take it from
-//! each other for ever by that. So whoever sits stays for longer and longer while it happens: the two settle on one of
-//! them, and it costs one handshake now and then.
+//! An agent that reconnects takes its own slot: the hub may notice the end of a connection much later than the agent
+//! does. Two agents with one identity, such as a copied certificate or a forgotten Pod, would therefore supersede each
+//! other for ever. So the session is protected for longer and longer while this continues: one of the two keeps the
+//! slot, at the price of one handshake now and then.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So often a network that breaks may look like a rival.
+/// So many takeovers may come from an unstable network.
 const FREE: u32 = 5;
-/// How long whoever sits stays when it has happened more often; doubled with each time.
+/// For how long a session keeps a contested slot; doubled with each further takeover.
 const FIRST: Duration = Duration::from_secs(15);
 const LONGEST: Duration = Duration::from_mins(5);
-/// Whoever was heard so recently is alive: an agent notices a dead connection later than that.
+/// A session with a message this recent is alive: an agent notices a dead connection later than that.
 const ALIVE: Duration = Duration::from_secs(10);
-/// After so long without another attempt nothing is held against anybody.
+/// A contest ends after this time without another attempt.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// The session that sits.
+/// The session that has the slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incumbent {
     pub(super) began: Instant,
-    /// When it was heard last.
+    /// The time of its last message.
     pub(super) arrived: Instant,
 }
 
-/// How often a seat was taken from a session that lived.
+/// Counts how often a live session lost its slot.
 #[derive(Debug, Default)]
 pub(super) struct Contest {
     times: u32,
-    /// The last time that this was so, or that somebody wanted it and had to wait.
+    /// The last takeover of a live session, or the last attempt that had to wait.
     last: Option<Instant>,
 }
 
 impl Contest {
-    /// Whether the seat of `incumbent` may be taken now; what is decided is remembered.
+    /// Whether the slot of `incumbent` may be taken now; remembers the attempt.
     pub(super) fn may_take(&mut self, incumbent: Incumbent, now: Instant) -> bool {
-        if !self.goes_on(now) {
+        if !self.is_recent(now) {
             *self = Self::default();
         }
-        let sits = now.saturating_duration_since(incumbent.began);
-        if sits < self.stays() {
+        let age = now.saturating_duration_since(incumbent.began);
+        if age < self.protection() {
             self.last = Some(now);
             return false;
         }
@@ -53,18 +53,18 @@ impl Contest {
         true
     }
 
-    /// Whether two fight for the seat.
+    /// Whether two agents contest the slot.
     pub(super) fn is_on(&self, now: Instant) -> bool {
-        self.times > FREE && self.goes_on(now)
+        self.times > FREE && self.is_recent(now)
     }
 
-    fn goes_on(&self, now: Instant) -> bool {
+    fn is_recent(&self, now: Instant) -> bool {
         self.last
             .is_some_and(|last| now.saturating_duration_since(last) < FORGOTTEN)
     }
 
-    /// How long a session stays whoever else comes.
-    fn stays(&self) -> Duration {
+    /// For how long a new session keeps its slot.
+    fn protection(&self) -> Duration {
         match self.times.checked_sub(FREE + 1) {
             None => Duration::ZERO,
             Some(more) => FIRST.saturating_mul(1 << more.min(10)).min(LONGEST),
@@ -78,16 +78,16 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// How often in an hour a seat changes hands, when another one comes after each pause, and whoever sits is heard so
-    /// often; and whether it is a fight in the end.
-    fn changes_in_an_hour(pause: Duration, heard_every: Duration) -> (u32, bool) {
+    /// How often a slot changes hands in an hour, with an attempt after each `pause` and a message of the incumbent at
+    /// each `interval`; and whether the slot is contested at the end.
+    fn changes_in_an_hour(pause: Duration, interval: Duration) -> (u32, bool) {
         let start = Instant::now();
         let mut contest = Contest::default();
         let (mut began, mut changes, mut now) = (start, 0, start);
         while now < start + 3600 * SECOND {
             now += pause;
             let since = now.duration_since(began).as_millis();
-            let silent = since % heard_every.as_millis();
+            let silent = since % interval.as_millis();
             let arrived = now - Duration::from_millis(u64::try_from(silent).unwrap());
             if contest.may_take(Incumbent { began, arrived }, now) {
                 (began, changes) = (now, changes + 1);
@@ -99,22 +99,22 @@ mod tests {
     #[test]
     fn two_that_live_settle_on_one_of_them() {
         for pause in [SECOND / 10, SECOND, 15 * SECOND] {
-            let (changes, fight) = changes_in_an_hour(pause, 5 * SECOND);
+            let (changes, contested) = changes_in_an_hour(pause, 5 * SECOND);
             assert!((FREE..30).contains(&changes), "{pause:?}: {changes}");
-            assert!(fight, "{pause:?}");
+            assert!(contested, "{pause:?}");
         }
     }
 
     #[test]
-    fn a_rival_that_never_says_a_word_is_held_to_it_too() {
-        let (changes, fight) = changes_in_an_hour(SECOND, 3600 * SECOND);
+    fn contest_of_silent_agents_is_limited_too() {
+        let (changes, contested) = changes_in_an_hour(SECOND, 3600 * SECOND);
         assert!((FREE..400).contains(&changes), "{changes}");
-        assert!(fight);
+        assert!(contested);
     }
 
     #[test]
-    fn an_agent_whose_network_breaks_always_gets_its_own_seat_back() {
-        // It was not heard any more when it came again.
+    fn agent_with_an_unstable_network_gets_its_session_slot_back() {
+        // Its last message is long ago when it reconnects.
         let start = Instant::now();
         let mut contest = Contest::default();
         for time in 1..100 {
@@ -127,20 +127,20 @@ mod tests {
     }
 
     #[test]
-    fn a_fight_is_forgotten_when_nobody_comes_any_more() {
+    fn contest_is_forgotten_without_further_attempts() {
         let mut contest = Contest::default();
         let mut now = Instant::now();
-        let sits_since = |began| Incumbent {
+        let incumbent = |began| Incumbent {
             began,
             arrived: began,
         };
         for _ in 0..=FREE {
-            assert!(contest.may_take(sits_since(now), now));
+            assert!(contest.may_take(incumbent(now), now));
         }
         assert!(contest.is_on(now));
-        assert!(!contest.may_take(sits_since(now), now + SECOND));
+        assert!(!contest.may_take(incumbent(now), now + SECOND));
         now += FORGOTTEN + SECOND;
         assert!(!contest.is_on(now));
-        assert!(contest.may_take(sits_since(now), now));
+        assert!(contest.may_take(incumbent(now), now));
     }
 }

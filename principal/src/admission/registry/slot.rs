@@ -1,4 +1,4 @@
-//! The right to drive the session of a cluster, and what is reported by whoever has it.
+//! The permission to drive the session of a cluster, and the reports of its holder.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use protocol::payload::{ArgoCd, HealthProblem, Runs};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::{End, Registry, Signs};
+use super::{End, Registry, Signals};
 use crate::{
     admission::admit::Credentials,
     fleet::{ClusterName, Mode},
@@ -18,7 +18,7 @@ use crate::{
     report::{BlockedDeletion, Refused, ShownCertificate, Stuck, Unmirrored},
 };
 
-/// The right to drive the session of a cluster; dropped, the seat is free.
+/// The permission to drive the session of a cluster; dropped, the slot is free.
 #[derive(Debug)]
 #[must_use = "dropped, the session counts as ended"]
 pub(crate) struct SessionSlot {
@@ -27,8 +27,8 @@ pub(crate) struct SessionSlot {
     pub(super) id: u64,
     pub(super) end: watch::Receiver<Option<End>>,
     pub(super) gone: CancellationToken,
-    pub(super) signs: Arc<Signs>,
-    pub(super) why: Option<String>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) end_reason: Option<String>,
 }
 
 impl SessionSlot {
@@ -37,7 +37,7 @@ impl SessionSlot {
         ended_with(&mut self.end).await
     }
 
-    /// The same for whoever has the rest of the session in hand meanwhile.
+    /// Resolves like [`Self::ended`], without a borrow of the slot.
     pub(crate) fn end(&self) -> impl Future<Output = End> + use<> {
         let mut end = self.end.clone();
         async move { ended_with(&mut end).await }
@@ -48,38 +48,38 @@ impl SessionSlot {
         self.id
     }
 
-    /// The agent was heard.
+    /// Records that a message of the agent arrived.
     pub(crate) fn arrived(&self) {
         let mut arrived = self
-            .signs
+            .signals
             .arrived
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *arrived = Instant::now();
     }
 
-    /// How the session stands after this turn, for whoever looks.
+    /// Publishes the figures of the session after this turn.
     pub(crate) fn show(&self, figures: Figures) {
         let mut shown = self
-            .signs
+            .signals
             .figures
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *shown = Some((Instant::now(), figures));
     }
 
-    /// Whether somebody has fought for this seat since this was asked last.
+    /// Whether another agent contested this slot since the last call.
     pub(crate) fn take_contested(&self) -> bool {
-        self.signs.is_contested.swap(false, Ordering::Relaxed)
+        self.signals.is_contested.swap(false, Ordering::Relaxed)
     }
 
-    /// Says why the session ends, for the report.
-    pub(crate) fn ends_because(&mut self, why: impl Into<String>) {
-        self.why = Some(why.into());
+    /// Sets the reason of the end, for the report.
+    pub(crate) fn set_end_reason(&mut self, end_reason: impl Into<String>) {
+        self.end_reason = Some(end_reason.into());
     }
 
-    /// Records what is held back on this cluster now.
-    pub(crate) fn report_held(&self, blocked_deletion: Option<BlockedDeletion>) {
+    /// Records the deletion that the brake blocks on this cluster now.
+    pub(crate) fn report_blocked_deletion(&self, blocked_deletion: Option<BlockedDeletion>) {
         self.registry.report(&self.cluster, |report, _now| {
             if let Some(blocked_deletion) = blocked_deletion
                 .as_ref()
@@ -92,21 +92,21 @@ impl SessionSlot {
         });
     }
 
-    /// Records what of the cluster is not shown on the hub.
+    /// Records the objects of the cluster that the hub does not show.
     pub(crate) fn report_unmirrored(&self, unmirrored: Option<Unmirrored>) {
         self.registry.report(&self.cluster, |report, _now| {
             report.unmirrored = unmirrored;
         });
     }
 
-    /// Records what cannot be written for this cluster for some time.
+    /// Records the write for this cluster that keeps failing.
     pub(crate) fn report_stuck(&self, stuck: Option<Stuck>) {
         self.registry.report(&self.cluster, |report, _now| {
             report.stuck = stuck;
         });
     }
 
-    /// Records what the agent does that no agent should.
+    /// Records how the agent violates the protocol.
     pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
         if let Some(misconduct) = &misconduct {
             tracing::warn!(cluster = %self.cluster, misconduct, "an agent violates the protocol");
@@ -116,33 +116,33 @@ impl SessionSlot {
         });
     }
 
-    /// Records what the cluster cannot take or do.
+    /// Records the objects that the cluster refuses.
     pub(crate) fn report_refused(&self, refused: Option<Refused>) {
         self.registry.report(&self.cluster, |report, _now| {
             report.refused = refused;
         });
     }
 
-    /// Records what the agent says of its cluster and of itself.
+    /// Records the facts that the agent states about its cluster and itself.
     pub(crate) fn report_spoke(&self, stated: SpokeFacts) {
         let SpokeFacts {
             argocd,
             runs,
-            kinds_brought,
-            ails,
+            kinds_installed,
+            health_problem,
             trusts,
         } = stated;
-        let trusts = trusts.filter(is_modest);
+        let trusts = trusts.filter(is_plausible);
         self.registry.report(&self.cluster, |report, _now| {
             report.argocd = argocd;
             report.argocd_runs = runs;
-            report.argocd_kinds_brought = kinds_brought;
-            report.argocd_ails = ails;
+            report.argocd_kinds_installed = kinds_installed;
+            report.argocd_ails = health_problem;
             report.trusts = trusts;
         });
     }
 
-    /// Notes what Argo CD has counted on the cluster. A claim.
+    /// Records the counts of Argo CD on the cluster. A claim.
     pub(crate) fn report_census(&self, census: Census) {
         let mut counted = self.registry.counted();
         counted.insert(self.cluster.clone(), census);
@@ -171,28 +171,28 @@ impl SessionSlot {
 async fn ended_with(end: &mut watch::Receiver<Option<End>>) -> End {
     match end.wait_for(Option::is_some).await {
         Ok(end) => (*end).unwrap_or(End::Stopping),
-        // The sender lives in the seat's entry: gone without a word means that another took it.
+        // The registry owns the sender: closed without a reason means that another session took the slot.
         Err(_closed) => End::Superseded,
     }
 }
 
-/// What an agent says of its cluster and of itself. All of it claims.
+/// The facts that an agent states about its cluster and itself. All of them are claims.
 #[derive(Debug)]
 pub(crate) struct SpokeFacts {
     /// Whether the cluster has Argo CD's kinds.
     pub(crate) argocd: Option<ArgoCd>,
-    /// What of an Argo CD runs there.
+    /// The parts of an Argo CD that run there.
     pub(crate) runs: Option<Runs>,
-    /// Whether the definitions of its kinds were brought.
-    pub(crate) kinds_brought: bool,
-    /// What is wrong with one that was brought; in short printable lines.
-    pub(crate) ails: Option<HealthProblem>,
+    /// Whether the add-on installed the definitions of its kinds.
+    pub(crate) kinds_installed: bool,
+    /// The problem of an installed Argo CD; in short printable lines.
+    pub(crate) health_problem: Option<HealthProblem>,
     /// The fingerprints of the CAs that it trusts.
     pub(crate) trusts: Option<BTreeSet<String>>,
 }
 
-/// More than a few fingerprints are not a trust but a way to fill our memory.
-fn is_modest(trusts: &BTreeSet<String>) -> bool {
+/// More fingerprints than a few are an attempt to fill our memory.
+fn is_plausible(trusts: &BTreeSet<String>) -> bool {
     trusts.len() <= 32 && trusts.iter().all(|it| it.len() == 64)
 }
 
@@ -208,17 +208,18 @@ impl Drop for SessionSlot {
         }
         drop(state);
         if mine && *self.end.borrow() == Some(End::LeftFleet) {
-            // Whoever is not enrolled has no report; this one would be the last to forget it.
+            // A cluster that is not enrolled has no report.
             self.registry
                 .keep_reports(|cluster| cluster != self.cluster.as_str());
         } else if mine {
-            let why = self.why.take();
+            let end_reason = self.end_reason.take();
             self.registry.report(&self.cluster, |report, now| {
                 report.connected = false;
                 report.stuck = None;
                 report.since = now;
                 report.last_seen = Some(now);
-                report.last_error = why.or_else(|| Some("the session was abandoned".to_owned()));
+                report.last_error =
+                    end_reason.or_else(|| Some("the session was abandoned".to_owned()));
             });
         }
         self.gone.cancel();

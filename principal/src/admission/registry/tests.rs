@@ -63,7 +63,7 @@ async fn a_session_that_does_not_end_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_cluster_whose_name_begins_like_anothers_has_its_own_seat() {
+async fn name_prefix_of_another_cluster_has_its_own_session_slot() {
     let (registry, reports, _) = setup();
     let cert = certificate();
     let mut a = registry
@@ -83,7 +83,7 @@ async fn a_cluster_whose_name_begins_like_anothers_has_its_own_seat() {
 }
 
 #[tokio::test]
-async fn a_report_tells_when_and_why_a_session_ended() {
+async fn session_report_has_the_time_and_reason_of_the_end() {
     let (registry, reports, clock) = setup();
     let (a, cert) = (name("a"), certificate());
     registry.report_authenticated(&a, Mode::Managed, "1.2.3");
@@ -93,7 +93,7 @@ async fn a_report_tells_when_and_why_a_session_ended() {
         .unwrap();
     let later = "2026-01-01T01:00:00Z".parse().unwrap();
     clock.set(later);
-    session_slot.ends_because("connection lost");
+    session_slot.set_end_reason("connection lost");
     drop(session_slot);
     let shown = cert.certificate.as_ref().unwrap();
     let expected = SessionReport {
@@ -114,7 +114,7 @@ async fn a_report_tells_when_and_why_a_session_ended() {
 }
 
 #[tokio::test]
-async fn who_left_the_fleet_is_forgotten_when_its_session_has_ended() {
+async fn report_of_a_cluster_that_left_the_fleet_ends_with_its_session() {
     let (registry, reports, _) = setup();
     let session_slot = registry
         .acquire_slot(&name("a"), Mode::Managed, &certificate())
@@ -126,7 +126,7 @@ async fn who_left_the_fleet_is_forgotten_when_its_session_has_ended() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_without_touching_the_session() {
+async fn refusal_is_reported_without_ending_the_session() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
     let session_slot = registry
@@ -144,27 +144,30 @@ async fn a_refusal_is_told_without_touching_the_session() {
 async fn contested_session_slot_makes_the_newer_agent_wait() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
-    let sit = async || registry.acquire_slot(&a, Mode::Managed, &cert).await;
-    let mut sitting = sit().await.unwrap();
-    // Whoever is told to go goes at once and comes again.
-    while !sitting.take_contested() {
-        let (newer, end) = tokio::join!(sit(), async {
-            let end = sitting.ended().await;
-            drop(sitting);
+    let acquire = async || registry.acquire_slot(&a, Mode::Managed, &cert).await;
+    let mut incumbent = acquire().await.unwrap();
+    // A superseded agent ends at once and reconnects.
+    while !incumbent.take_contested() {
+        let (newer, end) = tokio::join!(acquire(), async {
+            let end = incumbent.ended().await;
+            drop(incumbent);
             end
         });
         assert_eq!(end, End::Superseded);
-        sitting = newer.unwrap();
+        incumbent = newer.unwrap();
     }
     let begun = Instant::now();
-    assert_eq!(sit().await.unwrap_err(), Refusal::Contested);
-    assert_eq!(begun.elapsed(), IN_LINE);
-    assert!(sitting.take_contested(), "it is told that somebody came");
-    assert!(futures::poll!(Box::pin(sitting.ended())).is_pending());
+    assert_eq!(acquire().await.unwrap_err(), Refusal::Contested);
+    assert_eq!(begun.elapsed(), SLOT_WAIT);
+    assert!(
+        incumbent.take_contested(),
+        "the session learns of the contest"
+    );
+    assert!(futures::poll!(Box::pin(incumbent.ended())).is_pending());
     assert!(reports.borrow()["a"].connected);
-    let mut waiting = Box::pin(sit());
+    let mut waiting = Box::pin(acquire());
     assert!(futures::poll!(&mut waiting).is_pending());
-    drop(sitting);
+    drop(incumbent);
     drop(waiting.await.unwrap());
     // With the cluster its quarrel is forgotten.
     registry.keep(|_| false);

@@ -1,8 +1,8 @@
 //! Tokens with which Argo CD on the hub opens a cluster at the resource proxy, where many cluster Secrets have one
 //! certificate.
 //!
-//! Upstream's have no end, and whoever has one and any certificate opens the cluster. Ours end, and belong to the
-//! certificate that is in the same Secret.
+//! Upstream's tokens never expire, and open the cluster together with any certificate. Ours expire, and belong to the
+//! certificate in the same Secret.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::{admission::identity::Thumbprint, fleet::ClusterName};
 /// Upstream's word.
 const AUDIENCE: &str = "argocd-agent-server-resource-proxy";
 
-/// How long such a token is good. Whoever puts it into a cluster Secret replaces it when half of that is over.
+/// How long such a token is valid. The writer of the cluster Secret replaces it after half of that time.
 pub const VISIT_LIFE: Duration = Duration::from_hours(24);
 
-/// What a token says that was verified.
+/// The contents of a verified token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visit {
     /// The cluster that it opens.

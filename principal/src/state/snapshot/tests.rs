@@ -30,7 +30,7 @@ fn connected(not_after: &str) -> SessionReport {
     }
 }
 
-/// Three that are enrolled, of which two are connected, and one that was refused and is not enrolled.
+/// Three enrolled clusters, of which two are connected, and a rejected one.
 fn moment() -> Snapshot {
     let clusters = [
         ("a", Mode::Managed),
@@ -133,7 +133,7 @@ fn pages_follow_each_other_and_each_cluster_is_on_one() {
 }
 
 #[test]
-fn a_row_says_how_a_cluster_stands_and_names_none_of_its_objects() {
+fn row_has_the_state_of_a_cluster_and_no_object_names() {
     let all = moment().page(&Page::default());
     let rows = all["clusters"].as_array().unwrap();
     assert_eq!(rows[0]["session"]["outboxObjects"], 2);

@@ -108,7 +108,7 @@ async fn operations_are_guarded_too() {
 }
 
 #[tokio::test]
-async fn failures_are_sorted_by_whose_move_it_is() {
+async fn write_errors_are_sorted_by_cause() {
     for (answer, reason) in [
         (status(409, "Conflict"), "conflict"),
         (status(404, "NotFound"), "not_found"),

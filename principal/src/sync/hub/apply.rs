@@ -1,4 +1,4 @@
-//! What a cluster says, applied to the hub: only to objects that go to it, only what a spoke owns.
+//! Applies the events of a cluster to the hub: only to objects of that cluster, only fields that a spoke owns.
 
 use std::time::Duration;
 
@@ -28,23 +28,24 @@ use super::{
 };
 use crate::fleet::ClusterName;
 
-/// Before what has to wait for something else is tried again; a newer value comes sooner.
+/// The pause before an event that has to wait for something else is retried; a newer value comes sooner.
 const RETRY: Duration = Duration::from_secs(2);
-/// What a cluster may put into a condition.
+/// The longest text that a cluster may put into a condition.
 const LONGEST_REPORT: usize = 1024;
 
-/// Who says it, and what is known about how it speaks.
+/// The sender of an event, and its protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     pub(crate) cluster: ClusterName,
-    /// Whether it names the commands it took.
+    /// Whether its reports name the commands that it took.
     pub(crate) names_commands: bool,
     /// Whether it owns its Applications itself.
     pub(crate) is_autonomous: bool,
 }
 
 impl Hub {
-    /// Applies one event of a cluster, and says why it was refused, as a word. Whatever the event holds is a claim.
+    /// Applies one event of a cluster; returns the verdict, and the reason of a refusal as a word. The event is a
+    /// claim.
     pub(crate) async fn apply_for(
         &self,
         from: &Sender,
@@ -82,7 +83,8 @@ impl Hub {
         self.apply_for(from, event).await.0
     }
 
-    /// Whether the hub waits for what a cluster says of an Application next: it has asked for something, or for its end.
+    /// Whether the hub waits for the next report of an Application: a user requested a command, a refresh or the
+    /// deletion.
     pub(crate) fn awaits(&self, from: &Sender, event: &Event) -> bool {
         let key = if from.is_autonomous {
             let mirror = |it: ObjectKey| self.mirror_key(&from.cluster, it.kind, &it.name);
@@ -118,7 +120,7 @@ impl Hub {
         self.verdict(from, &key.object(), written)
     }
 
-    /// A report also shows which commands and refreshes have not arrived, and that the object works again.
+    /// Also resends commands and refreshes that the report does not know, and clears a reported error.
     pub(super) fn follow_up(&self, from: &Sender, key: &Key, report: &Value) {
         let mut state = self.lock();
         let Some(entry) = state.index.application(key) else {
@@ -134,7 +136,7 @@ impl Hub {
         } else if has_operation && from.names_commands {
             state.index.take_operation(key);
         }
-        // Without a status nobody over there has looked at it yet.
+        // Without a status the spoke's Argo CD has not processed it yet.
         if Meta::of(report).field("status").is_some() {
             let effects = state.index.set_report(key, None);
             self.post(&state, effects);
@@ -148,8 +150,8 @@ impl Hub {
         }
     }
 
-    /// The cluster has nothing of an Application that the hub is deleting, as if it had said that its copy is gone.
-    pub(crate) async fn let_go(&self, from: &Sender, key: &ObjectKey) {
+    /// Ends the deletion of an Application that the cluster does not have, like a report that the copy is gone.
+    pub(crate) async fn release_deletion(&self, from: &Sender, key: &ObjectKey) {
         let uid = {
             let state = self.lock();
             let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
@@ -165,7 +167,7 @@ impl Hub {
         }
     }
 
-    /// The copy is gone. That ends a deletion that the hub has asked for, and nothing else.
+    /// The copy is gone. That completes a deletion that the hub requested, and nothing else.
     async fn apply_delete(&self, from: &Sender, event: &Event) -> Refusable {
         let copy = match payload::decode_object("Application", &event.payload) {
             Ok(copy) => copy,
@@ -175,12 +177,12 @@ impl Hub {
             .theirs(from, &copy)
             .or_else(|| self.theirs_by_name(from, event));
         let Some(key) = key else {
-            // Deleted here already, which is how most deletions end.
+            // The hub has deleted it already, as most deletions end.
             return done();
         };
         let wanted = self.lock().index.note_gone_there(&key);
         if !wanted {
-            // Somebody took the copy away over there; the hub still wants it.
+            // A user deleted the copy on the spoke; the hub still wants it.
             self.lock()
                 .notify(from.cluster.as_str(), |mailbox| mailbox.state(key.object()));
             return refused("not_deleting", "the hub has not deleted it");
@@ -236,13 +238,13 @@ impl Hub {
         }
     }
 
-    /// What the object of a cluster came to is on the hub, or need not be.
+    /// The write of a cluster's object is done, or obsolete.
     pub(super) fn write_ended(&self, from: &Sender, key: &ObjectKey) {
         self.failing_writes.ended(from.cluster.as_str(), key);
         self.metrics.hub_writes_stuck(self.failing_writes.count());
     }
 
-    /// What a failed write means for what the cluster said: a refusal, or the same again after a pause.
+    /// The verdict on an event after a failed write: refused, or retried after a pause.
     pub(super) fn write_failed(
         &self,
         from: &Sender,
@@ -264,11 +266,11 @@ impl Hub {
             tracing::debug!(object = %key, error, "hub write failed; retrying");
         }
         self.metrics.hub_writes_stuck(self.failing_writes.count());
-        // A newer value comes sooner.
+        // A newer value replaces this one.
         Refusable(Verdict::Retry { after }, None)
     }
 
-    /// The Application that this is a copy of, if it goes to the cluster that says so.
+    /// The Application of this copy, if it is routed to the sender.
     fn theirs(&self, from: &Sender, copy: &Value) -> Option<Key> {
         let meta = Meta::of(copy);
         let uid = Application::of(copy)
@@ -289,7 +291,7 @@ impl Hub {
     }
 }
 
-/// What a report means for the commands; none once the Application does not go to this cluster any more.
+/// How a report affects the commands; none when the Application is not routed to this cluster any more.
 pub(super) fn judged(from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Option<Judgement> {
     if entry.cluster() != Some(from.cluster.as_str()) {
         return None;
@@ -304,7 +306,7 @@ pub(super) fn judged(from: &Sender, key: &Key, entry: &Entry, report: &Value) ->
     Some(judge(entry.object(), report, known))
 }
 
-/// The Application of this name that goes to this cluster, called by its hub namespace or as on the spoke.
+/// The Application of this name that is routed to this cluster, by its hub namespace or by its spoke namespace.
 fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
     let goes_there = |entry: &Entry| entry.cluster() == Some(cluster);
     if index.application(claimed).is_some_and(goes_there) {
@@ -320,7 +322,7 @@ fn named(index: &Index, cluster: &str, claimed: &Key) -> Option<Key> {
         .map(|(key, _)| key.clone())
 }
 
-/// A verdict, and why it is a refusal as a word for the metrics.
+/// A verdict, and the reason of a refusal as a word for the metrics.
 pub(super) struct Refusable(Verdict, Option<&'static str>);
 
 impl Refusable {
@@ -336,7 +338,7 @@ pub(super) const fn done() -> Refusable {
     Refusable(Verdict::Done, None)
 }
 
-/// The same again after a pause.
+/// Retries after a pause.
 pub(super) const fn again() -> Refusable {
     Refusable(Verdict::Retry { after: RETRY }, None)
 }

@@ -1,7 +1,7 @@
-//! What a person must know about a hub Application: conditions there, of types that begin with `ArgoCDAgent`.
+//! The conditions of hub Applications for users, of types that begin with `ArgoCDAgent`.
 //!
-//! Written by one task that walks the Applications whose conditions may have to change. What the spoke reports
-//! stays as it is; an equal list costs no write.
+//! One task walks the Applications whose conditions may have to change. It keeps the conditions that the spoke reports,
+//! and an equal list costs no write.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -25,10 +25,10 @@ use super::{
 
 pub(crate) use keys::{CONDITION_DISCONNECTED as DISCONNECTED, CONDITION_ERROR as ERROR};
 
-/// A cluster whose session ended counts as connected for so long: agents restart, and links are renewed.
+/// The grace period after the end of a session, during which a cluster counts as connected: agents restart.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 
-/// Before conditions that could not be written are tried again.
+/// The pause before failed conditions are written again.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -43,16 +43,16 @@ const KINDS: [&str; 7] = [
     ERROR,
 ];
 
-/// Keeps the conditions as they should be while this replica serves, until the token is cancelled.
+/// Keeps the conditions up to date while this replica serves, until the token is cancelled.
 ///
-/// Nothing is judged before all objects are read: until then every project seems to be missing.
+/// Starts after all objects are read: until then every project seems to be missing.
 pub(crate) async fn keep(
     hub: Arc<Hub>,
     mut active: watch::Receiver<bool>,
     mut ready: watch::Receiver<bool>,
     token: CancellationToken,
 ) {
-    // Of those that cannot be written, each has its own pauses: it is no business of the others.
+    // Each failing object has its own back-off and delays no other.
     let mut failing: HashMap<Key, Backoff> = HashMap::new();
     let mut next = async || {
         // An error means that the program stops, and then the token is cancelled too.
@@ -71,7 +71,7 @@ pub(crate) async fn keep(
                 failing.remove(&key);
             }
             Err(WriteError::Refused(reason)) => {
-                // The next change of the object is the next attempt.
+                // The next change of the object triggers the next attempt.
                 tracing::warn!(object = %key, reason, "the hub rejected conditions");
                 failing.remove(&key);
             }
@@ -103,12 +103,12 @@ impl Hub {
         written.await.map(|_written| ())
     }
 
-    /// Clusters can come from now on.
+    /// Clusters can connect from now on.
     fn opened(&self) {
         self.lock().open.get_or_insert_with(Instant::now);
     }
 
-    /// Whether there is a session, or was or may be one in a moment; then this object is looked at again.
+    /// Whether the cluster has a session, or the grace period is not over; checks the object again after it.
     fn counts_as_connected(&self, cluster: &str, key: &Key) -> bool {
         let state = self.lock();
         if state.sessions.contains_key(cluster) {
@@ -123,14 +123,14 @@ impl Hub {
         waits.is_some()
     }
 
-    /// Whether a deletion waits for a copy that never was: then nobody but us will end it.
+    /// Whether a deletion waits for a copy that never existed: then only the hub can complete it.
     fn is_releasable(&self, entry: &Entry) -> bool {
         let application = entry.application();
         if !application.is_deleting() {
             return false;
         }
         match &entry.placement {
-            // An application controller on the hub leaves those of clusters alone, if there is one at all.
+            // An application controller on the hub ignores Applications of clusters, if there is one at all.
             Placement::Conflict(_) => self.lock().index.is_for_a_cluster(application),
             Placement::Routed(_, retained) => retained
                 .as_ref()
@@ -140,7 +140,7 @@ impl Hub {
     }
 }
 
-/// The patch that brings the conditions in line; none when they are.
+/// The patch that updates the conditions; none when they are up to date.
 fn plan(
     entry: &Entry,
     connected: bool,
@@ -169,7 +169,7 @@ fn plan(
         patch.insert("status".to_owned(), json!({ "conditions": conditions }));
     }
     if refresh_is_in_vain(entry, connected) {
-        // Whoever asked waits for the annotation to go.
+        // The client that requested the refresh waits for the annotation to go.
         let answered = keys::REQUESTS.map(|key| (key.to_owned(), Value::Null));
         let answer = json!({ "annotations": Map::from_iter(answered) });
         patch.insert("metadata".to_owned(), answer);
@@ -177,7 +177,7 @@ fn plan(
     (!patch.is_empty()).then(|| Patch::Merge(patch.into()))
 }
 
-/// Whether a refresh is asked for that nobody will do: an answer at once is better than waiting.
+/// Whether no cluster will do a requested refresh: an immediate answer is better than a timeout.
 fn refresh_is_in_vain(entry: &Entry, connected: bool) -> bool {
     let delivered = matches!(
         entry.placement,
@@ -186,7 +186,7 @@ fn refresh_is_in_vain(entry: &Entry, connected: bool) -> bool {
     wants_refresh(entry.object()) && entry.cluster().is_some() && !(delivered && connected)
 }
 
-/// What should be said about it.
+/// The conditions that the Application should have.
 fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
     let mut wanted = Vec::new();
     match &entry.placement {
@@ -216,7 +216,7 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
     wanted
 }
 
-/// What cannot be done while the cluster is not connected.
+/// The request that waits while the cluster is not connected.
 fn waiting(entry: &Entry, cluster: &str) -> Option<String> {
     let application = entry.application();
     if application.is_deleting() && !application.finalizers().is_empty() {
@@ -225,7 +225,7 @@ fn waiting(entry: &Entry, cluster: &str) -> Option<String> {
         ));
     }
     let refused = format!("not refreshed: cluster {cluster} is not connected");
-    // Once answered, the condition itself remembers, until the cluster is back.
+    // Once answered, the condition itself keeps the answer, until the cluster is back.
     let shown = entry.object().pointer("/status/conditions");
     let reply = shown
         .and_then(Value::as_array)

@@ -1,4 +1,4 @@
-//! What is said to a cluster about an object, made at the moment when it is said.
+//! Encodes the events about an object for a cluster, at the moment when they are sent.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use super::{Hub, Key, index::Entry, spans};
 use crate::fleet::ClusterName;
 
-/// The hub as one cluster hears it.
+/// The hub's objects as one cluster receives them.
 #[derive(Debug)]
 pub(crate) struct EventEncoder<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) cluster: &'a ClusterName,
-    /// Whether it is a Go agent that hears it.
+    /// Whether the receiver is a Go agent.
     pub(crate) is_go: bool,
-    /// Which changes it speaks for.
+    /// The traced changes that wait to be sent.
     pub(crate) traces: &'a Notes<Matter>,
 }
 
@@ -39,11 +39,11 @@ impl EventEncoder<'_> {
             (Kind::Application, Facet::State) => {
                 let entry = self.deliverable_entry(key)?;
                 if entry.is_mirror_of(self.cluster.as_str()) {
-                    // Its state is the cluster's own; what is said is that somebody asks for a refresh.
+                    // The cluster owns its state; the event only requests a refresh.
                     entry.refresh()?;
                     self.application(key, &entry, true)
                 } else if self.is_go && entry.is_gone_there() {
-                    // It would make it anew.
+                    // A Go agent would create it again.
                     return None;
                 } else {
                     self.application(key, &entry, stated_before)
@@ -69,7 +69,7 @@ impl EventEncoder<'_> {
         about(key, state(stated_before), hub, &wire)
     }
 
-    /// What the cluster may hear of: what is delivered to it, and mirrors of its own.
+    /// The entry that the cluster may receive: delivered to it, or a mirror of its own.
     fn deliverable_entry(&self, key: &ObjectKey) -> Option<Entry> {
         let key = Key::from_object(key)?;
         let state = self.hub.lock();
@@ -81,7 +81,8 @@ impl EventEncoder<'_> {
 }
 
 impl Hub {
-    /// A copy has to go. A stub says which: never anything of an object that the cluster may not have.
+    /// Requests the deletion of a copy. The stub has identifiers only: the cluster may not be allowed to read the
+    /// object.
     pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
         let (api_version, kind) = match key.kind {
             Kind::Application | Kind::AppProject => (argocd::keys::API_VERSION, key.kind.as_str()),
@@ -96,9 +97,9 @@ impl Hub {
         self.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
     }
 
-    /// How an Application was at last. A Go agent removes its copy as it holds it, and the workload with it if the copy
-    /// says so; ours leaves the workload whatever its copy says.
-    pub(crate) fn last_words(&self, key: &ObjectKey, object: &Value) -> Event {
+    /// The last state of an Application. A Go agent deletes its copy as it is, and the workload with it if the copy has
+    /// the finalizer; ours keeps the workload in any case.
+    pub(crate) fn final_update(&self, key: &ObjectKey, object: &Value) -> Event {
         self.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
     }
 
@@ -110,7 +111,7 @@ impl Hub {
     }
 }
 
-/// A Go agent puts all finalizers on its copy, and nobody there takes those away that are of the hub's own.
+/// A Go agent puts all finalizers on its copy, and no controller on the spoke would remove the hub's own.
 fn wire(hub: &Value, is_go: bool) -> Value {
     let wire = projection::wire_application(hub);
     if is_go {
@@ -141,7 +142,7 @@ fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
     ))
 }
 
-/// The event id under which an operation that this version introduced is said.
+/// The id of the event that carries an operation of this version.
 pub(super) fn operation_id(key: &Key, entry: &Entry) -> Option<String> {
     let version = entry.operation_version()?;
     let event = Event::about(

@@ -1,4 +1,4 @@
-//! Writes to the hub that do not come about: when to try again, and when somebody has to know.
+//! Failing writes to the hub: the back-off, and when to report them.
 
 use std::{
     collections::BTreeMap,
@@ -10,26 +10,26 @@ use protocol::ObjectKey;
 
 use crate::report::Stuck;
 
-/// Weather passes soon.
+/// Transient errors pass soon.
 const FIRST: Duration = Duration::from_secs(2);
-/// What does not pass soon, such as a missing right, costs one request a minute.
+/// A permanent error, such as a missing permission, costs one request a minute.
 const LONGEST: Duration = Duration::from_mins(1);
-/// After so many tries, half a minute, it is no weather any more.
+/// After so many tries, half a minute, an error is not transient.
 const REPORT_AFTER: u32 = 5;
-/// What is told of an error.
+/// The longest error text in a report.
 const LONGEST_ERROR: usize = 300;
 
 /// The objects whose last write failed, by cluster. Bounded by the objects that its session works on.
 #[derive(Debug, Default)]
 pub(super) struct FailingWrites {
-    // Blocked for a lookup, never over an await.
+    // Locked for a lookup, never over an await.
     clusters: Mutex<BTreeMap<String, BTreeMap<ObjectKey, Trouble>>>,
 }
 
 #[derive(Debug, Default)]
 struct Trouble {
     tries: u32,
-    /// As it was when it was told, so that what is told does not change with every try.
+    /// The error when it was first reported: the report does not change with every try.
     error: String,
 }
 
@@ -40,22 +40,22 @@ impl Trouble {
 }
 
 impl FailingWrites {
-    /// A write for this cluster failed: how long to wait, and whether it is time to say so, which is once.
+    /// Records a failed write for this cluster; returns the back-off, and whether to report it, which is due once.
     pub(super) fn failed(&self, cluster: &str, key: &ObjectKey, error: &str) -> (Duration, bool) {
         let mut clusters = self.lock();
         let theirs = clusters.entry(cluster.to_owned()).or_default();
         let trouble = theirs.entry(key.clone()).or_default();
         trouble.tries = trouble.tries.saturating_add(1);
-        let is_told_now = trouble.tries == REPORT_AFTER;
-        if is_told_now {
+        let is_due = trouble.tries == REPORT_AFTER;
+        if is_due {
             trouble.error = error.chars().take(LONGEST_ERROR).collect();
         }
         let doublings = trouble.tries.saturating_sub(1).min(16);
         let pause = FIRST.saturating_mul(1 << doublings).min(LONGEST);
-        (pause, is_told_now)
+        (pause, is_due)
     }
 
-    /// It was written, or need not be any more.
+    /// The write succeeded, or is obsolete.
     pub(super) fn ended(&self, cluster: &str, key: &ObjectKey) {
         let mut clusters = self.lock();
         if let Some(theirs) = clusters.get_mut(cluster) {
@@ -66,12 +66,12 @@ impl FailingWrites {
         }
     }
 
-    /// The cluster has no session any more, so nothing is tried for it.
+    /// The session of the cluster has ended: its writes are not retried.
     pub(super) fn forget(&self, cluster: &str) {
         self.lock().remove(cluster);
     }
 
-    /// What has failed for too long, of this cluster; what is nobody's concern any more is forgotten.
+    /// The writes of this cluster that failed for too long. Forgets objects that do not pass `concerns`.
     pub(super) fn of(
         &self,
         cluster: &str,
@@ -88,7 +88,7 @@ impl FailingWrites {
         })
     }
 
-    /// How many have failed for too long, of all clusters.
+    /// The number of writes that failed for too long, over all clusters.
     pub(super) fn count(&self) -> usize {
         let clusters = self.lock();
         let all = clusters.values().flat_map(BTreeMap::values);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_for_long_is_tried_slowly_and_told_once() {
+    fn failing_write_backs_off_and_is_reported_once() {
         let failing_writes = FailingWrites::default();
         let tries: Vec<(Duration, bool)> = (0..10)
             .map(|_| failing_writes.failed("a", &key("app"), "forbidden"))
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(tries.first(), Some(&(FIRST, false)));
         assert_eq!(tries.last(), Some(&(LONGEST, false)));
         assert_eq!(tries.iter().filter(|(_, reply)| *reply).count(), 1);
-        failing_writes.failed("b", &key("other"), "weather");
+        failing_writes.failed("b", &key("other"), "timeout");
         let stuck = failing_writes.of("a", |_| true).unwrap();
         assert_eq!(
             (stuck.count, stuck.example.as_str()),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobodys_concern_any_more_is_stuck_no_more() {
+    fn write_of_an_unrelated_object_is_not_stuck() {
         let failing_writes = FailingWrites::default();
         for _ in 0..REPORT_AFTER {
             failing_writes.failed("a", &key("deleted"), "forbidden");

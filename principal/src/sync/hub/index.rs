@@ -1,8 +1,8 @@
-//! What the hub wants of every cluster: Applications by name and UID and where each goes, and what goes with them.
+//! The objects that the hub wants on every cluster: Applications by name and UID with their placement, and provisions.
 //!
-//! Pure: objects and the fleet go in, effects come out. An Application is judged again whenever it, its project,
-//! the fleet, or another Application that wants the same name on a spoke changes. What a cluster may still hold of
-//! an Application that is not delivered any more is left alone, unless the hub deleted or moved it.
+//! Pure: objects and the fleet go in, effects come out. The index evaluates an Application again whenever it, its
+//! project, the fleet, or another Application that claims the same name on a spoke changes. The index keeps the copies
+//! of an Application that is not delivered any more, unless the hub deleted or moved it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,14 +32,14 @@ pub(crate) use entry::{Blocked, Entry, Place, Placement};
 use problems::Complaints;
 use provisions::Provisions;
 
-/// What follows from a change.
+/// An effect of a change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
-    /// What the hub owns of the object has to be said to this cluster.
+    /// Send the fields that the hub owns to this cluster.
     State { cluster: String, key: ObjectKey },
-    /// A command on the object has to be said to this cluster.
+    /// Send a command on the object to this cluster.
     Command { cluster: String, key: ObjectKey },
-    /// This cluster's copy has to go.
+    /// Delete the copy of this cluster.
     Gone {
         cluster: String,
         key: ObjectKey,
@@ -49,14 +49,14 @@ pub(crate) enum Effect {
     Conditions(Key),
 }
 
-/// What a cluster should have of something by this name.
+/// The object that a cluster should have by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Provided {
-    /// This one, with this digest.
+    /// This object, with this digest.
     This(ObjectKey, String),
     /// Nothing.
     Nothing,
-    /// Nobody here can say.
+    /// The hub cannot decide now.
     Unclear,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Index {
     clusters: Clusters,
     applications: BTreeMap<Key, Entry>,
     by_uid: BTreeMap<String, Key>,
-    /// Who wants a name on a spoke, the keeper first: creation time and UID.
+    /// The Applications that claim a name on a spoke, the keeper first: creation time and UID.
     claims: BTreeMap<Place, BTreeSet<(String, String)>>,
     provisions: Provisions,
     complaints: Complaints,
@@ -86,14 +86,14 @@ impl Index {
         }
     }
 
-    /// With something that nobody else knows, under what names the content of Secrets.
+    /// Sets the secret salt of the names of Secret contents.
     #[must_use]
     pub(crate) fn salted(mut self, salt: String) -> Self {
         self.provisions.salt(salt);
         self
     }
 
-    /// Takes in who is enrolled now. Never makes a copy go: leaving the fleet leaves everything where it is.
+    /// Updates the enrolled clusters. Deletes no copy: a cluster that leaves the fleet keeps everything.
     pub(crate) fn set_fleet(&mut self, fleet: &Fleet) -> Vec<Effect> {
         let server = |(name, enrolment): (&String, &crate::Enrolment)| {
             (name.clone(), enrolment.server.clone())
@@ -119,19 +119,20 @@ impl Index {
         effects
     }
 
-    /// The hub is back at an earlier state. What is known of this kind stays until it is reported anew, and then every
-    /// version is news.
+    /// The hub was restored to an earlier state. Known objects of this kind stay until the watch reports them again;
+    /// then every version counts as newer.
     pub(crate) fn outdate(&mut self, kind: Kind, salt: String) {
         if kind == Kind::Application {
             self.applications.values_mut().for_each(Entry::outdate);
         }
-        // Numbers of versions come again, with another content.
+        // The same version numbers return with another content.
         self.provisions.salt(salt);
     }
 
-    /// Takes in an Application as the hub has it now. An older version than the known one is ignored.
+    /// Sets an Application to the hub's version. An older version than the known one is ignored.
     ///
-    /// `new`: one that is not known yet was made just now, as opposed to found.
+    ///
+    /// `new`: an unknown Application was created just now, not found at the start.
     pub(crate) fn set_application(&mut self, object: Value, new: bool) -> Vec<Effect> {
         let key = Key::of(Meta::of(&object));
         let uid = Meta::of(&object).uid().to_owned();
@@ -145,7 +146,7 @@ impl Index {
             };
             introduced
         } else {
-            // One of the same name before it: the copy stays and is adopted, a new UID alone deletes nothing.
+            // Replaces one of the same name: the copy stays and is adopted, a new UID alone deletes nothing.
             let replaced = self.forget(&key);
             let mut entry = Entry::new(object, new);
             if let Some(replaced) = replaced {
@@ -161,8 +162,8 @@ impl Index {
         effects
     }
 
-    /// Takes in an Application as one of our own patches has left it, unless it is gone or another one by now: nobody
-    /// would tell that a second time.
+    /// Sets an Application to the result of our own patch, unless it was deleted or replaced meanwhile: no watch event
+    /// would correct that.
     pub(crate) fn set_written_application(&mut self, object: Value) -> Vec<Effect> {
         let meta = Meta::of(&object);
         let known = self.applications.get(&Key::of(meta));
@@ -173,7 +174,7 @@ impl Index {
         }
     }
 
-    /// A cluster has nothing of this Application any more; whether that was to be.
+    /// A cluster has no copy of this Application any more; returns whether the hub wanted that.
     pub(crate) fn note_gone_there(&mut self, key: &Key) -> bool {
         let Some(entry) = self.applications.get_mut(key) else {
             return false;
@@ -182,14 +183,14 @@ impl Index {
         entry.is_gone_there()
     }
 
-    /// A cluster comes anew, and may have something again of what was gone there.
-    pub(crate) fn ask_anew(&mut self, cluster: &str) {
+    /// A cluster connected again, and may have a copy again.
+    pub(crate) fn clear_gone_there(&mut self, cluster: &str) {
         let all = self.applications.values_mut();
         let theirs = all.filter(|entry| entry.cluster() == Some(cluster));
         theirs.for_each(|entry| entry.note_gone_there(false));
     }
 
-    /// Takes in a project as one of our own writes has left it, unless the watch has told of a newer version.
+    /// Sets a project to the result of our own write, unless the watch has reported a newer version.
     pub(crate) fn set_written_project(&mut self, object: Value) -> Vec<Effect> {
         let meta = Meta::of(&object);
         let (name, version) = (meta.name().to_owned(), meta.resource_version());
@@ -233,7 +234,7 @@ impl Index {
         effects
     }
 
-    /// Takes in a project, a repository or keys of the Argo CD namespace, or their deletion.
+    /// Sets a project, a repository or keys of the Argo CD namespace, or removes it.
     pub(crate) fn set_provision(
         &mut self,
         kind: Kind,
@@ -257,7 +258,7 @@ impl Index {
         effects
     }
 
-    /// The hub deleted a project, unless another of its name is there already.
+    /// The hub deleted a project, unless it was created again already.
     pub(crate) fn remove_project(&mut self, name: &str, uid: &str) -> Vec<Effect> {
         let known = self.provisions.project(name);
         if known.is_some_and(|known| Meta::of(known).uid() == uid) {
@@ -267,16 +268,16 @@ impl Index {
         }
     }
 
-    /// A cluster refuses something that it is provided with.
+    /// Records that a cluster refuses a provision.
     pub(crate) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> Vec<Effect> {
         let is_change = self.provisions.refuse(cluster, key, reason);
         let repository = self.provisions.repository(&key.name).filter(|_| is_change);
         self.clusters_that_need(&repository.into_iter().collect::<Vec<_>>())
     }
 
-    /// A cluster is asked anew; what it refused before counts no more.
-    pub(crate) fn forgive(&mut self, cluster: &str) -> Vec<Effect> {
-        let refused = self.provisions.forgive(cluster);
+    /// Clears the refusals of a cluster, which receives everything again.
+    pub(crate) fn clear_refusals(&mut self, cluster: &str) -> Vec<Effect> {
+        let refused = self.provisions.clear_refusals(cluster);
         let refused: Vec<_> = refused
             .iter()
             .filter_map(|key| self.provisions.repository(&key.name))

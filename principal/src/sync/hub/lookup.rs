@@ -1,4 +1,4 @@
-//! What a cluster says it holds, against what it should have.
+//! Compares the objects that a cluster claims to have with those that it should have.
 
 use argocd::{keys, ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
@@ -13,12 +13,12 @@ use crate::{
     live::ApplicationDirectory,
 };
 
-/// What to do about an object that a cluster holds.
+/// The decision about an object that a cluster has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// It should have this one, and then its digest is this.
+    /// The cluster should have this object, with this digest.
     Wanted { key: ObjectKey, digest: String },
-    /// It is not delivered, but nobody asked for it to go.
+    /// It is not delivered, but was not deleted either.
     LeaveAlone,
     /// The hub does not know it, or has moved it away.
     Unknown,
@@ -28,9 +28,9 @@ pub(crate) enum Lookup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) key: ObjectKey,
-    /// The digest of what it should have.
+    /// The digest of the expected state.
     pub(crate) digest: String,
-    /// What the hub shows of an Application.
+    /// The status of an Application on the hub.
     pub(crate) shown: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl ApplicationDirectory for Hub {
             {
                 return ObjectOwner::NoOne;
             }
-            // One that is held back may have a copy from before, which is left alone and goes on.
+            // A blocked Application may have an older copy, which keeps running.
             Placement::Routed(place, _) => match &place.spoke_namespace {
                 SpokeNamespace::ArgoCd => (&place.cluster, None, false),
                 SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone()), false),
@@ -114,16 +114,16 @@ impl Hub {
         keys.into_iter().filter_map(expected).collect()
     }
 
-    /// Whether somebody has deleted an Application, which waits for its cluster.
+    /// Whether an Application is being deleted and waits for its cluster.
     pub(crate) fn is_deleting(&self, key: &ObjectKey) -> bool {
         let state = self.lock();
         let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
         entry.is_some_and(|entry| entry.application().is_deleting())
     }
 
-    /// Looks up what a cluster names. Nothing of an object that the cluster may not have is in the answer.
+    /// Looks up the object of a claim. The answer reveals nothing about objects that the cluster may not have.
     ///
-    /// `agent_namespace` is what the spoke calls its Argo CD namespace.
+    /// `agent_namespace` is the name of the Argo CD namespace on the spoke.
     pub(crate) fn lookup(
         &self,
         cluster: &ClusterName,
@@ -132,7 +132,7 @@ impl Hub {
     ) -> Lookup {
         let state = self.lock();
         if !state.index.is_cluster(cluster.as_str()) {
-            // Nothing goes to a cluster that is not enrolled, which says nothing about what it holds.
+            // A cluster that is not enrolled receives nothing; its copies stay.
             return Lookup::LeaveAlone;
         }
         match claim.kind.parse() {
@@ -146,12 +146,12 @@ impl Hub {
                 Provided::Nothing => Lookup::Unknown,
                 Provided::Unclear => Lookup::LeaveAlone,
             },
-            // Not of this version: what another one has delivered is not ours to take away.
+            // A kind of another version: we do not delete objects that it delivered.
             Err(_) => Lookup::LeaveAlone,
         }
     }
 
-    /// Whether what is not known here may be taken for not wanted on this cluster.
+    /// Whether an object that the hub does not know counts as unwanted on this cluster.
     pub(crate) fn is_authority_for(&self, cluster: &ClusterName) -> bool {
         let state = self.lock();
         state.is_synced()
@@ -159,7 +159,7 @@ impl Hub {
             && state.index.is_cluster(cluster.as_str())
     }
 
-    /// Go's agent reports its own namespace, or the hub's for what was moved; ours the hub's.
+    /// A Go agent reports its own namespace, or the hub's for moved objects; ours reports the hub's.
     fn spoke_namespace(
         &self,
         cluster: &ClusterName,
@@ -202,7 +202,7 @@ fn application(
     match index.keeper(&place) {
         // Another object of the same name: the copy is adopted in place, not deleted.
         Some((key, entry)) => judge(cluster, key, entry),
-        // It asks for something that it does not hold: there is nothing to take away.
+        // The cluster asks for an object that it does not have: there is nothing to delete.
         None if claim.uid.is_empty() => Lookup::LeaveAlone,
         None => Lookup::Unknown,
     }

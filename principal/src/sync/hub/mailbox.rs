@@ -1,7 +1,7 @@
 //! From the hub to one session: which objects changed, each once.
 //!
 //! Not a queue: a note replaces or widens the note about the same object, so memory is bounded by the number of
-//! objects whatever the rate of change. The body is read when it is sent.
+//! objects, at any rate of changes. The body is read when it is sent.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -14,16 +14,16 @@ use runtime::trace::Notes;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-/// What has to be said about one object.
+/// The pending messages about one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    /// The cluster's copy has to go: the UID of the object that it was made of.
+    /// The cluster's copy has to be deleted: the UID of its source.
     pub(crate) gone: Option<String>,
-    /// What the hub owns of it changed.
+    /// Fields that the hub owns changed.
     pub(crate) state: bool,
-    /// Something has to be done once.
+    /// There is a command.
     pub(crate) command: bool,
-    /// How the object was at last, for a cluster that has to know before it hears that it is gone.
+    /// The last state of a deleted object, for a cluster that needs it before the deletion.
     pub(crate) last: Option<Arc<Value>>,
 }
 
@@ -33,14 +33,14 @@ pub(crate) struct Mailbox(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    // Blocked for a lookup, never over an await.
+    // Locked for a lookup, never over an await.
     notes: Mutex<IndexMap<ObjectKey, Note>>,
     changed: Notify,
-    /// Nothing will be noted here any more.
+    /// No more notes arrive.
     is_over: AtomicBool,
-    /// Something of it may have to go that nobody saw going.
+    /// The cluster may have objects whose deletion was not seen.
     compare: AtomicBool,
-    /// Which changes the notes are for, where they are traced. Taken when it is said, not with the note.
+    /// The traced changes of the notes. Taken when an event is sent, not with the note.
     traces: Notes<Matter>,
 }
 
@@ -53,12 +53,12 @@ impl Mailbox {
         });
     }
 
-    /// Something has to be done once.
+    /// A command is pending.
     pub(crate) fn command(&self, key: ObjectKey) {
         self.note(key, |note| note.command = true);
     }
 
-    /// The copy has to go; nothing else is worth saying about it but its [last words](Self::last).
+    /// The copy has to be deleted; replaces every other note except its [last state](Self::last).
     pub(crate) fn gone(&self, key: ObjectKey, uid: String) {
         self.note(key, |note| {
             *note = Note {
@@ -69,18 +69,18 @@ impl Mailbox {
         });
     }
 
-    /// The copy is about to have to go, and how the object was at last says what becomes of its workload.
+    /// The copy is about to be deleted; the object's last state decides about its workload.
     pub(crate) fn last(&self, key: ObjectKey, object: Arc<Value>) {
         self.note(key, |note| note.last = Some(object));
     }
 
-    /// What the cluster holds has to be compared: something may have to go that nobody saw going.
+    /// Requests a comparison: the cluster may have objects whose deletion was not seen.
     pub(crate) fn compare(&self) {
         self.0.compare.store(true, Ordering::Release);
         self.0.changed.notify_one();
     }
 
-    /// Whether it has to be compared; told once.
+    /// Whether a comparison is requested; true once.
     pub(crate) fn take_comparison(&self) -> bool {
         self.0.compare.swap(false, Ordering::AcqRel)
     }
@@ -95,18 +95,18 @@ impl Mailbox {
         self.0.changed.notified().await;
     }
 
-    /// Says that nothing more will come: the hub has to be compared anew.
+    /// Ends the mailbox: no more notes arrive, and the hub has to be compared again.
     pub(crate) fn end(&self) {
         self.0.is_over.store(true, Ordering::Release);
         self.0.changed.notify_one();
     }
 
-    /// Whether nothing more will come.
+    /// Whether the mailbox has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.0.is_over.load(Ordering::Acquire)
     }
 
-    /// Which changes the notes are for.
+    /// The traced changes of the notes.
     pub(crate) fn traces(&self) -> &Notes<Matter> {
         &self.0.traces
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_counts() {
+    fn newest_note_replaces_older_ones() {
         let mailbox = Mailbox::default();
         mailbox.state(key("app"));
         mailbox.gone(key("app"), "uid".to_owned());

@@ -1,11 +1,11 @@
-//! Mirrors: what autonomous clusters own, shown on the hub and held there as the cluster wants it.
+//! Mirrors: the objects of autonomous clusters, shown on the hub and kept there as the cluster wants them.
 //!
 //! The namespace and the prefix of a project come from the session's certificate, the rest of the name from the spoke,
-//! checked. An object that does not carry the cluster's mark is never touched. What was written is kept as the very
-//! object that the index has, so a mirror costs its body once, and somebody's edit is what differs from it.
+//! checked. An object without the cluster's mark is never touched. A written mirror is kept as the very object that the
+//! index has: it costs its body once, and an edit of a user is the difference from it.
 //!
-//! `apply` takes in what a cluster says, `keep` takes back what somebody did on the hub, `write` is one write of either,
-//! `shown` answers what the hub shows of a cluster.
+//! `apply` applies the reports of a cluster, `revert` reverts edits on the hub, `write` does one write for either,
+//! `inventory` answers queries about the mirrors of a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,21 +30,21 @@ mod write;
 
 pub(crate) use revert::keep;
 
-/// How many refusals are remembered for one cluster, and how many of them are told.
+/// So many refusals are remembered for one cluster, and so many of them are listed.
 const MOST_REFUSED: usize = 1000;
-const TOLD: usize = 5;
+const LISTED: usize = 5;
 
-/// What is known about mirrors since the start. Objects that nobody has spoken of since are in the index alone.
+/// The mirrors that were written or reported since the start. All others are in the index alone.
 #[derive(Debug, Default)]
 pub(super) struct Mirrors {
     known: BTreeMap<ObjectKey, Mirror>,
     usage: BTreeMap<String, Usage>,
-    /// By cluster and by the name there: why it is not shown.
+    /// By cluster and by the name there: why an object is not mirrored.
     refused: BTreeMap<String, BTreeMap<ObjectKey, String>>,
     /// Creates under way, by name.
     making: UnderWay<ObjectKey>,
-    /// What we made and only the answer has told of: UIDs. A watch that breaks before it tells misses nothing when it lists
-    /// anew, so that it would never say that this one is gone.
+    /// UIDs of mirrors that we created and the watch has not reported yet. A watch that breaks before that does not
+    /// miss them in its next list, and would never report their deletion.
     unreported: BTreeMap<ObjectKey, String>,
 }
 
@@ -53,27 +53,27 @@ struct Mirror {
     cluster: String,
     source_uid: String,
     bytes: usize,
-    stand: Stand,
-    /// We have asked the hub to make it and do not know what came of that: it may be there at any time.
-    is_coming: bool,
+    stage: Stage,
+    /// We sent a create and do not know its outcome: the mirror may appear at any time.
+    is_pending: bool,
 }
 
 impl Mirror {
-    fn is_held_for(&self, cluster: &str) -> bool {
+    fn is_kept_for(&self, cluster: &str) -> bool {
         self.cluster == cluster
-            && match self.stand {
-                Stand::Writing | Stand::Blocked { .. } => true,
-                Stand::Leaving => false,
+            && match self.stage {
+                Stage::Writing | Stage::Kept { .. } => true,
+                Stage::Leaving => false,
             }
     }
 }
 
 #[derive(Debug)]
-enum Stand {
+enum Stage {
     /// A session is writing it.
     Writing,
-    /// It was written so; the digest names what the cluster said.
-    Blocked { digest: String, object: Arc<Value> },
+    /// It was written; the digest identifies the cluster's report.
+    Kept { digest: String, object: Arc<Value> },
     /// The cluster does not have it any more.
     Leaving,
 }
@@ -84,27 +84,27 @@ struct Usage {
     bytes: usize,
 }
 
-/// What has to be done about a mirror.
+/// The write that a mirror needs.
 #[derive(Clone, Debug, PartialEq)]
 enum Need {
     Nothing,
-    /// Somebody deleted it: it is made again so.
-    Make(Value),
-    /// Somebody changed it, or it has to be let go.
-    Mend(argocd::Patch),
-    /// It goes.
-    End,
+    /// A user deleted it: it is created again.
+    Create(Value),
+    /// A user changed it, or a finalizer has to be removed.
+    Patch(argocd::Patch),
+    /// The cluster does not have it any more.
+    Delete,
 }
 
 impl Mirrors {
-    /// Forgets everything about clusters that are not autonomous any more. Their mirrors stay as they are.
+    /// Forgets clusters that are not autonomous any more. Their mirrors stay as they are.
     pub(super) fn keep(&mut self, is_wanted: impl Fn(&str) -> bool) {
         self.known.retain(|_, mirror| is_wanted(&mirror.cluster));
         self.usage.retain(|cluster, _| is_wanted(cluster));
         self.refused.retain(|cluster, _| is_wanted(cluster));
     }
 
-    /// A session is about to write this one; or why not.
+    /// Reserves room before a session writes a mirror; refused with a reason.
     fn begin(
         &mut self,
         key: &ObjectKey,
@@ -117,7 +117,7 @@ impl Mirrors {
         if known.is_some_and(|known| known.cluster != cluster) {
             return Err("this name on the hub belongs to another cluster".to_owned());
         }
-        // one that was only said to be gone takes no room
+        // one that was only reported as deleted takes no room
         let before = known.map_or(0, |known| known.bytes);
         let usage = self.usage.get(cluster).copied().unwrap_or_default();
         let after = Usage {
@@ -141,62 +141,62 @@ impl Mirrors {
             cluster: cluster.to_owned(),
             source_uid: source_uid.to_owned(),
             bytes,
-            stand: Stand::Writing,
-            is_coming: known.is_some_and(|known| known.is_coming),
+            stage: Stage::Writing,
+            is_pending: known.is_some_and(|known| known.is_pending),
         };
         self.known.insert(key.clone(), mirror);
         Ok(())
     }
 
-    /// It is on the hub as the cluster said, which `digest` names.
+    /// The hub has the object as the cluster reported it in the report with this `digest`.
     fn wrote(&mut self, key: &ObjectKey, digest: String, object: Arc<Value>) {
         if let Some(mirror) = self.known.get_mut(key) {
-            mirror.stand = Stand::Blocked { digest, object };
+            mirror.stage = Stage::Kept { digest, object };
         }
     }
 
-    /// The cluster has it no more.
+    /// The cluster does not have it any more.
     fn leave(&mut self, key: &ObjectKey, cluster: &str, source_uid: &str) {
         let mirror = self.known.entry(key.clone()).or_insert_with(|| Mirror {
             cluster: cluster.to_owned(),
             source_uid: String::new(),
             bytes: 0,
-            stand: Stand::Leaving,
-            is_coming: false,
+            stage: Stage::Leaving,
+            is_pending: false,
         });
         if mirror.cluster == cluster {
-            mirror.stand = Stand::Leaving;
+            mirror.stage = Stage::Leaving;
             source_uid.clone_into(&mut mirror.source_uid);
         }
     }
 
-    /// Notes that the hub makes it, or that it is known what came of that.
-    pub(super) fn note_coming(&mut self, key: &ObjectKey, is_coming: bool) {
+    /// Records whether a create has been sent whose outcome is unknown.
+    pub(super) fn note_pending(&mut self, key: &ObjectKey, is_pending: bool) {
         if let Some(mirror) = self.known.get_mut(key) {
-            mirror.is_coming = is_coming;
+            mirror.is_pending = is_pending;
         }
     }
 
-    /// Whether it may be there at any time, made of the object with this UID.
-    fn is_coming(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
+    /// Whether a sent create may still make it appear, from the object with this UID.
+    fn is_pending(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
         self.known.get(key).is_some_and(|mirror| {
-            mirror.is_coming && mirror.cluster == cluster && mirror.source_uid == source_uid
+            mirror.is_pending && mirror.cluster == cluster && mirror.source_uid == source_uid
         })
     }
 
-    /// The answer to a create told of it first.
+    /// The response to a create arrived before the watch event.
     fn answered(&mut self, key: &ObjectKey, uid: &str) {
         self.unreported.insert(key.clone(), uid.to_owned());
     }
 
-    /// The watch tells of this name.
-    pub(super) fn reply(&mut self, key: &ObjectKey) {
+    /// The watch has reported this name.
+    pub(super) fn reported(&mut self, key: &ObjectKey) {
         self.unreported.remove(key);
     }
 
-    /// What a complete list of this kind has not told of either. One that was made while it was on its way comes with the
-    /// watch.
-    pub(super) fn take_untold(&mut self, kind: Kind) -> BTreeMap<ObjectKey, String> {
+    /// The created mirrors that a complete list of this kind does not have. One that was created during the list
+    /// arrives with the watch.
+    pub(super) fn take_unreported(&mut self, kind: Kind) -> BTreeMap<ObjectKey, String> {
         let taken = self.unreported.extract_if(.., |key, _| key.kind == kind);
         taken.collect()
     }
@@ -206,9 +206,9 @@ impl Mirrors {
         self.making.went(key, uid);
     }
 
-    /// It is gone; what may still come is not forgotten.
+    /// It is gone; kept while a create is pending.
     fn left(&mut self, key: &ObjectKey) {
-        if self.known.get(key).is_some_and(|mirror| !mirror.is_coming) {
+        if self.known.get(key).is_some_and(|mirror| !mirror.is_pending) {
             self.forget(key);
         }
     }
@@ -226,15 +226,13 @@ impl Mirrors {
         }
     }
 
-    /// Whether what the hub has now is not what it should have.
-    pub(super) fn is_crooked(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> bool {
-        let is_as_written = match self.known.get(key).map(|mirror| &mirror.stand) {
-            Some(Stand::Blocked { object, .. }) => {
-                live.is_some_and(|live| Arc::ptr_eq(live, object))
-            }
-            Some(Stand::Writing) | None => true,
-            // that it is gone has to be noted, too
-            Some(Stand::Leaving) => return true,
+    /// Whether the hub's object differs from the wanted one.
+    pub(super) fn is_out_of_sync(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> bool {
+        let is_as_written = match self.known.get(key).map(|mirror| &mirror.stage) {
+            Some(Stage::Kept { object, .. }) => live.is_some_and(|live| Arc::ptr_eq(live, object)),
+            Some(Stage::Writing) | None => true,
+            // its deletion has to be recorded, too
+            Some(Stage::Leaving) => return true,
         };
         !is_as_written && self.need(key, live) != Need::Nothing
     }
@@ -243,45 +241,45 @@ impl Mirrors {
         let Some(known) = self.known.get(key) else {
             return Need::Nothing;
         };
-        // a stranger of the same name is nobody's business here
+        // an object of the same name that is not a mirror is left alone
         let ours = live.filter(|live| mirror::is_of(live, &known.cluster));
-        match (&known.stand, ours) {
-            (Stand::Blocked { object, .. }, None) if live.is_none() => {
-                Need::Make(mirror::recreated(object))
+        match (&known.stage, ours) {
+            (Stage::Kept { object, .. }, None) if live.is_none() => {
+                Need::Create(mirror::recreated(object))
             }
-            (Stand::Blocked { object, .. }, Some(live)) => {
-                mirror::healing_patch(live, object).map_or(Need::Nothing, Need::Mend)
+            (Stage::Kept { object, .. }, Some(live)) => {
+                mirror::healing_patch(live, object).map_or(Need::Nothing, Need::Patch)
             }
-            (Stand::Leaving, Some(live)) if is_made_of(live, &known.source_uid) => {
+            (Stage::Leaving, Some(live)) if is_made_of(live, &known.source_uid) => {
                 match argocd::projection::release_patch_for_hub(live) {
-                    Some(release) => Need::Mend(release),
+                    Some(release) => Need::Patch(release),
                     None if Meta::of(live).is_deleting() => Need::Nothing,
-                    None => Need::End,
+                    None => Need::Delete,
                 }
             }
-            (Stand::Writing | Stand::Blocked { .. } | Stand::Leaving, _) => Need::Nothing,
+            (Stage::Writing | Stage::Kept { .. } | Stage::Leaving, _) => Need::Nothing,
         }
     }
 
-    /// What of a cluster is held on the hub, with the UIDs there.
-    fn held_of(&self, cluster: &str) -> impl Iterator<Item = (&ObjectKey, &str)> {
+    /// The objects of a cluster that are kept on the hub, with their UIDs on the cluster.
+    fn kept_of(&self, cluster: &str) -> impl Iterator<Item = (&ObjectKey, &str)> {
         let known = self.known.iter();
-        let retained = known.filter(move |(_, mirror)| mirror.is_held_for(cluster));
+        let retained = known.filter(move |(_, mirror)| mirror.is_kept_for(cluster));
         retained.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
     }
 
-    /// Whether this one is.
-    fn holds(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
+    /// Whether this object is one of [`Self::kept_of`].
+    fn keeps(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
         let known = self.known.get(key);
-        known.is_some_and(|it| it.is_held_for(cluster) && it.source_uid == source_uid)
+        known.is_some_and(|it| it.is_kept_for(cluster) && it.source_uid == source_uid)
     }
 
     fn digest(&self, key: &ObjectKey, live: &Arc<Value>) -> Option<&str> {
-        match &self.known.get(key)?.stand {
-            Stand::Blocked { digest, object } => (Arc::ptr_eq(live, object)
+        match &self.known.get(key)?.stage {
+            Stage::Kept { digest, object } => (Arc::ptr_eq(live, object)
                 || mirror::healing_patch(live, object).is_none())
             .then_some(digest.as_str()),
-            Stand::Writing | Stand::Leaving => None,
+            Stage::Writing | Stage::Leaving => None,
         }
     }
 
@@ -306,7 +304,7 @@ fn is_made_of(live: &Value, source_uid: &str) -> bool {
     Meta::of(live).source_uid().unwrap_or_default() == source_uid
 }
 
-/// What a report of the watch is about, if that can be a mirror.
+/// The object of a watch report, if it can be a mirror.
 pub(super) fn concerned(report: &Report, argocd_namespace: &str) -> Option<ObjectKey> {
     let (kind, key) = match report {
         Report::Applied(kind, object) => (*kind, Key::of(Meta::of(object))),

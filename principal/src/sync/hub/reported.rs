@@ -1,9 +1,9 @@
-//! What the watches report, taken in.
+//! Applies the reports of the watches.
 //!
-//! That somebody deleted an object is carried out on the clusters as soon as it is seen. That an object is not there any
-//! more when a watch lists anew proves no such thing: a hub that was put back to a former state looks the same. So the
-//! clusters that have a copy are compared instead, as after a connect, with the brake on mass deletion; and all that a
-//! list lacks is taken in at once, so that no comparison sees a part of it.
+//! A deletion that a watch saw is carried out on the clusters at once. An object that a new list does not have proves
+//! no deletion: a restored hub looks the same. So the clusters with a copy are compared instead, as after a connect,
+//! under the brake on mass deletion. All missing objects of a list are applied at once, so that no comparison sees a
+//! part of them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,7 +20,7 @@ use super::{
     store::{Report, Watched},
 };
 
-/// What is not there any more, until it is known what else is not: UIDs.
+/// UIDs of objects that the current list does not have, until the list is complete.
 #[derive(Debug, Default)]
 pub(super) struct Missing(BTreeMap<Watched, BTreeMap<Key, String>>);
 
@@ -29,7 +29,7 @@ impl Missing {
         self.0.entry(kind).or_default().insert(key, uid);
     }
 
-    /// It was found, or seen to go.
+    /// It was found, or its deletion was seen.
     fn forget(&mut self, kind: Watched, key: &Key) {
         if let Some(missing) = self.0.get_mut(&kind) {
             missing.remove(key);
@@ -42,7 +42,7 @@ impl Missing {
 }
 
 impl Hub {
-    /// Takes in what a watch reports; true once everything that there is has been reported.
+    /// Applies a report of a watch; true once all kinds have been listed.
     pub(crate) fn report(&self, report: Report) -> bool {
         let mut state = self.lock();
         match report {
@@ -53,7 +53,7 @@ impl Hub {
                 is_seen: false,
             } => state.missing.note(kind, key, uid),
             Report::Synced(kind) => {
-                let unreported = state.mirrors.take_untold(kind).into_iter();
+                let unreported = state.mirrors.take_unreported(kind).into_iter();
                 let unreported = unreported.map(
                     |(
                         ObjectKey {
@@ -73,34 +73,34 @@ impl Hub {
                         uid,
                         is_seen: false,
                     };
-                    self.take_in(&mut state, missing);
+                    self.apply_report(&mut state, missing);
                 }
                 state.synced.insert(kind);
                 state.rewound.remove(&kind);
             }
-            Report::Rewound(kind) => state.go_back(kind),
+            Report::Rewound(kind) => state.rewind(kind),
             report @ (Report::Applied(..) | Report::Deleted { .. }) => {
                 if let Some((kind, key)) = about(&report) {
                     state.missing.forget(kind, &key);
                 }
-                self.take_in(&mut state, report);
+                self.apply_report(&mut state, report);
             }
         }
         self.updates.notify();
         state.is_synced()
     }
 
-    fn take_in(&self, state: &mut State, report: Report) {
+    fn apply_report(&self, state: &mut State, report: Report) {
         let concerned = mirror::concerned(&report, &self.argocd_namespace);
         let cause = Cause::of(&report, &state.index);
         let is_unseen = matches!(report, Report::Deleted { is_seen: false, .. });
         if let Some(key) = &concerned {
-            state.mirrors.reply(key);
+            state.mirrors.reported(key);
             if let Report::Deleted { uid, .. } = &report {
                 state.mirrors.went(key, uid);
             }
         }
-        let last = last_words(state, &report);
+        let last = final_state(state, &report);
         let mut effects = judge(state, report);
         if is_unseen {
             effects.retain(|effect| match effect {
@@ -125,9 +125,9 @@ impl Hub {
             let State { index, mirrors, .. } = state;
             let live = index.object(&key);
             if live.is_some() {
-                mirrors.note_coming(&key, false);
+                mirrors.note_pending(&key, false);
             }
-            if mirrors.is_crooked(&key, live) {
+            if mirrors.is_out_of_sync(&key, live) {
                 self.mirrors_to_reconcile.mark(key);
             }
         }
@@ -142,8 +142,8 @@ fn about(report: &Report) -> Option<(Watched, Key)> {
     }
 }
 
-/// What clusters have to know before they hear of this deletion.
-fn last_words(state: &State, report: &Report) -> Option<Arc<Value>> {
+/// The last state of a deleted Application, for clusters that need it before the deletion.
+fn final_state(state: &State, report: &Report) -> Option<Arc<Value>> {
     let Report::Deleted {
         kind: Watched::Application,
         key,
@@ -154,7 +154,7 @@ fn last_words(state: &State, report: &Report) -> Option<Arc<Value>> {
         return None;
     };
     let entry = state.index.application(key)?;
-    (entry.uid() == uid).then(|| entry.last_words()).flatten()
+    (entry.uid() == uid).then(|| entry.final_state()).flatten()
 }
 
 fn judge(state: &mut State, report: Report) -> Vec<Effect> {
@@ -196,7 +196,7 @@ mod tests {
         testing::{application, fleet, name, open_project},
     };
 
-    /// A hub with Applications `one` and `two` of cluster `a`, all of it reported.
+    /// A hub with Applications `one` and `two` of cluster `a`, fully listed.
     fn hub() -> Arc<Hub> {
         let settings = Settings::usual(([127, 0, 0, 1], 0).into());
         let store = Arc::new(Memory::new());
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_to_go_goes_and_what_is_only_missing_is_compared() {
+    fn seen_deletion_is_sent_and_missing_object_is_compared() {
         let hub = hub();
         let (subscriber, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
         went(&hub, "one", false);
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_has_under_another_uid_or_again_is_not_missing() {
+    fn recreated_object_is_not_missing_from_a_list() {
         let hub = hub();
         let subscriber = hub.subscribe(&name("a"));
         for name in ["one", "two"] {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_that_is_only_missing_takes_nothing_along_either() {
+    fn missing_project_deletes_no_copies() {
         let hub = hub();
         let subscriber = hub.subscribe(&name("a"));
         hub.report(Report::Deleted {

@@ -1,6 +1,6 @@
-//! The traces of the hub's side: a change is noted beside its mark, and goes on from what a cluster says.
+//! The traces of the hub: a change's context is noted beside its mark, and continues with the reports of a cluster.
 //!
-//! Nothing of this decides anything, and nothing of it is made while nobody wants traces.
+//! Traces decide nothing, and none is created while tracing is off.
 
 use argocd::Meta;
 use protocol::{
@@ -11,12 +11,12 @@ use runtime::trace::{self, Context, Note, Notes, Span, Spot};
 
 use super::{Key, apply::Sender, index::Index, store::Report};
 
-/// What each program's spans say of it.
+/// The component of each span.
 fn component() -> Attribute {
     (COMPONENT, "principal".to_owned())
 }
 
-/// Why something is marked: a change that a watch told. Its span begins when somebody is to hear of it.
+/// The cause of a mark: a change that a watch reported. Its span begins with the first mark.
 #[derive(Debug)]
 pub(super) struct Cause {
     spot: Option<Spot>,
@@ -24,7 +24,7 @@ pub(super) struct Cause {
 }
 
 impl Cause {
-    /// Of what a watch tells; none while nobody wants traces.
+    /// The cause of a watch report; none while tracing is off.
     pub(super) fn of(report: &Report, index: &Index) -> Option<Self> {
         if !trace::is_on() {
             return None;
@@ -58,7 +58,7 @@ impl Cause {
         })
     }
 
-    /// For one mark of it.
+    /// The context for one mark.
     pub(super) fn context(&mut self) -> Option<Context> {
         if let Some(spot) = self.spot.take() {
             self.span = spot.begin();
@@ -67,14 +67,14 @@ impl Cause {
     }
 }
 
-/// There is nothing to say of what was marked: what the mark was for is over.
+/// Drops the note of a mark for which no event is sent.
 pub(super) fn unsent(notes: &Notes<Matter>, (key, facet): (&ObjectKey, Facet)) {
     if trace::is_on() {
         drop(notes.take(&(key.clone(), facet)));
     }
 }
 
-/// What is said, as a part of the change that it was marked for.
+/// The sent event, as a part of the change that it was marked for.
 pub(super) fn sent(
     notes: &Notes<Matter>,
     (key, facet): (&ObjectKey, Facet),
@@ -96,7 +96,7 @@ pub(super) fn sent(
     event
 }
 
-/// The span of taking in what a cluster says of an object, going on from what it says it belongs to.
+/// The span of applying an event of a cluster, below the span that the event claims as its parent.
 pub(super) fn received(from: &Sender, event: &Event) -> Option<Span> {
     if !trace::is_on() || !matches!(event.target, Target::Object(_)) {
         return None;
@@ -117,7 +117,7 @@ pub(super) fn received(from: &Sender, event: &Event) -> Option<Span> {
         .begin()
 }
 
-/// The span of one write to the hub's API, as a part of what it is for.
+/// The span of one write to the hub's API, below the current span.
 pub(super) fn writing(operation: &str, key: &ObjectKey) -> Option<Span> {
     let context = trace::current()?;
     Spot::new(words::doing(operation, key))

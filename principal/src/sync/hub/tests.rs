@@ -38,7 +38,7 @@ fn key(namespace: &str) -> ObjectKey {
 }
 
 #[test]
-fn a_session_is_told_what_there_is_and_hears_of_what_changes() {
+fn subscription_lists_objects_and_reports_changes() {
     let hub = hub();
     hub.report(Report::Applied(
         Watched::Application,
@@ -66,7 +66,7 @@ fn a_session_is_told_what_there_is_and_hears_of_what_changes() {
 }
 
 #[test]
-fn an_older_ear_that_is_dropped_does_not_take_the_newer_along() {
+fn dropping_an_old_subscription_keeps_the_newer_one() {
     let hub = hub();
     let older = hub.subscribe(&name("a"));
     let newer = hub.subscribe(&name("a"));
@@ -92,7 +92,7 @@ fn no_collector_means_no_trace_context() {
 }
 
 #[test]
-fn ready_is_only_who_has_read_every_kind() {
+fn hub_is_ready_after_all_kinds_are_listed() {
     let hub = hub();
     let reply: Vec<bool> = Watched::ALL
         .map(|kind| hub.report(Report::Synced(kind)))
@@ -176,7 +176,7 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     let again = hub.subscribe(&name("a"));
     assert!(
         again.mailbox.take()[&key("a")].command,
-        "it is said in the next session too"
+        "the next session gets it too"
     );
 }
 
@@ -186,7 +186,7 @@ fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
     let claim = protocol::payload::RequestUpdate {
         kind: "Application".to_owned(),
         name: "app".to_owned(),
-        uid: "uid-of-nobody".to_owned(),
+        uid: "uid-of-no-object".to_owned(),
         ..Default::default()
     };
     let look = |cluster: &str| hub.lookup(&name(cluster), "argocd", &claim);
@@ -251,12 +251,12 @@ fn state_lookup_uses_the_name_on_the_spoke() {
     assert_eq!(hub.owner(None, "local"), ObjectOwner::Hub);
     assert_eq!(hub.owner(Some("a"), "unknown"), ObjectOwner::Hub);
     assert_eq!(hub.owner(Some("own"), "app"), there("own", "app", "5"));
-    // Who leaves the fleet is asked nothing more.
+    // A cluster that left the fleet owns nothing any more.
     hub.set_fleet(&fleet(&["ab"]));
     assert_eq!(hub.owner(Some("a"), "app"), ObjectOwner::Hub);
 }
 
-/// Everything that there is, and that this is all.
+/// Reports all objects and the end of each list.
 fn report_all(hub: &Hub, applications: Vec<serde_json::Value>) {
     for application in applications {
         hub.report(Report::Applied(Watched::Application, application));
@@ -288,7 +288,7 @@ fn rollback_ends_sessions_and_accepts_older_versions() {
     );
     assert!(
         hub.subscribe(&name("a")).mailbox.is_over(),
-        "whoever was let in before it was known"
+        "admitted before the rollback was known"
     );
     hub.report(Report::Applied(Watched::Application, wanting("old", 10)));
     hub.report(Report::Deleted {
@@ -303,7 +303,7 @@ fn rollback_ends_sessions_and_accepts_older_versions() {
     assert!(hub.report(Report::Synced(Watched::Application)));
     assert!(
         subscriber.mailbox.take().is_empty(),
-        "nobody saw it being deleted"
+        "the watch saw no deletion"
     );
 
     let subscriber = hub.subscribe(&name("a"));
@@ -329,7 +329,7 @@ fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
     hub.report(Report::Applied(Watched::Application, asking(10)));
     let subscriber = hub.subscribe(&name("a"));
     assert!(subscriber.mailbox.take()[&key("a")].command);
-    // It was taken, ran, and is over; then the hub goes back to where it was asked for, by a later version.
+    // It was taken, ran, and is over; then the hub is restored to a state with the request, under a later version.
     hub.report(Report::Applied(
         Watched::Application,
         application("a", "app", "1", 20),

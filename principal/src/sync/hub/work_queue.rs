@@ -1,4 +1,4 @@
-//! What has to be looked at, each thing once, in the order in which it came.
+//! Keys that wait for a worker, each once, in order of arrival.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -8,31 +8,31 @@ use indexmap::IndexSet;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Things to look at. Bounded by how many there are.
+/// The waiting keys. Bounded by the number of keys.
 #[derive(Debug)]
 pub(super) struct WorkQueue<K> {
-    // Blocked for a lookup, never over an await.
-    things: Mutex<Things<K>>,
+    // Locked for a lookup, never over an await.
+    pending: Mutex<Pending<K>>,
     changed: Notify,
 }
 
 #[derive(Debug)]
-struct Things<K> {
+struct Pending<K> {
     now: IndexSet<K>,
-    /// Those that have to be looked at at some time, and again by that time.
+    /// Keys that become due at a later time.
     later: BTreeMap<K, Instant>,
     by_time: BTreeSet<(Instant, K)>,
 }
 
 impl<K> Default for WorkQueue<K> {
     fn default() -> Self {
-        let things = Things {
+        let pending = Pending {
             now: IndexSet::new(),
             later: BTreeMap::new(),
             by_time: BTreeSet::new(),
         };
         Self {
-            things: Mutex::new(things),
+            pending: Mutex::new(pending),
             changed: Notify::new(),
         }
     }
@@ -44,24 +44,24 @@ impl<K: Hash + Ord + Clone> WorkQueue<K> {
         self.changed.notify_one();
     }
 
-    /// Marks it at that time, instead of an earlier one.
+    /// Marks the key at that time; replaces an earlier time.
     pub(super) fn mark_at(&self, at: Instant, key: &K) {
-        let mut things = self.lock();
-        if let Some(before) = things.later.insert(key.clone(), at) {
-            things.by_time.remove(&(before, key.clone()));
+        let mut pending = self.lock();
+        if let Some(before) = pending.later.insert(key.clone(), at) {
+            pending.by_time.remove(&(before, key.clone()));
         }
-        things.by_time.insert((at, key.clone()));
-        drop(things);
+        pending.by_time.insert((at, key.clone()));
+        drop(pending);
         self.changed.notify_one();
     }
 
-    /// Waits for the next one and takes it. Cancel-safe.
+    /// Waits for the next key and takes it. Cancel-safe.
     pub(super) async fn next(&self) -> K {
         loop {
             let next = {
-                let mut things = self.lock();
-                let next = things.wake(Instant::now());
-                if let Some(key) = things.now.shift_remove_index(0) {
+                let mut pending = self.lock();
+                let next = pending.wake(Instant::now());
+                if let Some(key) = pending.now.shift_remove_index(0) {
                     return key;
                 }
                 next
@@ -80,13 +80,13 @@ impl<K: Hash + Ord + Clone> WorkQueue<K> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Things<K>> {
-        self.things.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Pending<K>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Hash + Ord> Things<K> {
-    /// Marks what is due and says when the next one is.
+impl<K: Hash + Ord> Pending<K> {
+    /// Marks the due keys; returns the time of the next one.
     fn wake(&mut self, now: Instant) -> Option<Instant> {
         loop {
             let at = self.by_time.first()?.0;
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_marked_for_later_comes_then_and_once() {
+    async fn key_marked_for_later_is_due_once_at_that_time() {
         let (dirty, begun) = (WorkQueue::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         dirty.mark_at(at(10), &"a");
@@ -119,7 +119,7 @@ mod tests {
             seen.push((dirty.next().await, begun.elapsed().as_secs()));
         }
         assert_eq!(seen, [("now", 0), ("b", 15), ("a", 20)]);
-        let things = dirty.lock();
-        assert!(things.later.is_empty() && things.by_time.is_empty());
+        let pending = dirty.lock();
+        assert!(pending.later.is_empty() && pending.by_time.is_empty());
     }
 }

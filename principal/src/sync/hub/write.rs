@@ -13,27 +13,27 @@ use super::{
     store::{Watched, WriteError},
 };
 
-/// A write that loses this often loses to somebody who writes all the time; it waits for its next turn.
+/// So many conflicts mean a client that writes all the time; the write waits for its next turn.
 const ATTEMPTS: usize = 4;
 
-/// A watch that is alive is far quicker; one that is not is waited for elsewhere.
-const NEWS: Duration = Duration::from_secs(1);
+/// A live watch is far quicker; others wait for a dead one.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a write came to.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Written {
-    /// The hub has taken it.
+    /// The hub has accepted the patch.
     Changed,
-    /// The hub has it already.
+    /// Nothing differs.
     Unchanged,
-    /// There is nothing to write to, or not for this purpose any more.
+    /// The object is gone, or `plan` returned none.
     Gone,
 }
 
 impl Hub {
-    /// Patches an Application as `plan` wants it, which is asked anew whenever somebody else was quicker.
+    /// Patches an Application as `plan` wants it; plans again after a conflict.
     ///
-    /// `plan` gets what the hub has, and says none when this writer has no business there any more.
+    /// `plan` gets the hub's object, and returns none when this writer must not write to it any more.
     pub(super) async fn write(
         &self,
         key: &Key,
@@ -48,7 +48,7 @@ impl Hub {
             };
             let written = {
                 let _counted = self.metrics.hub_write_now();
-                // Fair: whoever waits longest is next, whichever cluster it writes for.
+                // Fair: the longest waiting writer is next, for any cluster.
                 let _permit = self.writes.acquire().await;
                 let span = spans::writing("patch", &key.object());
                 let patched = self
@@ -68,12 +68,12 @@ impl Hub {
                     return Ok(Written::Changed);
                 }
                 Err(WriteError::Conflict) => self
-                    .wait_for_news(key, &version)
+                    .wait_for_update(key, &version)
                     .await
                     .map_err(|_late| WriteError::Conflict)?,
-                // Against what the watch has told since, it may fit; if there is no news, it never will.
+                // The patch may fit the object of the next watch event; without one it never will.
                 Err(WriteError::Unfit(reason)) => self
-                    .wait_for_news(key, &version)
+                    .wait_for_update(key, &version)
                     .await
                     .map_err(|_late| WriteError::Refused(reason))?,
                 Err(WriteError::NotFound) => return Ok(Written::Gone),
@@ -88,13 +88,13 @@ impl Hub {
         key: &Key,
         plan: &impl Fn(&Entry) -> Option<Option<Patch>>,
     ) -> Option<(String, Option<Patch>)> {
-        // A clone is two reference counts and small strings; the plan itself is made outside the lock.
+        // A clone is two reference counts and small strings; the plan runs outside the lock.
         let entry = self.lock().index.application(key)?.clone();
         Some((entry.version().to_owned(), plan(&entry)?))
     }
 
-    /// Waits until the watch has told what somebody else wrote. Reading it ourselves would take a right more.
-    async fn wait_for_news(&self, key: &Key, version: &str) -> Result<(), Elapsed> {
+    /// Waits until the watch has reported the conflicting write. A read of our own would need another permission.
+    async fn wait_for_update(&self, key: &Key, version: &str) -> Result<(), Elapsed> {
         self.wait_while(|state| {
             state
                 .index
@@ -104,7 +104,7 @@ impl Hub {
         .await
     }
 
-    /// Waits for the watch while what is known is old, but not for long.
+    /// Waits for the watch while the known object is old, up to a timeout.
     pub(super) async fn wait_while(&self, is_old: impl Fn(&State) -> bool) -> Result<(), Elapsed> {
         let waiting = async {
             loop {
@@ -115,12 +115,12 @@ impl Hub {
                 self.updates.since(seen).await;
             }
         };
-        tokio::time::timeout(NEWS, waiting).await
+        tokio::time::timeout(UPDATE_TIMEOUT, waiting).await
     }
 
-    /// What we wrote counts at once, without waiting for the watch to tell it.
+    /// Updates the index with our own write, without waiting for the watch.
     fn observe(&self, object: Value) {
-        // An object that went with this write must not come back: only its deletion is left to be reported.
+        // An object that this write deleted must not come back: only its deletion is left to be reported.
         let meta = argocd::Meta::of(&object);
         if meta.is_deleting() && meta.finalizers().is_empty() {
             return;

@@ -1,7 +1,7 @@
-//! What would be taken away from a spoke because the hub does not know it, and the brake on that. Pure.
+//! The brake on mass deletion: blocks the deletion of many objects that the hub does not know. Pure.
 //!
-//! A restored backup, a wrong filter or a mistake of ours looks like a hub that has lost most of its objects. So
-//! when a large part of what a spoke holds would go, nothing goes until a person has confirmed exactly this list.
+//! A restored backup, a wrong filter or a bug of ours looks like a hub that has lost most of its objects. So when a
+//! large part of a spoke's objects would be deleted, nothing is deleted until a user has confirmed exactly this list.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,69 +11,69 @@ use serde_json::json;
 use super::inventory::{Inventory, Named};
 use crate::report::BlockedDeletion;
 
-/// So many of a kind may go on any spoke.
+/// So many objects of a kind may be deleted on any spoke.
 const FEW: usize = 10;
-/// One in so many may go on a large one.
+/// One in so many may be deleted on a large spoke.
 const SHARE: usize = 5;
-/// How many are told by name; the message has to be read by a person.
-const TOLD: usize = 20;
+/// So many are listed by name; a user has to read the message.
+const LISTED: usize = 20;
 
-/// What is held is looked at again so often: it may be known again by then.
+/// Blocked deletions are reviewed so often: the hub may know the objects by then.
 const REVIEW: Duration = Duration::from_mins(1);
 
-/// What waits to be decided about, in one session.
+/// The deletions that wait for a decision, in one session.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) deletion_candidates: Option<DeletionCandidates>,
-    /// When it is to be decided what goes.
+    /// When to decide about the deletions.
     pub(super) decision: Option<Duration>,
 }
 
-/// What would go.
+/// The objects that would be deleted.
 #[derive(Debug)]
 pub(super) struct DeletionCandidates {
     list: Vec<Named>,
-    /// How many of each kind the spoke holds.
+    /// The number of objects of each kind on the spoke.
     of: BTreeMap<String, usize>,
     digest: String,
 }
 
-/// What is done about it.
+/// The decision about the candidates.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// These go; there may be none.
-    Go(Vec<Named>),
-    /// Too many: nothing goes.
-    Hold(BlockedDeletion),
+    /// Delete these; there may be none.
+    Delete(Vec<Named>),
+    /// Too many: delete nothing.
+    Block(BlockedDeletion),
 }
 
 impl Waiting {
-    /// Whether something waits for a person's word.
-    pub(super) const fn is_holding(&self) -> bool {
+    /// Whether deletions wait for the confirmation of a user.
+    pub(super) const fn is_blocking(&self) -> bool {
         self.deletion_candidates.is_some()
     }
 
-    /// Who is enrolled has changed, and with it perhaps what a person has confirmed.
-    pub(super) const fn look_again(&mut self, now: Duration) {
-        if self.is_holding() {
+    /// The enrolments have changed, and with them perhaps a confirmation.
+    pub(super) const fn review(&mut self, now: Duration) {
+        if self.is_blocking() {
             self.decision = Some(now);
         }
     }
 
-    /// Whether it is to be decided now what goes.
+    /// Whether a decision is due.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         self.decision.is_some_and(|at| at <= now)
     }
 
-    /// These are too many: they are looked at again.
-    pub(super) fn hold(&mut self, deletion_candidates: DeletionCandidates, now: Duration) {
+    /// Blocks the candidates until the next review.
+    pub(super) fn block(&mut self, deletion_candidates: DeletionCandidates, now: Duration) {
         self.deletion_candidates = Some(deletion_candidates);
         self.decision = Some(now.saturating_add(REVIEW));
     }
 }
 
 impl DeletionCandidates {
-    /// Those of a complete inventory that the hub does not know.
+    /// The objects of a complete inventory that the hub does not know.
     pub(super) fn of(inventory: Inventory, is_unknown: impl Fn(&Named) -> bool) -> Self {
         let of = inventory.counts();
         let list: Vec<Named> = inventory
@@ -85,22 +85,22 @@ impl DeletionCandidates {
         Self { list, of, digest }
     }
 
-    /// Decides anew; what the hub knows by now stays. `confirmed` is the digest that a person has written.
+    /// Decides again; keeps objects that the hub knows by now. `confirmed` is the digest that a user has confirmed.
     pub(super) fn decide(
         &mut self,
         confirmed: Option<&str>,
         is_unknown: impl Fn(&Named) -> bool,
     ) -> Decision {
-        // By the digest that was told, even if some of them have come back since.
+        // By the reported digest, even if some of the objects have come back since.
         let confirmed = confirmed == Some(self.digest.as_str());
         self.list.retain(is_unknown);
         if confirmed || !self.is_too_much() {
-            return Decision::Go(std::mem::take(&mut self.list));
+            return Decision::Delete(std::mem::take(&mut self.list));
         }
         self.digest = digest_of(&self.list);
-        let reply = self.list.iter().take(TOLD);
-        Decision::Hold(BlockedDeletion {
-            names: reply
+        let listed = self.list.iter().take(LISTED);
+        Decision::Block(BlockedDeletion {
+            names: listed
                 .map(|it| format!("{} {}/{}", it.kind, it.namespace, it.name))
                 .collect(),
             count: self.list.len(),
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A spoke with so many Applications, of which the hub does not know the first ones.
+    /// A spoke with `retained` Applications, of which the hub does not know the first `unknown`.
     fn deletion_candidates(retained: usize, unknown: usize) -> DeletionCandidates {
         let mut inventory = Inventory::default();
         for number in 0..retained {
@@ -155,17 +155,17 @@ mod tests {
 
     fn blocked_deletion(decision: Decision) -> Option<BlockedDeletion> {
         match decision {
-            Decision::Hold(retained) => Some(retained),
-            Decision::Go(_) => None,
+            Decision::Block(retained) => Some(retained),
+            Decision::Delete(_) => None,
         }
     }
 
     #[test]
-    fn ten_or_a_fifth_of_a_kind_may_go_and_one_more_may_not() {
+    fn brake_allows_ten_or_a_fifth_of_a_kind() {
         for (of, few) in [(10, 10), (11, 10), (50, 10), (60, 12), (1000, 200)] {
             let decision = deletion_candidates(of, few).decide(None, |_| true);
             assert!(
-                matches!(&decision, Decision::Go(list) if list.len() == few),
+                matches!(&decision, Decision::Delete(list) if list.len() == few),
                 "{few} of {of}"
             );
             if few < of {
@@ -176,14 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_goes_only_on_the_word_for_this_very_list() {
+    fn blocked_deletion_needs_a_confirmation_of_its_digest() {
         let mut deletion_candidates = deletion_candidates(30, 30);
         let reply =
             blocked_deletion(deletion_candidates.decide(Some("another"), |_| true)).unwrap();
-        assert_eq!((reply.count, reply.names.len()), (30, TOLD));
+        assert_eq!((reply.count, reply.names.len()), (30, LISTED));
         assert_eq!(reply.names[0], "Application argocd/name-0000");
         let back = named("Application", 3);
-        let Decision::Go(going) = deletion_candidates.decide(Some(&reply.digest), |it| *it != back)
+        let Decision::Delete(going) =
+            deletion_candidates.decide(Some(&reply.digest), |it| *it != back)
         else {
             panic!("it was confirmed");
         };

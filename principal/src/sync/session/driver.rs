@@ -1,4 +1,4 @@
-//! Drives one session: waits for whatever comes first, feeds the machine, carries out what it says.
+//! Drives one session: waits for the first input, feeds the machine, carries out its output.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ use crate::{
 const PING: &str = "io.argoproj.argocd-agent.event.ping";
 
 type Working = FuturesUnordered<BoxFuture<'static, (WorkId, Verdict, Option<&'static str>)>>;
-type Leaving = FuturesUnordered<BoxFuture<'static, ()>>;
+type Releases = FuturesUnordered<BoxFuture<'static, ()>>;
 
 /// One session and everything it needs.
 pub(super) struct Driver {
@@ -51,24 +51,24 @@ pub(super) struct Driver {
     subscription: Subscription,
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
-    /// What is asked of a Go agent; ours has a lane for that.
+    /// Requests to a Go agent; ours has a tunnel for them.
     go_requests: Option<GoRequestChannel>,
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
-    /// What is let go because the agent has nothing of it. Bounded by its Applications.
-    leaving: Leaving,
+    /// Deletions that end because the agent has no copy. Bounded by its Applications.
+    releases: Releases,
     pace: Pace,
     started: Instant,
-    /// When it ends whatever happens, and why then.
+    /// The latest end, and its reason.
     ends: (Instant, End),
     pulse: HeartbeatMonitor,
     peer_violations: PeerViolations,
-    /// What was last told of writes that do not come about.
+    /// The last reported failing writes.
     stuck: Option<Stuck>,
-    /// How the hub's complaints stood when they were last told.
+    /// The version of the last reported refusals.
     complaints: Option<u64>,
-    /// What the metrics have of the machine's counters: resends and stray acknowledgements.
+    /// The machine's counters in the metrics: resends and stray acknowledgements.
     counted: (u64, u64),
 }
 
@@ -124,7 +124,7 @@ impl Driver {
             inbound,
             outbound,
             working: FuturesUnordered::new(),
-            leaving: FuturesUnordered::new(),
+            releases: FuturesUnordered::new(),
             pace: Pace::default(),
             started: Instant::now(),
             ends: ends(sessions, peer_credentials),
@@ -143,7 +143,7 @@ impl Driver {
         self.session_slot.id()
     }
 
-    /// Drives until the end and says why it came, as a word.
+    /// Drives until the end and returns its reason, as a word.
     pub(super) async fn run(mut self) -> &'static str {
         let over = loop {
             match self.turn().await {
@@ -153,22 +153,22 @@ impl Driver {
         };
         match over {
             Over::Hub(End::Stopping) => self.finish_work().await,
-            Over::Peer(_) => self.leave_word().await,
+            Over::Peer(_) => self.write_after_disconnect().await,
             Over::Hub(_) | Over::Violation(_) | Over::TooLarge => {}
         }
         let reason = over.reason();
-        // Work that is under way is dropped before the seat: the next session must not find us writing.
+        // Drops unfinished work before the slot: the next session must not see our writes.
         let Self {
             session_slot,
             outbound,
             working,
-            leaving,
+            releases,
             subscription,
             go_requests,
             ..
         } = self;
         drop(go_requests);
-        drop((working, leaving));
+        drop((working, releases));
         drop(subscription);
         close(session_slot, &outbound, over).await;
         reason
@@ -184,14 +184,14 @@ impl Driver {
             self.sessions.metrics.resynced("periodic");
         }
         self.resync.end_when_due(&mut self.machine, &self.hub, now);
-        // Work first: a resync answers at once, and what it marks has to be written before we wait.
+        // Work first: a resync answers at once, and its messages have to be written before we wait.
         self.start_work(now);
-        self.take_away(now);
-        self.let_go();
+        self.delete_unknown(now);
+        self.release_deletions();
         self.leave_unread(now);
         let full = self.write(now);
         self.count(now);
-        self.tell_refused();
+        self.report_refused();
         for refusal in self.machine.take_refusals() {
             self.hub
                 .refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
@@ -203,37 +203,37 @@ impl Driver {
                 let now = self.started.elapsed();
                 self.machine.finished(id, verdict, now);
                 if let Some(peer_violation) = reason.and_then(Violation::of) {
-                    self.peer_violations.offended(peer_violation, now);
+                    self.peer_violations.record(peer_violation, now);
                 }
                 if self.resync.is_autonomous() {
                     let unmirrored = self.hub.unmirrored(&self.from.cluster);
                     self.session_slot.report_unmirrored(unmirrored);
                 }
-                self.tell_stuck();
+                self.report_stuck();
                 Ok(())
             }
             Next::Fleet => {
-                self.resync.waiting_mut().look_again(self.started.elapsed());
+                self.resync.waiting_mut().review(self.started.elapsed());
                 Ok(())
             }
-            Next::Question(event) => {
+            Next::GoRequest(event) => {
                 self.machine.emit(event);
                 Ok(())
             }
-            Next::Look => self.listen(),
+            Next::Turn => self.listen(),
         }
     }
 
     fn take_notes(&mut self) {
         for (key, note) in self.subscription.mailbox.take() {
-            // A command alone does not bring the object to an agent that lacks it.
+            // A command alone does not deliver the object to an agent without it.
             if note.state || note.gone.is_some() {
                 self.resync.forget(&mut self.machine, &key);
             }
             if let Some(last) = note.last.filter(|_| self.go_requests.is_some()) {
-                self.machine.emit(self.hub.last_words(&key, &last));
+                self.machine.emit(self.hub.final_update(&key, &last));
             }
-            // What an autonomous cluster owns is not taken away from here.
+            // The hub deletes no object that an autonomous cluster owns.
             if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
                 let event = self.subscription.delete(&key, &uid);
                 self.machine.emit(event);
@@ -250,8 +250,8 @@ impl Driver {
         }
     }
 
-    /// Lets go what the hub does not know any more, as far as it may go now.
-    fn take_away(&mut self, now: Duration) {
+    /// Deletes the objects that the hub does not know any more, as far as the brake allows.
+    fn delete_unknown(&mut self, now: Duration) {
         if !self.resync.waiting().is_due(now) {
             return;
         }
@@ -260,15 +260,15 @@ impl Driver {
         let retained = self
             .resync
             .decide(&mut self.machine, &self.hub, enrolment, now);
-        self.session_slot.report_held(retained);
+        self.session_slot.report_blocked_deletion(retained);
     }
 
-    /// Ends what the hub waits for and the agent has nothing of.
-    fn let_go(&mut self) {
+    /// Ends deletions that wait for a copy that the agent does not have.
+    fn release_deletions(&mut self) {
         for key in self.resync.take_absent() {
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-            let going = async move { hub.let_go(&from, &key).await };
-            self.leaving.push(going.boxed());
+            let going = async move { hub.release_deletion(&from, &key).await };
+            self.releases.push(going.boxed());
         }
     }
 
@@ -303,7 +303,7 @@ impl Driver {
                 continue;
             }
             if event.target == Target::ClusterInfo {
-                // At once, so that the last word counts.
+                // At once: a later message replaces this one.
                 spoke_info::record(&self.session_slot, &event);
             }
             if self
@@ -318,7 +318,7 @@ impl Driver {
                 self.machine.finished(id, verdict, now);
                 continue;
             }
-            if let Some(after) = self.hold(&event, now) {
+            if let Some(after) = self.throttle(&event, now) {
                 self.machine.finished(id, Verdict::Retry { after }, now);
                 continue;
             }
@@ -338,7 +338,7 @@ impl Driver {
     fn read(&mut self, frame: Frame) -> Result<(), Over> {
         self.sessions.metrics.event_received();
         self.session_slot.arrived();
-        // An event without content tears a Go principal's stream down; here it is nothing.
+        // A Go principal tears the stream down after an event without content; we ignore it.
         let Some(event) = frame.event else {
             self.sessions.metrics.event_refused("malformed");
             return Ok(());
@@ -351,21 +351,21 @@ impl Driver {
         let received = self.machine.receive(event, now).map_err(Over::Violation);
         let after = self.machine.stats(now);
         if after.malformed > before.malformed {
-            self.peer_violations.offended(Violation::Malformed, now);
+            self.peer_violations.record(Violation::Malformed, now);
             self.sessions.metrics.event_refused("malformed");
         }
         if after.refused > before.refused {
-            self.peer_violations.offended(Violation::NotAllowed, now);
+            self.peer_violations.record(Violation::NotAllowed, now);
             self.sessions.metrics.event_refused("not_allowed");
         }
         received
     }
 
-    /// What was begun is ended, so that the peer need not say it again to the next replica.
+    /// Finishes the current work, so that the peer need not send it again to the next replica.
     async fn finish_work(&mut self) {
         let bound = self.sessions.limits.drain;
         let drained = async {
-            self.write_held().await;
+            self.write_throttled().await;
             self.machine.drain();
             while let Some((id, verdict, _reason)) = self.working.next().await {
                 self.machine.finished(id, verdict, self.started.elapsed());

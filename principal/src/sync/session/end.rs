@@ -1,4 +1,4 @@
-//! How a session ends, and who is told what about it.
+//! How a session ends, and which peers and reports get the reason.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tonic::Status;
 
 use crate::admission::registry::{End, SessionSlot};
 
-/// What a peer that does not read any more gets to take in the reason of its end.
-const LAST_WORD: Duration = Duration::from_secs(1);
+/// The time for a peer that does not read to take in the reason.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is wrong with a message that was not read.
+/// The problem of a message that was not read.
 const TOO_LARGE: &str = "a message above the size limit";
 
 /// How a session ended.
@@ -19,7 +19,7 @@ const TOO_LARGE: &str = "a message above the size limit";
 pub(super) enum Over {
     /// The hub ended it.
     Hub(End),
-    /// The peer went away; the text is for people.
+    /// The peer disconnected; the text is for users.
     Peer(String),
     /// The peer broke a rule.
     Violation(Violation),
@@ -36,8 +36,8 @@ impl Over {
         }
     }
 
-    /// What the peer is told, if it is still there.
-    fn last_word(&self) -> Option<Refusal> {
+    /// The reason for the peer, if it may still be there.
+    fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Hub(End::Superseded) => Some(Refusal::Superseded),
             Self::Hub(End::LeftFleet | End::ModeChanged) => Some(Refusal::NotEnrolled),
@@ -56,7 +56,7 @@ impl Over {
         }
     }
 
-    fn for_people(&self) -> String {
+    fn message(&self) -> String {
         match self {
             Self::Hub(end) => format!("ended by the hub: {}", end.reason()),
             Self::Peer(why) => why.clone(),
@@ -72,21 +72,21 @@ pub(super) async fn close(
     outbound: &mpsc::Sender<Result<Frame, Status>>,
     over: Over,
 ) {
-    session_slot.ends_because(over.for_people());
-    // The seat first: whoever waits for it must not wait for a slow peer.
+    session_slot.set_end_reason(over.message());
+    // Frees the slot first: the next session must not wait for a slow peer.
     drop(session_slot);
-    if let Some(refusal) = over.last_word() {
+    if let Some(refusal) = over.refusal() {
         send_refusal(outbound, &refusal).await;
     }
 }
 
-/// Ends a stream with the reason, if the peer takes it in.
+/// Ends a stream with the reason, unless the peer does not read it.
 pub(super) async fn send_refusal(
     outbound: &mpsc::Sender<Result<Frame, Status>>,
     refusal: &Refusal,
 ) {
     let reply = outbound.send(Err(refusal.to_stream_status()));
-    if tokio::time::timeout(LAST_WORD, reply).await.is_err() {
+    if tokio::time::timeout(SEND_TIMEOUT, reply).await.is_err() {
         tracing::debug!("the peer did not read the reason of the end of its session");
     }
 }

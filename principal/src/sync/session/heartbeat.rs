@@ -1,42 +1,42 @@
-//! The heartbeat of a peer, as far as it has one.
+//! The heartbeat of a peer, if it sends any.
 //!
-//! Whether and how often an agent sends heartbeats is its own setting. So the beat is learned: only a peer that has
-//! beaten twice can be missed, and then by its own measure.
+//! An agent's own settings decide whether and how often it sends heartbeats. So the monitor learns the interval: only a
+//! peer with two heartbeats can time out, by its own interval.
 
 use std::time::Duration;
 
-/// Three beats may get lost before a peer counts as gone.
+/// Three heartbeats may get lost before a peer counts as gone.
 const MISSED: u32 = 4;
 
-/// A peer that is not read is told that we are there no more often than this.
+/// An unread peer gets a sign of life no more often than this.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// What is known about the beat.
+/// The known heartbeats.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeartbeatMonitor {
     last: Option<Duration>,
     gap: Option<Duration>,
-    /// When the peer was last not read, and so could not be heard.
+    /// When we last did not read the peer, so that its heartbeats could not arrive.
     unread: Duration,
-    /// When it was last told that we are there, while it was not read.
-    reply: Duration,
+    /// When the unread peer last got a sign of life.
+    last_sign: Duration,
 }
 
 impl HeartbeatMonitor {
-    /// A heartbeat came.
+    /// A heartbeat arrived.
     pub(super) fn beat(&mut self, now: Duration) {
         self.gap = self.last.map(|last| now.saturating_sub(last));
         self.last = Some(now);
     }
 
-    /// How long the peer may be silent, but never shorter than `least`; none while its beat is not known.
+    /// How long the peer may be silent, at least `least`; none while its interval is unknown.
     fn silence(&self, least: Duration) -> Option<Duration> {
         self.gap.map(|gap| gap.saturating_mul(MISSED).max(least))
     }
 
-    /// How long the peer, last heard at `heard`, may yet be silent; none while its beat is not known.
+    /// How long the peer may still be silent after its last message at `arrived`; none while its interval is unknown.
     ///
-    /// While it is not read it is not silent, whatever it says: that begins when it can be heard again.
+    /// While we do not read the peer it does not count as silent: the timeout starts when we read again.
     pub(super) fn response_timeout(
         &self,
         least: Duration,
@@ -48,24 +48,24 @@ impl HeartbeatMonitor {
             .map(|limit| since.saturating_add(limit).saturating_sub(now))
     }
 
-    /// The peer is not read now.
+    /// We do not read the peer now.
     pub(super) const fn unread(&mut self, now: Duration) {
         self.unread = now;
     }
 
-    /// Before the peer has to be told that we are there, because its heartbeats are not read and so not answered.
+    /// The time until the peer needs a sign of life, because we do not read and answer its heartbeats.
     pub(super) fn next_sign(&self, now: Duration) -> Option<Duration> {
-        let last = self.reply.max(self.last?);
-        // Heartbeats that were read together say nothing of their pace.
+        let last = self.last_sign.max(self.last?);
+        // Heartbeats that were read together do not show their interval.
         let every = self.gap?.max(SHORTEST);
         Some(last.saturating_add(every).saturating_sub(now))
     }
 
-    /// Whether that is now; it counts as done.
+    /// Whether a sign of life is due; it then counts as sent.
     pub(super) fn takes_sign(&mut self, now: Duration) -> bool {
         let is_due = self.next_sign(now) == Some(Duration::ZERO);
         if is_due {
-            self.reply = now;
+            self.last_sign = now;
         }
         is_due
     }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_missed_by_its_own_measure() {
+    fn heartbeat_timeout_follows_the_interval_of_the_peer() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
         let mut pulse = HeartbeatMonitor::default();
         assert_eq!(pulse.silence(minute), None);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_is_not_read_is_not_silent_and_is_told_that_we_are_there() {
+    fn unread_peer_does_not_time_out_and_gets_signs_of_life() {
         let second = Duration::from_secs(1);
         let mut pulse = HeartbeatMonitor::default();
         assert!(!pulse.takes_sign(100 * second), "it has no beat");

@@ -1,7 +1,7 @@
-//! What an agent says it holds, and whether that was all.
+//! The objects that an agent claims to have, and whether the list is complete.
 //!
-//! An agent names its objects one by one and closes with a checksum over all of them. Only when the two agree is
-//! the inventory complete: a lost, forged or cut list must not look like a spoke that has less than it should, or
+//! An agent names its objects one by one and closes with a checksum over all of them. The inventory is complete only
+//! when the two agree: a lost, forged or cut list must not look like a spoke with fewer or more objects.
 //! more.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use argocd::digest;
 use protocol::payload::{RequestUpdate, SyncedResourceList};
 
-/// A spoke has far fewer objects. Whoever names more is not believed.
+/// A spoke has far fewer objects: a longer list is not believed.
 const MOST: usize = 100_000;
 /// Memory of one inventory in bytes. 60,000 objects with names of usual length fit.
 const MOST_BYTES: usize = 16 << 20;
@@ -27,21 +27,21 @@ pub(super) struct Named {
     pub(super) uid: String,
 }
 
-/// What was named since the last resync ended.
+/// The objects that were named since the last resync.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
     named: BTreeSet<Named>,
-    /// How many of each kind were not named because both ends have the same of them.
+    /// The number of objects of each kind that were not named because both ends have the same.
     same: BTreeMap<String, usize>,
     /// Memory of `named`.
     bytes: usize,
     too_many: bool,
-    /// The end mark, once that came.
+    /// The end of the list, once it has arrived.
     end: Option<SyncedResourceList>,
 }
 
 impl Named {
-    /// None if that cannot be the name of anything.
+    /// None if an object cannot have this name.
     pub(super) fn read(claim: &RequestUpdate) -> Option<Self> {
         let RequestUpdate {
             name,
@@ -75,7 +75,7 @@ impl Named {
 }
 
 impl Inventory {
-    /// The agent holds this one; without a UID it only asks for it.
+    /// The agent has this object; without a UID it only asks for it.
     pub(super) fn add(&mut self, named: Named) {
         if named.uid.is_empty() {
             return;
@@ -88,22 +88,22 @@ impl Inventory {
         }
     }
 
-    /// The agent need not name this one: both ends have the same.
+    /// An object that the agent need not name: both ends have the same.
     pub(super) fn add_same(&mut self, kind: &str) {
         *self.same.entry(kind.to_owned()).or_default() += 1;
     }
 
-    /// Everything that was named, while more may come.
+    /// The objects named so far.
     pub(super) fn named(&self) -> impl Iterator<Item = &Named> {
         self.named.iter()
     }
 
-    /// The agent has said its last word.
+    /// The agent closed its list.
     pub(super) fn end(&mut self, list: SyncedResourceList) {
         self.end = Some(list);
     }
 
-    /// Whether there was a last word, and everything was named that it speaks of.
+    /// Whether the list is closed, and its checksum matches the named objects.
     pub(super) fn is_complete(&self) -> bool {
         let entries = self.named.iter();
         let entries = entries.map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
@@ -114,15 +114,15 @@ impl Inventory {
                 .is_some_and(|end| end.checksum == digest::list_checksum(entries))
     }
 
-    /// Whether everything was named, of an agent that has been silent for a while.
+    /// Whether everything was named, by an agent that has been silent for a while.
     ///
-    /// `closes`: it closes its lists, so one without an end is cut off. A Go agent closes one only when its process
-    /// has just started, and counts objects there that it never names.
+    /// `closes`: the agent closes its lists, so one without an end was cut off. A Go agent closes a list only after the
+    /// start of its process, and counts objects there that it never names.
     pub(super) fn is_whole(&self, closes: bool) -> bool {
         self.is_complete() || (!closes && !self.too_many)
     }
 
-    /// How many of each kind.
+    /// The number of objects of each kind.
     pub(super) fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = self.same.clone();
         for named in &self.named {
@@ -131,7 +131,7 @@ impl Inventory {
         counts
     }
 
-    /// Everything that was named.
+    /// All named objects.
     pub(super) fn into_named(self) -> BTreeSet<Named> {
         self.named
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inventory_is_complete_when_what_was_named_is_what_the_end_speaks_of() {
+    fn inventory_is_complete_when_the_closing_checksum_matches() {
         let mut inventory = Inventory::default();
         assert!(!inventory.is_complete(), "there was no end");
         inventory.add(named("a"));
@@ -170,11 +170,11 @@ mod tests {
         assert!(!inventory.is_complete(), "one is missing");
         inventory.add(named("b"));
         inventory.add(named("b"));
-        assert!(inventory.is_complete(), "said twice is said");
+        assert!(inventory.is_complete(), "a repeated name counts once");
         inventory.add(named("c"));
         assert!(!inventory.is_complete(), "one is too many");
         assert!(!inventory.is_whole(true));
-        assert!(inventory.is_whole(false), "a Go agent has said all it says");
+        assert!(inventory.is_whole(false), "a Go agent does not close lists");
         let mut nothing = Inventory::default();
         nothing.end(end(&[]));
         assert!(nothing.is_complete());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_name_is_none() {
+    fn invalid_name_is_rejected() {
         let claim = |name: &str| RequestUpdate {
             name: name.to_owned(),
             ..RequestUpdate::default()

@@ -1,4 +1,4 @@
-//! How the two ends come to agree after a connect: whoever owns the objects decides, the other one is asked what it has.
+//! The resync of both ends after a connect: the owner of the objects decides, and the other end lists its objects.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::{
 /// The resync of one session.
 #[derive(Debug)]
 pub(super) enum Ownership {
-    /// The hub owns them: the agent says what it holds.
+    /// The hub owns the objects: the agent lists its copies.
     Managed(Box<Resync>),
-    /// The spoke owns them: it is told what the hub shows.
+    /// The spoke owns the objects: the hub lists its mirrors.
     Autonomous(Claims),
 }
 
 impl Ownership {
-    /// Begins it. `agent_namespace`: what the agent calls its Argo CD namespace. `every`: between two comparisons, if
-    /// the agent compares.
+    /// Begins the resync. `agent_namespace` is the agent's name of its Argo CD namespace; `every` the interval of the
+    /// comparisons, if the agent supports them.
     pub(super) fn begin(
         machine: &mut Session,
         hub: &Hub,
@@ -44,7 +44,7 @@ impl Ownership {
         }
     }
 
-    /// One message of the agent for the resync.
+    /// Handles a resync message of the agent.
     pub(super) fn take(
         &mut self,
         machine: &mut Session,
@@ -58,7 +58,8 @@ impl Ownership {
         }
     }
 
-    /// What an agent says of an object that it owns, before that is applied; a verdict if that is all to be done.
+    /// Handles a message about an object that the agent owns before it is applied; a verdict if nothing remains to be
+    /// applied.
     pub(super) fn take_message(
         &mut self,
         hub: &Hub,
@@ -71,7 +72,7 @@ impl Ownership {
         }
     }
 
-    /// When something is to be done without any message.
+    /// The time until the next action without a message.
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
         match self {
             Self::Managed(resync) => resync.next_timeout(now),
@@ -79,7 +80,7 @@ impl Ownership {
         }
     }
 
-    /// Begins the next comparison when it is time, and says whether it did.
+    /// Begins the next comparison when it is due; returns whether it did.
     pub(super) fn begin_when_due(&mut self, machine: &mut Session, now: Duration) -> bool {
         match self {
             Self::Managed(resync) => resync.begin_when_due(machine, now),
@@ -87,8 +88,8 @@ impl Ownership {
         }
     }
 
-    /// Something may have to go that nobody saw going, so the next comparison is due at once. Nothing goes from an
-    /// autonomous cluster.
+    /// Makes the next comparison due at once: the agent may have copies whose deletion the hub did not see. An
+    /// autonomous cluster needs none.
     pub(super) const fn resync_now(&mut self) {
         if let Self::Managed(resync) = self {
             resync.resync_now();
@@ -97,7 +98,7 @@ impl Ownership {
 
     /// When the last comparison ended; none while the first one is under way.
     ///
-    /// To an autonomous cluster all was told at the begin, and it answers with what is different.
+    /// An autonomous cluster got the whole inventory at the begin, and answers with the differences.
     pub(super) const fn agreed(&self) -> Option<Duration> {
         match self {
             Self::Managed(resync) => resync.agreed(),
@@ -105,21 +106,21 @@ impl Ownership {
         }
     }
 
-    /// Ends it when the peer has had its time.
+    /// Ends the comparison when the agent's time is over.
     pub(super) fn end_when_due(&mut self, machine: &mut Session, hub: &Hub, now: Duration) {
         if let Self::Managed(resync) = self {
             resync.end_when_due(machine, hub, now);
         }
     }
 
-    /// The hub has something to say about this object anyway.
+    /// Drops the object from the comparison: the hub sends a message about it anyway.
     pub(super) fn forget(&mut self, machine: &mut Session, key: &ObjectKey) {
         if let Self::Managed(resync) = self {
             resync.forget(machine, key);
         }
     }
 
-    /// Something has to be done once, as soon as the agent has the object.
+    /// Sends a command as soon as the agent has the object.
     pub(super) fn command(&mut self, machine: &mut Session, key: &ObjectKey) {
         match self {
             Self::Managed(resync) => resync.command(machine, key),
@@ -127,7 +128,7 @@ impl Ownership {
         }
     }
 
-    /// What the agent has nothing of, while the hub waits for it to go.
+    /// The objects that the agent does not have and whose deletion the hub waits for.
     pub(super) fn take_absent(&mut self) -> Vec<ObjectKey> {
         match self {
             Self::Managed(resync) => resync.take_absent(),
@@ -135,7 +136,7 @@ impl Ownership {
         }
     }
 
-    /// What waits to be decided about.
+    /// The deletions that wait for a decision.
     pub(super) const fn waiting(&self) -> &Waiting {
         match self {
             Self::Managed(resync) => &resync.waiting,
@@ -143,7 +144,7 @@ impl Ownership {
         }
     }
 
-    /// The same, to be changed.
+    /// Like [`Self::waiting`], mutable.
     pub(super) const fn waiting_mut(&mut self) -> &mut Waiting {
         match self {
             Self::Managed(resync) => &mut resync.waiting,
@@ -151,7 +152,7 @@ impl Ownership {
         }
     }
 
-    /// Takes away what is to go; says what is held instead.
+    /// Deletes the unknown objects; returns a deletion that the brake blocks instead.
     pub(super) fn decide(
         &mut self,
         machine: &mut Session,
@@ -165,7 +166,7 @@ impl Ownership {
         }
     }
 
-    /// Whether the agent owns what it speaks of.
+    /// Whether the agent owns its objects.
     pub(super) const fn is_autonomous(&self) -> bool {
         matches!(self, Self::Autonomous(_))
     }

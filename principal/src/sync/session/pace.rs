@@ -1,9 +1,9 @@
-//! How often what a cluster says of one object is written. Pure.
+//! Throttles the writes of one object's reports. Pure.
 //!
-//! The newest value is all that counts. Of an object that changes all the time most values would be written only to be
-//! written over, and each of them costs the hub's API, and everybody who watches it, as much as one that counts. So an
-//! object has some writes in reserve, which come back with time. Whoever says something now and then never waits. Who
-//! has used them up waits for the next one, and whatever comes meanwhile takes the place of what waits.
+//! Only the newest value counts. An object that changes all the time would be written again and again, and each write
+//! costs the hub's API and all its watchers. So an object has a reserve of writes that refills with time. An object
+//! that changes now and then never waits. Without a reserve it waits for the next refill, and newer values replace the
+//! waiting one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,21 +12,21 @@ use std::{
 
 use protocol::ObjectKey;
 
-/// A write comes back so often. What changes no faster is never held up, and after a flood what is shown is no older.
+/// The refill interval. Slower changes are never throttled, and after a flood the shown value is no older than this.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-/// So many are in reserve: a sync of an Application that has rested does not use them up.
+/// The size of the reserve: a sync of an idle Application does not use it up.
 const RESERVE: u32 = 10;
 
-/// When an object's next write may begin.
+/// When the next write of an object may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Now; by then all that is in reserve will be back.
+    /// Now; the reserve will be full at `full`.
     Now { full: Duration },
     /// At that time.
     At(Duration),
 }
 
-/// Whether a write may begin `now` of an object whose reserve is full at `full`.
+/// Whether a write of an object whose reserve is full at `full` may begin `now`.
 fn turn(full: Duration, now: Duration) -> Turn {
     let at = full.saturating_sub(PAUSE.saturating_mul(RESERVE - 1));
     if now < at {
@@ -37,44 +37,44 @@ fn turn(full: Duration, now: Duration) -> Turn {
     }
 }
 
-/// What one session writes, and how often.
+/// The throttle of one session.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// When the reserve of an object is full again. Bounded by what was written since that takes.
+    /// When the reserve of an object is full again. Bounded by the objects written during that time.
     full: HashMap<ObjectKey, Duration>,
-    /// What waits for its time. Bounded by the inbox.
-    retained: HashSet<ObjectKey>,
+    /// The throttled objects. Bounded by the inbox.
+    throttled: HashSet<ObjectKey>,
     swept: Duration,
 }
 
 impl Pace {
-    /// How long the next write of an object has to wait; none if it begins now, which is noted.
-    pub(super) fn hold(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
+    /// How long the next write of an object has to wait; none if it begins now, which counts against the reserve.
+    pub(super) fn throttle(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
         self.sweep(now);
         match turn(self.full.get(key).copied().unwrap_or_default(), now) {
             Turn::Now { full } => {
                 self.full.insert(key.clone(), full);
-                self.retained.remove(key);
+                self.throttled.remove(key);
                 None
             }
             Turn::At(at) => {
-                self.retained.insert(key.clone());
+                self.throttled.insert(key.clone());
                 Some(at.saturating_sub(now))
             }
         }
     }
 
-    /// It waits no more; whether it did.
+    /// Stops throttling the object; returns whether it was throttled.
     pub(super) fn release(&mut self, key: &ObjectKey) -> bool {
-        self.retained.remove(key)
+        self.throttled.remove(key)
     }
 
-    /// Whether anything waits.
-    pub(super) fn is_holding(&self) -> bool {
-        !self.retained.is_empty()
+    /// Whether any object is throttled.
+    pub(super) fn is_throttling(&self) -> bool {
+        !self.throttled.is_empty()
     }
 
-    /// Forgets those whose reserve is full.
+    /// Forgets objects with a full reserve.
     fn sweep(&mut self, now: Duration) {
         if now.saturating_sub(self.swept) >= PAUSE {
             self.swept = now;
@@ -96,14 +96,13 @@ mod tests {
         ObjectKey::new(Kind::Application, "argocd", name)
     }
 
-    /// When an object is written that is said to change after each of these pauses, and whose newest value is tried
-    /// again when it may be.
+    /// The times of changes after each of these pauses, and of the writes, when a throttled value is retried in time.
     fn written(pauses: &[u32]) -> (Vec<Duration>, Vec<Duration>) {
         let (mut pace, key) = (Pace::default(), key("app"));
         let (mut stated, mut written) = (vec![], vec![]);
         let mut waits: Option<Duration> = None;
         let mut now = Duration::ZERO;
-        let mut try_at = |pace: &mut Pace, at| match pace.hold(&key, at) {
+        let mut try_at = |pace: &mut Pace, at| match pace.throttle(&key, at) {
             None => {
                 written.push(at);
                 None
@@ -114,11 +113,11 @@ mod tests {
             now += *pause * MS;
             if let Some(at) = waits.filter(|at| *at <= now) {
                 waits = try_at(&mut pace, at);
-                assert_eq!(waits, None, "held for longer than it was told");
+                assert_eq!(waits, None, "throttled for longer than announced");
             }
             stated.push(now);
             waits = try_at(&mut pace, now);
-            assert_eq!(pace.is_holding(), waits.is_some());
+            assert_eq!(pace.is_throttling(), waits.is_some());
         }
         if let Some(at) = waits {
             assert_eq!(try_at(&mut pace, at), None);
@@ -146,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn what_changes_no_faster_than_its_share_never_waits(
+        fn writes_within_the_rate_are_never_throttled(
             pauses in prop::collection::vec(500_u32..5000, 1..200),
         ) {
             let (stated, written) = written(&pauses);
@@ -164,18 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn one_object_holds_up_no_other_and_none_is_remembered_for_long() {
+    fn throttled_object_delays_no_other_and_is_forgotten() {
         let mut pace = Pace::default();
         for _ in 0..2 * RESERVE {
-            pace.hold(&key("busy"), MS);
+            pace.throttle(&key("busy"), MS);
         }
-        assert!(pace.hold(&key("busy"), MS).is_some() && pace.is_holding());
+        assert!(pace.throttle(&key("busy"), MS).is_some() && pace.is_throttling());
         for number in 0..1000 {
-            assert_eq!(pace.hold(&key(&format!("app-{number}")), MS), None);
+            assert_eq!(pace.throttle(&key(&format!("app-{number}")), MS), None);
         }
         assert!(pace.release(&key("busy")) && !pace.release(&key("busy")));
-        assert!(!pace.is_holding());
-        assert_eq!(pace.hold(&key("last"), MS + PAUSE * (RESERVE + 1)), None);
+        assert!(!pace.is_throttling());
+        assert_eq!(
+            pace.throttle(&key("last"), MS + PAUSE * (RESERVE + 1)),
+            None
+        );
         assert_eq!(pace.full.len(), 1);
     }
 }

@@ -1,8 +1,8 @@
-//! What a session does after its connect until both ends agree.
+//! The resync of a session, from its connect until both ends agree.
 //!
-//! The agent is asked what it holds. What it holds as it should is confirmed; once it has said its last word,
-//! everything else is sent. What it should not hold goes then too, all at once or not at all: only if the agent's
-//! inventory is complete, the hub's is, this is not the first session after an enrolment, and it is not too much.
+//! The agent lists its copies. Copies that are up to date are confirmed; when the list is closed, everything else is
+//! sent. Unwanted copies are then deleted, all at once or not at all: only if the agent's inventory and the hub's are
+//! complete, this is not the first session after an enrolment, and the brake allows it.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -30,16 +30,17 @@ pub(super) struct Resync {
     unconfirmed: Unconfirmed,
     cluster: ClusterName,
     agent_namespace: String,
-    /// Nothing goes for being unknown here.
+    /// The first session after an enrolment deletes no copies.
     fresh: bool,
-    /// Until when more is expected of the agent.
+    /// Until when more messages of the agent are expected.
     response_timeout: Option<Duration>,
     inventory: Inventory,
-    /// What the hub is deleting and a Go agent has not named yet. It would make what it hears of, and keep it.
+    /// Objects that the hub is deleting and a Go agent has not named yet. It would create, and keep, each object that
+    /// it receives.
     going: BTreeSet<ObjectKey>,
-    /// Commands on what a Go agent may not have yet: it would refuse them, for good.
+    /// Commands on objects that a Go agent may not have yet: it would refuse them for good.
     early: BTreeSet<ObjectKey>,
-    /// What it has nothing of, so that the hub need not wait.
+    /// Objects that the agent does not have, so that the hub need not wait.
     absent: Vec<ObjectKey>,
     pub(super) waiting: Waiting,
     rounds: Comparison,
@@ -48,7 +49,7 @@ pub(super) struct Resync {
 use comparison::Comparison;
 
 impl Resync {
-    /// Asks the agent what it holds. `every`: between two comparisons of sums, if the agent compares any.
+    /// Asks the agent for its inventory. `every` is the interval of the comparisons, if the agent supports them.
     pub(super) fn begin(
         session: &mut Session,
         cluster: &ClusterName,
@@ -73,7 +74,7 @@ impl Resync {
         }
     }
 
-    /// One message of the agent about what it holds.
+    /// Handles a message of the agent about its copies.
     pub(super) fn take(
         &mut self,
         session: &mut Session,
@@ -84,7 +85,7 @@ impl Resync {
         if event.verb == Verb::RequestSyncedResourceList {
             return match payload::decode::<SyncedResourceList>("end of a resync", &event.payload) {
                 Ok(list) if list.ranges.is_some() => self.compare(session, hub, &list, now),
-                Ok(list) => self.last_word(session, hub, list, now),
+                Ok(list) => self.end_inventory(session, hub, list, now),
                 Err(error) => refused(Chain(&error).to_string()),
             };
         }
@@ -97,27 +98,27 @@ impl Resync {
         }
     }
 
-    /// When something is to be done without any message.
+    /// The time until the next action without a message.
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        let hurried = self.is_hurried().then_some(now);
+        let requested = self.is_requested().then_some(now);
         let next = [
             self.response_timeout,
             self.waiting.decision,
             self.rounds.next,
-            hurried,
+            requested,
         ];
         let next = next.into_iter().flatten().min();
         next.map(|until| until.saturating_sub(now))
     }
 
-    /// Ends the resync when the peer has had its time.
+    /// Ends the resync when the agent's time is over.
     pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
         if self.response_timeout.is_some_and(|until| until <= now) {
             self.send_the_rest(session, hub);
             let closes = session.peer().capabilities.has(Capability::DigestResync);
             if self.inventory.is_whole(closes) {
                 self.absent.extend(std::mem::take(&mut self.going));
-                self.condemn(hub, now);
+                self.find_deletion_candidates(hub, now);
             } else {
                 for key in std::mem::take(&mut self.going) {
                     session.mark(key, Facet::State);
@@ -130,14 +131,14 @@ impl Resync {
         }
     }
 
-    /// The hub has something to say about this object anyway.
+    /// Drops the object from the resync: the hub sends a message about it anyway.
     pub(super) fn forget(&mut self, session: &mut Session, key: &ObjectKey) {
         self.unconfirmed.forget(key);
         self.going.remove(key);
-        self.said_early(session, key);
+        self.send_early_command(session, key);
     }
 
-    /// Something has to be done once, with what the agent has.
+    /// Sends a command when the agent has the object.
     pub(super) fn command(&mut self, session: &mut Session, key: &ObjectKey) {
         if !session.peer().capabilities.is_ours() && self.unconfirmed.is_open(key) {
             self.early.insert(key.clone());
@@ -146,7 +147,7 @@ impl Resync {
         }
     }
 
-    /// What the agent has nothing of, while the hub waits for it to go.
+    /// The objects that the agent does not have and whose deletion the hub waits for.
     pub(super) fn take_absent(&mut self) -> Vec<ObjectKey> {
         std::mem::take(&mut self.absent)
     }
@@ -156,9 +157,9 @@ impl Resync {
         self.rounds.last
     }
 
-    /// Takes away what is to go; says what is held instead.
+    /// Deletes the unknown objects; returns a deletion that the brake blocks instead.
     ///
-    /// `enrolment`: as it is now, and not as it was when the session began.
+    /// `enrolment` is the current one, not that of the session's begin.
     pub(super) fn decide(
         &mut self,
         session: &mut Session,
@@ -175,14 +176,14 @@ impl Resync {
         }
         let confirmed = enrolment.confirm_delete.as_deref();
         match deletion_candidates.decide(confirmed, |named| self.is_unknown(hub, named)) {
-            Decision::Go(list) => {
+            Decision::Delete(list) => {
                 for named in &list {
-                    take_away(session, hub, named);
+                    delete(session, hub, named);
                 }
                 None
             }
-            Decision::Hold(retained) => {
-                self.waiting.hold(deletion_candidates, now);
+            Decision::Block(retained) => {
+                self.waiting.block(deletion_candidates, now);
                 Some(retained)
             }
         }
@@ -201,7 +202,7 @@ impl Resync {
         if let Lookup::Wanted { key, digest } = self.lookup(hub, claim) {
             self.unconfirmed.confirm(&key);
             self.going.remove(&key);
-            self.said_early(session, &key);
+            self.send_early_command(session, &key);
             if claim.digest.as_ref() != Some(&digest) {
                 session.mark(key, Facet::State);
             }
@@ -211,7 +212,7 @@ impl Resync {
         Verdict::Done
     }
 
-    fn last_word(
+    fn end_inventory(
         &mut self,
         session: &mut Session,
         hub: &Hub,
@@ -223,10 +224,10 @@ impl Resync {
         if self.inventory.is_complete() {
             self.absent.extend(std::mem::take(&mut self.going));
             self.response_timeout = None;
-            self.condemn(hub, now);
+            self.find_deletion_candidates(hub, now);
             self.rounds.ended(now);
         } else {
-            // A Go agent may say its last word before the others.
+            // A Go agent may close the list before it is complete.
             self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
         }
         Verdict::Done
@@ -239,20 +240,20 @@ impl Resync {
                 self.early.remove(&key);
                 self.going.insert(key);
             } else {
-                self.said_early(session, &key);
+                self.send_early_command(session, &key);
                 session.mark(key, Facet::State);
             }
         }
     }
 
-    /// A command that waited for its object goes with the state, or after it.
-    fn said_early(&mut self, session: &mut Session, key: &ObjectKey) {
+    /// Sends a command that waited for its object, with the state or after it.
+    fn send_early_command(&mut self, session: &mut Session, key: &ObjectKey) {
         if self.early.remove(key) {
             session.mark(key, Facet::Command);
         }
     }
 
-    fn condemn(&mut self, hub: &Hub, now: Duration) {
+    fn find_deletion_candidates(&mut self, hub: &Hub, now: Duration) {
         let inventory = std::mem::take(&mut self.inventory);
         let unknown = inventory
             .named()
@@ -280,7 +281,7 @@ impl Resync {
     }
 }
 
-fn take_away(session: &mut Session, hub: &Hub, named: &Named) {
+fn delete(session: &mut Session, hub: &Hub, named: &Named) {
     let Ok(kind) = named.kind.parse::<Kind>() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! What an agent says of its cluster as a whole.
+//! The facts that an agent states about its cluster.
 
 use argocd::claim;
 use live::cluster_info::Census;
@@ -13,7 +13,7 @@ use crate::admission::registry::{SessionSlot, SpokeFacts};
 const LONGEST_NAME: usize = 256;
 const LONGEST_DETAIL: usize = 300;
 
-/// Notes what is said. Whoever says something else or nothing has no say in this.
+/// Records the facts. An unreadable message clears them.
 pub(super) fn record(session_slot: &SessionSlot, event: &Event) {
     let stated = payload::decode::<SpokeInfo>("spoke", &event.payload).unwrap_or_default();
     if let Some(census) = counted(&stated) {
@@ -22,13 +22,13 @@ pub(super) fn record(session_slot: &SessionSlot, event: &Event) {
     session_slot.report_spoke(SpokeFacts {
         argocd: stated.argo_cd,
         runs: stated.argo_cd_runs,
-        kinds_brought: stated.argo_cd_kinds_brought,
-        ails: stated.argo_cd_ails.map(shortened),
+        kinds_installed: stated.argo_cd_kinds_brought,
+        health_problem: stated.argo_cd_ails.map(shortened),
         trusts: stated.trusts,
     });
 }
 
-/// As much of it as may be told on.
+/// Cuts the texts of an agent to printable lines of bounded length.
 fn shortened(health_problem: HealthProblem) -> HealthProblem {
     let HealthProblem {
         workload,
@@ -44,7 +44,7 @@ fn shortened(health_problem: HealthProblem) -> HealthProblem {
     }
 }
 
-/// What has been counted, in the words of our agent or of Go's; none when it does not say.
+/// The counts, from our agent or from Go's; none when it does not send them.
 fn counted(stated: &SpokeInfo) -> Option<Census> {
     let version = stated.server_version.as_deref().and_then(claim::version);
     Some(Census {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_agent_says_of_its_argo_cd_is_told_in_short_lines() {
+    fn health_problem_of_an_agent_is_cut_to_short_printable_lines() {
         let stated = shortened(HealthProblem {
             workload: "Deployment\nx".to_owned(),
             cause: Cause::ImagePull,

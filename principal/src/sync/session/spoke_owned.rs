@@ -1,9 +1,9 @@
-//! The resync with an autonomous cluster: it is told what the hub shows of it, and says what is different.
+//! The resync with an autonomous cluster: the hub lists its mirrors, and the cluster answers with the differences.
 //!
-//! It answers with newer states, and with deletes of what it does not have. Such a delete is the answer to a question,
-//! and not something that somebody did: should an agent look at the wrong place or see nothing yet, most mirrors would
-//! go. So these deletes are collected until there are no more, and then go together or, if they are too many, wait for
-//! a person's word. They are known by an event id without a version, with a Go agent as with ours.
+//! It answers with newer states, and with deletes of objects that it does not have. Such a delete answers a question;
+//! no user deleted the object. If an agent watched the wrong namespace or saw no objects yet, most mirrors would be
+//! deleted. So these deletes are collected until no more arrive. Then all are carried out or, if they are too many,
+//! wait for a user's confirmation. Their event ids have no version, with a Go agent as with ours.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,22 +27,22 @@ use crate::{
     sync::hub::Hub,
 };
 
-/// After the last such delete it is decided about all.
+/// The decision follows this long after the last such delete.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The resync of one session with an autonomous cluster.
 #[derive(Debug)]
 pub(super) struct Claims {
     cluster: ClusterName,
-    /// Nothing goes for being unknown there.
+    /// The first session after an enrolment deletes no mirrors.
     fresh: bool,
-    /// What the cluster says it does not have: the UID of what it had.
+    /// The objects that the cluster reports as missing: the UIDs of their mirrors' sources.
     missing: BTreeMap<ObjectKey, String>,
     pub(super) waiting: Waiting,
 }
 
 impl Claims {
-    /// Tells the agent what the hub shows.
+    /// Sends the inventory of mirrors to the agent.
     pub(super) fn begin(
         machine: &mut Session,
         hub: &Hub,
@@ -59,7 +59,7 @@ impl Claims {
         }
     }
 
-    /// One message of the agent for the resync. Only a Go agent has any: ours says the objects themselves.
+    /// Handles a resync message of the agent. Only a Go agent sends any: ours sends the objects themselves.
     pub(super) fn take(&mut self, machine: &mut Session, hub: &Hub, event: &Event) -> Verdict {
         if event.verb == Verb::RequestResourceResync {
             send_inventory(machine, hub, &self.cluster);
@@ -71,7 +71,7 @@ impl Claims {
         }
     }
 
-    /// It has this one: it shall say how it is, unless it was told already how the hub shows it.
+    /// The cluster has this object: requests its state, unless the inventory contained it.
     fn ask_for(&self, machine: &mut Session, hub: &Hub, there: &SyncedResource) -> Verdict {
         let key = there
             .kind
@@ -92,7 +92,7 @@ impl Claims {
         Verdict::Done
     }
 
-    /// What the agent says of an object; a verdict if it is the answer that there is none.
+    /// Handles a message about an object; a verdict if it answers that the object does not exist.
     pub(super) fn take_message(
         &mut self,
         hub: &Hub,
@@ -122,7 +122,7 @@ impl Claims {
         self.waiting.decision.map(|until| until.saturating_sub(now))
     }
 
-    /// Lets go what the cluster does not have; says what is held instead.
+    /// Deletes the mirrors of missing objects; returns a deletion that the brake blocks instead.
     pub(super) fn decide(
         &mut self,
         hub: &Hub,
@@ -144,7 +144,7 @@ impl Claims {
         };
         let confirmed = enrolment.confirm_delete.as_deref();
         match deletion_candidates.decide(confirmed, |named| self.is_missing(hub, named)) {
-            Decision::Go(list) => {
+            Decision::Delete(list) => {
                 for named in &list {
                     if let Some(key) = key(named) {
                         tracing::info!(object = %key, "the cluster no longer has this object");
@@ -154,8 +154,8 @@ impl Claims {
                 self.missing.clear();
                 None
             }
-            Decision::Hold(retained) => {
-                self.waiting.hold(deletion_candidates, now);
+            Decision::Block(retained) => {
+                self.waiting.block(deletion_candidates, now);
                 Some(BlockedDeletion {
                     mirrors: true,
                     ..retained
@@ -164,7 +164,7 @@ impl Claims {
         }
     }
 
-    /// All mirrors, of which some are missing there.
+    /// All mirrors; the cluster may not have some of them.
     fn inventory(&self, hub: &Hub) -> Inventory {
         let mut inventory = Inventory::default();
         let claims = hub.claims(&self.cluster);
@@ -186,13 +186,13 @@ fn key(named: &Named) -> Option<ObjectKey> {
     Some(ObjectKey::new(kind, &named.namespace, &named.name))
 }
 
-/// Says everything that the hub shows, and that this was all.
+/// Sends the list of all mirrors, with its end.
 fn send_inventory(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
     let claims = hub.claims(cluster);
     for claim in &claims {
         machine.emit(Event::request_update(claim));
     }
-    // By the names there, so that a Go agent can compare; two lines of one text are two.
+    // By the names on the cluster, so that a Go agent can compare; equal lines count once.
     let lines: BTreeSet<_> = claims
         .iter()
         .map(|claim| {

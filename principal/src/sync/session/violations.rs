@@ -1,32 +1,32 @@
-//! What an agent does that no agent should: a person has to know, and not only a metric.
+//! Violations of the protocol by an agent: users have to know of them, beyond a metric.
 //!
-//! Update once for each kind of it, however often it happens, and forgotten after a while of good conduct, so that
-//! neither a storm nor a reconnect each minute becomes a storm of writes.
+//! Each kind is reported once, however often it happens, and forgotten after a while without it. So neither a storm of
+//! violations nor a reconnect each minute becomes a storm of writes.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::report::Update;
 
-/// An event that is not acknowledged for so long: it was said four times by then.
-const DEAF: Duration = Duration::from_mins(2);
-/// After so long without another one it is forgotten.
+/// The age of an unacknowledged event that counts as a violation: it was sent four times by then.
+const ACK_TIMEOUT: Duration = Duration::from_mins(2);
+/// A violation is forgotten after this time without another one.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// What is not for an agent to do.
+/// A violation of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Violation {
-    /// What it says cannot be read.
+    /// It sends unreadable messages.
     Malformed,
-    /// It says what it may not say.
+    /// It sends messages that its mode does not allow.
     NotAllowed,
     /// It does not acknowledge.
-    Deaf,
-    /// There are two of it.
+    Unacknowledged,
+    /// Two agents use its identity.
     Contested,
 }
 
 impl Violation {
-    /// By the word that metrics have for a refusal.
+    /// The violation for a reason of a refusal in the metrics.
     pub(super) fn of(reason: &str) -> Option<Self> {
         match reason {
             "malformed" => Some(Self::Malformed),
@@ -39,52 +39,52 @@ impl Violation {
         match self {
             Self::Malformed => "it sends invalid messages",
             Self::NotAllowed => "it sends messages that its mode does not allow",
-            Self::Deaf => "it has not acknowledged messages for two minutes",
+            Self::Unacknowledged => "it has not acknowledged messages for two minutes",
             Self::Contested => "two agents with the same identity take the session from each other",
         }
     }
 }
 
-/// How one agent has behaved.
+/// The recent violations of one agent.
 #[derive(Debug)]
 pub(super) struct PeerViolations {
-    offences: BTreeMap<Violation, Duration>,
-    /// What was told last in this session.
-    reply: Update<String>,
+    violations: BTreeMap<Violation, Duration>,
+    /// The last report of this session.
+    last: Update<String>,
 }
 
 impl Default for PeerViolations {
     fn default() -> Self {
         Self {
-            offences: BTreeMap::new(),
-            reply: Update::Same,
+            violations: BTreeMap::new(),
+            last: Update::Same,
         }
     }
 }
 
 impl PeerViolations {
-    /// It has done this.
-    pub(super) fn offended(&mut self, peer_violation: Violation, now: Duration) {
-        self.offences.insert(peer_violation, now);
+    /// Records a violation.
+    pub(super) fn record(&mut self, peer_violation: Violation, now: Duration) {
+        self.violations.insert(peer_violation, now);
     }
 
-    /// What is to be told now, if that is another thing than before. `unheard`: for how long the oldest event about a
-    /// state is not acknowledged.
-    pub(super) fn updates(&mut self, unheard: Duration, now: Duration) -> Update<String> {
-        if unheard >= DEAF {
-            self.offended(Violation::Deaf, now);
+    /// The current violations, if they differ from the last report. `unacknowledged` is the age of the oldest
+    /// unacknowledged event about a state.
+    pub(super) fn updates(&mut self, unacknowledged: Duration, now: Duration) -> Update<String> {
+        if unacknowledged >= ACK_TIMEOUT {
+            self.record(Violation::Unacknowledged, now);
         }
-        self.offences
+        self.violations
             .retain(|_, last| now.saturating_sub(*last) < FORGOTTEN);
-        let words: Vec<&str> = self.offences.keys().map(|it| it.words()).collect();
+        let words: Vec<&str> = self.violations.keys().map(|it| it.words()).collect();
         let stated = Update::Now((!words.is_empty()).then(|| words.join("; ")));
-        // What it did in the session before is not forgotten at once.
+        // A new session keeps the report of the previous one for a while.
         let is_too_soon =
-            stated == Update::Now(None) && self.reply == Update::Same && now < FORGOTTEN;
-        if is_too_soon || self.reply == stated {
+            stated == Update::Now(None) && self.last == Update::Same && now < FORGOTTEN;
+        if is_too_soon || self.last == stated {
             return Update::Same;
         }
-        self.reply = stated.clone();
+        self.last = stated.clone();
         stated
     }
 }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_is_told_once_and_forgotten_after_good_conduct() {
+    fn repeated_violation_is_reported_once_and_expires() {
         let mut peer_violations = PeerViolations::default();
         assert_eq!(
             peer_violations.updates(Duration::ZERO, SECOND),
@@ -111,12 +111,12 @@ mod tests {
         );
         let mut times = 0;
         for _ in 0..1000 {
-            peer_violations.offended(Violation::Malformed, 2 * SECOND);
+            peer_violations.record(Violation::Malformed, 2 * SECOND);
             times +=
                 usize::from(peer_violations.updates(Duration::ZERO, 2 * SECOND) != Update::Same);
         }
         assert_eq!(times, 1);
-        peer_violations.offended(Violation::NotAllowed, 3 * SECOND);
+        peer_violations.record(Violation::NotAllowed, 3 * SECOND);
         assert!(message_of(peer_violations.updates(Duration::ZERO, 3 * SECOND)).contains("; "));
         let later = FORGOTTEN + 4 * SECOND;
         assert_eq!(
@@ -126,14 +126,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_never_acknowledges_is_told_of() {
+    fn missing_acknowledgements_are_reported() {
         let mut peer_violations = PeerViolations::default();
-        assert_eq!(peer_violations.updates(DEAF / 2, DEAF), Update::Same);
-        assert!(message_of(peer_violations.updates(DEAF, DEAF + SECOND)).contains("acknowledged"));
+        assert_eq!(
+            peer_violations.updates(ACK_TIMEOUT / 2, ACK_TIMEOUT),
+            Update::Same
+        );
+        assert!(
+            message_of(peer_violations.updates(ACK_TIMEOUT, ACK_TIMEOUT + SECOND))
+                .contains("acknowledged")
+        );
     }
 
     #[test]
-    fn a_new_session_does_not_wipe_what_the_one_before_did_at_once() {
+    fn new_session_keeps_earlier_violations_for_a_while() {
         let mut peer_violations = PeerViolations::default();
         assert_eq!(
             peer_violations.updates(Duration::ZERO, FORGOTTEN / 2),

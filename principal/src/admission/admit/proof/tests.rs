@@ -46,7 +46,7 @@ impl Scene {
         self.nonces.give(self.proxy.thumbprint(), self.now).unwrap()
     }
 
-    /// What an agent with this certificate says.
+    /// The proof of an agent with this certificate.
     fn proof(&self, leaf: &Leaf) -> Proof {
         prove(
             &leaf.material(&self.authority),
@@ -73,7 +73,7 @@ fn prove(ours: &Material, server_name: &str, uid: &str, nonce: Bytes) -> Proof {
 }
 
 #[test]
-fn who_has_the_key_of_a_trusted_certificate_proves_it() {
+fn key_of_a_trusted_certificate_proves_its_identity() {
     let scene = scene();
     let leaf = scene.authority.agent("a");
     let proved = scene.judge(&scene.proof(&leaf), scene.now).unwrap();

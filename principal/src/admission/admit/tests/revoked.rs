@@ -1,4 +1,4 @@
-//! Who is not let in any more.
+//! Revoked agents and clusters.
 
 use super::*;
 

@@ -22,7 +22,7 @@ struct Setup {
     subscriber: Subscription,
 }
 
-/// A hub in memory, as it was read once; its changes are not watched.
+/// A hub in memory with one Application; its changes are not watched.
 fn setup(app: &Value) -> Setup {
     let memory = Memory::new();
     memory.put(Watched::Application, app.clone());
@@ -87,7 +87,7 @@ fn hub_key() -> ObjectKey {
 }
 
 #[tokio::test]
-async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
+async fn write_retries_on_the_newer_object_after_a_conflict() {
     let setup = setup(&application("a", "app", "1", 1));
     let edited = with(
         setup.memory.application("a", "app").unwrap(),
@@ -109,11 +109,11 @@ async fn a_write_that_somebody_overtook_is_made_again_on_what_they_left() {
     let notes = setup.subscriber.mailbox.take();
     assert!(
         notes[&hub_key()].state,
-        "the edit is said without waiting for the watch"
+        "the edit is sent without waiting for the watch"
     );
 }
 
-/// A report of which only operations can make the hub's status: a merge patch cannot say null.
+/// A report that needs a JSON patch: a merge patch cannot set null.
 fn with_a_null() -> Event {
     let mut event = event(Verb::StatusUpdate, json!({}));
     let mut copy: Value = serde_json::from_slice(&event.payload).unwrap();
@@ -123,7 +123,7 @@ fn with_a_null() -> Event {
 }
 
 #[tokio::test]
-async fn operations_that_do_not_fit_what_somebody_left_are_made_again() {
+async fn json_patch_is_recomputed_after_a_conflict() {
     let old = json!({ "status": { "old": "x" } });
     let setup = setup(&with(application("a", "app", "1", 1), old));
     let edited = with(
@@ -158,7 +158,7 @@ async fn operations_that_will_never_fit_are_refused() {
 }
 
 #[tokio::test]
-async fn a_refresh_that_a_report_does_not_know_is_said_again() {
+async fn refresh_missing_from_a_report_is_sent_again() {
     let asked = json!({ "metadata": { "annotations": { keys::REFRESH: "hard" } } });
     let setup = setup(&with(application("a", "app", "1", 1), asked));
     setup.subscriber.mailbox.take();
@@ -170,12 +170,12 @@ async fn a_refresh_that_a_report_does_not_know_is_said_again() {
     let again = setup.hub.subscribe(&name("a"));
     assert!(
         again.mailbox.take()[&hub_key()].state,
-        "a new session is told too"
+        "a new session gets it too"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later() {
+async fn conflicting_write_is_retried_later_while_the_watch_is_down() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.put(
         Watched::Application,
@@ -192,7 +192,7 @@ async fn a_write_that_is_overtaken_while_the_watch_is_down_is_tried_again_later(
 }
 
 #[tokio::test]
-async fn during_an_outage_it_is_tried_again_later() {
+async fn write_is_retried_later_during_an_outage() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.set_outage(true);
     let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
@@ -205,7 +205,7 @@ async fn during_an_outage_it_is_tried_again_later() {
 }
 
 #[tokio::test]
-async fn what_is_gone_takes_no_status_and_that_is_fine() {
+async fn status_of_a_deleted_application_is_dropped() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.delete(Watched::Application, "a", "app");
     assert_eq!(
@@ -216,7 +216,7 @@ async fn what_is_gone_takes_no_status_and_that_is_fine() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+async fn write_response_after_the_deletion_restores_nothing() {
     let setup = setup(&application("a", "app", "1", 1));
     let (from, status) = (sender("a"), healthy());
     let mut applying = std::pin::pin!(setup.hub.apply(&from, &status));
@@ -345,5 +345,9 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
     assert_eq!(reply(), None);
     emit(Contest::On).await;
     let _next = setup.hub.subscribe(&name("a"));
-    assert_eq!(reply(), None, "it says again what it still finds");
+    assert_eq!(
+        reply(),
+        None,
+        "the agent reports it again if it still finds it"
+    );
 }

@@ -17,7 +17,7 @@ struct Setup {
     keeping: tokio::task::JoinHandle<()>,
 }
 
-/// A hub in memory that is followed, with its conditions kept.
+/// A hub in memory whose objects are watched and whose conditions are kept.
 fn setup(objects: Vec<Value>) -> Setup {
     let memory = Memory::new();
     memory.put(Watched::AppProject, open_project("default"));
@@ -113,7 +113,7 @@ async fn conflict_condition_is_set_and_cleared() {
     let app = with(application("a", "app", "1", 1), elsewhere);
     let setup = setup(vec![app.clone()]);
     setup
-        .until("told", |memory| {
+        .until("condition set", |memory| {
             kinds(memory, "a", "app") == ["SyncError", keys::CONDITION_CONFLICT]
         })
         .await;
@@ -125,7 +125,7 @@ async fn conflict_condition_is_set_and_cleared() {
     let mended = with(reply, json!({ "spec": { "destination": { "name": "a" } } }));
     setup.memory.put(Watched::Application, mended);
     setup
-        .until("untold", |memory| {
+        .until("condition cleared", |memory| {
             kinds(memory, "a", "app") == ["SyncError"]
         })
         .await;
@@ -133,12 +133,12 @@ async fn conflict_condition_is_set_and_cleared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
+async fn unchanged_conditions_are_not_written() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let bad = with(application("a", "bad", "2", 1), elsewhere);
     let setup = setup(vec![application("a", "good", "1", 1), bad]);
     setup
-        .until("told", |memory| {
+        .until("condition set", |memory| {
             kinds(memory, "a", "bad") == [keys::CONDITION_CONFLICT]
         })
         .await;
@@ -148,14 +148,14 @@ async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
         json!({ "metadata": { "labels": { "touched": "yes" } } }),
     );
     setup.memory.put(Watched::Application, touched);
-    // Another one after it, which shows that the first was looked at.
+    // A third object, whose condition shows that the change before it was processed.
     let third = with(
         application("a", "third", "3", 1),
         json!({ "spec": { "project": "none" } }),
     );
     setup.memory.put(Watched::Application, third);
     setup
-        .until("told", |memory| {
+        .until("condition set", |memory| {
             kinds(memory, "a", "third") == [keys::CONDITION_NOT_ADMITTED]
         })
         .await;
@@ -164,22 +164,26 @@ async fn nothing_to_tell_is_no_write_and_the_same_again_is_none_either() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_waits_for_a_cluster_says_so_until_it_is_there() {
+async fn deletion_has_a_condition_until_its_cluster_connects() {
     let deleting = json!({ "metadata": {
         "finalizers": [keys::RESOURCES_FINALIZER],
         "deletionTimestamp": "2026-01-01T00:00:00Z",
     } });
     let setup = setup(vec![with(application("a", "app", "1", 1), deleting)]);
     setup
-        .until("told", |memory| kinds(memory, "a", "app") == [DISCONNECTED])
+        .until("condition set", |memory| {
+            kinds(memory, "a", "app") == [DISCONNECTED]
+        })
         .await;
     let there = setup.hub.subscribe(&crate::testing::name("a"));
     setup
-        .until("untold", |memory| kinds(memory, "a", "app").is_empty())
+        .until("condition cleared", |memory| {
+            kinds(memory, "a", "app").is_empty()
+        })
         .await;
     drop(there);
     setup
-        .until("told again", |memory| {
+        .until("condition set again", |memory| {
             kinds(memory, "a", "app") == [DISCONNECTED]
         })
         .await;
@@ -187,7 +191,7 @@ async fn a_deletion_that_waits_for_a_cluster_says_so_until_it_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_that_no_cluster_can_end_is_ended_here() {
+async fn deletion_that_no_cluster_can_complete_is_released() {
     let deleting = json!({
         "metadata": {
             "finalizers": [keys::RESOURCES_FINALIZER],
@@ -226,7 +230,7 @@ async fn autonomous_deletion_is_finished_on_the_hub() {
     let owned = deleting("owned", json!({ "name": "own" }));
     setup.memory.put(Watched::Application, owned);
     setup
-        .until("gone and told", |memory| {
+        .until("gone, and condition set", |memory| {
             memory.application("argocd", "owned").is_none()
                 && kinds(memory, "argocd", "apart") == [keys::CONDITION_CONFLICT]
         })
@@ -247,7 +251,7 @@ async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
     tokio::task::yield_now().await;
     setup.memory.set_outage(false);
     setup
-        .until("told", |memory| {
+        .until("condition set", |memory| {
             kinds(memory, "a", "app") == [keys::CONDITION_CONFLICT]
         })
         .await;
@@ -255,21 +259,21 @@ async fn an_outage_of_the_hub_delays_conditions_and_loses_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_conditions_cannot_be_written_holds_up_no_other() {
+async fn failing_condition_writes_delay_no_other_application() {
     let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
     let setup = setup(vec![with(
         application("a", "bad", "1", 1),
         elsewhere.clone(),
     )]);
     setup.memory.fail_patches_of("bad");
-    // By now its pauses are long.
+    // By now its back-off is long.
     tokio::time::sleep(Duration::from_mins(5)).await;
     for name in ["one", "two", "three"] {
         let begun = Instant::now();
         let app = with(application("a", name, name, 1), elsewhere.clone());
         setup.memory.put(Watched::Application, app);
         setup
-            .until("told", |memory| {
+            .until("condition set", |memory| {
                 kinds(memory, "a", name) == [keys::CONDITION_CONFLICT]
             })
             .await;
@@ -295,30 +299,32 @@ async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
     assert_eq!(setup.memory.writes(), 1);
     let there = setup.hub.subscribe(&crate::testing::name("a"));
     setup
-        .until("untold", |memory| kinds(memory, "a", "app").is_empty())
+        .until("condition cleared", |memory| {
+            kinds(memory, "a", "app").is_empty()
+        })
         .await;
     let again = with(setup.memory.application("a", "app").unwrap(), asked.clone());
     setup.memory.put(Watched::Application, again);
-    // Another one after it, which shows that the first was looked at.
+    // Another object, whose condition shows that the change before it was processed.
     let retained = json!({ "spec": { "project": "none" } });
     let retained = with(with(application("a", "held", "2", 1), retained), asked);
     setup.memory.put(Watched::Application, retained);
     setup
-        .until("told", |memory| {
+        .until("condition set", |memory| {
             kinds(memory, "a", "held") == [keys::CONDITION_NOT_ADMITTED]
         })
         .await;
     let retained = setup.memory.application("a", "held").unwrap();
     assert!(
         !wants_refresh(&retained),
-        "nobody will refresh what is not delivered"
+        "no cluster refreshes an Application that is not delivered"
     );
     assert!(
         asks_for_refresh(&setup.memory),
-        "the cluster is there to do it"
+        "the cluster is connected and will do it"
     );
     drop(there);
-    // An agent that restarts is back by then, and does it.
+    // A restarted agent is back by then, and does it.
     tokio::time::sleep(GRACE / 2).await;
     assert!(
         asks_for_refresh(&setup.memory),

@@ -15,57 +15,57 @@ mod place;
 
 pub(crate) use place::{Blocked, Place, Placement};
 
-/// The hosts that an Application needs, and where.
+/// The hosts that an Application needs, and on which cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Uses {
     pub(super) cluster: String,
     pub(super) hosts: BTreeSet<String>,
 }
 
-/// What was last said to a cluster about an Application.
+/// The last state of an Application that was sent to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LastSent {
     cluster: String,
     digest: String,
 }
 
-/// What is known about the commands on an Application. Nothing of it survives a restart; see `argocd::command`.
+/// The state of the commands on an Application. It does not survive a restart; see `argocd::command`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Commands {
-    /// The version that introduced the operation which is set.
+    /// The version that introduced the current operation.
     operation: Option<String>,
-    /// A report has shown that the operation which is set was taken.
+    /// A report has shown that the cluster took the current operation.
     taken: bool,
-    /// The identity of the refresh that is asked for.
+    /// The identity of the requested refresh.
     refresh: Option<String>,
 }
 
-/// One Application: what the hub has, where it goes, and what is known about its copy.
+/// One Application: the hub's object, its placement, and the state of its copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     object: Arc<Value>,
     pub(crate) placement: Placement,
     commands: Commands,
     stated: Option<LastSent>,
-    /// The cluster that may hold a copy.
+    /// The cluster that may have a copy.
     pub(super) holder: Option<String>,
     /// The hosts that are counted for it.
     pub(super) uses: Option<Uses>,
-    /// What the cluster last said went wrong with it.
+    /// The last error that the cluster reported for it.
     pub(crate) report: Option<String>,
-    /// Who over there keeps changing it, if somebody does.
+    /// The other field manager on the cluster that keeps changing it, if there is one.
     pub(crate) contest: Option<String>,
-    /// Its workload was to go with it and is to stay now; a cluster may not have heard of that.
-    spares: bool,
-    /// It is being deleted, and its cluster has nothing of it any more.
+    /// Its workload was to be deleted with it and stays now; the cluster may not know that.
+    keeps_workload: bool,
+    /// It is being deleted, and its cluster has no copy any more.
     is_gone_there: bool,
-    /// It is of a state from before the hub went back to an earlier one: whatever is reported next counts.
+    /// It is from before the hub was restored to an earlier state: the next reported version counts.
     is_former: bool,
 }
 
 impl Entry {
-    /// An Application that was not known before. Unless it is `new` on the hub too, nobody knows since when its
-    /// operation is set, and the cluster's first report decides.
+    /// An Application that was unknown before. Unless it is `new` on the hub too, the age of its operation is unknown,
+    /// and the first report of the cluster decides.
     pub(super) fn new(object: Value, new: bool) -> Self {
         let mut entry = Self {
             object: Arc::new(Value::Null),
@@ -76,37 +76,37 @@ impl Entry {
             uses: None,
             report: None,
             contest: None,
-            spares: false,
+            keeps_workload: false,
             is_gone_there: false,
             is_former: false,
         };
-        entry.take_in(object);
+        entry.update(object);
         if !new {
             entry.commands.operation = None;
         }
         entry
     }
 
-    /// The hub went back: versions that come from now on are not compared with this one.
+    /// The hub was restored to an earlier state: the next version is not compared with this one.
     pub(super) const fn outdate(&mut self) {
         self.is_former = true;
     }
 
-    /// Takes a newer version in; none when it is not newer.
+    /// Updates to a newer version; none when it is not newer.
     pub(super) fn replace(&mut self, object: Value) -> Option<Introduced> {
         if std::mem::take(&mut self.is_former) {
-            return Some(self.begin_anew(object));
+            return Some(self.reset_to(object));
         }
         let newer = is_newer(Meta::of(&object).resource_version(), self.version());
-        newer.then(|| self.take_in(object))
+        newer.then(|| self.update(object))
     }
 
-    /// As if it were found at a start: nobody knows since when its operation is set, the cluster may have taken it in the
-    /// time that the hub has forgotten, and its next report decides.
-    fn begin_anew(&mut self, object: Value) -> Introduced {
+    /// Resets the entry as at a start: the age of the operation is unknown. The cluster may have taken it before the
+    /// hub was restored, and its next report decides.
+    fn reset_to(&mut self, object: Value) -> Introduced {
         self.object = Arc::new(Value::Null);
         (self.commands, self.stated) = (Commands::default(), None);
-        let introduced = self.take_in(object);
+        let introduced = self.update(object);
         self.commands.operation = None;
         Introduced {
             operation: false,
@@ -114,7 +114,7 @@ impl Entry {
         }
     }
 
-    fn take_in(&mut self, object: Value) -> Introduced {
+    fn update(&mut self, object: Value) -> Introduced {
         let introduced = command::introduced(&self.object, &object);
         let (before, after) = (
             self.application().operation(),
@@ -135,9 +135,9 @@ impl Entry {
             self.commands.refresh = Some(command::refresh_id(&object));
         }
         if projection::cascades(&object) || Meta::of(&object).is_deleting() {
-            self.spares = false;
+            self.keeps_workload = false;
         } else if projection::cascades(&self.object) {
-            self.spares = true;
+            self.keeps_workload = true;
         }
         self.object = Arc::new(object);
         introduced
@@ -147,20 +147,19 @@ impl Entry {
         &self.object
     }
 
-    /// Whether it is being deleted and its cluster has said that nothing of it is left.
+    /// Whether it is being deleted and its cluster has reported that no copy is left.
     pub(crate) const fn is_gone_there(&self) -> bool {
         self.is_gone_there
     }
 
-    /// Its cluster has nothing of it any more, or may have something again.
+    /// Records whether its cluster has no copy any more.
     pub(super) fn note_gone_there(&mut self, is_gone: bool) {
         self.is_gone_there = is_gone && Meta::of(&self.object).is_deleting();
     }
 
-    /// What a cluster has to know before it is told that the Application is gone, if it takes the workload away with what
-    /// it holds.
-    pub(crate) fn last_words(&self) -> Option<Arc<Value>> {
-        self.spares.then(|| Arc::clone(&self.object))
+    /// The state to send before the deletion, if the cluster would delete the workload with its outdated copy.
+    pub(crate) fn final_state(&self) -> Option<Arc<Value>> {
+        self.keeps_workload.then(|| Arc::clone(&self.object))
     }
 
     pub(crate) fn application(&self) -> Application<'_> {
@@ -175,7 +174,7 @@ impl Entry {
         Meta::of(&self.object).resource_version()
     }
 
-    /// How it stands in line for a name.
+    /// Its rank among the claims of a name.
     pub(super) fn claim(&self) -> (String, String) {
         let created = Meta::of(&self.object)
             .creation_timestamp()
@@ -183,7 +182,7 @@ impl Entry {
         (created.to_owned(), self.uid().to_owned())
     }
 
-    /// The cluster it goes to, delivered or held, or is a mirror of.
+    /// The cluster it is routed to, delivered or blocked, or is a mirror of.
     pub(crate) fn cluster(&self) -> Option<&str> {
         match &self.placement {
             Placement::Routed(place, _) => Some(&place.cluster),
@@ -192,7 +191,7 @@ impl Entry {
         }
     }
 
-    /// Whether it shows an Application of this autonomous cluster.
+    /// Whether it is a mirror of an Application of this autonomous cluster.
     pub(crate) fn is_mirror_of(&self, cluster: &str) -> bool {
         matches!(&self.placement, Placement::Mirror(of) if of == cluster)
     }
@@ -209,41 +208,41 @@ impl Entry {
         }
     }
 
-    /// The hosts that the cluster it goes to needs for it, delivered or held: a held one may have a copy that runs.
+    /// The hosts that its cluster needs for it. Also while it is blocked: a copy may still run.
     pub(super) fn uses_now(&self) -> Option<Uses> {
         let cluster = self.cluster()?.to_owned();
         let hosts = host_keys::hosts(self.application());
         (!hosts.is_empty()).then_some(Uses { cluster, hosts })
     }
 
-    /// The digest of what its cluster should have.
+    /// The digest of the state that its cluster should have.
     pub(crate) fn digest(&self) -> String {
         judge::application_digest(&self.object)
     }
 
-    /// The version that introduced the operation which is set, if it is known.
+    /// The version that introduced the current operation, if it is known.
     pub(crate) fn operation_version(&self) -> Option<&str> {
         self.application()
             .operation()
             .and(self.commands.operation.as_deref())
     }
 
-    /// The identity of the refresh that is asked for.
+    /// The identity of the requested refresh.
     pub(crate) fn refresh(&self) -> Option<&str> {
         self.commands.refresh.as_deref()
     }
 
-    /// Whether a report has shown that the operation which is set was taken.
+    /// Whether a report has shown that the cluster took the current operation.
     pub(crate) const fn is_taken(&self) -> bool {
         self.commands.taken
     }
 
-    /// A report has shown that the operation which is set was taken.
+    /// Records that the cluster took the current operation.
     pub(super) const fn take_operation(&mut self) {
         self.commands.taken = true;
     }
 
-    /// The operation that is set has turned out to be one that no cluster knows: this version names it now.
+    /// Names the current operation by this version, after a report has shown that no cluster knows it.
     pub(super) fn name_operation(&mut self) {
         if self.application().operation().is_some() && self.commands.operation.is_none() {
             self.commands.operation = Some(self.version().to_owned());
@@ -257,20 +256,20 @@ impl Entry {
             .is_some_and(|state| state.phase() == "Terminating")
     }
 
-    /// Whether there is something to be done once.
+    /// Whether there is a command to send.
     pub(crate) fn has_command(&self) -> bool {
         (self.operation_version().is_some() && !self.is_taken()) || self.is_terminating()
     }
 
-    /// Whether the hub moved it away from where a copy is, as opposed to holding it back.
+    /// Whether the hub moved it away from the cluster with its copy, as opposed to blocking it.
     ///
-    /// By name only: whether a server URL means a cluster depends on what is known of the cluster's Secret now.
+    /// Decides by the name only: the meaning of a server URL depends on the current Secret of the cluster.
     pub(crate) fn is_moved_away(&self) -> bool {
         matches!(self.placement, Placement::Local)
             && self.application().destination().server.is_empty()
     }
 
-    /// Takes in the judgement and finds what has to be said now.
+    /// Sets the result of the evaluation and returns the messages to send.
     pub(super) fn settle(
         &mut self,
         key: &Key,
@@ -315,7 +314,7 @@ impl Entry {
         effects
     }
 
-    /// Of a mirror only commands are said.
+    /// A mirror receives only commands.
     fn settle_mirror(&mut self, cluster: &str, key: &Key, introduced: Introduced) -> Vec<Effect> {
         (self.stated, self.holder) = (None, None);
         let cluster = || cluster.to_owned();
@@ -330,7 +329,7 @@ impl Entry {
         state.into_iter().chain(command).collect()
     }
 
-    /// The copy goes where the Application does not go any more.
+    /// Deletes the copy on a cluster that the Application is not routed to any more.
     fn leave(&mut self, key: &Key) -> Option<Effect> {
         let holder = self.holder.take()?;
         let moved = self.cluster().is_some_and(|cluster| cluster != holder);
@@ -349,7 +348,7 @@ impl Entry {
 
 /// Whether a version of an object is newer than the known one. Equal is not newer.
 ///
-/// Versions of one object are numbers that grow (KEP-5504). Should one not be, every other version is news.
+/// Versions of one object are numbers that grow (KEP-5504). If one is not a number, every other version is newer.
 pub(super) fn is_newer(version: &str, known: &str) -> bool {
     match (version.parse::<u128>(), known.parse::<u128>()) {
         (Ok(version), Ok(known)) => version > known,

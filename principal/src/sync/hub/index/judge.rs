@@ -1,4 +1,4 @@
-//! Judgements over single objects: what a cluster may see of it, and what holds an Application back.
+//! Decisions about single objects: the part that a cluster may see, and the reason to block an Application.
 
 use argocd::{
     AppProject, Application,
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::{Blocked, Key, Place};
 
-/// The project as this cluster may see it; none if it is none of its business.
+/// The project as this cluster may see it; none if it does not concern the cluster.
 pub(super) fn project_for(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
-    // One that a spoke has made is its own business: no other cluster gets it.
+    // A project that a spoke owns stays there: no other cluster gets it.
     if AppProject::of(project).is_ignored() || mirror::is_mirror(project) {
         None
     } else {
@@ -21,15 +21,14 @@ pub(super) fn project_for(project: &Value, cluster: Cluster<'_>) -> Option<Value
     }
 }
 
-/// The digest of what a cluster should have of this Application.
+/// The digest of the state that a cluster should have of this Application.
 pub(super) fn application_digest(application: &Value) -> String {
     digest::agreed(&projection::wire_application(application))
 }
 
 /// The hub's own rule: the project exists and admits the Application.
 ///
-/// One that is being deleted is let through: what was never delivered has nothing to be cleaned up, and what was
-/// has to be.
+/// A deletion always passes: copies that were delivered have to be cleaned up.
 pub(super) fn admission(
     application: Application<'_>,
     project: Option<AppProject<'_>>,
@@ -56,7 +55,7 @@ pub(super) fn name_conflict(place: &Place, keeper: &Key) -> Blocked {
         condition: keys::CONDITION_NAME_CONFLICT,
         message: format!(
             "on cluster {cluster:?} the name {name:?} is taken by the older Application of namespace {:?}; \
-             recorrect one of them",
+             rename one of them",
             keeper.namespace
         ),
     }

@@ -1,4 +1,4 @@
-//! Whatever happens on the hub, clusters that hear of it end up with what they should have.
+//! After any sequence of changes on the hub, subscribed clusters converge to their expected objects.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use argocd::keys;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Something that happens on the hub.
+/// A change on the hub.
 #[derive(Clone, Debug)]
-enum Happens {
-    /// An Application is made or changed: where it is, where it goes, its project, and a version of its spec.
+enum Change {
+    /// An Application is created or changed: its namespace, destination, project, and a version of its spec.
     Set {
         app: App,
         to: &'static str,
@@ -20,13 +20,13 @@ enum Happens {
         ignored: bool,
     },
     Deleted(App),
-    /// A project comes, admits nothing any more, or goes.
+    /// A project is created, closed, or deleted.
     Project(&'static str, Option<bool>),
-    /// A repository comes, or changes its project, or goes.
+    /// A repository is created, moved to another project, or deleted.
     Repository(&'static str, Option<&'static str>),
-    /// The certificate of a host comes or goes.
+    /// The certificate of a host is added or removed.
     Certificate(bool),
-    /// Who is enrolled, and whether repositories without a project are for them.
+    /// The enrolled clusters, and whether repositories without a project are shared with them.
     Fleet(Vec<&'static str>, bool),
 }
 
@@ -36,7 +36,7 @@ struct App {
     name: &'static str,
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn changes() -> impl Strategy<Value = Change> {
     let app = || {
         let namespace = prop::sample::select(vec!["a", "ab", "argocd", "team-x", "elsewhere"]);
         let name = prop::sample::select(vec!["one", "two"]);
@@ -45,7 +45,7 @@ fn happens() -> impl Strategy<Value = Happens> {
     let to = prop::sample::select(vec!["in-cluster", "a", "ab", "unknown"]);
     let project = || prop::sample::select(vec!["default", "team"]);
     let set = (app(), to, project(), 0..3_u8, prop::bool::weighted(0.1)).prop_map(
-        |(app, to, project, path, ignored)| Happens::Set {
+        |(app, to, project, path, ignored)| Change::Set {
             app,
             to,
             project,
@@ -57,11 +57,11 @@ fn happens() -> impl Strategy<Value = Happens> {
     let fleets = prop::sample::subsequence(vec!["a", "ab"], 0..=2);
     prop_oneof![
         6 => set,
-        2 => app().prop_map(Happens::Deleted),
-        1 => (project(), prop::option::of(any::<bool>())).prop_map(|(p, o)| Happens::Project(p, o)),
-        2 => (prop::sample::select(vec!["r1", "r2"]), repository).prop_map(|(r, p)| Happens::Repository(r, p)),
-        1 => any::<bool>().prop_map(Happens::Certificate),
-        1 => (fleets, any::<bool>()).prop_map(|(f, s)| Happens::Fleet(f, s)),
+        2 => app().prop_map(Change::Deleted),
+        1 => (project(), prop::option::of(any::<bool>())).prop_map(|(p, o)| Change::Project(p, o)),
+        2 => (prop::sample::select(vec!["r1", "r2"]), repository).prop_map(|(r, p)| Change::Repository(r, p)),
+        1 => any::<bool>().prop_map(Change::Certificate),
+        1 => (fleets, any::<bool>()).prop_map(|(f, s)| Change::Fleet(f, s)),
     ]
 }
 
@@ -82,7 +82,7 @@ fn repository(name: &str, project: &str, version: u64) -> Value {
     })
 }
 
-/// The hub, and for each cluster the copies that it has been told to have: digest by object.
+/// The hub, and the copies that each cluster received: digest by object.
 struct Model {
     index: Index,
     live: BTreeMap<Key, String>,
@@ -111,10 +111,10 @@ impl Model {
         model
     }
 
-    fn happen(&mut self, event: Happens) {
+    fn apply(&mut self, change: Change) {
         self.version += 1;
-        let effects = match event {
-            Happens::Set {
+        let effects = match change {
+            Change::Set {
                 app,
                 to,
                 project,
@@ -140,7 +140,7 @@ impl Model {
                 );
                 self.index.set_application(object, true)
             }
-            Happens::Deleted(app) => {
+            Change::Deleted(app) => {
                 let key = Key {
                     namespace: app.namespace.to_owned(),
                     name: app.name.to_owned(),
@@ -148,19 +148,19 @@ impl Model {
                 let uid = self.live.remove(&key).unwrap_or_default();
                 self.index.remove_application(&key, &uid)
             }
-            Happens::Project(name, None) => self.index.set_project(name, None),
-            Happens::Project(name, Some(open)) => {
+            Change::Project(name, None) => self.index.set_project(name, None),
+            Change::Project(name, Some(open)) => {
                 let mut project = open_project(name);
                 if !open {
                     project["spec"]["destinations"] = json!([]);
                 }
                 self.index.set_project(name, Some(project))
             }
-            Happens::Repository(name, project) => {
+            Change::Repository(name, project) => {
                 let object = project.map(|project| repository(name, project, self.version));
                 self.index.set_provision(Kind::Repository, name, object)
             }
-            Happens::Certificate(is_there) => {
+            Change::Certificate(is_there) => {
                 let object = json!({
                     "metadata": { "namespace": "argocd", "name": CERTIFICATES, "uid": "tls" },
                     "data": { "example.com": "PEM" },
@@ -168,12 +168,12 @@ impl Model {
                 self.index
                     .set_provision(Kind::TlsCerts, CERTIFICATES, is_there.then_some(object))
             }
-            Happens::Fleet(clusters, shares) => self.join(&clusters, shares),
+            Change::Fleet(clusters, shares) => self.join(&clusters, shares),
         };
         self.carry_out(effects);
     }
 
-    /// Who leaves hears nothing more; who comes in compares everything, as a resync does.
+    /// A cluster that leaves receives nothing more; one that joins compares everything, as a resync does.
     fn join(&mut self, clusters: &[&str], shares: bool) -> Vec<Effect> {
         let mut fleet = fleet(clusters);
         for enrolment in fleet.clusters.values_mut() {
@@ -215,7 +215,7 @@ impl Model {
         }
     }
 
-    /// Says what the hub wants now, if it wants anything.
+    /// Delivers the state that the hub wants now, if it wants any.
     fn notify(&mut self, cluster: &str, key: &ObjectKey) {
         if let Some(digest) = self.wanted(cluster, key) {
             self.copies
@@ -240,7 +240,7 @@ impl Model {
         })
     }
 
-    /// Nobody has a Secret, a project or a key that is not for them.
+    /// No cluster has a Secret, a project or a key that is not for it.
     fn check_provisions(&self) -> Result<(), TestCaseError> {
         for cluster in self.index.clusters.names() {
             let retained = self.copies.get(cluster).into_iter().flatten();
@@ -251,7 +251,7 @@ impl Model {
         Ok(())
     }
 
-    /// Every enrolled cluster has what it should have, as it should be.
+    /// Every enrolled cluster has its expected objects, up to date.
     fn check(&self) -> Result<(), TestCaseError> {
         for cluster in self.index.clusters.names() {
             for key in self.index.delivered_to(cluster) {
@@ -266,7 +266,7 @@ impl Model {
         Ok(())
     }
 
-    /// No two Applications are delivered to one name on a spoke, and only to where they go.
+    /// No two Applications are delivered to one name on a spoke.
     fn check_names(&self) -> Result<(), TestCaseError> {
         let mut places = BTreeMap::new();
         for (key, entry) in &self.index.applications {
@@ -282,11 +282,11 @@ impl Model {
 proptest! {
     #[test]
     fn subscribers_of_all_changes_converge(
-        events in prop::collection::vec(happens(), 0..40),
+        history in prop::collection::vec(changes(), 0..40),
     ) {
         let mut model = Model::new();
-        for event in events {
-            model.happen(event);
+        for change in history {
+            model.apply(change);
             model.check()?;
             model.check_names()?;
             model.check_provisions()?;

@@ -1,4 +1,4 @@
-//! What clusters say that went wrong with Applications: for conditions, and in sum for the add-on.
+//! The problems that clusters report for Applications: for conditions, and as a summary for the add-on.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use protocol::ObjectKey;
 use super::{Effect, Index, Key};
 use crate::report::Refused;
 
-/// How many of the objects that a cluster refuses are told by name.
+/// So many refused objects are listed by name.
 const NAMED: usize = 3;
 
-/// Where there are any, so that nobody has to look for them among all. By cluster; bounded by the Applications that there have been reports about.
+/// Indexes the Applications with problems by cluster, so that no query scans all. Bounded by the reported Applications.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     clusters: BTreeMap<String, OfCluster>,
@@ -23,7 +23,7 @@ struct OfCluster {
 }
 
 impl Complaints {
-    /// There is something about this one now, or not any more.
+    /// Sets whether this Application has a problem.
     pub(super) fn change(&mut self, cluster: &str, key: &Key, is_there: bool) {
         let of = self.clusters.entry(cluster.to_owned()).or_default();
         of.changes = of.changes.wrapping_add(1);
@@ -34,12 +34,12 @@ impl Complaints {
         }
     }
 
-    /// How often something has changed.
+    /// Counts the changes.
     pub(super) fn changes(&self, cluster: &str) -> u64 {
         self.clusters.get(cluster).map_or(0, |of| of.changes)
     }
 
-    /// Those of a cluster. Of one that has moved away since, it may be old.
+    /// The Applications of a cluster with problems. One that was moved away since may still be listed.
     pub(super) fn of(&self, cluster: &str) -> impl Iterator<Item = &Key> {
         self.clusters
             .get(cluster)
@@ -49,13 +49,13 @@ impl Complaints {
 }
 
 impl Index {
-    /// Grows whenever there may be another answer to [`Self::refused`].
+    /// A version that grows with each change of [`Self::refused`].
     pub(crate) fn complaints_of(&self, cluster: &str) -> u64 {
         let changes = self.complaints.changes(cluster);
         changes.wrapping_add(self.provisions.refusals())
     }
 
-    /// What a cluster refuses, or could not do.
+    /// The objects that a cluster refuses, or failed to apply.
     pub(crate) fn refused(&self, cluster: &str) -> Option<Refused> {
         let is_theirs = |key: &&Key| {
             let entry = self.applications.get(key);
@@ -74,7 +74,7 @@ impl Index {
         })
     }
 
-    /// Records who keeps changing an Application on its cluster, until nobody does.
+    /// Sets the field manager that keeps changing an Application on its cluster, or clears it.
     pub(crate) fn set_contest(&mut self, key: &Key, contest: Option<String>) -> Vec<Effect> {
         match self.applications.get_mut(key) {
             Some(entry) if entry.contest != contest => {
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Records what a cluster reported about an Application, until it reports its status.
+    /// Sets the error that a cluster reported for an Application; its next status clears it.
     pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
         match self.applications.get_mut(key) {
             Some(entry) if entry.report != report => {

@@ -1,7 +1,7 @@
-//! What clusters are provided with besides Applications: projects, repositories, keys and known hosts. Pure.
+//! The objects that clusters get besides Applications: projects, repositories, keys and known hosts. Pure.
 //!
-//! Each is compiled for one cluster at a time. What was said last is remembered as identity and digest, so a change of
-//! anything that goes into it is told once, and what a cluster may not have any more goes from it.
+//! Each is compiled for one cluster at a time. The identity and digest of the last sent object are remembered: a change
+//! of any input is sent once, and an object that a cluster may not have any more is deleted there.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,37 +23,37 @@ use serde_json::{Value, json};
 use super::{Effect, judge};
 use crate::fleet::Fleet;
 
-/// Those that are compiled from the hosts that a cluster uses.
+/// The kinds that are compiled from the hosts that a cluster uses.
 const OF_HOSTS: [(Kind, Shared); 2] = [
     (Kind::TlsCerts, Shared::TlsCerts),
     (Kind::SshKnownHosts, Shared::SshKnownHosts),
 ];
 
-/// What a cluster was told last about one of them.
+/// The last sent state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LastSent {
     uid: String,
     digest: String,
 }
 
-/// What there is to provide, and who was told of it.
+/// The objects to provide, and the state that each cluster received.
 #[derive(Debug, Default)]
 pub(super) struct Provisions {
     /// Of the hub's Argo CD.
     namespace: String,
-    /// So that what names a Secret's content means nothing to anybody else, nor after a restart.
+    /// Makes the identifier of a Secret's content meaningless to others, and after a restart.
     salt: Sealed<String>,
     objects: BTreeMap<(Kind, String), Sealed<Arc<Value>>>,
     repositories: BTreeMap<String, Repository>,
     /// How many Applications of a cluster need a host.
     uses: BTreeMap<String, BTreeMap<String, usize>>,
-    /// Whether a cluster gets the repositories without a project, too, if that is known.
+    /// Whether a cluster gets the repositories without a project, too; no entry while that is unknown.
     sharing: BTreeMap<String, bool>,
-    /// By cluster; there is an entry for everyone that is provided.
+    /// By cluster; every provided cluster has an entry.
     stated: BTreeMap<String, BTreeMap<ObjectKey, LastSent>>,
-    /// What a cluster refuses to take, and why.
+    /// The provisions that a cluster refuses, with the reason.
     refused: BTreeMap<(String, ObjectKey), String>,
-    /// How often that has changed.
+    /// Counts the changes of `refused`.
     refusals: u64,
 }
 
@@ -69,9 +69,9 @@ impl Provisions {
         self.salt = Sealed::new(salt);
     }
 
-    /// Takes in who is provided now: clusters whose specs the hub owns.
+    /// Updates the provided clusters: those whose specs the hub owns.
     ///
-    /// Coming, going and other servers make nothing go; that repositories are shared no more does.
+    /// Only a change of the sharing deletes copies; changes of the fleet or of server URLs do not.
     pub(super) fn set_fleet(&mut self, fleet: &Fleet, clusters: &Clusters) -> Vec<Effect> {
         let managed = fleet
             .clusters
@@ -110,7 +110,7 @@ impl Provisions {
         fleet.clusters.iter().all(provided)
     }
 
-    /// Takes in an object of the Argo CD namespace, or its deletion.
+    /// Sets an object of the Argo CD namespace, or removes it.
     pub(super) fn set(
         &mut self,
         kind: Kind,
@@ -149,7 +149,7 @@ impl Provisions {
             .collect()
     }
 
-    /// An Application of this cluster needs these hosts, and no longer those that it needed before.
+    /// Replaces the hosts that an Application of this cluster needs.
     pub(super) fn set_hosts(
         &mut self,
         cluster: &str,
@@ -177,7 +177,7 @@ impl Provisions {
             .collect()
     }
 
-    /// Remembers what this cluster should have now; says what follows from that.
+    /// Remembers the object that this cluster should have now; returns the effect of a change.
     fn emit(&mut self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Effect> {
         if !self.stated.contains_key(cluster) {
             return None;
@@ -226,7 +226,7 @@ impl Provisions {
 
     fn is_for(&self, repository: &Repository, cluster: &str) -> bool {
         match &repository.project {
-            // A project is said before what belongs to it.
+            // A project is sent before the repositories that belong to it.
             Some(project) => self
                 .stated
                 .get(cluster)
@@ -235,7 +235,7 @@ impl Provisions {
         }
     }
 
-    /// Names the content of a Secret. Nothing of the content goes into it: a digest would confirm a guess.
+    /// Identifies the content of a Secret, without deriving from it: a digest would confirm a guess.
     fn content_id(&self, key: &ObjectKey) -> Option<String> {
         let meta = Meta::of(self.object(key)?);
         let version = json!([*self.salt, meta.uid(), meta.resource_version()]);
@@ -269,7 +269,7 @@ impl Provisions {
     }
 }
 
-/// Questions.
+/// Queries.
 impl Provisions {
     /// A project as the hub has it.
     pub(super) fn project(&self, name: &str) -> Option<&Value> {
@@ -292,7 +292,7 @@ impl Provisions {
             })
     }
 
-    /// One of them as this cluster may see it; none if it may not.
+    /// A provision as this cluster may see it; none if it may not.
     pub(super) fn compiled(
         &self,
         cluster: &str,
@@ -337,7 +337,7 @@ impl Provisions {
         self.stated.contains_key(cluster)
     }
 
-    /// Whether it can be said what this cluster should have of one.
+    /// Whether the hub can decide about this provision of the cluster.
     pub(super) fn knows(&self, cluster: &str, kind: Kind, name: &str) -> bool {
         let depends = kind == Kind::Repository
             && self
@@ -347,7 +347,7 @@ impl Provisions {
         self.provides(cluster) && (!depends || self.sharing.contains_key(cluster))
     }
 
-    /// The digest of what this cluster should have of one.
+    /// The digest of the provision that this cluster should have.
     pub(super) fn digest(
         &self,
         cluster: &str,
@@ -363,7 +363,7 @@ impl Provisions {
 
 /// Repositories that an Application needs and its cluster does not have.
 impl Provisions {
-    /// A cluster refuses one; true if that is news.
+    /// Records that a cluster refuses a provision; true if that is new.
     pub(super) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> bool {
         let is_provided = self.provided_to(cluster).any(|provided| provided == key);
         let place = (cluster.to_owned(), key.clone());
@@ -373,20 +373,20 @@ impl Provisions {
         is_change
     }
 
-    /// How often it has changed what is refused.
+    /// Counts the changes of the refusals.
     pub(super) const fn refusals(&self) -> u64 {
         self.refusals
     }
 
-    /// What a cluster refuses.
+    /// The provisions that a cluster refuses.
     pub(super) fn refused_by(&self, cluster: &str) -> impl Iterator<Item = &ObjectKey> {
         let all = self.refused.keys();
         all.filter(move |(name, _)| name == cluster)
             .map(|(_, key)| key)
     }
 
-    /// What a cluster refused before counts no more.
-    pub(super) fn forgive(&mut self, cluster: &str) -> Vec<ObjectKey> {
+    /// Clears the refusals of a cluster.
+    pub(super) fn clear_refusals(&mut self, cluster: &str) -> Vec<ObjectKey> {
         let all = self.refused.keys();
         let theirs: Vec<_> = all.filter(|(name, _)| name == cluster).cloned().collect();
         for place in &theirs {
@@ -396,7 +396,7 @@ impl Provisions {
         theirs.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// The Secret of this name as far as it tells what it is for.
+    /// The repository in the Secret of this name, without its credentials.
     pub(super) fn repository(&self, name: &str) -> Option<&Repository> {
         self.repositories.get(name)
     }

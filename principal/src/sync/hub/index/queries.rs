@@ -1,4 +1,4 @@
-//! What the index knows.
+//! Queries of the index.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Index {
         is_provided.then(compiled)?
     }
 
-    /// What this cluster should have of one.
+    /// The provision of this name that the cluster should have.
     pub(crate) fn provided(&self, cluster: &str, kind: Kind, name: &str) -> Provided {
         if !self.provisions.knows(cluster, kind, name) {
             return Provided::Unclear;
@@ -60,7 +60,7 @@ impl Index {
         provisions.chain(applications).collect()
     }
 
-    /// Applications that go to this cluster, delivered or held, or are mirrors of it.
+    /// Applications that are routed to this cluster, delivered or blocked, or are mirrors of it.
     pub(crate) fn routed_to(&self, cluster: &str) -> impl Iterator<Item = (&Key, &Entry)> {
         self.applications
             .iter()
@@ -76,7 +76,7 @@ impl Index {
         }
     }
 
-    /// Everything that carries the mark of a mirror of this cluster.
+    /// Everything that is marked as a mirror of this cluster.
     pub(crate) fn mirrors_of(&self, cluster: &str) -> Vec<(ObjectKey, Arc<Value>)> {
         let projects = self.provisions.kept_projects();
         let applications = self
@@ -101,20 +101,20 @@ impl Index {
         self.clusters.contains(namespace)
     }
 
-    /// Whether an Application has no other place than a cluster: by its namespace, or by its destination.
+    /// Whether an Application belongs on a cluster: by its namespace, or by its destination.
     pub(crate) fn is_for_a_cluster(&self, application: Application<'_>) -> bool {
         self.is_cluster(application.namespace())
             || routing::meant(application, &self.clusters).is_some()
     }
 
-    /// The operation on it is one that no cluster knows yet: from now on it has a name.
+    /// Names the current operation by its version, after a report has shown that no cluster knows it.
     pub(crate) fn name_operation(&mut self, key: &Key) {
         if let Some(entry) = self.applications.get_mut(key) {
             entry.name_operation();
         }
     }
 
-    /// A report has shown that the operation on it was taken.
+    /// Records that the cluster took the current operation.
     pub(crate) fn take_operation(&mut self, key: &Key) {
         if let Some(entry) = self.applications.get_mut(key) {
             entry.take_operation();

@@ -1,4 +1,4 @@
-//! Where an Application goes, who keeps a name that several want there, and what has to be said then.
+//! Routes Applications, resolves name conflicts on a spoke, and finds the messages to send.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Index {
-    /// Routes an Application anew and settles everybody who is concerned.
+    /// Routes an Application again and settles all Applications that this affects.
     pub(super) fn place(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
         let Some(entry) = self.applications.get_mut(key) else {
             return Vec::new();
@@ -52,7 +52,7 @@ impl Index {
         effects
     }
 
-    /// Whoever it goes to needs the keys of the hosts that its sources are on.
+    /// The cluster of an Application needs the keys of the hosts of its sources.
     fn use_hosts(&mut self, key: &Key) -> Vec<Effect> {
         let Some(entry) = self.applications.get_mut(key) else {
             return Vec::new();
@@ -105,7 +105,7 @@ impl Index {
         effects
     }
 
-    /// Judges one Application and finds what has to be said about it now.
+    /// Evaluates one Application and returns the messages to send.
     pub(super) fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
         let Some(entry) = self.applications.get(key) else {
             return Vec::new();

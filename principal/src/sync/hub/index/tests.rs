@@ -44,7 +44,7 @@ fn gone(cluster: &str, namespace: &str, name: &str, uid: &str) -> Effect {
     }
 }
 
-/// What is said to clusters.
+/// The effects that clusters receive.
 fn stated(effects: Vec<Effect>) -> Vec<Effect> {
     effects
         .into_iter()
@@ -69,7 +69,7 @@ fn to(cluster: &str) -> Value {
 }
 
 #[test]
-fn a_change_of_what_the_hub_owns_is_said_and_a_status_is_not() {
+fn spec_change_is_sent_and_status_change_is_not() {
     let mut index = index(&["a"]);
     let app = application("a", "app", "1", 1);
     assert_eq!(set(&mut index, app.clone()), [state("a", "a", "app")]);
@@ -97,7 +97,7 @@ fn an_older_version_changes_nothing() {
 }
 
 #[test]
-fn a_deletion_is_said_to_whoever_holds_a_copy() {
+fn deletion_is_sent_to_the_cluster_with_a_copy() {
     let mut index = index(&["a"]);
     set(&mut index, application("a", "app", "1", 1));
     assert_eq!(index.remove_application(&key("a", "app"), "another"), []);
@@ -119,7 +119,7 @@ fn a_new_uid_under_the_same_name_deletes_nothing() {
 }
 
 #[test]
-fn who_moves_to_another_cluster_leaves_the_first() {
+fn moved_application_is_deleted_from_its_old_cluster() {
     let mut index = index(&["a", "b"]);
     set(
         &mut index,
@@ -241,7 +241,7 @@ fn a_deletion_goes_through_although_the_project_is_gone() {
 }
 
 #[test]
-fn a_project_is_said_to_those_whom_it_concerns() {
+fn project_is_sent_to_its_destination_clusters_only() {
     let mut index = index(&["a", "ab"]);
     let project = |name: &str| {
         let change = json!({ "spec": { "destinations": [{ "name": name, "namespace": "*" }] } });
@@ -270,7 +270,7 @@ fn a_project_is_said_to_those_whom_it_concerns() {
 }
 
 #[test]
-fn the_older_keeps_a_name_and_the_other_gets_it_when_it_goes() {
+fn older_application_keeps_a_contested_name() {
     let mut index = index(&["a"]);
     let older = with(application("argocd", "app", "2", 1), to("a"));
     let later = json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:01Z" } });
@@ -319,7 +319,7 @@ fn an_operation_that_is_introduced_is_a_command_once() {
     assert_eq!(
         entry.operation_version(),
         Some("2"),
-        "what introduced it stays its name"
+        "the introducing version stays its name"
     );
 
     let ended = with(
@@ -347,7 +347,7 @@ fn operation_found_at_start_gets_its_identity_later() {
 }
 
 #[test]
-fn a_refresh_is_said_with_the_state() {
+fn refresh_is_sent_with_the_state() {
     let mut index = index(&["a"]);
     let app = application("a", "app", "1", 1);
     set(&mut index, app.clone());
@@ -365,7 +365,7 @@ fn a_refresh_is_said_with_the_state() {
 }
 
 #[test]
-fn a_cluster_should_have_what_is_delivered_to_it_and_nothing_of_others() {
+fn expected_objects_are_those_delivered_to_the_cluster() {
     let mut index = index(&["a", "ab"]);
     set(&mut index, application("a", "app", "1", 1));
     set(&mut index, application("ab", "app", "2", 2));

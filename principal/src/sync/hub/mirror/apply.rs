@@ -1,4 +1,4 @@
-//! What an autonomous cluster says about what it owns, shown on the hub.
+//! Applies the reports of an autonomous cluster to its mirrors on the hub.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ use super::super::{
 };
 use super::write::{Live, Step, Written};
 
-/// How often a deletion may meet something that has to go first.
+/// So many writes may precede the deletion of a mirror.
 const STEPS: usize = 4;
 
 /// An object of a cluster, checked.
 struct Claimed {
-    /// What the hub calls it.
+    /// Its name on the hub.
     key: ObjectKey,
-    /// As the cluster says.
+    /// The object as the cluster reported it.
     source: Value,
-    /// The mirror that it shall be.
+    /// The wanted mirror.
     desired: Value,
 }
 
 impl Hub {
-    /// Applies one event of a cluster that owns its objects. Whatever it holds is a claim.
+    /// Applies one event of a cluster that owns its objects. All of its contents are claims.
     pub(in crate::sync::hub) async fn apply_of_owner(
         &self,
         from: &Sender,
@@ -115,7 +115,7 @@ impl Hub {
         }
     }
 
-    /// The hub has it; `live` is what it has.
+    /// The write succeeded; `live` is the hub's object.
     fn shown(&self, from: &Sender, stated: &Claimed, live: Arc<Value>) -> Refusable {
         let Claimed { key, source, .. } = stated;
         let cluster = from.cluster.as_str();
@@ -128,7 +128,7 @@ impl Hub {
             return self.not_shown(from, key.kind, source, "not_theirs", why);
         }
         if Meta::of(&live).is_deleting() {
-            // It has to be gone first.
+            // The deletion has to end first.
             return again();
         }
         let there = ObjectKey::new(key.kind, cluster, Meta::of(source).name());
@@ -137,8 +137,8 @@ impl Hub {
             state.mirrors.note(cluster, &there, None);
             let digest = mirror::wire_digest(source);
             state.mirrors.wrote(key, digest, live);
-            // Somebody may have been quicker than our note.
-            if state.mirrors.is_crooked(key, state.index.object(key)) {
+            // A user may have edited it before `wrote`.
+            if state.mirrors.is_out_of_sync(key, state.index.object(key)) {
                 self.mirrors_to_reconcile.mark(key.clone());
             }
         }
@@ -164,7 +164,7 @@ impl Hub {
         refused(reason, why)
     }
 
-    /// The cluster's object is gone, and the mirror that was made of it goes.
+    /// The cluster deleted its object: deletes the mirror of it.
     async fn end(&self, from: &Sender, kind: Kind, source: &Value) -> Refusable {
         let meta = Meta::of(source);
         let Some(key) = self.mirror_key(&from.cluster, kind, meta.name()) else {
@@ -178,11 +178,11 @@ impl Hub {
             let live = state.index.object(&key);
             let is_meant = match live {
                 Some(live) => mirror::is_of(live, cluster) && super::is_made_of(live, meta.uid()),
-                // Somebody deleted it here, and it is being made again.
-                None => state.mirrors.is_coming(&key, cluster, meta.uid()),
+                // A user deleted it on the hub, and it is being created again.
+                None => state.mirrors.is_pending(&key, cluster, meta.uid()),
             };
             if !is_meant {
-                // Gone already, made of another object by now, or never a mirror.
+                // Deleted already, replaced by a mirror of another object, or never a mirror.
                 return done();
             }
             state.mirrors.leave(&key, cluster, meta.uid());
@@ -199,7 +199,7 @@ impl Hub {
     }
 }
 
-/// What brings the mirror about.
+/// The next write towards the wanted mirror.
 fn step(from: &Sender, stated: &Claimed, live: Option<&Live>) -> Step {
     let cluster = from.cluster.as_str();
     let Claimed {

@@ -1,13 +1,13 @@
-//! What the hub shows of a cluster, as its sessions ask for it.
+//! Queries of the sessions about the mirrors of a cluster.
 
 use argocd::{Meta, mirror};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::super::Hub;
-use super::{TOLD, is_made_of};
+use super::{LISTED, is_made_of};
 use crate::{fleet::ClusterName, report::Unmirrored};
 
-/// What a resync says of one object.
+/// The resync request for one object.
 fn claim(key: ObjectKey, uid: String, digest: Option<String>) -> RequestUpdate {
     RequestUpdate {
         digest,
@@ -20,8 +20,8 @@ fn claim(key: ObjectKey, uid: String, digest: Option<String>) -> RequestUpdate {
 }
 
 impl Hub {
-    /// What the hub shows of a cluster, as a resync tells it, and what it will show, because somebody here deleted it.
-    /// Towards a Go agent nothing is known to be right.
+    /// The mirrors of a cluster for a resync, with those that a user deleted on the hub and that will be created again.
+    /// For a Go agent, no digest is known to be right.
     pub(crate) fn claims(&self, cluster: &ClusterName) -> Vec<RequestUpdate> {
         let state = self.lock();
         let shown = state.index.mirrors_of(cluster.as_str());
@@ -33,29 +33,29 @@ impl Hub {
                 .to_owned();
             claim(key, uid, digest)
         });
-        let awaited = state.mirrors.held_of(cluster.as_str());
+        let awaited = state.mirrors.kept_of(cluster.as_str());
         let awaited = awaited
             .filter(|(key, _)| state.index.object(key).is_none())
             .map(|(key, uid)| claim(key.clone(), uid.to_owned(), None));
         shown.chain(awaited).collect()
     }
 
-    /// Whether the hub shows this object of a cluster, made of the one with this UID, or will again.
+    /// Whether the hub has, or will have again, a mirror of the object with this UID.
     pub(crate) fn shows(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) -> bool {
         let state = self.lock();
         match state.index.object(key) {
             Some(live) => mirror::is_of(live, cluster.as_str()) && is_made_of(live, source_uid),
-            None => state.mirrors.holds(key, cluster.as_str(), source_uid),
+            None => state.mirrors.keeps(key, cluster.as_str(), source_uid),
         }
     }
 
-    /// Lets a mirror go whose object a cluster does not have; done soon, and again until it is done.
+    /// Deletes the mirror of an object that the cluster does not have; retried until it is done.
     pub(crate) fn end_mirror(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) {
         self.lock().mirrors.leave(key, cluster.as_str(), source_uid);
         self.mirrors_to_reconcile.mark(key.clone());
     }
 
-    /// What the hub calls an object of a cluster; none if nothing there can have that name.
+    /// The name on the hub of an object of a cluster; none if no mirror can have it.
     pub(crate) fn mirror_key(
         &self,
         cluster: &ClusterName,
@@ -73,20 +73,20 @@ impl Hub {
         }
     }
 
-    /// What of a cluster cannot be shown, if anything.
+    /// The objects of a cluster that cannot be mirrored, if there are any.
     pub(crate) fn unmirrored(&self, cluster: &ClusterName) -> Option<Unmirrored> {
         let state = self.lock();
         let refused = state.mirrors.refused.get(cluster.as_str())?;
-        let reply = refused.iter().take(TOLD);
+        let listed = refused.iter().take(LISTED);
         (!refused.is_empty()).then(|| Unmirrored {
             count: refused.len(),
-            names: reply
+            names: listed
                 .map(|(key, why)| format!("{} {}: {why}", key.kind, key.name))
                 .collect(),
         })
     }
 
-    /// A new session says anew what cannot be shown.
+    /// A new session reports again which objects cannot be mirrored.
     pub(crate) fn forget_unmirrored(&self, cluster: &ClusterName) {
         self.lock().mirrors.refused.remove(cluster.as_str());
     }

@@ -1,7 +1,7 @@
-//! Takes back what somebody did to mirrors on the hub, and lets those go that have to go.
+//! Reverts edits of mirrors on the hub, and deletes mirrors whose objects are gone.
 //!
-//! The first time at once; where somebody keeps at it, the pauses grow, so that two who disagree do not keep the API
-//! server busy.
+//! The first edit is reverted at once. Repeated edits are reverted with a growing back-off, so that two controllers
+//! that disagree do not keep the API server busy.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -15,30 +15,30 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{Hub, store::WriteError};
 use super::{
-    Need, Stand,
+    Need, Stage,
     write::{Step, Written},
 };
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// After this long without a contest an edit is the first one again.
+/// After this long without an edit the back-off starts again.
 const PEACE: Duration = Duration::from_mins(1);
 
-/// Objects that somebody else writes, too.
+/// Mirrors that another field manager writes, too.
 #[derive(Debug, Default)]
 struct Contests(HashMap<ObjectKey, Contest>);
 
 #[derive(Debug)]
 struct Contest {
     backoff: Backoff,
-    /// Not before this.
+    /// No write before this time.
     next: Instant,
-    /// It was touched meanwhile.
+    /// An edit waits for the next write.
     waits: bool,
 }
 
 impl Contests {
-    /// Whether this one may be written now; if not, it waits for its time.
+    /// Whether a mirror may be written now; otherwise marks it as waiting.
     fn admits(&mut self, key: &ObjectKey, now: Instant) -> bool {
         match self.0.get_mut(key) {
             Some(contest) if contest.next > now => {
@@ -46,7 +46,7 @@ impl Contests {
                 false
             }
             Some(contest) => {
-                // Its turn has come, whatever comes of it.
+                // Its turn has come, whether the write succeeds or not.
                 contest.waits = false;
                 true
             }
@@ -54,7 +54,7 @@ impl Contests {
         }
     }
 
-    /// It was written, or could not be.
+    /// Records a write, or a failed one.
     fn wrote(&mut self, key: ObjectKey, failed: bool, now: Instant) {
         self.0
             .retain(|_, contest| contest.waits || now < contest.next + PEACE);
@@ -67,7 +67,7 @@ impl Contests {
         contest.waits = failed;
     }
 
-    /// The next one that waits, and when its time is.
+    /// The next waiting mirror, and its time.
     fn next(&self) -> Option<(Instant, ObjectKey)> {
         let waiting = self.0.iter().filter(|(_, contest)| contest.waits);
         waiting
@@ -76,7 +76,7 @@ impl Contests {
     }
 }
 
-/// Keeps the mirrors as their clusters want them while this replica serves, until the token is cancelled.
+/// Keeps the mirrors in sync with their clusters while this replica serves, until the token is cancelled.
 pub(crate) async fn keep(
     hub: Arc<Hub>,
     mut active: watch::Receiver<bool>,
@@ -123,7 +123,7 @@ pub(crate) async fn keep(
 }
 
 impl Hub {
-    /// Does what a mirror needs, one step; true if something was written.
+    /// Does the next write that a mirror needs; true if something was written.
     pub(super) async fn settle_mirror(&self, key: &ObjectKey) -> Result<bool, WriteError> {
         let written = self
             .write_mirror(key, |live| {
@@ -131,9 +131,9 @@ impl Hub {
                 let need = self.lock().mirrors.need(key, object);
                 match need {
                     Need::Nothing => Step::Nothing,
-                    Need::Make(object) => Step::Create(object),
-                    Need::Mend(patch) => Step::Patch(patch),
-                    Need::End => Step::Delete,
+                    Need::Create(object) => Step::Create(object),
+                    Need::Patch(patch) => Step::Patch(patch),
+                    Need::Delete => Step::Delete,
                 }
             })
             .await;
@@ -146,17 +146,17 @@ impl Hub {
         };
         let mut state = self.lock();
         match (
-            state.mirrors.known.get_mut(key).map(|it| &mut it.stand),
+            state.mirrors.known.get_mut(key).map(|it| &mut it.stage),
             object,
         ) {
-            // What remains of our write is what is wanted: the API server leaves out what it does not know.
+            // The result of our write is the wanted object: the API server drops unknown fields.
             (
-                Some(Stand::Blocked {
+                Some(Stage::Kept {
                     object: retained, ..
                 }),
                 Some(object),
             ) if changed => *retained = object,
-            (Some(Stand::Leaving), None) => state.mirrors.left(key),
+            (Some(Stage::Leaving), None) => state.mirrors.left(key),
             _ => {}
         }
         Ok(changed)

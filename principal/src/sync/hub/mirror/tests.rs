@@ -45,7 +45,7 @@ fn place() -> Key {
     }
 }
 
-/// Somebody deletes the mirror, and the watch tells so.
+/// A user deletes the mirror, and the watch reports it.
 fn lose(memory: &Memory, hub: &Hub) {
     let live = memory.application("own", "app").unwrap();
     let uid = Meta::of(&live).uid().to_owned();
@@ -58,7 +58,7 @@ fn lose(memory: &Memory, hub: &Hub) {
     });
 }
 
-/// Applies it, and the mirror goes between what it comes to and the answer.
+/// Applies the event; the mirror is deleted between the write and its response.
 async fn lost_before_the_answer(memory: &Memory, hub: &Hub, from: &Sender, event: &Event) {
     let before = memory.writes();
     let mut applying = std::pin::pin!(hub.apply(from, event));
@@ -108,7 +108,7 @@ async fn mirror_deleted_before_watch_event_is_recreated() {
     let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
     assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
-    // Told of by the watch, it is one that a later list would be known to lack.
+    // Reported by the watch, it would now be missed in a later list without it.
     hub.report(Report::Applied(Watched::Application, again));
     assert!(hub.lock().mirrors.unreported.is_empty());
     hub.report(Report::Synced(Watched::Application));

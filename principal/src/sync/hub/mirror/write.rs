@@ -14,13 +14,13 @@ use super::super::{
     store::{Watched, WriteError},
 };
 
-/// A write that loses this often waits for its next turn.
+/// A write with this many conflicts waits for its next turn.
 const ATTEMPTS: usize = 4;
 
-/// What to do with what the hub has now.
+/// The next write for the hub's current object.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Nothing: it is as it should be.
+    /// None: it is up to date.
     Nothing,
     Create(Value),
     Patch(Patch),
@@ -38,11 +38,11 @@ impl Step {
     }
 }
 
-/// What the hub has now.
+/// The hub's current object.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) object: Arc<Value>,
-    /// What is known of it, if it is an Application.
+    /// Its entry in the index, if it is an Application.
     pub(super) entry: Option<Entry>,
 }
 
@@ -54,17 +54,17 @@ pub(super) fn watched(kind: Kind) -> Option<Watched> {
     }
 }
 
-/// What a write came to.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(super) struct Written {
     /// Whether anything was written.
     pub(super) changed: bool,
-    /// What the hub has by that, as far as this write knows.
+    /// The hub's object after the write, as far as it is known.
     pub(super) object: Option<Arc<Value>>,
 }
 
 impl Hub {
-    /// Does what `plan` wants, which is asked anew whenever somebody else was quicker.
+    /// Writes the step of `plan`; plans again after a conflict.
     pub(super) async fn write_mirror(
         &self,
         key: &ObjectKey,
@@ -94,12 +94,12 @@ impl Hub {
                     });
                 }
                 Err(WriteError::Conflict) => self
-                    .news_of(key, live.as_ref())
+                    .wait_for_mirror_update(key, live.as_ref())
                     .await
                     .map_err(|_late| WriteError::Conflict)?,
-                // Against what the watch has told since, it may fit; if there is no news, it never will.
+                // The step may fit the object of the next watch event; without one it never will.
                 Err(WriteError::Unfit(reason)) => self
-                    .news_of(key, live.as_ref())
+                    .wait_for_mirror_update(key, live.as_ref())
                     .await
                     .map_err(|_late| WriteError::Refused(reason))?,
                 Err(error) => return Err(error),
@@ -108,7 +108,7 @@ impl Hub {
         Err(WriteError::Conflict)
     }
 
-    /// One request, and what it changes counts at once.
+    /// Sends one request; its result counts at once.
     async fn carry_out(
         &self,
         kind: Watched,
@@ -124,19 +124,19 @@ impl Hub {
         let version = known.map(Meta::resource_version).unwrap_or_default();
         let uid = known.map(Meta::uid).unwrap_or_default();
         let _counted = self.metrics.hub_write_now();
-        // Fair: whoever waits longest is next, whichever cluster it writes for.
+        // Fair: the longest waiting writer is next, for any cluster.
         let _permit = self.writes.acquire().await;
-        // It ends with this function.
+        // Dropped at the end of this function.
         let _span = spans::writing(step.word(), key);
         let making = matches!(step, Step::Create(_)).then(|| Making::begin(self, key));
         let answer = match step {
             Step::Nothing => return Ok(None),
             Step::Create(object) => {
-                self.lock().mirrors.note_coming(key, true);
+                self.lock().mirrors.note_pending(key, true);
                 let made = self.store.create(kind, &object).await;
-                // Otherwise it may be there, though nothing has told of it yet: also where the name is taken.
+                // Otherwise the object may exist without a report of it, also after a conflict of names.
                 if matches!(made, Err(WriteError::Refused(_) | WriteError::NotFound)) {
-                    self.lock().mirrors.note_coming(key, false);
+                    self.lock().mirrors.note_pending(key, false);
                 }
                 made?
             }
@@ -167,13 +167,13 @@ impl Hub {
         Ok(Some(shared.map_or_else(|| Arc::new(answer), Arc::clone)))
     }
 
-    /// What a cluster has just said of a command is no new command to that cluster. And what went before the answer came
-    /// is not brought back by the answer.
+    /// Updates the index with our own write. A command in the cluster's own report is no new command to that cluster,
+    /// and an object that was deleted before the response arrived stays deleted.
     fn observe_mirror(&self, kind: Watched, key: &ObjectKey, object: Value, is_made: bool) {
         let meta = Meta::of(&object);
         let mut state = self.lock();
         // From here on the index has it.
-        state.mirrors.note_coming(key, false);
+        state.mirrors.note_pending(key, false);
         let uid = meta.uid();
         let known = state.index.object(key);
         let is_known = known.is_some_and(|known| Meta::of(known).uid() == uid);
@@ -195,15 +195,19 @@ impl Hub {
         self.post(&state, effects);
     }
 
-    /// Waits until the watch has told what somebody else did.
-    async fn news_of(&self, key: &ObjectKey, before: Option<&Live>) -> Result<(), Elapsed> {
+    /// Waits until the watch has reported the conflicting write.
+    async fn wait_for_mirror_update(
+        &self,
+        key: &ObjectKey,
+        before: Option<&Live>,
+    ) -> Result<(), Elapsed> {
         let before = before.map(|live| version_of(&live.object));
         self.wait_while(|state| state.index.object(key).map(|it| version_of(it)) == before)
             .await
     }
 }
 
-/// A create under way; what goes until its answer is there is remembered.
+/// A create in flight; deletions before its response are remembered.
 struct Making<'a> {
     hub: &'a Hub,
     key: &'a ObjectKey,

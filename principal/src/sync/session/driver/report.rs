@@ -1,4 +1,4 @@
-//! What a session tells of itself: metrics, and what its report says to a person.
+//! The metrics and the report of a session.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::{Driver, Violation};
 use crate::report::{Figures, Update};
 
 impl Driver {
-    /// Tells what cannot be written.
-    pub(super) fn tell_stuck(&mut self) {
+    /// Reports the failing writes.
+    pub(super) fn report_stuck(&mut self) {
         let stuck = self.hub.stuck(&self.from.cluster);
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
@@ -15,7 +15,7 @@ impl Driver {
         }
     }
 
-    /// Passes on what the machine has counted since the last time.
+    /// Updates the metrics and figures with the machine's counters, and reports violations.
     pub(super) fn count(&mut self, now: Duration) {
         let stats = self.machine.stats(now);
         let (resent, strays) = self.counted;
@@ -33,15 +33,15 @@ impl Driver {
             arrived: now.saturating_sub(stats.last_received),
         });
         if self.session_slot.take_contested() {
-            self.peer_violations.offended(Violation::Contested, now);
+            self.peer_violations.record(Violation::Contested, now);
         }
         if let Update::Now(misconduct) = self.peer_violations.updates(stats.unheard, now) {
             self.session_slot.report_misconduct(misconduct);
         }
     }
 
-    /// What the cluster refuses is looked through only when something about that has changed.
-    pub(super) fn tell_refused(&mut self) {
+    /// Reports the refused objects, if they have changed.
+    pub(super) fn report_refused(&mut self) {
         let (complaints, refused) = self.hub.refused(&self.from.cluster, self.complaints);
         if let Update::Now(refused) = refused {
             self.session_slot.report_refused(refused);

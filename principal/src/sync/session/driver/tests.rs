@@ -29,10 +29,10 @@ use crate::{
     testing::{Authority, SIGNING_KEY, application, enrolment, fleet, name, open_project},
 };
 
-/// More turns than any state needs in a minute without news.
+/// More turns than any state needs in a minute without input.
 const TOO_MANY: usize = 1000;
 
-/// A hub that never ends a write to `stuck`, and is too busy for every other.
+/// A hub on which a write to `stuck` never ends, and every other fails.
 #[derive(Debug)]
 struct Slow;
 
@@ -86,7 +86,7 @@ impl Store for Slow {
     }
 }
 
-/// A status of the copy of this Application, as it comes on the wire.
+/// The frame with a status of the copy of this Application.
 fn status(application: &str) -> Bytes {
     let key = ObjectKey::new(Kind::Application, "argocd", application);
     let copy = json!({
@@ -108,7 +108,7 @@ fn status(application: &str) -> Bytes {
     bytes.freeze()
 }
 
-/// A stream that says this and then neither ends nor says more.
+/// A stream with these statuses that never ends.
 fn emitting(statuses: &[&str]) -> Streaming<Frame> {
     let chunks: Vec<_> = statuses
         .iter()
@@ -173,7 +173,7 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
     })
 }
 
-/// The driver of a session of cluster `a`, whose agent says these and nothing else.
+/// The driver of a session of cluster `a`, whose agent sends only these statuses.
 pub(super) async fn driver(
     sessions: &Arc<Sessions>,
     statuses: &[&str],
@@ -208,7 +208,7 @@ pub(super) async fn driver(
     )
 }
 
-/// How many turns a session takes in a minute in which the peer says no more than `statuses` and reads nothing.
+/// The turns of a session in a minute in which the peer sends only `statuses` and reads nothing.
 async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: usize) -> usize {
     let limits = Limits {
         writes_per_session: hands,
@@ -228,9 +228,9 @@ async fn turns_in_a_minute(applications: &[String], statuses: &[&str], hands: us
     turns
 }
 
-/// Ten minutes with an agent that reads everything and never says a word.
+/// Ten minutes with an agent that reads everything and never sends anything.
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_never_acknowledges_is_told_of_and_makes_nothing_grow() {
+async fn missing_acknowledgements_are_reported_and_use_bounded_memory() {
     let many: Vec<String> = (0..2000).map(|number| format!("app-{number}")).collect();
     let sessions = sessions(&many, Limits::default());
     let (outbound, mut reads) = mpsc::channel(64);
@@ -255,25 +255,25 @@ async fn an_agent_that_never_acknowledges_is_told_of_and_makes_nothing_grow() {
         report
             .misconduct
             .is_some_and(|it| it.contains("acknowledged")),
-        "nobody was told"
+        "no report"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_peer_does_not_read_waits_for_room() {
+async fn session_waits_while_its_peer_does_not_read() {
     let many: Vec<String> = (0..20).map(|number| format!("app-{number}")).collect();
     let turns = turns_in_a_minute(&many, &[], 8).await;
     assert!((2..200).contains(&turns), "{turns} turns");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_hands_are_busy_waits_for_one_of_them() {
+async fn session_waits_while_all_its_writes_are_busy() {
     let both = ["busy".to_owned(), "stuck".to_owned()];
     let turns = turns_in_a_minute(&both, &["busy", "stuck"], 1).await;
     assert!((2..200).contains(&turns), "{turns} turns");
 }
 
-/// The hub takes nothing for ten minutes, and the agent has said more than there is room for.
+/// The hub accepts nothing for ten minutes, and the agent has sent more than the inbox can take.
 #[tokio::test(start_paused = true)]
 async fn backpressure_is_not_mistaken_for_silence() {
     let limits = Limits {
@@ -283,7 +283,7 @@ async fn backpressure_is_not_mistaken_for_silence() {
     let sessions = sessions(&["busy".to_owned()], limits);
     let (outbound, mut reads) = mpsc::channel(64);
     let mut driver = driver(&sessions, &["busy"], outbound).await;
-    // As if it had beaten before.
+    // Two earlier heartbeats.
     let (second, beat) = (Duration::from_secs(1), Event::ping());
     for _ in 0..2 {
         tokio::time::advance(10 * second).await;

@@ -1,4 +1,4 @@
-//! What waits because its object is written often enough: the newest value, in the inbox, which goes on being replaced.
+//! Throttles the writes of one object: the newest value waits in the inbox, where newer ones replace it.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use protocol::{Event, Kind, Target, Verb, Verdict, Work};
 use super::Driver;
 
 impl Driver {
-    /// How long this has to wait because its object is written often enough; none if it begins now.
+    /// How long a throttled event has to wait; none if it begins now.
     ///
-    /// Only what shows how an object is: nothing that is done once, and no deletion. Nor what the hub waits for.
-    pub(super) fn hold(&mut self, event: &Event, now: Duration) -> Option<Duration> {
+    /// Throttles only the state of an object: no commands, no deletions, and no reports that the hub waits for.
+    pub(super) fn throttle(&mut self, event: &Event, now: Duration) -> Option<Duration> {
         let key = event.object()?;
         let shows = event.target == Target::Object(Kind::Application)
             && (event.verb == Verb::StatusUpdate
-                // What an autonomous cluster owns comes as a whole.
+                // An autonomous cluster sends the whole object.
                 || (event.verb == Verb::SpecUpdate && self.from.is_autonomous));
         if !shows {
             self.pace.release(&key);
             return None;
         }
-        let wait = self.pace.hold(&key, now)?;
+        let wait = self.pace.throttle(&key, now)?;
         if self.hub.awaits(&self.from, event) {
             self.pace.release(&key);
             return None;
@@ -29,14 +29,15 @@ impl Driver {
         Some(wait)
     }
 
-    /// Writes what waits, and ends what was begun: nobody will say it again before the next session, if there is one.
-    pub(super) async fn write_held(&mut self) {
-        if !self.pace.is_holding() {
+    /// Writes the throttled values and finishes the current work: the agent sends them again only in a next session, if
+    /// any.
+    pub(super) async fn write_throttled(&mut self) {
+        if !self.pace.is_throttling() {
             return;
         }
         self.machine.rouse();
         loop {
-            self.start_held(self.started.elapsed());
+            self.start_throttled(self.started.elapsed());
             let Some((id, verdict, _reason)) = self.working.next().await else {
                 return;
             };
@@ -45,18 +46,19 @@ impl Driver {
         }
     }
 
-    /// The same when the agent has gone, who may never come back. One who does waits for us, and says it again.
-    pub(super) async fn leave_word(&mut self) {
+    /// Writes the throttled values after a disconnect, as the agent may never come back. A reconnecting agent waits for
+    /// us, and sends them again.
+    pub(super) async fn write_after_disconnect(&mut self) {
         let bound = self.sessions.limits.drain;
         let end = self.session_slot.end();
         tokio::select! {
             biased;
             _end = end => {}
-            _late = tokio::time::timeout(bound, self.write_held()) => {}
+            _late = tokio::time::timeout(bound, self.write_throttled()) => {}
         }
     }
 
-    fn start_held(&mut self, now: Duration) {
+    fn start_throttled(&mut self, now: Duration) {
         while self.working.len() < self.sessions.limits.writes_per_session {
             let Some(Work { id, event }) = self.machine.next_work(now) else {
                 return;

@@ -1,4 +1,4 @@
-//! What a session waits for, and for how long: for nobody who says nothing and should.
+//! The inputs that a session waits for, and the timeouts.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use tonic::{Code, Status};
 use super::{Driver, Over};
 use crate::live::go_compat::GoRequestChannel;
 
-/// The shortest pause, whatever is due: what is due and not begun after a turn will not be begun by the next one.
+/// The shortest pause, also when work is due: the next turn will not begin work that this one could not.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// The shortest pause while something is due that has to wait for room or for a hand.
+/// The shortest pause while due work waits for room on the stream or for another write.
 const BLOCKED: Duration = Duration::from_millis(500);
 
-/// What came first.
+/// The first input.
 pub(super) enum Next {
     Over(Over),
     Frame(Frame),
-    /// A piece of work, how it ended, and why as a word if it was refused.
+    /// A finished piece of work, with its verdict and the reason of a refusal as a word.
     Worked(WorkId, Verdict, Option<&'static str>),
-    /// Who is enrolled, and what a person has confirmed.
+    /// The enrolments, or a user's confirmation, have changed.
     Fleet,
-    /// What somebody at the hub asks of the cluster.
-    Question(Event),
-    /// Marks, room on the stream, or time: the turn of the loop looks at all of them.
-    Look,
+    /// A request of a user to the cluster of a Go agent.
+    GoRequest(Event),
+    /// Notes, room on the stream, or time: each turn checks all of them.
+    Turn,
 }
 
 impl Driver {
-    /// Waits for whatever comes first; every arm is cancel-safe, so losing the race loses nothing.
+    /// Waits for the first input; every arm is cancel-safe, so losing the race loses nothing.
     pub(super) async fn next(&mut self, full: bool) -> Next {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
@@ -45,17 +45,17 @@ impl Driver {
             Some((id, verdict, reason)) = self.working.next(), if !self.working.is_empty() => {
                 Next::Worked(id, verdict, reason)
             }
-            Some(()) = self.leaving.next(), if !self.leaving.is_empty() => Next::Look,
+            Some(()) = self.releases.next(), if !self.releases.is_empty() => Next::Turn,
             frame = self.inbound.message(), if room => match frame {
                 Ok(Some(frame)) => Next::Frame(frame),
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
                 Err(status) => Next::Over(self.lost(&status)),
             },
-            Ok(()) = self.fleet.changed(), if self.resync.waiting().is_holding() => Next::Fleet,
-            () = self.subscription.mailbox.changed() => Next::Look,
-            Some(event) = question(self.go_requests.as_mut()), if asks => Next::Question(event),
-            _room = self.outbound.reserve(), if full => Next::Look,
-            () = sleep(pause) => Next::Look,
+            Ok(()) = self.fleet.changed(), if self.resync.waiting().is_blocking() => Next::Fleet,
+            () = self.subscription.mailbox.changed() => Next::Turn,
+            Some(event) = next_go_request(self.go_requests.as_mut()), if asks => Next::GoRequest(event),
+            _room = self.outbound.reserve(), if full => Next::Turn,
+            () = sleep(pause) => Next::Turn,
         };
         if !room {
             self.pulse.unread(self.started.elapsed());
@@ -63,10 +63,11 @@ impl Driver {
         next
     }
 
-    /// Why nothing more can be read.
+    /// The reason why the stream ended.
     fn lost(&self, status: &Status) -> Over {
         tracing::debug!(error = %Chain(status), "the stream failed");
-        // How tonic says that it has not even begun to read; a peer cannot end its half of a stream with a status.
+        // The status that tonic returns for a message it did not read; a peer cannot end its half of a stream with a
+        // status.
         if status.code() == Code::OutOfRange {
             self.sessions.metrics.event_refused("too_large");
             return Over::TooLarge;
@@ -76,10 +77,10 @@ impl Driver {
         Over::Peer(format!("the stream failed: {:?}: {message}", status.code()))
     }
 
-    /// How long there is nothing to do without any input.
+    /// The time until something is due without any input.
     ///
-    /// What is due and cannot be begun, because the stream is full or all hands are busy, stays due: what ends that
-    /// wakes us by itself, so the clock may be slow.
+    /// Work that cannot begin, because the stream is full or all writes are busy, stays due: the end of that wakes us
+    /// by itself, so the timer may be slow.
     fn pause(&self, now: Duration, full: bool) -> Duration {
         let busy = self.working.len() >= self.sessions.limits.writes_per_session;
         let least = if full || busy { BLOCKED } else { SHORTEST };
@@ -98,7 +99,7 @@ impl Driver {
         .max(least)
     }
 
-    /// A peer that sends heartbeats and then says nothing is gone.
+    /// Times out a peer that has sent heartbeats and is silent now.
     pub(super) fn listen(&self) -> Result<(), Over> {
         if self.response_timeout(self.started.elapsed()) == Some(Duration::ZERO) {
             return Err(Over::Peer("the agent timed out".to_owned()));
@@ -106,15 +107,15 @@ impl Driver {
         Ok(())
     }
 
-    /// How long the agent may yet be silent.
+    /// How long the agent may still be silent.
     fn response_timeout(&self, now: Duration) -> Option<Duration> {
         let arrived = self.machine.stats(now).last_received;
         let least = self.sessions.limits.silence;
         self.pulse.response_timeout(least, arrived, now)
     }
 
-    /// As long as there is no room for more of what the agent says, it is not read. Its heartbeats are not answered then,
-    /// and it would take us for gone.
+    /// Sends signs of life while the inbox has no room: we do not read the agent then, and unanswered heartbeats would
+    /// make it disconnect.
     pub(super) fn leave_unread(&mut self, now: Duration) {
         if !self.machine.has_room() {
             self.pulse.unread(now);
@@ -125,8 +126,8 @@ impl Driver {
     }
 }
 
-/// What is asked next; never of an agent that has a lane. Cancel-safe.
-async fn question(go_requests: Option<&mut GoRequestChannel>) -> Option<Event> {
+/// The next request to a Go agent; never resolves for an agent with a tunnel. Cancel-safe.
+async fn next_go_request(go_requests: Option<&mut GoRequestChannel>) -> Option<Event> {
     match go_requests {
         Some(go_requests) => go_requests.next().await,
         None => std::future::pending().await,

@@ -1,7 +1,7 @@
-//! Comparisons by sums, on connect and now and then: only what differs is named.
+//! Comparisons of checksums, on connect and at intervals: only objects that differ are named.
 //!
-//! Both ends go on changing meanwhile, so a difference may only be news on its way. Saying a state again does no harm;
-//! taking something away does, so between connects only what was unknown in two comparisons is.
+//! Both ends keep changing meanwhile, so a difference may be a change in flight. Sending a state again does no harm; a
+//! deletion does, so between connects only objects that were unknown in two comparisons are deleted.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -19,21 +19,21 @@ use crate::sync::{
     session::inventory::{Inventory, Named},
 };
 
-/// When sums are compared, and what the last comparison did not know.
+/// When checksums are compared, and the unknown objects of the last comparison.
 #[derive(Debug, Default)]
 pub(super) struct Comparison {
-    /// None: the peer knows no sums, and the only comparison is that of the connect.
+    /// None: the peer does not support checksums, and the only comparison is that of the connect.
     every: Option<Duration>,
-    /// When the next comparison begins; none while one is under way.
+    /// When the next comparison begins; none during one.
     pub(super) next: Option<Duration>,
     /// When the last one ended.
     pub(super) last: Option<Duration>,
-    /// Sums were asked for and did not come yet.
+    /// Checksums were requested and have not arrived yet.
     asked: bool,
-    /// Not the first one of this session.
+    /// A comparison of this session has ended.
     later: bool,
-    /// The next one is due as soon as none is under way.
-    hurried: bool,
+    /// The next one is due as soon as none is running.
+    requested: bool,
     suspects: BTreeSet<Named>,
 }
 
@@ -48,7 +48,7 @@ impl Comparison {
         rounds
     }
 
-    /// A peer that knows no sums names everything that it has.
+    /// A peer without checksums names all its objects.
     fn ask(&mut self, session: &mut Session) {
         self.asked = self.every.is_some();
         session.emit(if self.asked {
@@ -61,7 +61,7 @@ impl Comparison {
         });
     }
 
-    /// A comparison is over; the next one comes after a while of random length.
+    /// A comparison is over; the next one follows after a random pause.
     pub(super) fn ended(&mut self, now: Duration) {
         self.asked = false;
         self.last = Some(now);
@@ -71,7 +71,7 @@ impl Comparison {
         self.next = pause.map(|pause| now.saturating_add(pause));
     }
 
-    /// What of the unknown may be taken away.
+    /// The unknown objects that may be deleted.
     pub(super) fn deletion_candidates(&mut self, unknown: BTreeSet<Named>) -> BTreeSet<Named> {
         let deletion_candidates = if self.later {
             unknown.intersection(&self.suspects).cloned().collect()
@@ -85,17 +85,17 @@ impl Comparison {
 }
 
 impl Resync {
-    /// Begins a comparison when it is time, and says whether it did.
+    /// Begins a comparison when it is due; returns whether it did.
     pub(in crate::sync::session) fn begin_when_due(
         &mut self,
         session: &mut Session,
         now: Duration,
     ) -> bool {
-        let is_hurried = self.is_hurried();
-        let is_due = is_hurried || self.rounds.next.is_some_and(|at| at <= now);
-        if is_hurried {
-            // As after a connect: what is unknown here goes, or is held, by this one alone.
-            self.rounds.hurried = false;
+        let is_requested = self.is_requested();
+        let is_due = is_requested || self.rounds.next.is_some_and(|at| at <= now);
+        if is_requested {
+            // As after a connect: this one alone decides about unknown objects.
+            self.rounds.requested = false;
             self.rounds.later = false;
         }
         if is_due {
@@ -107,17 +107,18 @@ impl Resync {
         is_due
     }
 
-    /// Something may have to go that nobody saw going. A comparison that is under way may have begun without that.
+    /// Requests a comparison: copies may remain whose deletion was not seen. A running comparison may have begun before
+    /// that.
     pub(in crate::sync::session) const fn resync_now(&mut self) {
-        self.rounds.hurried = true;
+        self.rounds.requested = true;
     }
 
-    /// Whether the next comparison is due, whatever the time.
-    pub(super) const fn is_hurried(&self) -> bool {
-        self.rounds.hurried && self.response_timeout.is_none()
+    /// Whether a requested comparison is due, at any time.
+    pub(super) const fn is_requested(&self) -> bool {
+        self.rounds.requested && self.response_timeout.is_none()
     }
 
-    /// Compares the agent's sums with ours and asks for what differs.
+    /// Compares the agent's checksums with ours and asks for the differences.
     pub(super) fn compare(
         &mut self,
         session: &mut Session,
@@ -125,7 +126,7 @@ impl Resync {
         list: &SyncedResourceList,
         now: Duration,
     ) -> Verdict {
-        // Comparing costs us more than it costs whoever asks for it.
+        // A comparison costs us more than its request costs the peer.
         if !std::mem::take(&mut self.rounds.asked) {
             return refused("unexpected digests");
         }
@@ -153,7 +154,7 @@ impl Resync {
         if differing.is_empty() {
             self.send_the_rest(session, hub);
             self.response_timeout = None;
-            self.condemn(hub, now);
+            self.find_deletion_candidates(hub, now);
             self.rounds.ended(now);
         } else {
             self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));

@@ -1,4 +1,4 @@
-//! Where an Application goes.
+//! The placement of an Application.
 
 use argocd::routing::{Route, SpokeNamespace};
 
@@ -10,22 +10,22 @@ pub(crate) struct Place {
     pub(crate) name: String,
 }
 
-/// Where an Application goes.
+/// The destination of an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
-    /// Nowhere; it is the hub's own.
+    /// None: it belongs to the hub.
     Local,
-    /// Nowhere; its user wants it left alone.
+    /// None: the user excluded it.
     Ignored,
-    /// Nowhere: it contradicts itself.
+    /// None: it contradicts itself.
     Conflict(String),
-    /// Nowhere: it shows an Application of this autonomous cluster, to which only commands go.
+    /// None: it mirrors an Application of this autonomous cluster, which receives only commands.
     Mirror(String),
-    /// To a cluster, unless it is held.
+    /// A cluster; not delivered while it is blocked.
     Routed(Place, Option<Blocked>),
 }
 
-/// Why an Application is not delivered to where it goes: a condition for people.
+/// Why an Application is not delivered: a condition for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
     pub(crate) condition: &'static str,

@@ -9,7 +9,7 @@ use crate::{
 
 const PASSWORD: &str = "correct-horse-battery-staple";
 
-/// A Secret for a repository, or for all that begin so.
+/// A Secret for a repository, or for all repositories with this prefix.
 fn secret(kind: &str, name: &str, url: &str, project: &str, version: u64) -> Value {
     json!({
         "apiVersion": "v1",
@@ -56,7 +56,7 @@ fn set(index: &mut Index, kind: Kind, object: Value) -> Vec<Effect> {
     index.set_provision(kind, &name, Some(object))
 }
 
-/// Which clusters hear what of Secrets and keys: `+` to have, `-` to have no more.
+/// The clusters that receive (`+`) or lose (`-`) Secrets and keys.
 fn arrived(effects: &[Effect]) -> Vec<String> {
     let words = effects.iter().filter_map(|effect| {
         let (sign, cluster, key) = match effect {
@@ -116,7 +116,7 @@ fn a_secret_that_loses_its_project_or_its_label_is_taken_back() {
 }
 
 #[test]
-fn a_new_password_is_told_and_the_same_again_is_not() {
+fn changed_password_is_sent_once() {
     let mut index = index(&["a"]);
     set(&mut index, Kind::AppProject, project_of("team", "a"));
     set(&mut index, Kind::Repository, repository("team", 1));
@@ -142,7 +142,7 @@ fn without_a_project_it_is_for_clusters_that_are_set_so() {
 }
 
 #[test]
-fn who_leaves_or_changes_its_address_loses_nothing() {
+fn leaving_the_fleet_removes_no_repository() {
     let mut index = index(&["a"]);
     index.set_fleet(&sharing(&["a"], true));
     set(&mut index, Kind::Repository, repository("", 1));
@@ -180,7 +180,7 @@ fn certificates_follow_the_hosts_that_are_used() {
     let wire = index.provision("a", &key).unwrap();
     assert_eq!(wire["data"], json!({ "example.com": "PEM" }));
     assert_eq!(index.provision("ab", &key), None);
-    // A repository whose URL is elsewhere, such as a chart that another one needs.
+    // A repository on another host, such as a chart that another one needs.
     let chart = secret(
         keys::REPOSITORY,
         "chart",
@@ -208,7 +208,7 @@ fn certificates_follow_the_hosts_that_are_used() {
 }
 
 #[test]
-fn an_application_whose_secret_is_kept_back_is_told_which() {
+fn repository_condition_names_the_secret_that_is_not_delivered() {
     let mut index = index(&["a"]);
     set(&mut index, Kind::AppProject, open_project("default"));
     index.set_application(application("a", "app", "1", 1), true);
@@ -247,7 +247,7 @@ fn an_application_whose_secret_is_kept_back_is_told_which() {
         reply.contains("argocd/all") && reply.contains("taken"),
         "{reply}"
     );
-    assert_eq!(index.forgive("a"), [Effect::Conditions(app.clone())]);
+    assert_eq!(index.clear_refusals("a"), [Effect::Conditions(app.clone())]);
     assert_eq!(trouble(&index), None);
     index.set_provision(Kind::Repository, "all", None);
     index.set_fleet(&sharing(&["a"], true));
@@ -288,7 +288,7 @@ fn digests_do_not_reveal_secrets() {
     assert_ne!(
         stated("salt", "one", 1),
         stated("other", "one", 1),
-        "nobody can compute it"
+        "other clients cannot compute it"
     );
 }
 

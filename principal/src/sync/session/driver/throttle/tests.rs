@@ -54,13 +54,13 @@ impl Flooded {
         self.memory.application("a", name).unwrap()
     }
 
-    /// The watch tells how it is now.
+    /// The watch reports its current state.
     fn watch(&self, name: &str) {
         let reply = Report::Applied(Watched::Application, self.live(name));
         self.sessions.hub.report(reply);
     }
 
-    /// The agent says something of its copy.
+    /// The agent sends an event about its copy.
     fn notify(&mut self, verb: Verb, name: &str) {
         self.stated += 1;
         let key = ObjectKey::new(Kind::Application, "argocd", name);
@@ -87,7 +87,7 @@ impl Flooded {
         drop(timeout(time, turning).await);
     }
 
-    /// It says `times` statuses of `busy`, one each 10 ms.
+    /// The agent sends `times` statuses of `busy`, one each 10 ms.
     async fn flood(&mut self, times: u32) {
         for _ in 0..times {
             self.notify(Verb::StatusUpdate, "busy");
@@ -95,7 +95,7 @@ impl Flooded {
         }
     }
 
-    /// Says a last status of `busy` that has to wait.
+    /// Sends a last status of `busy`, which is throttled.
     async fn send_last(&mut self) {
         self.flood(30).await;
         self.notify(Verb::StatusUpdate, "busy");
@@ -103,7 +103,7 @@ impl Flooded {
         assert!(!self.shows("busy"), "it was written at once");
     }
 
-    /// Whether the hub shows the last that was said, if that was of this Application.
+    /// Whether the hub shows the last sent status, if it was of this Application.
     fn shows(&self, name: &str) -> bool {
         self.live(name)["status"]["health"]["message"].as_str() == Some(&self.stated.to_string())
     }
@@ -125,11 +125,11 @@ async fn flood_is_throttled_and_last_value_is_written() {
         .machine
         .stats(flooded.driver.started.elapsed());
     assert_eq!((stats.inbox_objects, stats.working), (0, 0));
-    assert!(!flooded.driver.pace.is_holding());
+    assert!(!flooded.driver.pace.is_throttling());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_beside_a_flood_is_written_at_once() {
+async fn other_objects_are_not_throttled_during_a_flood() {
     let mut flooded = Flooded::begin().await;
     for _ in 0..20 {
         flooded.send_last().await;
@@ -142,7 +142,7 @@ async fn an_object_beside_a_flood_is_written_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_hub_waits_for_is_not_held_up() {
+async fn awaited_report_is_not_throttled() {
     let mut flooded = Flooded::begin().await;
     flooded.send_last().await;
     let refresh = json!({"metadata": {"annotations": { keys::REFRESH: "normal" }}});
@@ -153,11 +153,11 @@ async fn what_the_hub_waits_for_is_not_held_up() {
     flooded.notify(Verb::StatusUpdate, "busy");
     flooded.turn_for(MOMENT).await;
     assert!(flooded.shows("busy"));
-    assert!(!flooded.driver.pace.is_holding());
+    assert!(!flooded.driver.pace.is_throttling());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_does_not_wait_for_a_status_that_does() {
+async fn deletion_is_not_delayed_by_a_throttled_status() {
     let mut flooded = Flooded::begin().await;
     let finalizer = json!({"metadata": {"finalizers": [keys::RESOURCES_FINALIZER]}});
     flooded
@@ -170,11 +170,11 @@ async fn a_deletion_does_not_wait_for_a_status_that_does() {
     flooded.notify(Verb::Delete, "busy");
     flooded.turn_for(MOMENT).await;
     assert_eq!(flooded.memory.application("a", "busy"), None);
-    assert!(!flooded.driver.pace.is_holding());
+    assert!(!flooded.driver.pace.is_throttling());
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_value_is_written_also_when_the_agent_goes_or_the_hub_stops() {
+async fn last_value_is_written_after_a_disconnect_and_at_a_stop() {
     for stops in [false, true] {
         let mut flooded = Flooded::begin().await;
         flooded.send_last().await;
@@ -195,9 +195,9 @@ async fn the_last_value_is_written_also_when_the_agent_goes_or_the_hub_stops() {
     }
 }
 
-/// Who takes the seat compares everything, and must not find the one before writing.
+/// The next session compares everything, and must not see writes of the superseded one.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_lost_its_seat_writes_nothing_more() {
+async fn superseded_session_writes_nothing_more() {
     let mut flooded = Flooded::begin().await;
     flooded.send_last().await;
     let memory = flooded.memory.clone();
