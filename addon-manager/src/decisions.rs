@@ -148,6 +148,9 @@ impl Record {
             details.made_for_label = false;
             (details.argocd, details.argocd_place) = (None, None);
         }
+        if addon.mode().is_some() {
+            self.addon.clone_from(&addon.uid);
+        }
         details.made_for_label |= addon.made_for_label;
         if addon.argocd.is_some() {
             details.argocd.clone_from(&addon.argocd);
