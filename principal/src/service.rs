@@ -139,6 +139,13 @@ fn peer<T>(request: &Request<T>) -> Result<Peer, Refusal> {
         .ok_or(Refusal::AuthenticationFailed)
 }
 
+/// The sender of this request, unless its certificate was refused too often.
+fn limited_peer<T>(gate: &Admission, request: &Request<T>) -> Result<Peer, Refusal> {
+    let peer = peer(request)?;
+    gate.check_refusal_budget(&peer)?;
+    Ok(peer)
+}
+
 /// Authenticates a request for a session or tunnel.
 fn admit<T>(gate: &Admission, request: &Request<T>) -> Result<Admitted, Status> {
     judge(gate, request, Admission::admit)
@@ -159,8 +166,11 @@ fn judge<T>(
         .metadata()
         .get("authorization")
         .and_then(|raw| raw.to_str().ok());
-    let admitted =
-        peer(request).and_then(|peer| check(gate, &peer, token.ok_or(Refusal::InvalidToken)?));
+    let admitted = limited_peer(gate, request).and_then(|peer| {
+        let checked = token.ok_or(Refusal::InvalidToken);
+        let checked = checked.and_then(|token| check(gate, &peer, token));
+        checked.inspect_err(|refusal| gate.spend_refusal(&peer, refusal))
+    });
     admitted.map_err(|refusal| {
         gate.metrics.refused(refusal.reason());
         refusal.to_stream_status()

@@ -1,6 +1,6 @@
 //! The settings of the principal; the caller that builds them checks them.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, num::NonZero, time::Duration};
 
 use protocol::version::Capabilities;
 
@@ -62,14 +62,14 @@ pub struct RedisProxy {
 pub struct Limits {
     /// Bytes of one message, after decompression. An object in etcd is 1.5 MiB at most.
     pub message_bytes: usize,
-    /// TLS handshakes at the same time; more wait for their turn.
+    /// TLS handshakes that compute at the same time; others wait, and their addresses take turns. More than there are
+    /// processors would only delay sessions.
     pub handshakes: usize,
-    /// TLS handshakes at the same time from one address; more wait for their turn. A load balancer or a proxy may be
-    /// one address for all agents, so this only keeps some room for others.
-    pub handshakes_per_address: usize,
-    /// Connections of one address that wait for their handshake or are in it; more are closed.
-    pub waiting_per_address: usize,
-    /// How long one handshake may take, and how long it may wait for its turn.
+    /// Connections before the end of their TLS handshake, at each port. A further one evicts an idle one, from the
+    /// address that has most. A reconnect storm behind a load balancer must fit: there all agents have one address.
+    pub unauthenticated: usize,
+    /// How long a peer may take to send its hello, how long a handshake may wait for its turn, and how long the rest of
+    /// it may take.
     pub handshake_time: Duration,
     /// Open connections; further ones are closed at once.
     pub connections: usize,
@@ -122,9 +122,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             message_bytes: 16 << 20,
-            handshakes: 256,
-            handshakes_per_address: 192,
-            waiting_per_address: 8192,
+            handshakes: std::thread::available_parallelism().map_or(2, NonZero::get),
+            unauthenticated: 8192,
             handshake_time: Duration::from_secs(10),
             connections: 20_000,
             connections_per_certificate: 32,

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::{
     admission::{
-        admit::{Admission, Budget, Nonces, Registrar},
+        admit::{Admission, Budget, Nonces, RefusalBudget, Registrar},
         identity::Method,
         registry::Registry,
         revoked::{self, Revoked},
@@ -359,6 +359,7 @@ impl AdmissionInputs<'_> {
             metrics: feeds.metrics.clone(),
             clock: feeds.clock.clone(),
             budget: Budget::default(),
+            refusal_budget: RefusalBudget::default(),
             proxies: settings.trusted_proxies.clone().into(),
             nonces: Nonces::new(),
             material: feeds.server_tls.clone(),

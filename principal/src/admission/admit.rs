@@ -37,11 +37,13 @@ use crate::{
 mod budget;
 mod credentials;
 mod proof;
+mod refusals;
 mod streams;
 
 pub(crate) use budget::Budget;
 pub(crate) use credentials::Credentials;
 pub(crate) use proof::Nonces;
+pub(crate) use refusals::RefusalBudget;
 
 /// From the creation of a cluster Secret to the fleet that contains it.
 const REGISTRATION: Duration = Duration::from_secs(10);
@@ -72,6 +74,7 @@ pub(crate) struct Admission {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Clock,
     pub(crate) budget: Budget<ClusterName>,
+    pub(crate) refusal_budget: RefusalBudget,
     /// Common names of proxies that may connect for agents that prove their identity.
     pub(crate) proxies: Arc<[String]>,
     pub(crate) nonces: Nonces,

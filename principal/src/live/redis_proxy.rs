@@ -30,7 +30,6 @@ use runtime::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Semaphore, watch},
-    time::timeout,
 };
 
 use crate::{
@@ -38,8 +37,9 @@ use crate::{
     live::LiveContext,
     settings,
     transport::listener::{
-        accept, handshake,
-        handshakes::{Handshake, Handshakes},
+        accept,
+        handshaker::{self, Handshaker},
+        handshakes::Handshake,
         slots::Slots,
     },
 };
@@ -59,8 +59,6 @@ mod writer;
 use event_refresh::EventRefresher;
 use last_known::LastKnownValues;
 
-/// The connection of a client that sends nothing is closed.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Larger values are not kept.
 const LARGEST_REMEMBERED: usize = 1 << 20;
 
@@ -135,7 +133,8 @@ struct Shared {
     server_tls: Option<ClientTls>,
     budgets: Budgets,
     connections: Arc<Semaphore>,
-    unauthenticated: Handshakes<IpAddr>,
+    /// It has all connections without a password, before and after their handshake.
+    handshaker: Handshaker,
     gets: Arc<Semaphore>,
     gets_of_cluster: Slots<ClusterName>,
     follows: Arc<Semaphore>,
@@ -164,12 +163,12 @@ impl RedisProxy {
         let server_tls = server.map(|material| ClientTls::follow(material, spawner));
         let budgets = Budgets::default();
         let shared = Shared {
+            handshaker: Handshaker::new(&live.limits, budgets.unauthenticated),
             live,
             tls,
             login,
             server_tls,
             connections: Arc::new(Semaphore::new(budgets.connections)),
-            unauthenticated: Handshakes::new(budgets.unauthenticated),
             gets: Arc::new(Semaphore::new(budgets.gets)),
             gets_of_cluster: Slots::new(budgets.gets_of_cluster),
             follows: Arc::new(Semaphore::new(budgets.follows)),
@@ -204,7 +203,9 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Ok(_connection) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return metrics.redis_request("too_many_connections");
     };
-    let unauthenticated = shared.unauthenticated.begin(address.ip());
+    let Some(unauthenticated) = shared.handshaker.begin(address.ip()) else {
+        return metrics.redis_request("too_many_connections");
+    };
     let evicted = unauthenticated.evicted();
     tokio::select! {
         () = evicted.cancelled() => metrics.redis_request("too_many_connections"),
@@ -216,20 +217,17 @@ async fn serve_client(
     shared: Arc<Shared>,
     socket: TcpStream,
     address: SocketAddr,
-    unauthenticated: Handshake<IpAddr>,
+    mut unauthenticated: Handshake<IpAddr>,
 ) {
     let metrics = shared.live.metrics.clone();
-    let shaking = async {
-        // Without it a small answer may wait for the peer's delayed acknowledgement.
-        socket.set_nodelay(true).map_err(|_gone| "closed")?;
-        handshake::shake(shared.tls.as_ref(), socket).await
-    };
-    let shaken = timeout(HANDSHAKE, shaking).await;
-    let stream = match shaken.unwrap_or(Err("timeout")) {
+    let shaken = (shared.handshaker)
+        .complete(shared.tls.as_ref(), socket, &mut unauthenticated)
+        .await;
+    let stream = match shaken {
         Ok((stream, _no_certificate)) => stream,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake with a client of redis failed");
-            return metrics.redis_request(outcome);
+            return metrics.redis_request(handshaker::too_many(outcome));
         }
     };
     let _open = metrics.redis_connection();

@@ -34,7 +34,12 @@ use crate::{
     },
     fleet::ClusterName,
     live::LiveContext,
-    transport::listener::{accept, handshake, slots::Slots},
+    transport::listener::{
+        accept,
+        handshake::Stream,
+        handshaker::{self, Handshaker},
+        slots::Slots,
+    },
 };
 
 mod audit;
@@ -44,8 +49,8 @@ mod terminal;
 
 use caller::Caller;
 
-/// The connection of a client that sends nothing is closed.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// The connection of a client that does not send its headers is closed.
+const HEADER_TIME: Duration = Duration::from_secs(10);
 /// Interval of keep-alive pings, and how long a client may take to answer one.
 const PING: Duration = Duration::from_secs(15);
 /// Unread bytes of a stream, and of a connection.
@@ -57,7 +62,7 @@ const HEADER_LINES: usize = 64;
 /// Bounds of concurrent requests. Above them, clients are asked to retry.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
-    /// Open connections.
+    /// Open connections; as many again may be in their handshake.
     pub(crate) connections: usize,
     /// Open connections of one credential.
     pub(crate) connections_per_credential: usize,
@@ -110,6 +115,7 @@ struct Shared {
     tls: ServerTls,
     material: watch::Receiver<Arc<Material>>,
     budgets: Budgets,
+    handshaker: Handshaker,
     connections: Arc<Semaphore>,
     by_credential: Slots<Thumbprint>,
     requests: Arc<Semaphore>,
@@ -138,7 +144,9 @@ impl ResourceProxy {
     ) -> io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let tls = ServerTls::follow(material.clone(), ClientAuth::Required, &live.spawner);
+        let unauthenticated = live.limits.unauthenticated.min(budgets.connections);
         let shared = Shared {
+            handshaker: Handshaker::new(&live.limits, unauthenticated),
             live,
             visitors,
             tls,
@@ -173,15 +181,22 @@ impl ResourceProxy {
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let metrics = &shared.live.metrics;
-    let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        return metrics.resource_request("too_many_connections");
-    };
-    let (stream, certificate) = match shake(&shared, socket).await {
-        Ok(shaken) => shaken,
+    let shaken = (shared.handshaker)
+        .accept(Some(&shared.tls), socket, address.ip())
+        .await;
+    let certified = shaken.and_then(|(stream, certificate)| {
+        let certificate = certificate.ok_or("no_certificate")?;
+        Ok((stream, certificate))
+    });
+    let (stream, certificate) = match certified {
+        Ok(certified) => certified,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "TLS handshake with a resource proxy client failed");
-            return metrics.resource_request(outcome);
+            return metrics.resource_request(handshaker::too_many(outcome));
         }
+    };
+    let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        return metrics.resource_request("too_many_connections");
     };
     let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint()) else {
         return metrics.resource_request("too_many_connections");
@@ -192,22 +207,10 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     }
 }
 
-async fn shake(
-    shared: &Shared,
-    socket: TcpStream,
-) -> Result<(handshake::Stream, PeerCertificate), &'static str> {
-    // Without it a small answer may wait for the peer's delayed acknowledgement.
-    socket.set_nodelay(true).map_err(|_gone| "closed")?;
-    let (stream, certificate) = timeout(HANDSHAKE, handshake::shake(Some(&shared.tls), socket))
-        .await
-        .map_err(|_elapsed| "timeout")??;
-    Ok((stream, certificate.ok_or("no_certificate")?))
-}
-
 /// Serves a connection until it ends, its certificate is not trusted any more, or the program stops.
 async fn drive(
     shared: &Arc<Shared>,
-    stream: handshake::Stream,
+    stream: Stream,
     caller: &Caller,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (answering, calling) = (Arc::clone(shared), caller.clone());
@@ -221,7 +224,7 @@ async fn drive(
         .http1()
         .timer(TokioTimer::new())
         // Without a bound a client could send one byte of its headers each minute.
-        .header_read_timeout(HANDSHAKE)
+        .header_read_timeout(HEADER_TIME)
         .max_headers(HEADER_LINES)
         .max_buf_size(HEADERS);
     builder

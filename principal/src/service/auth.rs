@@ -7,7 +7,7 @@ use protocol::wire::authapi::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{peer, record_refusal};
+use super::{limited_peer, record_refusal};
 use crate::admission::admit::Admission;
 
 #[derive(Debug)]
@@ -26,12 +26,12 @@ impl Authentication for Service {
             .get("user-agent")
             .and_then(|raw| raw.to_str().ok());
         let agent = agent.map(str::to_owned);
-        let authenticated = match peer(&request) {
+        let authenticated = match limited_peer(&self.gate, &request) {
             Ok(peer) => {
                 let request = request.into_inner();
-                self.gate
-                    .authenticate(&peer, agent.as_deref(), request)
-                    .await
+                let authenticating = self.gate.authenticate(&peer, agent.as_deref(), request);
+                let authenticated = authenticating.await;
+                authenticated.inspect_err(|refusal| self.gate.spend_refusal(&peer, refusal))
             }
             Err(refusal) => Err(refusal),
         };
@@ -44,10 +44,10 @@ impl Authentication for Service {
         &self,
         request: Request<RefreshTokenRequest>,
     ) -> Result<Response<AuthResponse>, Status> {
-        peer(&request)
+        limited_peer(&self.gate, &request)
             .and_then(|peer| {
-                self.gate
-                    .refresh(&peer, &request.into_inner().refresh_token)
+                let refreshed = (self.gate).refresh(&peer, &request.into_inner().refresh_token);
+                refreshed.inspect_err(|refusal| self.gate.spend_refusal(&peer, refusal))
             })
             .map(Response::new)
             .map_err(|refusal| record_refusal(&self.gate, &refusal))

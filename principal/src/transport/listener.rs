@@ -1,34 +1,29 @@
 //! From the port to requests: TCP, TLS, HTTP/2 or a WebSocket over HTTP/1.1, each with its bounds.
 //!
 //! An unauthenticated peer can end only its own connection: failed accepts are retried, handshakes run concurrently,
-//! bounded in number and time, and TLS has verified the certificate of each peer. The TLS configuration is read at each
-//! handshake, so that it can rotate.
+//! bounded in number and time, and TLS has verified the certificate of each peer. A peer that does not finish its
+//! handshake takes no room from others (`handshaker`). The TLS configuration is read at each handshake, so that it can
+//! rotate.
 //!
 //! ```text
 //!   accept ─► handshake ─► connection ─► HTTP/2: every request ──────────────────────┐
 //!                                   └──► HTTP/1.1: upgrade ─► websocket: one request ┴─► routes
 //! ```
 
-use std::{
-    convert::Infallible,
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
 
 use http::{HeaderName, Request, Response};
 use runtime::{credentials::ServerTls, error::Chain, parts::Spawner};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
-    time::timeout,
 };
 use tonic::{body::Body, service::Routes};
 use tower::ServiceExt as _;
 
 use crate::{
     admission::{
-        identity::{PeerCertificate, Thumbprint},
+        identity::Thumbprint,
         peer::{Connection, Peer},
     },
     metrics::Metrics,
@@ -38,11 +33,13 @@ use crate::{
 pub(crate) mod accept;
 mod connection;
 pub(crate) mod handshake;
+pub(crate) mod handshaker;
 pub(crate) mod handshakes;
 pub(crate) mod slots;
 mod websocket;
 
-use slots::{Slots, Turns};
+use handshaker::Handshaker;
+use slots::Slots;
 
 /// The configuration of the listener.
 #[derive(Clone, Debug)]
@@ -72,10 +69,7 @@ struct Shared {
     metrics: Metrics,
     spawner: Spawner,
     connections: Arc<Semaphore>,
-    handshakes: Semaphore,
-    /// Connections of an address that wait for their handshake or are in it.
-    waiting: Slots<IpAddr>,
-    by_address: Turns<IpAddr>,
+    handshaker: Handshaker,
     by_certificate: Slots<Thumbprint>,
 }
 
@@ -95,9 +89,7 @@ impl Listener {
             metrics,
             spawner: spawner.clone(),
             connections: Arc::new(Semaphore::new(limits.connections)),
-            handshakes: Semaphore::new(limits.handshakes),
-            waiting: Slots::new(limits.waiting_per_address),
-            by_address: Turns::new(limits.handshakes_per_address),
+            handshaker: Handshaker::new(limits, limits.unauthenticated),
             by_certificate: Slots::new(limits.connections_per_certificate),
             rules,
         };
@@ -121,15 +113,17 @@ impl Listener {
 }
 
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
-    let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        return shared.metrics.handshake("too_many_connections");
-    };
-    let (stream, certificate) = match accept_tls(&shared, socket, address.ip()).await {
+    let tls = shared.rules.tls.as_ref();
+    let shaken = shared.handshaker.accept(tls, socket, address.ip()).await;
+    let (stream, certificate) = match shaken {
         Ok(shaken) => shaken,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake failed");
             return shared.metrics.handshake(outcome);
         }
+    };
+    let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
+        return shared.metrics.handshake("too_many_connections");
     };
     // A proxy that ends TLS holds the connections of many agents.
     let own = certificate
@@ -162,37 +156,6 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         // The first request decides what a connection is for. A shared connection stays.
         () = control.background_requested(), if !is_shared => background.spawn_short("connection", driving),
     }
-}
-
-/// Waits for a slot of this address and a global slot, then does the TLS handshake.
-///
-/// Behind a load balancer all agents have one address: a reconnect storm waits here, with a bound, instead of being
-/// rejected. The other handshakes stay free for other addresses.
-async fn accept_tls(
-    shared: &Shared,
-    socket: TcpStream,
-    address: IpAddr,
-) -> Result<(handshake::Stream, Option<PeerCertificate>), &'static str> {
-    let _waiting = shared
-        .waiting
-        .take(address)
-        .ok_or("too_many_from_address")?;
-    let turn = async {
-        let of_address = shared.by_address.wait(address).await;
-        (of_address, shared.handshakes.acquire().await)
-    };
-    let limits = &shared.rules.limits;
-    let _turn = timeout(limits.handshake_time, turn)
-        .await
-        .map_err(|_elapsed| "waited_too_long")?;
-    // Without it a small answer may wait for the peer's delayed acknowledgement.
-    socket.set_nodelay(true).map_err(|_gone| "closed")?;
-    timeout(
-        limits.handshake_time,
-        handshake::shake(shared.rules.tls.as_ref(), socket),
-    )
-    .await
-    .map_err(|_elapsed| "timeout")?
 }
 
 impl Shared {

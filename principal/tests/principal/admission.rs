@@ -182,6 +182,25 @@ async fn a_cluster_that_is_not_enrolled_is_refused() {
 }
 
 #[tokio::test]
+async fn repeatedly_refused_certificate_is_rejected_unchecked() {
+    let world = World::with(&["a"]).await;
+    let caller = Caller::new(&world, &world.certificate("ab")).await;
+    let mut refused = Vec::new();
+    while refused.last() != Some(&Code::ResourceExhausted) {
+        assert!(refused.len() < 100, "still checked");
+        refused.push(caller.authenticate(request()).await.unwrap_err().code());
+    }
+    assert!(refused.len() > 30, "an honest agent may retry");
+    // One more may be checked when the budget has just been refilled.
+    for _ in 0..2 {
+        let stream = caller.subscribe(Some("a.b.c")).await.err().unwrap();
+        refused.push(stream.code());
+    }
+    assert_eq!(refused.last(), Some(&Code::Unavailable));
+    Agent::of(&world, "a").await;
+}
+
+#[tokio::test]
 async fn mode_mismatch_is_refused_and_reported() {
     let world = World::with(&["a"]).await;
     let caller = Caller::new(&world, &world.certificate("a")).await;

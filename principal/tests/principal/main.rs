@@ -15,6 +15,8 @@ mod go_deletions;
 #[cfg(test)]
 mod go_terminals;
 #[cfg(test)]
+mod half_open;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod mirrors;

@@ -42,6 +42,7 @@ fn setup(clusters: &[(&str, Mode)]) -> Setup {
         metrics: Metrics::default(),
         clock: clock.clone(),
         budget: Budget::default(),
+        refusal_budget: RefusalBudget::default(),
         proxies: ["proxy".to_owned()].into(),
         nonces: Nonces::new(),
         material: watch::channel(Arc::new(authority.server().material(&authority))).1,

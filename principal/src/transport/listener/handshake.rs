@@ -1,18 +1,21 @@
-//! The TLS handshake, and the metric label of its failure.
+//! The steps of a TLS handshake, and the metric label of its failure.
 
 use std::{
     io,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
-use runtime::credentials::ServerTls;
-use rustls::{CertificateError, Error as Tls};
+use rustls::{
+    CertificateError, Error as Tls, ServerConfig,
+    server::{Accepted, Acceptor},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     net::TcpStream,
 };
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::{Accept, StartHandshake, server::TlsStream};
 
 use crate::admission::identity::PeerCertificate;
 
@@ -20,6 +23,9 @@ use crate::admission::identity::PeerCertificate;
 const SPEAK_TLS: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 54\r\n\r\nThis port speaks TLS; an agent must not use plaintext\n";
+
+/// Bytes of a hello. Those of agents and browsers have at most 5 KiB, with keys for post-quantum exchange.
+const LARGEST_HELLO: usize = 16 << 10;
 
 /// A connection behind its handshake.
 #[derive(Debug)]
@@ -30,15 +36,8 @@ pub(crate) enum Stream {
     Plain(TcpStream),
 }
 
-/// Does the TLS handshake, if TLS is enabled.
-pub(crate) async fn shake(
-    tls: Option<&ServerTls>,
-    mut socket: TcpStream,
-) -> Result<(Stream, Option<PeerCertificate>), &'static str> {
-    let Some(tls) = tls else {
-        return Ok((Stream::Plain(socket), None));
-    };
-    let config = tls.current().ok_or("no_certificate_of_ours")?;
+/// Waits for the first byte, and answers a peer that speaks HTTP without TLS.
+pub(super) async fn first_byte(socket: &mut TcpStream) -> Result<(), &'static str> {
     let mut first = [0];
     let peeked = socket.peek(&mut first).await.map_err(|_gone| "closed")?;
     // A record of TLS begins with 22; a request of HTTP with a capital letter.
@@ -47,16 +46,70 @@ pub(crate) async fn shake(
         drop(socket.shutdown().await);
         return Err("plain_http");
     }
-    let stream = TlsAcceptor::from(config)
-        .accept(socket)
-        .await
-        .map_err(|error| outcome(&error))?;
+    Ok(())
+}
+
+/// Reads the peer's hello. Cancel-safe for the connection as a whole only.
+pub(super) async fn read_hello(socket: &TcpStream) -> Result<Accepted, &'static str> {
+    let (mut acceptor, mut read) = (Acceptor::default(), 0_usize);
+    loop {
+        socket.readable().await.map_err(|_gone| "closed")?;
+        read = match acceptor.read_tls(&mut Ready(socket)) {
+            Ok(0) => return Err("closed"),
+            Ok(count) => read.saturating_add(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(_gone) => return Err("closed"),
+        };
+        match acceptor.accept() {
+            Ok(Some(hello)) => return Ok(hello),
+            Ok(None) if read < LARGEST_HELLO => {}
+            Ok(None) => return Err("garbage"),
+            Err((error, mut alert)) => {
+                drop(alert.write_all(&mut Ready(socket)));
+                return Err(of_tls(&error));
+            }
+        }
+    }
+}
+
+/// Answers the hello: the key exchange at once, the rest when the result is polled.
+pub(super) fn answer(
+    hello: Accepted,
+    config: Arc<ServerConfig>,
+    socket: TcpStream,
+) -> Accept<TcpStream> {
+    StartHandshake::from_parts(hello, socket).into_stream(config)
+}
+
+/// The connection behind its handshake, and the certificate that the peer has shown.
+pub(super) fn authenticated(
+    stream: TlsStream<TcpStream>,
+) -> Result<(Stream, Option<PeerCertificate>), &'static str> {
     let (_, state) = stream.get_ref();
     let certificate = match state.peer_certificates() {
         None => None,
         Some(chain) => Some(PeerCertificate::from_chain(chain).ok_or("no_certificate")?),
     };
     Ok((Stream::Tls(Box::new(stream)), certificate))
+}
+
+/// Reads and writes what is possible without waiting.
+struct Ready<'a>(&'a TcpStream);
+
+impl io::Read for Ready<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl io::Write for Ready<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl AsyncRead for Stream {
@@ -101,12 +154,11 @@ impl AsyncWrite for Stream {
 
 /// The metric label of a failed handshake. Bytes that are not TLS are `garbage`.
 pub(super) fn outcome(error: &io::Error) -> &'static str {
-    let Some(tls) = error
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<Tls>())
-    else {
-        return "closed";
-    };
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+    tls.map_or("closed", of_tls)
+}
+
+fn of_tls(tls: &Tls) -> &'static str {
     if matches!(tls, Tls::NoCertificatesPresented) {
         return "no_certificate";
     }

@@ -70,7 +70,7 @@ fn lock<K, V>(map: &Mutex<HashMap<K, V>>) -> MutexGuard<'_, HashMap<K, V>> {
 
 type Queues<K> = Arc<Mutex<HashMap<K, Arc<Semaphore>>>>;
 
-/// The same for those who can wait: first come, first served, by key. Holds an entry only for keys in use.
+/// Permits for callers that wait: first come, first served, by key. Has an entry only for keys in use.
 #[derive(Debug)]
 pub(super) struct Turns<K> {
     most: usize,
@@ -112,6 +112,13 @@ impl<K: Hash + Eq + Copy> Turns<K> {
         // It is never closed, so a permit always comes.
         turn.permit = queue.acquire_owned().await.ok();
         turn
+    }
+}
+
+#[cfg(test)]
+impl<K> Turns<K> {
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.queues).is_empty()
     }
 }
 

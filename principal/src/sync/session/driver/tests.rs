@@ -153,6 +153,7 @@ pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions
         metrics: metrics.clone(),
         clock: clock.clone(),
         budget: Budget::default(),
+        refusal_budget: crate::admission::admit::RefusalBudget::default(),
         proxies: [].into(),
         nonces: crate::admission::admit::Nonces::new(),
         material: watch::channel(Arc::default()).1,
