@@ -1,4 +1,4 @@
-//! A cluster that owns its Applications itself: the hub shows them, asks for what people ask there, and changes nothing.
+//! Autonomous clusters: the hub mirrors their Applications and forwards commands, but never changes a spec.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -19,7 +19,7 @@ use crate::stage::{SOON, Stage, commit};
 const NUMBER: usize = 2;
 const CLUSTER: &str = "spoke2";
 
-/// An Application that somebody makes on the spoke, and where the hub shows it.
+/// An Application that a user creates on the spoke, and its mirror on the hub.
 struct Own<'a> {
     stage: &'a Stage,
     app: Application,
@@ -127,7 +127,7 @@ pub(crate) async fn an_application_of_the_spoke_is_shown_on_the_hub(stage: &Stag
     own.clear().await
 }
 
-/// A sync that somebody asks for on the hub runs once on the spoke, and its result is shown.
+/// A sync requested on the hub runs once on the spoke, and the mirror shows its result.
 pub(crate) async fn a_sync_asked_for_on_the_hub_runs_once_on_the_spoke(
     stage: &Stage,
 ) -> Result<()> {
@@ -172,9 +172,9 @@ pub(crate) async fn a_sync_asked_for_on_the_hub_runs_once_on_the_spoke(
     spoke.delete(&namespace).await
 }
 
-/// What somebody does to a mirror on the hub does not last, and the spoke's Application never hears of it.
+/// The hub reverts edits and deletions of a mirror; they never reach the spoke's Application.
 pub(crate) async fn an_edit_or_a_deletion_of_a_mirror_is_undone(stage: &Stage) -> Result<()> {
-    let own = Own::running(stage, "held").await?;
+    let own = Own::running(stage, "reverted").await?;
     let before = stage.spoke(NUMBER).read(&own.app.at).await?;
     let edit = json!({
         "metadata": {"labels": {"mine": "true"}},
@@ -263,7 +263,7 @@ async fn pod(side: &Objects, namespace: &str, app: &str) -> Result<At> {
     Ok(At::pod(namespace, name))
 }
 
-/// Whatever names an agent of an autonomous cluster says, it writes in its own place and over nothing of the hub's.
+/// The agent of an autonomous cluster can only write mirrors in its own namespace, whatever names it sends.
 pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
     stage: &Stage,
 ) -> Result<()> {
@@ -290,14 +290,16 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
         .await?;
 
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
-    let version = door.version(&papers).await?;
+    let credentials = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
+    let version = door.version(&credentials).await?;
     // In the first session of an enrolment nothing is taken away.
     kill_agent(stage).await?;
     let session = door
-        .authenticate(Some(&papers), "autonomous", &version)
+        .authenticate(Some(&credentials), "autonomous", &version)
         .await??;
-    let mut stream = door.subscribe(&papers, &session.access_token).await??;
+    let mut stream = door
+        .subscribe(&credentials, &session.access_token)
+        .await??;
     for (namespace, name) in [
         ("spoke1", "not-theirs"),
         ("argocd", "the-hubs"),

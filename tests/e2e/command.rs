@@ -1,4 +1,4 @@
-//! `lab` as a command: what it gives to people outside, and that it leaves nothing behind, however it ends.
+//! The command `lab`: its clusters are reachable from outside, and it leaves nothing behind however it ends.
 //!
 //! These tests run a lab inside the lab; namespaces nest.
 
@@ -79,7 +79,7 @@ pub(crate) async fn an_interrupted_start_leaves_nothing(_lab: Arc<Lab>) -> Resul
         .stdout(Stdio::null())
         .spawn()?;
     let look = || async { outer.everything() };
-    // Supervisor, init, program, etcd, and somebody more.
+    // Supervisor, init, program, etcd, and at least one more process.
     let everything =
         wait::until("the lab is starting", look, |seen| seen.processes.len() > 4).await?;
     let pid = Pid::from_raw(i32::try_from(starting.id())?);
@@ -104,7 +104,7 @@ impl Outer {
         })
     }
 
-    /// `lab …` for control planes alone, as somebody calls it who is in no lab.
+    /// `lab …` for control planes alone, as called from outside of any lab.
     fn lab(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(lab::product::programs()?.join("lab"));
         command
@@ -159,7 +159,7 @@ struct Everything {
 }
 
 impl Everything {
-    /// Waits until no process of these is left, and nobody is in these namespaces: then their mounts and devices are
+    /// Waits until none of these processes is left and these namespaces are empty: then their mounts and devices are
     /// gone too.
     async fn is_gone(&self) -> Result<()> {
         let look = || async { self.left() };

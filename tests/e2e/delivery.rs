@@ -1,4 +1,4 @@
-//! Applications go from the hub to their spokes, and their state comes back.
+//! The hub delivers Applications to their spokes, and the spokes report their state.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -61,8 +61,8 @@ pub(crate) async fn an_application_with_a_destination_name_is_synced(stage: &Sta
     stage.clear(&app).await
 }
 
-/// An Application of another namespace that hub and cluster allow goes into the namespace of the same name; the hub says
-/// that Argo CD on the spoke does not look there. What is not allowed on the spoke is not delivered, and says what to set.
+/// An Application of another namespace that hub and cluster allow is delivered into the namespace of the same name; a
+/// condition says that Argo CD on the spoke does not watch it. If the spoke does not allow it, a condition names the setting.
 pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) -> Result<()> {
     const TEAM: &str = "team-further";
     stage.enrolled(1).await?;
@@ -101,7 +101,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     app.apply(hub).await?;
     let follows = |app: &Value| app["spec"]["source"]["targetRevision"] == "v2";
     spoke.until(&replica, "follows", SOON, follows).await?;
-    // Nobody there would act on a finalizer.
+    // No controller on the spoke would act on a finalizer.
     let free = json!({"metadata": {"finalizers": null}});
     hub.merge(&app.at, free).await?;
     let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
@@ -158,7 +158,7 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
     stage.clear(&app).await
 }
 
-/// What somebody changes or deletes on the spoke is as the hub wants it again.
+/// The agent reverts an edit and a deletion on the spoke.
 pub(crate) async fn an_edit_on_the_spoke_is_reverted(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let app = stage.greeter("spoke-edit", 1).await?;
@@ -249,11 +249,11 @@ pub(crate) async fn a_deletion_on_the_hub_removes_the_workload(stage: &Stage) ->
     stage.clear(&app).await
 }
 
-/// What the hub's own project does not admit is not delivered, and a condition names project and field.
+/// An Application that its hub project rejects is not delivered; a condition names the project.
 pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("not-admitted", 1).await?;
-    "somebody-elses".clone_into(&mut app.project);
+    "other-project".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
     let reply = |app: &Value| {
         app["status"]["conditions"]
@@ -266,7 +266,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
                     .is_some_and(|kind| kind.starts_with("ArgoCDAgent"))
                     && condition["message"]
                         .as_str()
-                        .is_some_and(|m| m.contains("somebody-elses"))
+                        .is_some_and(|m| m.contains("other-project"))
             })
     };
     stage

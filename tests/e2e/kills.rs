@@ -1,5 +1,5 @@
-//! Something ends without a word at each step of a cluster's life with the add-on, and of an Application's. Everything
-//! comes right by itself, nothing is lost, and nothing is done twice.
+//! A program or API server is killed at each step of a cluster's enrolment, and of an Application's life. Both sides
+//! recover by themselves, nothing is lost, and nothing is done twice.
 
 use anyhow::{Result, ensure};
 use lab::{
@@ -249,12 +249,11 @@ impl<'a> Traces<'a> {
                 };
                 entries.iter().filter(fits).count()
             };
-            // Whoever asked may have been killed before the answer; then it was made all the same, or not.
-            let (made, unheard) = (creations(201), creations(504));
+            // The client may have been killed before the response; then the object was created, or not.
+            let (made, unanswered) = (creations(201), creations(504));
             ensure!(
-                made <= 1 && made + unheard >= 1,
-                "{kind} {namespace}/{name} was made {made} times, and asked for {unheard} times by somebody who did \
-                 not live to hear the answer"
+                made <= 1 && made + unanswered >= 1,
+                "{kind} {namespace}/{name} was created {made} times, and {unanswered} more requests got no response"
             );
         }
         Ok(())

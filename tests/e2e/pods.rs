@@ -41,7 +41,7 @@ pub(crate) async fn a_service_is_reached_under_every_name(lab: Arc<Lab>) -> Resu
         let stated = place
             .run(&format!("ask-{}", name.len()), &ask(name))
             .await?;
-        ensure!(stated.trim() == "PONG", "{name} said {stated}");
+        ensure!(stated.trim() == "PONG", "{name} answered {stated}");
     }
     place.leave().await
 }
@@ -54,7 +54,7 @@ pub(crate) async fn a_load_balancer_leads_to_pods(lab: Arc<Lab>) -> Result<()> {
         let status = service.status.as_ref()?.load_balancer.as_ref()?;
         status.ingress.as_ref()?.first()?.ip.clone()
     };
-    let reply = wait::object(&services, "server", "is told its address", |service| {
+    let reply = wait::object(&services, "server", "gets its address", |service| {
         address(service).is_some()
     })
     .await?;
@@ -81,11 +81,11 @@ pub(crate) async fn a_service_of_another_cluster_is_out_of_reach(lab: Arc<Lab>) 
     there.leave().await
 }
 
-pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn a_container_matches_its_pod_spec(lab: Arc<Lab>) -> Result<()> {
     let place = Place::new(&lab, 1, "inside").await?;
     // A user namespace of one user has no other.
-    let everybody = fs::read_to_string("/proc/self/uid_map")?.contains("4294967295");
-    let user = if everybody { "1000" } else { "0" };
+    let all_users = fs::read_to_string("/proc/self/uid_map")?.contains("4294967295");
+    let user = if all_users { "1000" } else { "0" };
     let script = "set -e
         test $(id -u) = $EXPECTED_USER
         ! touch /usr/x 2>&-
@@ -97,7 +97,7 @@ pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<(
         test $KUBERNETES_SERVICE_PORT = 443
         test $(hostname) = content
         ! ls /work /home/* 2>&-
-        echo as said";
+        echo all passed";
     let pod = json!({
         "containers": [{
             "name": "c", "image": SHELL, "args": [script],
@@ -113,7 +113,7 @@ pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<(
     });
     place.create("content", pod).await?;
     let stated = place.end_of("content").await?;
-    ensure!(stated.trim() == "as said", "{stated}");
+    ensure!(stated.trim() == "all passed", "{stated}");
     place.leave().await
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn a_volume_follows_its_secret(lab: Arc<Lab>) -> Result<()> {
     place.leave().await
 }
 
-pub(crate) async fn a_crashed_container_is_begun_again_and_the_crash_is_told(
+pub(crate) async fn a_crashed_container_restarts_and_reports_its_exit_code(
     lab: Arc<Lab>,
 ) -> Result<()> {
     let place = Place::new(&lab, 1, "crashes").await?;
@@ -200,7 +200,7 @@ pub(crate) async fn a_container_that_fails_its_liveness_probe_is_replaced(
     place.leave().await
 }
 
-pub(crate) async fn a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes(
+pub(crate) async fn a_pod_without_its_image_backs_off_until_the_pull_succeeds(
     lab: Arc<Lab>,
 ) -> Result<()> {
     const LATE: &str = "lab.local/late";
@@ -241,7 +241,7 @@ pub(crate) async fn a_pod_lives_on_while_the_api_is_away(lab: Arc<Lab>) -> Resul
     fs::write(shared.path().join("end"), "")?;
     let log = place.log("steady");
     let read = || async { Ok(printed(&log)?) };
-    wait::until("it ends while nobody can be told", read, |text| {
+    wait::until("it ends while the API is down", read, |text| {
         text.contains("ended")
     })
     .await?;
@@ -251,9 +251,7 @@ pub(crate) async fn a_pod_lives_on_while_the_api_is_away(lab: Arc<Lab>) -> Resul
     place.leave().await
 }
 
-pub(crate) async fn a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(
-    lab: Arc<Lab>,
-) -> Result<()> {
+pub(crate) async fn a_deleted_pod_gets_sigterm_and_leaves_nothing(lab: Arc<Lab>) -> Result<()> {
     let before = Traces::now()?;
     let place = Place::new(&lab, 1, "goodbye").await?;
     // It leaves a child behind, which must not outlive it.
@@ -306,7 +304,7 @@ impl Place {
         Api::namespaced(self.cluster.client(), self.namespace)
     }
 
-    /// Begins to delete everything; nobody waits for it.
+    /// Starts the deletion of everything, without waiting for it.
     async fn leave(&self) -> Result<()> {
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> =
             Api::all(self.cluster.client());

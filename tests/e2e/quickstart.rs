@@ -10,10 +10,10 @@ use crate::{
     stage::Stage,
 };
 
-/// Where the images of the lab are said to be.
+/// The registry in the image names of the lab.
 const REGISTRY: &str = "quay.io/open-cluster-management";
 
-/// From a hub without the add-on to a synced Application and back, with nothing typed but what the page says.
+/// From a hub without the add-on to a synced Application and back, with only the commands of the page.
 pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Result<()> {
     const PAGE: &str = "docs/quickstart.md";
     chart::uninstall(stage).await?;
@@ -29,7 +29,7 @@ pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Re
         .follow(PAGE, "the_quickstart_is_followed_word_by_word", 10)
         .await?;
     for part in ["AgentConnected", "Synced", "Healthy"] {
-        ensure!(stated.contains(part), "nobody saw {part}: {stated}");
+        ensure!(stated.contains(part), "{part} is missing: {stated}");
     }
     leftovers::are_none(stage).await?;
 

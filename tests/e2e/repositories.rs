@@ -1,4 +1,4 @@
-//! What Applications need besides themselves: repositories with their passwords, keys and certificates of hosts.
+//! Provisions of Applications: repositories with their passwords, GPG keys, known hosts and certificates.
 
 use std::path::Path;
 
@@ -79,7 +79,7 @@ pub(crate) async fn private_repository_syncs_with_hub_credentials(stage: &Stage)
     app.apply(&stage.hub).await?;
     until_fetched(stage, &app, "").await?;
     stage.until_greets(1, name, "hello").await?;
-    ensure!(server.opened() > 0, "nobody needed the password");
+    ensure!(server.opened() > 0, "no client used the password");
 
     rotate(stage, &server, &mut app, &secret).await?;
     nothing_shows(stage).await?;
@@ -162,7 +162,7 @@ fn reply(app: &Value, secret: &str) -> bool {
     message.is_some_and(|message| message.contains(&format!("{ARGOCD}/{secret}")))
 }
 
-/// The passwords are in no log of ours and in no object but Secrets.
+/// The passwords appear in none of our logs and in no object other than Secrets.
 async fn nothing_shows(stage: &Stage) -> Result<()> {
     let encoded = [PASSWORD, ROTATED].map(|word| STANDARD.encode(word));
     let words: Vec<&str> = [PASSWORD, ROTATED]

@@ -1,4 +1,4 @@
-//! What each of our identities may do and did do, read from the audit logs of all tests before.
+//! The rights of our identities against the audit logs of all earlier tests.
 
 use std::{collections::BTreeSet, ffi::OsStr, path::Path};
 
@@ -62,7 +62,7 @@ pub(crate) async fn nothing_of_ours_was_forbidden(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Every right that we ship was used by whom it is given to: one that nobody needs is one too many.
+/// The audit logs show a use of every right that we ship; an unused right is a fault.
 pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let hub = of_the_hub(stage).await?;
@@ -91,8 +91,8 @@ pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What an agent is issued opens the principal's door and nothing else: the hub's API does not know its certificate, and
-/// its name, had it come in by that of OCM, may nothing in any cluster's namespace.
+/// An agent's certificate is valid at the principal only: the hub's API does not trust it, and the user name in it has no
+/// rights in any cluster's namespace.
 pub(crate) async fn an_issued_identity_is_refused_at_the_hubs_api(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let hub = stage.lab.hub();
@@ -129,8 +129,7 @@ pub(crate) async fn an_issued_identity_is_refused_at_the_hubs_api(stage: &Stage)
     Ok(())
 }
 
-/// The API's answer to somebody who wants to see the Secrets of a namespace, and then its Applications; 200 if it shows
-/// either.
+/// The status code when this client lists the Secrets of a namespace, and then its Applications; 200 if it may list either.
 async fn answer(client: Client, namespace: &str) -> Result<u16> {
     let mut last = 200;
     for at in [At::secret(namespace, ""), At::application(namespace, "")] {
@@ -154,7 +153,7 @@ fn agent() -> String {
     format!("system:serviceaccount:{namespace}:argocd-agent-addon-agent")
 }
 
-/// What somebody asked for, on every cluster.
+/// All requests of a user, on every cluster.
 fn requests(stage: &Stage, user: &str) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for cluster in stage.lab.clusters() {

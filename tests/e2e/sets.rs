@@ -132,8 +132,8 @@ pub(crate) async fn a_list_of_clusters_gets_its_applications(stage: &Stage) -> R
     clear(stage, &set, &apps).await
 }
 
-/// Clusters by label: whoever has the label of the ManagedCluster gets the Application, whoever loses it loses the
-/// Application with all that it deployed. The destination is the server of the cluster Secret, as in Argo CD's examples.
+/// Clusters by label: a cluster whose ManagedCluster has the label gets the Application, and one that loses the label loses
+/// the Application with its resources. The destination is the server of the cluster Secret, as in Argo CD's examples.
 pub(crate) async fn clusters_with_a_label_get_their_application(stage: &Stage) -> Result<()> {
     prepare(stage, "sets").await?;
     let repository = stage.lab.git().repository("set-label")?;

@@ -1,4 +1,4 @@
-//! Somebody at a terminal in a Pod.
+//! A user at a terminal in a Pod.
 
 use std::time::Duration;
 
@@ -69,18 +69,18 @@ impl Viewer {
     }
 }
 
-/// Waits until nothing comes from the terminal any more, whyever.
+/// Waits until the terminal closes, for any reason.
 pub(crate) async fn ended(viewer: Viewer) -> Result<()> {
     let Viewer { process, .. } = viewer;
     let ended = timeout(SOON, process.join()).await;
-    // How it ends is told by an error of the connection, or by none.
+    // It may end with an error of the connection, or without one.
     ended.context("the terminal does not end").map(drop)
 }
 
 /// Waits until the shell has ended by itself, with this code.
 pub(crate) async fn ended_with(mut viewer: Viewer, code: u8) -> Result<()> {
     let status = viewer.process.take_status().context("a status")?;
-    // Nothing is told before everything was shown.
+    // The status arrives only after all output.
     let mut rest = Vec::new();
     let reading = viewer.screen.read_to_end(&mut rest);
     timeout(SOON, reading).await.context("it does not end")??;

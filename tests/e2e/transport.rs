@@ -1,4 +1,4 @@
-//! The ways between an agent and its principal: `WebSocket`s, proxies, and other credentials than a certificate.
+//! Transports between an agent and its principal: `WebSocket`s, proxies, and credentials other than a certificate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,28 +50,40 @@ pub(crate) fn chapter() -> TestGroup {
             nginx_that_passes_tls_through_keeps_the_agents_certificate,
             None
         ),
-        each_pairing!(behind_nginx_that_ends_tls_an_agent_proves_itself, None),
         each_pairing!(
-            behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way,
+            an_agent_authenticates_behind_nginx_that_terminates_tls,
+            None
+        ),
+        each_pairing!(
+            an_agent_falls_back_to_websocket_behind_nginx_with_http_1_1,
             None
         ),
         each_pairing!(
             haproxy_that_passes_tls_through_keeps_the_agents_certificate,
             None
         ),
-        each_pairing!(behind_haproxy_that_ends_tls_an_agent_proves_itself, None),
         each_pairing!(
-            behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way,
+            an_agent_authenticates_behind_haproxy_that_terminates_tls,
+            None
+        ),
+        each_pairing!(
+            an_agent_falls_back_to_websocket_behind_haproxy_with_http_1_1,
             None
         ),
         each_pairing!(untrusted_tls_proxy_is_rejected, None),
         each_pairing!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
-        each_pairing!(a_password_stands_for_a_certificate, None),
-        each_pairing!(a_password_stands_for_a_certificate_of_a_go_agent, Some(GO)),
+        each_pairing!(a_password_replaces_the_client_certificate, None),
+        each_pairing!(
+            a_password_replaces_the_client_certificate_of_a_go_agent,
+            Some(GO)
+        ),
         each_pairing!(mesh_header_identifies_the_agent, None),
         each_pairing!(mesh_header_identifies_a_go_agent, Some(GO)),
         each_pairing!(an_agent_without_a_cluster_secret_registers_itself, None),
-        each_pairing!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
+        each_pairing!(
+            a_revoked_cluster_disconnects_and_reconnects_when_allowed,
+            None
+        ),
     ];
     TestGroup::shared(Options::control_planes(1), e2e_tests)
 }
@@ -81,7 +93,7 @@ async fn works(pair: &mut Pair) -> Result<()> {
     delivery::an_application_arrives_and_its_status_comes_back(pair).await
 }
 
-/// Over what our agent has had sessions.
+/// The transports of our agent's sessions so far.
 async fn transports() -> Result<Vec<String>> {
     let metrics = get(AGENT_METRICS, "/metrics").await?;
     let lines = metrics
@@ -117,8 +129,8 @@ async fn behind(
             .principal
             .push(("trusted-proxy", edge::NAME.to_owned()));
     }
-    let papers = setting.papers.of_proxy()?;
-    let mut proxy = edge::start(kind, &setting.directory, passing, &papers, name).await?;
+    let credentials = setting.papers.of_proxy()?;
+    let mut proxy = edge::start(kind, &setting.directory, passing, &credentials, name).await?;
     let reply = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
         let reply = async {
@@ -137,13 +149,11 @@ async fn nginx_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab
     behind(Kind::Nginx, &lab, "through", Passing::Through, "http2").await
 }
 
-async fn behind_nginx_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
+async fn an_agent_authenticates_behind_nginx_that_terminates_tls(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Nginx, &lab, "ended", Passing::Http2, "http2").await
 }
 
-async fn behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way(
-    lab: Arc<Lab>,
-) -> Result<()> {
+async fn an_agent_falls_back_to_websocket_behind_nginx_with_http_1_1(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Nginx, &lab, "downgraded", Passing::Http1, "websocket").await
 }
 
@@ -151,11 +161,11 @@ async fn haproxy_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<L
     behind(Kind::Haproxy, &lab, "passed", Passing::Through, "http2").await
 }
 
-async fn behind_haproxy_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
+async fn an_agent_authenticates_behind_haproxy_that_terminates_tls(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Haproxy, &lab, "opened", Passing::Http2, "http2").await
 }
 
-async fn behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way(
+async fn an_agent_falls_back_to_websocket_behind_haproxy_with_http_1_1(
     lab: Arc<Lab>,
 ) -> Result<()> {
     behind(Kind::Haproxy, &lab, "older", Passing::Http1, "websocket").await
@@ -174,19 +184,19 @@ async fn counted(what: &str) -> Result<()> {
 async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
     setting.way.port = edge::PORT;
-    let papers = setting.papers.of_proxy()?;
+    let credentials = setting.papers.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,
         Passing::Http2,
-        &papers,
+        &credentials,
         "untrusted",
     )
     .await?;
     let mut pair = Pair::launch(&lab, setting, OURS)?;
     let reply = async {
         healthy(PRINCIPAL_HEALTH, SOON).await?;
-        // It is known, by its own certificate, and enrolled is no cluster of that name.
+        // The principal identifies the proxy by its own certificate, and no cluster of that name is enrolled.
         counted("argocd_principal_refusals_total{reason=\"NotEnrolled\"}").await?;
         let health = get(AGENT_HEALTH, "/healthz").await?;
         ensure!(
@@ -215,7 +225,7 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         works(&mut pair).await?;
         let asked = proxy.asked();
         let to = format!("{HUB}:8443");
-        ensure!(!asked.is_empty(), "nobody asked the proxy");
+        ensure!(!asked.is_empty(), "the agent did not use the proxy");
         ensure!(
             asked.iter().all(|(host, granted)| *host == to && *granted),
             "{asked:?}"
@@ -230,7 +240,7 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
     finish(pair, reply).await
 }
 
-/// Both ends with a password, and no certificate that would tell who the agent is.
+/// Both ends with a password, and without a certificate that identifies the agent.
 async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     let mut setting = prepare(lab, name, Mapping::Namespace).await?;
     std::fs::create_dir_all(&setting.directory)?;
@@ -246,7 +256,7 @@ async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     let mut pair = Pair::start_in(lab, setting, pairing).await?;
     let reply = async {
         works(&mut pair).await?;
-        std::fs::write(&users, "# nobody\n")?;
+        std::fs::write(&users, "# no user\n")?;
         disconnected().await?;
         std::fs::write(&users, format!("{name}:{hash}\n"))?;
         pair.connected().await
@@ -255,15 +265,15 @@ async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     finish(pair, reply).await
 }
 
-async fn a_password_stands_for_a_certificate(lab: Arc<Lab>) -> Result<()> {
+async fn a_password_replaces_the_client_certificate(lab: Arc<Lab>) -> Result<()> {
     with_password(&lab, "password", OURS).await
 }
 
-async fn a_password_stands_for_a_certificate_of_a_go_agent(lab: Arc<Lab>) -> Result<()> {
+async fn a_password_replaces_the_client_certificate_of_a_go_agent(lab: Arc<Lab>) -> Result<()> {
     with_password(&lab, "gopassword", GO_AGENT).await
 }
 
-/// nginx stands for the mesh: it sets the header, and everything is plaintext here.
+/// nginx replaces the mesh: it sets the header, and all connections are plaintext.
 async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     let mut setting = prepare(lab, name, Mapping::Namespace).await?;
     let plaintext = || vec![("insecure-plaintext", "true".to_owned())];
@@ -275,12 +285,12 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         agent: plaintext(),
         ..Way::default()
     };
-    let papers = setting.papers.of_proxy()?;
+    let credentials = setting.papers.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,
         Passing::Mesh,
-        &papers,
+        &credentials,
         name,
     )
     .await?;
@@ -302,7 +312,7 @@ async fn mesh_header_identifies_a_go_agent(lab: Arc<Lab>) -> Result<()> {
     meshed(&lab, "gomeshed", GO_AGENT).await
 }
 
-/// Waits until the agent says that it is not connected.
+/// Waits until the agent reports that it is not connected.
 async fn disconnected() -> Result<()> {
     let look = || async { get(AGENT_HEALTH, "/healthz").await };
     let down = |answer: &String| !answer.starts_with("HTTP/1.1 200");
@@ -323,7 +333,7 @@ async fn revoke(pair: &Pair, entry: Option<&str>) -> Result<()> {
     }
 }
 
-async fn a_revoked_cluster_is_out_at_once_and_comes_back(lab: Arc<Lab>) -> Result<()> {
+async fn a_revoked_cluster_disconnects_and_reconnects_when_allowed(lab: Arc<Lab>) -> Result<()> {
     let setting: Setting = prepare(&lab, "revoked", Mapping::Namespace).await?;
     let pair = Pair::start_in(&lab, setting, OURS).await?;
     let reply = async {

@@ -1,4 +1,4 @@
-//! What people who operate the product see of its programs.
+//! Metrics and Events for the operators of the product.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{programs::Program, stage::Stage};
 
 const PAGE: &str = "docs/metrics.md";
 
-/// The programs that run show every metric that the documentation has for them and no other, and what happens shows in
-/// them; but nobody who reaches the port for metrics looks into a program or changes its log.
+/// The running programs expose exactly the documented metrics, and the metrics count. The port for metrics serves no
+/// debug endpoint.
 pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -45,8 +45,8 @@ pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()>
     shows(stage, Program::Agent(1), ON_A_SPOKE).await
 }
 
-/// Whoever describes the add-on of a cluster sees when its agent came.
-pub(crate) async fn that_an_agent_has_come_is_an_event_on_its_add_on(stage: &Stage) -> Result<()> {
+/// An Event on the add-on of a cluster reports that its agent connected.
+pub(crate) async fn a_connected_agent_is_an_event_on_its_add_on(stage: &Stage) -> Result<()> {
     stage.enrolled(2).await?;
     let events = At::event("spoke2");
     let look = || stage.hub.list(&events, "");
@@ -58,7 +58,7 @@ pub(crate) async fn that_an_agent_has_come_is_an_event_on_its_add_on(stage: &Sta
                 && event["reportingComponent"] == "open-cluster-management.io/argocd-agent-addon"
         })
     };
-    let what = "an Event says that the agent has come";
+    let what = "an Event says that the agent connected";
     wait::until(what, look, reply).await.map(drop)
 }
 

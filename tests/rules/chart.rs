@@ -1,7 +1,7 @@
 //! The chart in `manifests/hub`, rendered by the real Helm: what comes out, and what is refused.
 //!
 //! The golden files in `tests/rules/chart` are compared as values, without the rules of roles, which the tests
-//! `rights::*` hold against what is used. `BLESS=1 cargo test -p tests --test chart` writes them anew; read the difference.
+//! `rights::*` compare with the used rights. `BLESS=1 cargo test -p tests --test rules` updates them; read the difference.
 
 #![expect(
     clippy::indexing_slicing,
@@ -69,7 +69,7 @@ fn values_that_cannot_be_are_refused_by_name() {
 }
 
 #[test]
-fn an_address_that_nobody_can_dial_is_refused_in_words() {
+fn an_undialable_address_is_refused_with_a_reason() {
     for (address, because) in [
         ("https://hub.example.org", "has a scheme"),
         ("hub.example.org/agents", "has a path"),
@@ -121,7 +121,7 @@ fn rendered_chart_matches_golden_files() {
     }
     assert!(
         differ.is_empty(),
-        "if this is meant, BLESS=1 writes the files anew:\n{}",
+        "if this is meant, BLESS=1 updates the files:\n{}",
         differ.join("\n")
     );
 }
@@ -246,7 +246,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 #[test]
-fn every_object_says_to_what_it_belongs_and_where_it_is() {
+fn every_object_has_release_labels_and_a_namespace() {
     for object in everything() {
         let (kind, metadata) = (
             object["kind"].as_str().unwrap_or_default(),
@@ -339,7 +339,7 @@ fn the_placement_tolerates_lost_clusters_and_sees_all() {
 }
 
 #[test]
-fn both_styles_differ_in_who_chooses_the_clusters_only() {
+fn both_install_styles_differ_in_their_strategy_only() {
     let name = "argocd-agent-addon";
     let styles: [&[&str]; 2] = [&[], &["placement.enabled=true"]];
     let [mut manual, mut placements] = styles.map(|sets| one(sets, "ClusterManagementAddOn", name));

@@ -41,7 +41,7 @@ fn every_flag_of_the_hub_programs_has_its_row() {
 
 /// The command line looks for them in the hub program's Deployment.
 #[test]
-fn what_the_command_line_reads_are_flags_of_the_hub_program() {
+fn settings_that_agentctl_reads_are_hub_program_flags() {
     let groups = groups(&[SHARED, MANAGER, MANAGER_REDIS, PRINCIPAL]);
     let variables = variables(MANAGER);
     let rows = rows_of(&groups, &variables, "SharedArgs", &BTreeMap::new());
@@ -97,7 +97,7 @@ fn every_variable_of_the_configuration_has_its_row() {
     compare_first_cells("Variables of the AddOnDeploymentConfig", &read);
 }
 
-/// Helm looks at `templates/` only; a manifest beside it would be applied by nobody, and no one would say so.
+/// Helm renders `templates/` only; it silently ignores a manifest beside it.
 #[test]
 fn every_manifest_of_the_hub_is_in_the_chart() {
     let folder = sources::root().join("manifests");
@@ -132,7 +132,7 @@ fn every_manifest_of_the_hub_is_in_the_chart() {
     );
 }
 
-/// The chart refuses variables that nobody reads, so it has to know those that somebody reads.
+/// The chart refuses unknown variables, so its schema has to list every variable that a program reads.
 #[test]
 fn every_variable_of_the_configuration_is_a_value_of_the_chart() {
     let schema = file("manifests/hub/values.schema.json");
@@ -155,7 +155,7 @@ fn every_label_and_annotation_has_its_row() {
         "argocd-agent.argoproj.io/",
         "argocd.argoproj.io/",
     ];
-    let ours = texts(&[Use::Said, Use::Read])
+    let ours = texts(&[Use::Emitted, Use::Read])
         .into_iter()
         .map(|it| it.words)
         .filter(|text| {
@@ -279,7 +279,7 @@ fn variable_calls() -> BTreeSet<String> {
             collect(stream_of(&token), found);
         }
     }
-    let files: BTreeSet<String> = texts(&[Use::Said, Use::Read])
+    let files: BTreeSet<String> = texts(&[Use::Emitted, Use::Read])
         .into_iter()
         .map(|it| it.file)
         .filter(|file| file.starts_with("addon-manager/"))

@@ -1,4 +1,4 @@
-//! What the documentation claims, held against the tree.
+//! Claims of the documentation, compared with the source tree.
 
 use std::{
     collections::BTreeSet,
@@ -109,7 +109,7 @@ fn is_sentence(text: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// A feature list that nobody could parse would prove nothing.
+/// An unreadable feature list would prove nothing.
 #[test]
 fn the_feature_list_is_read() {
     assert!(

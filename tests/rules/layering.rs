@@ -39,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const TEST_BED: &str = "tests";
 
 #[test]
-fn crates_use_only_what_the_table_allows() {
+fn crates_use_only_allowed_dependencies() {
     let metadata = MetadataCommand::new()
         .no_deps()
         .exec()

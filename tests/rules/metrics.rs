@@ -1,6 +1,6 @@
 //! `docs/metrics.md` has a row for every metric that our programs register, made of what they register.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p tests --test metrics` writes the tables anew.
+//! `UPDATE_GOLDEN=1 cargo test -p tests --test rules metrics` updates the tables.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -9,7 +9,8 @@ use crate::shared::registered;
 use registered::{Metric, Metrics, asked_as};
 
 const PAGE: &str = "docs/metrics.md";
-const BEGIN: &str = "<!-- tables: made by `UPDATE_GOLDEN=1 cargo test -p tests --test metrics` -->";
+const BEGIN: &str =
+    "<!-- tables: made by `UPDATE_GOLDEN=1 cargo test -p tests --test rules metrics` -->";
 const END: &str = "<!-- end of the tables -->";
 
 #[test]
@@ -28,7 +29,7 @@ fn every_metric_has_its_row() {
     let should: Vec<&str> = made.lines().collect();
     let missing: Vec<_> = should.iter().filter(|line| !is.contains(line)).collect();
     let extra: Vec<_> = is.iter().filter(|line| !should.contains(line)).collect();
-    let reply = "UPDATE_GOLDEN=1 writes the page anew";
+    let reply = "UPDATE_GOLDEN=1 updates the page";
     assert!(
         page == made || std::env::var_os("UPDATE_GOLDEN").is_some(),
         "{PAGE}: {reply}\nmissing {missing:#?}\nnot registered {extra:#?}"
@@ -166,7 +167,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 #[test]
-fn what_is_registered_is_read() {
+fn registered_metrics_are_read() {
     let text = "# HELP a_b What it is, in detail.\n# TYPE a_b counter\na_b_total{why=\"x\"} 0\na_b_total{why=\"y\"} 2\n# EOF\n";
     let metrics = registered::read(text);
     let metric = &metrics["a_b"];

@@ -269,7 +269,7 @@ fn lint(folder: &Path) -> (bool, String) {
     )
 }
 
-/// A dashboard's numbers of panels and its name are what Grafana tells them apart by.
+/// Grafana identifies a dashboard by its uid and a panel by its number.
 #[test]
 fn dashboards_and_alerts_have_names_of_their_own() {
     let mut names = BTreeSet::new();
@@ -344,7 +344,7 @@ fn anchor_of(line: &str) -> Option<String> {
 }
 
 #[test]
-fn a_query_that_asks_for_what_is_not_there_is_found_out() {
+fn a_query_of_unregistered_metrics_is_reported() {
     let known = known();
     let good = "sum by (outcome) (rate(argocd_principal_handshakes_total{outcome=~\"ok|closed\"}[5m])) > 0";
     assert_eq!(faults(&known, good), Vec::<String>::new());

@@ -41,7 +41,7 @@ const NO_REASONS: &[&str] = &[
     // states on Argo CD's page of clusters, which docs/live.md explains
     "Failed",
     "Successful",
-    // what is said in requests and answers of the Kubernetes API
+    // words in requests and responses of the Kubernetes API
     "All",
     "BadRequest",
     "DeleteOptions",
@@ -143,7 +143,7 @@ fn every_reason_has_a_paragraph() {
         .collect();
     assert!(
         missing.is_empty(),
-        "explain in {DOCUMENT} under headings `### …`, or, if nobody ever sees them as a reason or \
+        "explain in {DOCUMENT} under headings `### …`, or, if they are never a reason or \
          type, put into NO_REASONS in tests/rules/reasons.rs:\n{}",
         missing.join("\n")
     );
@@ -184,9 +184,9 @@ fn the_reasons_are_found() {
     }
 }
 
-/// What our programs say in camel case, each with a file that says it.
+/// Literals in camel case that our programs emit, each with a file that has it.
 fn stated() -> BTreeMap<String, String> {
-    sources::texts(&[sources::Use::Said])
+    sources::texts(&[sources::Use::Emitted])
         .into_iter()
         .filter(|it| is_camel_case(&it.words))
         .filter(|it| !NO_REASONS.contains(&it.words.as_str()))

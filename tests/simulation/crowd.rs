@@ -1,4 +1,4 @@
-//! One cluster with very many Applications: everything arrives, once, and nothing is said that need not be.
+//! One cluster with very many Applications: everything arrives, once, without unnecessary messages.
 
 use std::sync::Arc;
 use std::time::Duration;

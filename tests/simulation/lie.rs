@@ -1,4 +1,4 @@
-//! Promises of the world that it may break, to see that the simulation notices.
+//! Promises of the environment that the simulation breaks, to check that the oracle notices.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
@@ -10,9 +10,9 @@ use protocol::wire::eventstreamapi::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     Nothing,
-    /// An API server tells a watch everything. Here the hub's leaves some reports out for good.
+    /// An API server sends every event to a watch. Here the hub's omits some for good.
     WatchesForget,
-    /// A command has one name. Here the network says some again under another.
+    /// A command has one ID. Here the network repeats some under another ID.
     SyncsAreForged,
 }
 

@@ -1,4 +1,4 @@
-//! What has to be true when everything has been quiet for a while, told apart from how the product does it.
+//! The required state when nothing changes any more, computed independently of the product.
 
 use std::collections::BTreeMap;
 
@@ -180,7 +180,7 @@ impl<'a> Oracle<'a> {
             let same = Meta::of(&judged.object).uid() == source;
             let here = judged.key.name == key.name
                 && judged.belongs == Belongs::To(cluster.to_owned(), key.namespace.clone());
-            // What is held or ignored keeps the copy that it has.
+            // A conflicting or ignored Application keeps its copy.
             let left = judged.ignored || judged.belongs == Belongs::Conflict;
             here || (left && same) || (left && judged.key.name == key.name)
         })

@@ -57,7 +57,7 @@ pub(crate) fn certificate(cluster: &str) -> CertificateDer<'static> {
 
 /// A running principal.
 pub(crate) struct Principal {
-    /// What the add-on manager is told.
+    /// The reports that the add-on manager reads.
     pub(crate) handle: Handle,
     parts: Parts,
     token: CancellationToken,
@@ -166,7 +166,7 @@ impl Agent {
             hub: hub(network),
             capabilities,
             argocd_namespace: ARGOCD.to_owned(),
-            network: Arc::new(network.road(cluster, vec![certificate.clone()])),
+            network: Arc::new(network.connector(cluster, vec![certificate.clone()])),
             material: watch::channel(Arc::new(Material::default())).1,
             replica,
             reports,

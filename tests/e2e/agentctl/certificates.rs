@@ -1,4 +1,4 @@
-//! Certificates are changed, and agents shut out and let in.
+//! `certs` rotates certificates; `agent` revokes agents and restores them.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -18,7 +18,7 @@ use crate::stage::{SOON, Stage};
 /// On the CA's Secret while agents move over.
 const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 
-/// An agent gets another key, and the CA another successor, by a command each; the list shows both.
+/// `certs rotate` gives an agent a new key and the CA a successor; `certs list` shows both.
 pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) 
     until_available(&stage.hub, "spoke2").await.map(drop)
 }
 
-/// A revoked agent is out, is listed so and is not revoked twice; restored, it is back with another key.
+/// `agent revoke` disconnects an agent, lists it as revoked and fails the second time; `agent restore` reconnects it with a new key.
 pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     stage: &Stage,
 ) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What is left of the product on the hub when it is uninstalled: exactly what is promised.
+//! The objects that an uninstall leaves on the hub are exactly the documented ones.
 
 use anyhow::{Result, ensure};
 use kube::{
@@ -34,7 +34,7 @@ pub(super) async fn are_as_promised(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Also what is promised is gone, after whoever wants that has taken it away.
+/// Waits until no object of the product is left, not even those that an uninstall keeps.
 pub(crate) async fn are_none(stage: &Stage) -> Result<()> {
     let look = || async { left(stage).await };
     lab::wait::until("nothing at all is left", look, Vec::is_empty)

@@ -1,4 +1,4 @@
-//! Clusters that go away, come back, lie or have been meddled with.
+//! Clusters that are lost, return, forge their status, drift, or are deleted.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DynamicObject, PostParams};
@@ -32,8 +32,8 @@ async fn klusterlet(stage: &Stage, run: bool) -> Result<()> {
     Ok(())
 }
 
-/// A lost cluster keeps its add-on, which is Unknown, and is available again as soon as the cluster is back: nobody has
-/// to wait for a resync.
+/// The add-on of a lost cluster is kept and Unknown. It is available as soon as the cluster is back, without waiting for
+/// a resync.
 pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
     stage: &Stage,
 ) -> Result<()> {
@@ -84,11 +84,11 @@ pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
                     .as_ref()
                     .is_some_and(|it| it.resource == "manifestworks")
         });
-    ensure!(works.count() == 0, "nothing is sent anew");
+    ensure!(works.count() == 0, "works were written again");
     Ok(())
 }
 
-/// What a cluster writes into the status of its add-on is a claim: nothing is granted by it, and it is put right.
+/// A cluster can write the status of its add-on. It is a claim: it grants nothing, and the manager corrects it.
 pub(crate) async fn forged_add_on_status_grants_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
@@ -173,9 +173,8 @@ async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What cannot be read is named, and nothing went to another cluster.
-async fn annotation_is_told(stage: &Stage) -> Result<()> {
-    // An annotation that nobody can read is told, with its name.
+/// The condition names the invalid annotation, and no work goes to another cluster.
+async fn invalid_annotation_is_reported(stage: &Stage) -> Result<()> {
     let reply = |it: &Value| {
         let degraded = lab::steps::objects::condition(it, "Degraded");
         let message = degraded
@@ -202,8 +201,8 @@ async fn annotation_is_told(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Labels, annotations and claims of a ManagedCluster are the cluster's to write. They decide nothing that is not its
-/// own; what cannot be used is told, and what was sent before stays.
+/// A cluster can write labels, annotations and claims of its ManagedCluster. They affect only this cluster; the add-on
+/// reports invalid ones, and the works sent before stay.
 pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (at, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
@@ -227,7 +226,7 @@ pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage
         .await?;
 
     secret_is_unharmed(stage).await?;
-    annotation_is_told(stage).await?;
+    invalid_annotation_is_reported(stage).await?;
 
     let none = json!({
         "labels": {
@@ -272,7 +271,7 @@ async fn rewrite(spoke: &Objects, stage: &Stage, at: &At, metadata: &Value) -> R
     wait::until("the cluster may write its ManagedCluster", write, |()| true).await
 }
 
-/// What was changed or deleted on a spoke is put right; fields of somebody else stay theirs.
+/// Drift on a spoke is repaired; fields of another field manager stay.
 pub(crate) async fn drift_on_a_spoke_is_repaired_and_others_fields_stay(
     stage: &Stage,
 ) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Which configuration counts for a cluster, when it gets there, and what is said when it cannot.
+//! Which configuration applies to a cluster, how it rolls out, and how errors are reported.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -342,8 +342,8 @@ async fn klusterlets(stage: &Stage, run: bool) -> Result<()> {
     Ok(())
 }
 
-/// A kind of configuration that the add-on does not know is told by OCM, because the manager says which it knows; the
-/// agent stays as it is.
+/// OCM reports an unsupported kind of configuration, because the manager declares its supported kinds; the agent does not
+/// change.
 pub(crate) async fn unknown_configuration_kind_is_reported(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
@@ -356,7 +356,10 @@ pub(crate) async fn unknown_configuration_kind_is_reported(stage: &Stage) -> Res
     let reply = |it: &Value| {
         lab::steps::objects::has_condition(it, "Progressing", "False", "ConfigurationUnsupported")
     };
-    stage.hub.until(&at, "is told", SOON, reply).await?;
+    stage
+        .hub
+        .until(&at, "is reported as unsupported", SOON, reply)
+        .await?;
     until_level(stage, "spoke1", "info").await?;
     stage
         .hub

@@ -1,4 +1,4 @@
-//! The SDK's example add-on in the hands of a test.
+//! The SDK's example add-on, driven by a test.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl<'a> Guest<'a> {
     }
 
     /// Sets a variable of the manager's environment, and waits until it runs with that.
-    pub(crate) async fn tell_manager(&self, name: &str, value: &str) -> Result<()> {
+    pub(crate) async fn set_manager_variable(&self, name: &str, value: &str) -> Result<()> {
         let manager = At::deployment(hello::NAMESPACE, hello::MANAGER);
         let now = self.hub.read(&manager).await?;
         let mut containers = now["spec"]["template"]["spec"]["containers"].clone();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::guest::{Guest, listed};
 use crate::stage::Stage;
 
-/// A namespace on the host for the agent of spoke2: leases are told apart by it.
+/// A namespace on the host for the agent of spoke2: it separates the leases.
 const APART: &str = "hello-of-spoke2";
 
 async fn host(guest: &Guest<'_>, host: Option<&str>) -> Result<()> {

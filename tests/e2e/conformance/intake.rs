@@ -1,4 +1,4 @@
-//! An add-on that OCM has not taken in. With the example add-on.
+//! An add-on without a definition, and one with the longest names. With the example add-on.
 
 use anyhow::{Result, ensure};
 use lab::{hello, steps::At, wait};
@@ -44,7 +44,7 @@ pub(crate) async fn add_on_without_definition_is_reported(stage: &Stage) -> Resu
     guest.disable(1).await
 }
 
-/// The longest names that Kubernetes and OCM allow are served, and what is too long is told.
+/// An agent is installed into a namespace with the longest name that Kubernetes allows.
 pub(crate) async fn a_namespace_of_the_longest_name_is_served(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let longest = "n".repeat(63);

@@ -1,4 +1,4 @@
-//! What is sent to a cluster, in how many works, and what goes again. With the example add-on.
+//! ManifestWorks: how manifests are split, and how removed ones are deleted. With the example add-on.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -48,7 +48,9 @@ async fn a_restart_changes_nothing(guest: &Guest<'_>) -> Result<()> {
         .until_works(1, "are there", |works| !works.is_empty())
         .await?;
     let mark = stage.lab.hub().audit().mark()?;
-    guest.tell_manager("HOOK_DEADLINE_SECONDS", "121").await?;
+    guest
+        .set_manager_variable("HOOK_DEADLINE_SECONDS", "121")
+        .await?;
     // Another cluster is served after the restart, so this one was looked at too.
     guest.enable(2, &[]).await?;
     guest.until_well(2).await?;
@@ -71,8 +73,8 @@ async fn a_restart_changes_nothing(guest: &Guest<'_>) -> Result<()> {
     Ok(())
 }
 
-/// More than one work may hold is shared out; each object stays where it is, over restarts and removals.
-pub(crate) async fn much_is_shared_out_and_stays_where_it_is(stage: &Stage) -> Result<()> {
+/// Manifests that exceed one work are split; each object stays in its work across restarts and removals.
+pub(crate) async fn large_manifests_are_split_and_stay_in_their_work(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let of = |count: &'static str| {
         [

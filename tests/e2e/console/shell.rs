@@ -48,7 +48,7 @@ impl Shell {
 
     async fn emits(&mut self, operation: Value) -> Result<()> {
         let message = Message::text(operation.to_string());
-        self.socket.send(message).await.context("say something")
+        self.socket.send(message).await.context("send an operation")
     }
 
     pub(super) async fn resize(&mut self, cols: u16, rows: u16) -> Result<()> {
@@ -126,7 +126,7 @@ impl Console {
         serde_json::from_str(body).with_context(|| answer.clone())
     }
 
-    /// The session of whoever is logged in, as the command line keeps it.
+    /// The session token of the logged-in user, from the configuration of the command line.
     fn token(&self) -> Result<String> {
         let config = std::fs::read_to_string(self.home.path().join("config"))?;
         let config: Value = serde_saphyr::from_str(&config)?;

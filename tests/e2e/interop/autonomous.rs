@@ -163,7 +163,7 @@ pub(crate) async fn a_sync_asked_for_at_a_mirror_runs_once(pair: &mut Pair) -> R
         app.begin(pair, revision).await?;
         app.end(pair, "Succeeded", revision).await?;
     }
-    // Nothing that passes now may bring an operation back.
+    // No later message may restore an operation.
     app.set_revision(pair, "v2").await?;
     app.until_revision(pair, "v2").await?;
     let source = pair.spoke.read(&app.spoke).await?;
@@ -180,7 +180,7 @@ pub(crate) async fn a_running_sync_is_terminated_at_a_mirror(pair: &mut Pair) ->
     pair.hub.merge(&app.hub, terminate).await?;
     let reply = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is told to terminate", SOON, reply)
+        .until(&app.spoke, "is asked to terminate", SOON, reply)
         .await?;
     app.end(pair, "Failed", "Operation terminated").await
 }
@@ -247,7 +247,7 @@ pub(crate) async fn a_project_of_the_spoke_is_shown_and_goes(pair: &mut Pair) ->
     pair.hub
         .merge(&here, json!({"spec": {"description": "theirs"}}))
         .await?;
-    pair.hub.until(&here, "is held", SOON, second).await?;
+    pair.hub.until(&here, "is reverted", SOON, second).await?;
     pair.spoke.delete(&there).await?;
     pair.hub.until_gone(&here, SOON).await
 }
@@ -274,7 +274,7 @@ impl Four {
         Ok(four)
     }
 
-    /// What happens on the spoke while the two cannot hear each other.
+    /// Changes on the spoke while both ends are disconnected.
     async fn meanwhile(&self, pair: &Pair) -> Result<()> {
         self.changing.set_revision(pair, "v2").await?;
         pair.spoke.delete(&self.going.spoke).await?;

@@ -109,8 +109,8 @@ pub(crate) async fn a_destination_names_the_agent(pair: &mut Pair) -> Result<()>
     Ok(())
 }
 
-/// A namespace that is missing on the spoke is made. Between our own ends the hub is told, too, if Argo CD there does not
-/// look at it.
+/// The agent creates a namespace that is missing on the spoke. Our agent also reports to our principal when Argo CD does
+/// not watch that namespace.
 pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
     let names = pair.names.clone();
     let further = further_namespace(&names.agent);

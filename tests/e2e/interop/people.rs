@@ -1,4 +1,4 @@
-//! What people at the hub see of a cluster: a live manifest, a log as it is written, and what is in its redis.
+//! Live views of a cluster from the hub: a manifest, a followed log, and the keys of its redis.
 
 pub(crate) mod autonomous;
 pub(crate) mod changes;
@@ -18,7 +18,7 @@ use lab::{
     steps::{At, Objects},
     wait,
 };
-use live::resp::Value as Said;
+use live::resp::Value as Reply;
 use serde_json::{Value, json};
 
 use super::{Replicated, SOON, body, finish, short_name};
@@ -65,13 +65,13 @@ pub(crate) async fn people_at_the_hub_see_the_cluster(
     end(pair, reply).await
 }
 
-/// With what people look at a pair's cluster.
+/// The access of users at the hub to a pair's cluster.
 struct Look {
     visitor: Kubectl,
 }
 
 impl Look {
-    /// The Pods beside the spoke's Argo CD, as people at the hub have them.
+    /// The Pods beside the spoke's Argo CD, through the hub.
     async fn pods(&self, pair: &Pair) -> Result<Api<Pod>> {
         let client = self.visitor.client().await?;
         Ok(Api::namespaced(client, &pair.names.spoke))
@@ -182,11 +182,11 @@ fn talker(belongs: bool) -> Value {
 }
 
 /// kubectl with what Argo CD on the hub would have in the cluster Secret.
-fn visitor(lab: &Lab, papers: &certs::Pair, authority: &str) -> Result<Kubectl> {
+fn visitor(lab: &Lab, credentials: &certs::Pair, authority: &str) -> Result<Kubectl> {
     let access = json!({"tlsClientConfig": {
         "caData": STANDARD.encode(authority),
-        "certData": STANDARD.encode(&papers.cert),
-        "keyData": STANDARD.encode(&papers.key),
+        "certData": STANDARD.encode(&credentials.cert),
+        "keyData": STANDARD.encode(&credentials.key),
     }});
     let server = "https://localhost:9090";
     Kubectl::with(lab, &kubeconfig::of_cluster_secret(server, None, &access))
@@ -202,7 +202,7 @@ async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     ensure!(manifest["metadata"]["name"] == POD, "{manifest:#}");
     ensure!(manifest["status"]["phase"] == "Running", "{manifest:#}");
     let missing = visitor
-        .fails(&["get", "--raw", &format!("{pods}/nobody")])
+        .fails(&["get", "--raw", &format!("{pods}/missing")])
         .await?;
     ensure!(
         missing.contains("NotFound") || missing.contains("not find"),
@@ -227,7 +227,7 @@ async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     Ok(())
 }
 
-/// What the spoke's Argo CD keeps in its redis, read at the hub's, and word of a change.
+/// Reads a key of the spoke's redis through the hub's proxy, and gets a published change.
 async fn reads(pair: &mut Pair) -> Result<()> {
     let [_, there] = REDIS;
     let mut there = Client::at(("127.0.0.1", there), PASSWORD).await?;
@@ -247,8 +247,8 @@ async fn reads(pair: &mut Pair) -> Result<()> {
     let publish = ["publish", "app|managed-resources|app|1.8.3", ""];
     let there = tokio::sync::Mutex::new(there);
     let takes_in = || async { there.lock().await.ask(&publish).await };
-    let is_reported = |reply: &Said| *reply == Said::integer(1);
-    wait::until("somebody listens on the cluster", takes_in, is_reported).await?;
+    let is_reported = |reply: &Reply| *reply == Reply::integer(1);
+    wait::until("a subscriber on the cluster gets it", takes_in, is_reported).await?;
     let reply = here.reply().await?;
     ensure!(is(&reply, "message", &channel), "{reply:?}");
     // Go's principal says nothing of what it does not know; ours asks the hub's redis.
@@ -260,12 +260,12 @@ async fn reads(pair: &mut Pair) -> Result<()> {
     pair.check()
 }
 
-/// Whether this was said about this channel.
-fn is(stated: &Said, what: &str, channel: &str) -> bool {
+/// Whether the reply is this message of this channel.
+fn is(stated: &Reply, what: &str, channel: &str) -> bool {
     let words: Vec<_> = stated
         .elements()
         .iter()
-        .filter_map(Said::as_bytes)
+        .filter_map(Reply::as_bytes)
         .collect();
     words.starts_with(&[what.as_bytes(), channel.as_bytes()])
 }

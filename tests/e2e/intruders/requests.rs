@@ -1,4 +1,4 @@
-//! Certificate requests that ask for what nobody may have.
+//! CSRs that the signer must not approve.
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{programs::Program, stage::Stage};
 
-/// A request for a certificate that nobody may grant.
+/// A CSR that must stay pending.
 struct Request {
     name: &'static str,
     /// Who asks: `system:open-cluster-management:<this>:agent`.
@@ -21,7 +21,7 @@ struct Request {
     organizations: [&'static str; 2],
     alternative: &'static str,
     usages: &'static [&'static str],
-    /// The word of the Event and of the metric, and a part of what the Event says.
+    /// The reason of the Event and of the metric, and a part of the Event's message.
     why: (&'static str, &'static str),
 }
 
@@ -85,7 +85,7 @@ fn wrong_requests() -> Vec<Request> {
             usages: &["digital signature", "server auth"],
             ..Request::good("to-serve", ("WrongUsages", "client auth"))
         },
-        // They carry our add-on's labels, so they are ours to explain, whoever may be meant to sign.
+        // They carry our add-on's labels, so our manager explains them, whichever signer they name.
         Request {
             signer: "kubernetes.io/kube-apiserver-client",
             ..Request::good(
@@ -101,9 +101,7 @@ fn wrong_requests() -> Vec<Request> {
 }
 
 /// Requests with a wrong requester, signer, subject, SAN or usage stay pending, each with an Event that says why.
-pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn an_invalid_csr_stays_pending_and_is_explained(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let manager = Program::Manager.running(stage).await?;
     let units = enrol::registered_units(&stage.hub, "spoke1").await?;

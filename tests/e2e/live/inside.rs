@@ -34,8 +34,8 @@ pub(super) fn local(namespace: &str, name: &str, script: &str) -> Value {
     })
 }
 
-/// What a Pod on a spoke prints is read on the hub: all of it, and as it comes. When the cluster is cut off the reader
-/// is told by an error, and does not take it for the end.
+/// The log of a Pod on a spoke is read on the hub, complete and followed. When the cluster disconnects the reader gets an
+/// error, not an end of file.
 pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
     stage: &Stage,
 ) -> Result<()> {
@@ -66,7 +66,7 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
         .await?;
     ensure!(end == "1000\nmore\n", "{end}");
 
-    a_viewer_who_goes_takes_the_request_along(stage, &kubectl).await?;
+    a_closed_viewer_ends_the_request(stage, &kubectl).await?;
     stage.lab.faults().set("spoke1", Fault::Stall);
     let ended = following.ended(Duration::from_secs(30)).await;
     let ended = ended.context("the log of a cluster that was cut off goes on")?;
@@ -82,7 +82,7 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
 }
 
 /// The cluster's API logs a request when it is over.
-async fn a_viewer_who_goes_takes_the_request_along(stage: &Stage, kubectl: &Kubectl) -> Result<()> {
+async fn a_closed_viewer_ends_the_request(stage: &Stage, kubectl: &Kubectl) -> Result<()> {
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
     let mut viewer = kubectl.follows(&["logs", "-f", "talker"])?;

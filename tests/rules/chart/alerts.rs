@@ -80,9 +80,9 @@ fn alerts_fire_with_the_expected_text() {
     assert!(seen > 2, "only {seen} files have cases");
 }
 
-/// A case that is wrong is found out, so that the others prove something.
+/// A wrong case fails, so a passing case proves something.
 #[test]
-fn an_alert_that_says_something_else_is_found_out() {
+fn a_wrong_alert_text_fails_its_case() {
     let folder = folder();
     let path = folder.path().join("hub-work.yaml");
     let cases = fs::read_to_string(&path).expect("cases");

@@ -1,4 +1,4 @@
-//! Command lines as clap is told about them, read from the sources.
+//! Command-line flags as declared for clap, read from the sources.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ fn of(register: impl FnOnce(&Registry)) -> Metrics {
     read(&registry.encode().expect("a text"))
 }
 
-/// Reads what Prometheus would be told.
+/// Parses metrics in the text format of Prometheus.
 pub(crate) fn read(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     let mut current = String::new();

@@ -32,8 +32,8 @@ pub(crate) struct Text {
 /// What a text is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The program says it, as far as can be seen.
-    Said,
+    /// The program writes it, as far as the source shows.
+    Emitted,
     /// It is compared with, or names a kind of object.
     Read,
 }
@@ -68,7 +68,7 @@ pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
     texts
 }
 
-/// The texts of all programs, the command line included, whatever they are for.
+/// The texts of all programs, the command line included, for any use.
 pub(crate) fn literals() -> Vec<Text> {
     let mut texts = Vec::new();
     for path in PROGRAMS.iter().flat_map(|name| files(name)) {
@@ -131,7 +131,7 @@ fn collect(stream: TokenStream, named: bool, file: &str, texts: &mut Vec<Text>) 
             texts.push(Text {
                 words: text,
                 file: file.to_owned(),
-                used: if read { Use::Read } else { Use::Said },
+                used: if read { Use::Read } else { Use::Emitted },
             });
         }
         before.push(token.to_string());

@@ -42,8 +42,8 @@ impl Site {
         }
     }
 
-    /// What was deleted just now while no agent looked has taken the record of its last sync along.
-    pub(super) fn forget_what_nobody_saw_go(&self, before: Vec<(ObjectKey, Value)>) {
+    /// Forgets the sync records of Applications that were deleted while no agent was watching.
+    pub(super) fn forget_unseen_deletions(&self, before: Vec<(ObjectKey, Value)>) {
         if self.agent.is_some() && self.started.elapsed() > FIRST_LOOK {
             return;
         }

@@ -1,4 +1,4 @@
-//! Everything works again: what has to be so then.
+//! The end of a history: all faults are repaired, and the findings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use agent::sync::api;
 use tokio::time::Instant;
 
 use super::{World, fleet};
-use crate::network::Weather;
+use crate::network::Conditions;
 use crate::oracle::Oracle;
 use crate::slow::Manners;
 
@@ -28,7 +28,7 @@ impl World {
         self.fleet.send_replace(fleet(&names, &[], false));
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
-            self.network.set_weather(&site.name, Weather::FINE);
+            self.network.set_conditions(&site.name, Conditions::FINE);
         }
         self.start_agents();
         let mut findings = self.settle("after the faults").await;
@@ -36,13 +36,13 @@ impl World {
             self.network.break_lines(name);
         }
         findings.extend(self.settle("after a new connection").await);
-        findings.extend(self.oracle_says());
+        findings.extend(self.oracle_findings());
         findings.extend(self.once());
         if findings.is_empty() {
             findings.extend(self.rest().await);
         }
         if findings.is_empty() {
-            findings.extend(self.obeys().await);
+            findings.extend(self.run_new_commands().await);
         }
         findings
     }
@@ -77,7 +77,7 @@ impl World {
             .collect()
     }
 
-    fn oracle_says(&self) -> Vec<String> {
+    fn oracle_findings(&self) -> Vec<String> {
         let spokes = self.spokes();
         Oracle::new(&self.hub.inner, &spokes).findings()
     }
@@ -111,7 +111,7 @@ impl World {
         findings
     }
 
-    /// Whoever is restarted when both sides agree has nothing to write.
+    /// A restart of either end makes no writes when both sides agree.
     async fn rest(&mut self) -> Vec<String> {
         let mut findings = vec![];
         let before = self.signature();
@@ -156,8 +156,8 @@ impl World {
         findings
     }
 
-    /// What is asked for now is done, once.
-    async fn obeys(&mut self) -> Vec<String> {
+    /// New commands run once.
+    async fn run_new_commands(&mut self) -> Vec<String> {
         let spokes = self.spokes();
         let delivered = Oracle::new(&self.hub.inner, &spokes).delivered();
         let mut asked = vec![];
@@ -168,7 +168,7 @@ impl World {
             self.people.refresh(key);
         }
         let mut findings = self.settle("after the last commands").await;
-        findings.extend(self.oracle_says());
+        findings.extend(self.oracle_findings());
         let done: BTreeMap<String, usize> = self
             .sites
             .iter()

@@ -1,4 +1,4 @@
-//! A cluster that is cut off while people at the hub look at it, where one end is Go's.
+//! A cluster is disconnected while users at the hub read from it, where one end is Go's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ const LARGE: &str = "heavy-map";
 /// Of this many bytes, and so many of them a second, so that it takes much longer than to cut it off.
 const LARGEST: usize = 900_000;
 const SLOWLY: u32 = 16 << 10;
-/// Whoever looks is told without waiting for an answer that does not come any more.
+/// Clients get an error at once, without waiting for a response that cannot arrive.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// A log that is followed, a large answer and a terminal end at once, and work again when the cluster is back.
