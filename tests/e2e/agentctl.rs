@@ -30,19 +30,19 @@ const NO_RIGHTS: &str = "no-rights";
 /// Runs a command that should exit with this code, and returns its JSON output.
 async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["-o", "json"]].concat();
-    let stated = product::agentctl(&kubeconfig, &arguments).await?;
-    ensure!(stated.code == Some(code), "{stated:?}");
-    serde_json::from_str(&stated.out).with_context(|| format!("{stated:?}"))
+    let output = product::agentctl(&kubeconfig, &arguments).await?;
+    ensure!(output.code == Some(code), "{output:?}");
+    serde_json::from_str(&output.out).with_context(|| format!("{output:?}"))
 }
 
 /// Runs a command that should fail, and returns its error output.
 async fn fails(kubeconfig: PathBuf, arguments: &[&str]) -> Result<String> {
-    let stated = product::agentctl(&kubeconfig, arguments).await?;
+    let output = product::agentctl(&kubeconfig, arguments).await?;
     ensure!(
-        stated.code == Some(2) && stated.out.is_empty(),
-        "{stated:?}"
+        output.code == Some(2) && output.out.is_empty(),
+        "{output:?}"
     );
-    Ok(stated.err)
+    Ok(output.err)
 }
 
 impl Stage {
@@ -93,13 +93,13 @@ pub(crate) async fn status_needs_only_the_documented_roles(stage: &Stage) -> Res
         "{counted:#}"
     );
 
-    let stated = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
-    let lines: Vec<_> = stated.out.lines().collect();
+    let output = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
+    let lines: Vec<_> = output.out.lines().collect();
     let is_one =
         lines.len() == 2 && lines[0].starts_with("CLUSTER") && lines[1].starts_with("spoke2");
-    ensure!(stated.succeeded() && is_one, "{stated:?}");
+    ensure!(output.succeeded() && is_one, "{output:?}");
     ensure!(
-        !stated.out.contains('\u{1b}'),
+        !output.out.contains('\u{1b}'),
         "colours away from a terminal"
     );
 
@@ -311,8 +311,8 @@ pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
 
     let folder = stage.lab.dir().join("support-bundle");
     let bundle = ["support-bundle", folder.to_str().context("a path")?];
-    let stated = product::agentctl(&team, &bundle).await?;
-    ensure!(stated.succeeded(), "{stated:?}");
+    let output = product::agentctl(&team, &bundle).await?;
+    ensure!(output.succeeded(), "{output:?}");
     let read = |name: &str| -> Result<Value> {
         Ok(serde_json::from_str(&std::fs::read_to_string(
             folder.join(name),

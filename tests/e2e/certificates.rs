@@ -258,13 +258,16 @@ pub(crate) async fn a_revoked_agent_is_rejected_and_others_stay_connected(
         refused,
     )
     .await?;
-    let emits = |kind: &'static str, status: &'static str, reason: &'static str| {
+    let has = |kind: &'static str, status: &'static str, reason: &'static str| {
         move |addon: &Value| has_condition(addon, kind, status, reason)
     };
-    let reply = emits("Degraded", "True", "Revoked");
-    stage.hub.until(&addon, "is Degraded", SOON, reply).await?;
+    let revoked_condition = has("Degraded", "True", "Revoked");
+    stage
+        .hub
+        .until(&addon, "is Degraded", SOON, revoked_condition)
+        .await?;
     stage.spoke(2).until_gone(&leaf(), SOON).await?;
-    let away = emits("Available", "False", "AgentDisconnected");
+    let away = has("Available", "False", "AgentDisconnected");
     stage
         .hub
         .until(&addon, "says that it is away", SOON * 2, away)

@@ -30,10 +30,10 @@ pub(crate) async fn an_upgrade_keeps_the_ca_and_the_agents(stage: &Stage) -> Res
 
     let helm = stage.lab.helm();
     let value = ["--set", "podAnnotations.upgraded=yes", "--wait"];
-    let stated = product::upgrade(&helm, &value).await?;
+    let output = product::upgrade(&helm, &value).await?;
     ensure!(
-        stated.contains("kubectl label managedcluster"),
-        "no notes: {stated}"
+        output.contains("kubectl label managedcluster"),
+        "no notes: {output}"
     );
     ensure!(
         manager_pod(stage).await? != manager,
@@ -53,8 +53,8 @@ pub(crate) async fn an_upgrade_keeps_the_ca_and_the_agents(stage: &Stage) -> Res
     stage.clear(&app).await
 }
 
-/// `helm uninstall` takes the add-on off every cluster first, in order, and leaves what is the user's; installed again,
-/// the add-on adopts what is there.
+/// `helm uninstall` removes the add-on from every cluster first, in order, and leaves the user's objects; the next install
+/// adopts them.
 pub(crate) async fn an_uninstallation_takes_the_add_on_off_and_an_installation_adopts(
     stage: &Stage,
 ) -> Result<()> {
@@ -128,16 +128,16 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     ocm.spokes.get_mut("spoke2").context("spoke2")?.kill();
     until_lost(stage, "spoke2").await?;
 
-    let stated = stage.lab.helm().attempt(&UNINSTALLATION).await?;
+    let output = stage.lab.helm().attempt(&UNINSTALLATION).await?;
     ensure!(
-        !stated.succeeded(),
+        !output.succeeded(),
         "it went on without spoke2: {}",
-        stated.out
+        output.out
     );
     ensure!(
-        stated.err.contains(UNINSTALL),
+        output.err.contains(UNINSTALL),
         "helm names the hook: {}",
-        stated.err
+        output.err
     );
     let word = last_word(stage).await?;
     for part in [
@@ -169,7 +169,7 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
         .await?;
     drop(ocm);
     uninstall(stage).await?;
-    // The Secret with the certificate is OCM's to remove, whose agent was not there to see the add-on go.
+    // OCM's agent deletes the certificate's Secret, but was down when the add-on was deleted. So wait for the Deployment only.
     let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
     stage.spoke(2).until_gone(&agent, SOON).await?;
     product::install(&stage.lab.helm(), product::OptIn::Manual).await
@@ -208,17 +208,17 @@ pub(crate) async fn an_installation_refuses_an_add_on_of_templates(stage: &Stage
         "-n",
         product::NAMESPACE,
     ];
-    let stated = stage.lab.helm().attempt(&arguments).await?;
-    ensure!(!stated.succeeded(), "it was installed: {}", stated.out);
+    let output = stage.lab.helm().attempt(&arguments).await?;
+    ensure!(!output.succeeded(), "it was installed: {}", output.out);
     for part in [
         "argocd-pull-integration",
         "To change over",
         "kubectl delete clustermanagementaddons",
     ] {
         ensure!(
-            stated.err.contains(part),
+            output.err.contains(part),
             "{part:?} is not in: {}",
-            stated.err
+            output.err
         );
     }
     let account = At::service_account(product::NAMESPACE, product::MANAGER);

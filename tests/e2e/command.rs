@@ -65,7 +65,7 @@ pub(crate) async fn a_killed_lab_leaves_nothing(_lab: Arc<Lab>) -> Result<()> {
             .is_gone()
             .await
             .with_context(|| format!("after the {victim} was killed"))?;
-        // The same directory will do for the next one.
+        // The next lab can use the same directory.
         succeeds(&outer.lab(&["up", "--spokes=0"])?.output()?)?;
         succeeds(&outer.lab(&["down"])?.output()?)?;
     }
@@ -217,11 +217,11 @@ fn children(pid: i32) -> Result<Vec<i32>> {
 }
 
 fn succeeds(output: &Output) -> Result<()> {
-    let stated = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{}: {stated}{complained}",
+        "{}: {stdout}{stderr}",
         output.status
     );
     Ok(())

@@ -162,7 +162,7 @@ async fn it_is_patched(
     ensure!(map["data"]["greeting"] == "patched", "{map}");
     let diff = ["app", "diff", app, "--refresh"];
     let differs = || console.run(&diff);
-    let is_shown = |stated: &Said| !stated.succeeded() && stated.out.contains("patched");
+    let is_shown = |output: &Said| !output.succeeded() && output.out.contains("patched");
     wait::until("the difference is shown", differs, is_shown)
         .await
         .map(drop)
@@ -201,11 +201,11 @@ pub(crate) async fn cluster_page_shows_the_connection_state(stage: &Stage) -> Re
     stage.lab.faults().heal("spoke1");
     let (away, other) = (away?, other?);
     ensure!(is_connected(&other), "{other}");
-    let reply = away["connectionState"]["message"]
+    let message = away["connectionState"]["message"]
         .as_str()
         .unwrap_or_default();
     ensure!(
-        reply.contains("spoke1") && reply.contains("not connected"),
+        message.contains("spoke1") && message.contains("not connected"),
         "{away}"
     );
     ensure!(
@@ -238,8 +238,8 @@ pub(crate) async fn disconnected_cluster_shows_its_last_known_state(stage: &Stag
         let remembered = console.prints(&tree).await?;
         ensure!(has_pods(&remembered), "{remembered}");
         let live = ["app", "get-resource", APP, "--kind", "ConfigMap"];
-        let reply = console.run(&live).await?.complained()?;
-        ensure!(reply.contains("not connected"), "{reply}");
+        let error = console.run(&live).await?.complained()?;
+        ensure!(error.contains("not connected"), "{error}");
         Ok(())
     };
     let away = timeout(SOON + SOON, away).await;

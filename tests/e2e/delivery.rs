@@ -76,7 +76,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     let sources = json!({"spec": {"sourceNamespaces": [TEAM]}});
     hub.merge(&At::project(ARGOCD, "further"), sources).await?;
     app.apply(hub).await?;
-    let emits = |word: &'static str| {
+    let mentions = |word: &'static str| {
         move |app: &Value| {
             let conditions = app["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
@@ -88,14 +88,14 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
         }
     };
     let what = "says what admits its namespace";
-    hub.until(&app.at, what, SOON, emits("ALLOWED_NAMESPACES"))
+    hub.until(&app.at, what, SOON, mentions("ALLOWED_NAMESPACES"))
         .await?;
 
     enrol::with_variable(hub, "spoke1", "ALLOWED_NAMESPACES", TEAM).await?;
     let replica = At::application(TEAM, "further");
     spoke.until_there(&replica, SOON * 2).await?;
     let what = "says that Argo CD does not look there";
-    hub.until(&app.at, what, SOON, emits("application.namespaces"))
+    hub.until(&app.at, what, SOON, mentions("application.namespaces"))
         .await?;
     "v2".clone_into(&mut app.revision);
     app.apply(hub).await?;
@@ -118,7 +118,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     enrol::until_available(hub, "spoke1").await.map(drop)
 }
 
-/// A new target revision on the hub is what runs on the spoke.
+/// A new target revision on the hub is deployed on the spoke.
 pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("new-revision", 1).await?;
@@ -133,7 +133,7 @@ pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     stage.clear(&app).await
 }
 
-/// A project that changes on the hub changes on the spokes that it concerns; one edited there is put right.
+/// A project change on the hub reaches the spokes that it admits; an edit there is reverted.
 pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let app = stage.greeter("project-changes", 1).await?;
@@ -142,10 +142,10 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
     let project = At::project(ARGOCD, "project-changes");
     let described = json!({"spec": {"description": "for the test"}});
     stage.hub.merge(&project, described).await?;
-    let reply = |project: &Value| project["spec"]["description"] == "for the test";
+    let is_described = |project: &Value| project["spec"]["description"] == "for the test";
     stage
         .spoke(1)
-        .until(&project, "has the description", SOON, reply)
+        .until(&project, "has the description", SOON, is_described)
         .await?;
     stage
         .spoke(1)
@@ -153,7 +153,12 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
         .await?;
     stage
         .spoke(1)
-        .until(&project, "has the hub's description again", SOON, reply)
+        .until(
+            &project,
+            "has the hub's description again",
+            SOON,
+            is_described,
+        )
         .await?;
     stage.clear(&app).await
 }
@@ -212,7 +217,7 @@ pub(crate) async fn a_sync_runs_once(stage: &Stage) -> Result<()> {
         seen["status"]["history"]
     );
 
-    // The same again is a command of its own, and runs once too.
+    // A second sync of the same revision is another command, and runs once too.
     deliver::ask_for_sync(&stage.hub, &app.at, "v1").await?;
     let twice = |app: &Value| ended(app) && history(app).is_ok_and(|entries| entries == 2);
     stage
@@ -255,7 +260,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
     let mut app = stage.greeter("not-admitted", 1).await?;
     "other-project".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
-    let reply = |app: &Value| {
+    let is_reported = |app: &Value| {
         app["status"]["conditions"]
             .as_array()
             .into_iter()
@@ -275,7 +280,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
             &app.at,
             "has a condition that names the project",
             SOON,
-            reply,
+            is_reported,
         )
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("not-admitted")).await?;

@@ -60,9 +60,9 @@ pub(crate) async fn a_placement_enrols_a_cluster(stage: &Stage) -> Result<()> {
     stage.not_enrolled(1).await?;
     stage.not_enrolled(2).await?;
     product::install(&stage.lab.helm(), OptIn::Placements).await?;
-    let reply = by_placement(stage).await;
+    let result = by_placement(stage).await;
     product::install(&stage.lab.helm(), OptIn::Manual).await?;
-    reply
+    result
 }
 
 async fn by_placement(stage: &Stage) -> Result<()> {
@@ -83,13 +83,13 @@ pub(crate) async fn invalid_mode_label_is_reported_as_event(stage: &Stage) -> Re
     stage.hub.merge(&At::cluster("spoke2"), bad).await?;
     let events = At::event("default");
     let look = || stage.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             let note = event["message"].as_str().unwrap_or_default();
             event["involvedObject"]["name"] == "spoke2" && note.contains("managed")
         })
     };
-    lab::wait::until("an Event that names the accepted values", look, reply).await?;
+    lab::wait::until("an Event that names the accepted values", look, is_reported).await?;
     ensure!(
         stage.hub.get(&At::addon("spoke2")).await?.is_none(),
         "no add-on was made"

@@ -104,11 +104,12 @@ pub(crate) async fn a_stalled_connection_is_replaced_by_a_reconnect(stage: &Stag
     let next = change.change().await?;
     agent.until_counts(silent, silences + 1.0).await?;
     manager.until_counts(connected, sessions - 1.0).await?;
-    let reply = |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
+    let is_reported =
+        |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
     let what = "says that the agent is not connected";
     stage
         .hub
-        .until(&At::addon("spoke1"), what, lab::wait::BOUND, reply)
+        .until(&At::addon("spoke1"), what, lab::wait::BOUND, is_reported)
         .await?;
 
     stage.lab.faults().heal("spoke1");

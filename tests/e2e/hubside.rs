@@ -41,7 +41,7 @@ fn credentials(secret: &Value) -> Result<(String, String)> {
     Ok((read("certData")?, read("caData")?))
 }
 
-/// The cluster Secret has what Argo CD needs, follows the ManagedCluster, and keeps what a user puts or changes there.
+/// The cluster Secret has the fields that Argo CD needs, follows the ManagedCluster, and keeps edits of a user.
 pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_user_edits(
     stage: &Stage,
 ) -> Result<()> {
@@ -71,8 +71,9 @@ pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_user_edits(
     hub.merge(&at, labelled(REGION, &json!("mine"))).await?;
     hub.merge(&cluster, labelled(REGION, &json!("us"))).await?;
     let addon = At::addon("spoke1");
-    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
-    hub.until(&addon, "reports the conflict", SOON, reply)
+    let is_reported =
+        |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
+    hub.until(&addon, "reports the conflict", SOON, is_reported)
         .await?;
     ensure!(
         label(&hub.read(&at).await?, REGION) == "mine",
@@ -87,8 +88,7 @@ pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_user_edits(
     hub.merge(&at, labelled(TEAM, &Value::Null)).await.map(drop)
 }
 
-/// A cluster Secret that `argocd-agentctl` made is taken over in place, with what a user put on it; and goes at an
-/// opt-out.
+/// A cluster Secret of `argocd-agentctl` is taken over in place, keeps a user's labels, and is deleted at an opt-out.
 pub(crate) async fn a_cluster_secret_of_argocd_agentctl_is_taken_over(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (hub, at) = (&stage.hub, cluster_secret("spoke2"));
@@ -194,7 +194,7 @@ async fn offered(stage: &Stage, kind: &str, node: &str) -> Result<(String, Strin
     })
 }
 
-/// Waits until the agent's Deployment says this address and has its new pod.
+/// Waits until the agent's Deployment has this address and its new Pod.
 async fn until_dials(stage: &Stage, address: &(String, String)) -> Result<()> {
     let deployment = At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent");
     let there = |agent: &Value| dials(agent).as_ref() == Some(address);
@@ -321,7 +321,7 @@ fn holder(lease: &Value) -> Result<String> {
         .to_owned())
 }
 
-/// What the manager wrote about enrolments: add-ons, works, requests and Secrets.
+/// The manager's writes of enrolments: add-ons, works, CSRs and Secrets.
 fn writes_of_enrolments(stage: &Stage, mark: lab::audit::Mark) -> Result<Vec<(String, u64)>> {
     let user = format!(
         "system:serviceaccount:{}:{}",

@@ -51,8 +51,8 @@ macro_rules! each_pairing {
                         let mut setting = prepare(&lab, &name, Mapping::$mapping).await?;
                         setting.way = way;
                         let mut pair = Pair::start_in(&lab, setting, PAIRING).await?;
-                        let reply = $group::$case(&mut pair).await;
-                        finish(pair, reply).await
+                        let result = $group::$case(&mut pair).await;
+                        finish(pair, result).await
                     })
                 },
             }
@@ -274,12 +274,12 @@ fn short_name(Pairing { principal, agent }: Pairing, way: &Way, case: &str) -> S
 }
 
 /// Ends a pair; a failure gets the ends of its logs.
-pub(crate) async fn finish(mut pair: Pair, reply: Result<()>) -> Result<()> {
-    let reply = reply
+pub(crate) async fn finish(mut pair: Pair, result: Result<()>) -> Result<()> {
+    let result = result
         .and_then(|()| pair.check())
         .map_err(|error| anyhow!("{error:#}\n{}", pair.logs()));
     pair.stop().await;
-    reply
+    result
 }
 
 /// An Application of a pair.
@@ -309,13 +309,13 @@ impl Replicated {
         Ok((hub, replica))
     }
 
-    /// Changes what the hub wants deployed.
+    /// Changes the target revision on the hub.
     pub(crate) async fn set_revision(&self, pair: &Pair, revision: &str) -> Result<()> {
         let patch = json!({"spec": {"source": {"targetRevision": revision}}});
         pair.hub.merge(&self.hub, patch).await.map(drop)
     }
 
-    /// Waits until the replica wants this deployed.
+    /// Waits until the replica has this target revision.
     pub(crate) async fn until_revision(&self, pair: &Pair, revision: &str) -> Result<Value> {
         let what = format!("wants {revision}");
         let fits = |app: &Value| app["spec"]["source"]["targetRevision"] == revision;

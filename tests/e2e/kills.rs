@@ -17,7 +17,7 @@ use crate::{
     stage::{SOON, Stage},
 };
 
-/// What ends.
+/// The part that is killed.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     /// A program of ours; its Deployment brings another.
@@ -162,7 +162,7 @@ async fn life_of_an_application(stage: &Stage, blow: Blow, name: &str) -> Result
     stage.spoke(1).delete(&At::namespace(name)).await
 }
 
-/// Waits until the hub shows that Argo CD has compared it with what is there.
+/// Waits until the hub shows that Argo CD has compared it with the live state.
 async fn until_compared(stage: &Stage, at: &At) -> Result<()> {
     let compared = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
     let what = "is OutOfSync";
@@ -173,7 +173,7 @@ async fn until_compared(stage: &Stage, at: &At) -> Result<()> {
         .map(drop)
 }
 
-/// What an Application of the greeter leaves behind, and who made it.
+/// The objects of an Application of the greeter, and the audit log of their creation.
 struct Traces<'a> {
     stage: &'a Stage,
     app: At,
@@ -197,7 +197,7 @@ impl<'a> Traces<'a> {
         })
     }
 
-    /// The UIDs of the Application, its replica, and what that deployed.
+    /// The UIDs of the Application, its replica, and its resources.
     async fn identities(&self) -> Result<Vec<Value>> {
         let mut uids = vec![uid(self.stage.hub.get(&self.app).await?)];
         for at in [&self.replica, &self.config_map, &self.deployment] {
@@ -206,7 +206,7 @@ impl<'a> Traces<'a> {
         Ok(uids)
     }
 
-    /// Both sides show that one sync has run, and that it ended well.
+    /// Both sides show that one sync ran and succeeded.
     async fn one_sync_has_ended(&self) -> Result<()> {
         let ended = |app: &Value| {
             app["operation"].is_null() && app["status"]["operationState"]["phase"] == "Succeeded"

@@ -24,7 +24,7 @@ use crate::stage::{SOON, Stage, text};
 pub(crate) struct Kubectl {
     program: PathBuf,
     config: PathBuf,
-    /// What it remembers; and the file, if it is of its own.
+    /// Its cache, and its own kubeconfig if it has one.
     folder: TempDir,
 }
 
@@ -98,7 +98,7 @@ impl Kubectl {
         command
     }
 
-    /// A call of it that goes on printing.
+    /// A call that keeps printing.
     pub(crate) fn follows(&self, arguments: &[&str]) -> Result<Following> {
         Following::begin(self.command(arguments))
     }
@@ -108,7 +108,7 @@ impl Kubectl {
         call(self.command(arguments), SOON).await
     }
 
-    /// What it prints, when it succeeds.
+    /// Its output, when it succeeds.
     pub(crate) async fn prints(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments).await?.printed()
     }

@@ -54,8 +54,8 @@ pub(crate) async fn cluster_secret_grants_live_access(stage: &Stage) -> Result<(
     ensure!(spec.contains("replicas"), "{spec}");
 
     let other = Kubectl::with_secret_of(stage, "spoke2").await?;
-    let reply = other.fails(&["get", "configmap", "seen"]).await?;
-    ensure!(reply.contains("not found"), "{reply}");
+    let error = other.fails(&["get", "configmap", "seen"]).await?;
+    ensure!(error.contains("not found"), "{error}");
     stage.spoke(1).delete(&at).await
 }
 
@@ -100,10 +100,10 @@ pub(crate) async fn read_level_refusals_name_the_reason(stage: &Stage) -> Result
         (&["create", "configmap", "new"], "does not allow to create"),
         (&["get", "pods", "--as=system:admin"], "impersonate-user"),
     ] {
-        let reply = kubectl.fails(arguments).await?;
+        let error = kubectl.fails(arguments).await?;
         ensure!(
-            reply.contains(reason),
-            "kubectl {arguments:?} says: {reply}"
+            error.contains(reason),
+            "kubectl {arguments:?} says: {error}"
         );
     }
     let asked = audit.by(PEOPLE, mark)?;
@@ -144,8 +144,8 @@ pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Resul
         !ended.success(),
         "it looks as if the watch had come to its end"
     );
-    let reply = kubectl.fails(&["get", "configmap", "watched"]).await?;
-    ensure!(reply.contains("not connected"), "{reply}");
+    let error = kubectl.fails(&["get", "configmap", "watched"]).await?;
+    ensure!(error.contains("not connected"), "{error}");
 
     stage.lab.faults().heal("spoke1");
     kubectl
@@ -154,8 +154,8 @@ pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Resul
     stage.spoke(1).delete(&at).await
 }
 
-/// With `UI_ACCESS` `operate` people change what an Application has, and nothing else, and see Secrets without their
-/// values: on a real API server, with the rights that the add-on brings.
+/// With `UI_ACCESS` `operate` users change resources of an Application and no other object, and read Secrets without their
+/// values: on a real API server, with the rights of the add-on.
 pub(crate) async fn operate_level_changes_application_objects(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "operate").await?;
@@ -193,7 +193,7 @@ fn in_app<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 }
 
 async fn application_objects_are_changed(kubectl: &Kubectl, spoke: &Objects) -> Result<()> {
-    // The agent is replaced by one that knows the new level, and then looks at what the Application has.
+    // The agent restarts with the new level, and then reads the resources of the Application.
     let annotate = in_app(&["annotate", "deployment", workload::NAME, "seen-by=hub"]);
     kubectl.until_it_sees(&annotate).await?;
     let deployment = At::deployment("operated", workload::NAME);
@@ -254,10 +254,10 @@ async fn other_objects_are_refused(kubectl: &Kubectl, spoke: &Objects, local: &A
             "does not allow access to Secrets",
         ),
     ] {
-        let reply = kubectl.fails(arguments).await?;
+        let error = kubectl.fails(arguments).await?;
         ensure!(
-            reply.contains(reason),
-            "kubectl {arguments:?} says: {reply}"
+            error.contains(reason),
+            "kubectl {arguments:?} says: {error}"
         );
     }
     let kept = spoke.read(local).await?;

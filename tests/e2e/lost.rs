@@ -48,11 +48,11 @@ pub(crate) async fn lost_hub_ca_is_rebuilt_without_replacing_workloads(
     Ok(())
 }
 
-/// What there was before the hub was lost.
+/// The fleet before the hub was lost.
 struct Fleet {
     kept: Application,
     asked: Application,
-    /// The UIDs of a copy and of what it deployed.
+    /// The UIDs of the replicas and of their resources.
     uids: Vec<Value>,
     authority: String,
 }
@@ -105,7 +105,7 @@ impl Fleet {
     }
 }
 
-/// Takes the backup that the runbook says.
+/// Takes the backup of the runbook.
 async fn the_hub_is_saved(stage: &Stage) -> Result<TempDir> {
     let backup = tempfile::tempdir()?;
     let reader = Reader::of(stage)?.with("BACKUP", backup.path().to_string_lossy());
@@ -118,7 +118,7 @@ async fn the_hub_is_saved(stage: &Stage) -> Result<TempDir> {
     Ok(backup)
 }
 
-/// Loses the hub, does on another control plane what the runbook says, and has the klusterlets join there.
+/// Loses the hub, follows the runbook on another control plane, and has the klusterlets join there.
 async fn hub_is_rebuilt(stage: &Stage, backup: &TempDir) -> Result<Stage> {
     let lab = &stage.lab;
     lab.lose_hub().await?;
@@ -131,7 +131,7 @@ async fn hub_is_rebuilt(stage: &Stage, backup: &TempDir) -> Result<Stage> {
     Stage::at_spare(std::sync::Arc::clone(lab))
 }
 
-/// What the runbook says when the CA is lost.
+/// Follows the runbook for a lost CA.
 async fn every_cluster_gets_another_key(rebuilt: &Stage, backup: &TempDir) -> Result<()> {
     let reader = Reader::of(rebuilt)?
         .with_cluster("KUBECONFIG", rebuilt.lab.spare()?)
@@ -140,7 +140,7 @@ async fn every_cluster_gets_another_key(rebuilt: &Stage, backup: &TempDir) -> Re
     reader.follow(PAGE, e2e_test, 1).await.map(drop)
 }
 
-/// Of the copy and of what it deployed.
+/// The UIDs of the replicas and of their resources.
 async fn uids(stage: &Stage) -> Result<Vec<Value>> {
     let mut uids = Vec::new();
     for at in [

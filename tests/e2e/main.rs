@@ -201,7 +201,7 @@ fn second_day() -> TestGroup {
     )
 }
 
-/// What users of Argo CD do. They reuse the lab of the previous group, if that ran.
+/// Features of Argo CD. These tests reuse the lab of the previous group, if that ran.
 fn users() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
@@ -233,7 +233,7 @@ fn users() -> TestGroup {
     )
 }
 
-/// Conflicts, commands and mass deletions. They reuse the lab of the previous group, if that ran.
+/// Conflicts, commands and mass deletions. These tests reuse the lab of the previous group, if that ran.
 fn rules() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
@@ -261,7 +261,7 @@ fn crowd() -> TestGroup {
     )
 }
 
-/// Points that our own add-on does not touch, run with the SDK's example.
+/// Conformance tests of features that our add-on does not use, run with the SDK's example.
 fn guest() -> TestGroup {
     TestGroup::shared(
         Options {
@@ -287,7 +287,7 @@ fn guest() -> TestGroup {
     )
 }
 
-/// What OCM and its users expect of any add-on, run with ours.
+/// The conformance tests of our add-on.
 fn conformance() -> TestGroup {
     TestGroup::shared(
         Options::everything(3),
@@ -321,7 +321,7 @@ fn conformance() -> TestGroup {
     )
 }
 
-/// What the hub program creates on the hub, and leader election. These and [`certificates`] request certificates, so the
+/// Objects that the hub program creates on the hub, and leader election. These and [`certificates`] request certificates, so the
 /// two do not share a lab.
 fn hub_side() -> TestGroup {
     TestGroup::shared(
@@ -358,7 +358,7 @@ fn certificates() -> TestGroup {
     )
 }
 
-/// An API server that has just started refuses what its caches do not know yet. So these tests have a lab of their
+/// A restarted API server rejects requests until its caches are filled. So these tests have a lab of their
 /// own: in the others, every refusal counts.
 fn restarts() -> TestGroup {
     TestGroup::shared(

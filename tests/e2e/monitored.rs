@@ -97,7 +97,7 @@ async fn disconnect_alerts_fire_and_resolve(stage: &Stage, hub: &Side, spoke: &S
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// What is there before: the kinds of the Prometheus operator, as it defines them, and the user's Prometheus.
+/// The prerequisites: the definitions of the Prometheus operator, and the account of the user's Prometheus.
 async fn prepare(cluster: &Cluster, objects: &Objects) -> Result<()> {
     let definitions = tools::prometheus_operator()?;
     for kind in ["servicemonitors", "podmonitors", "prometheusrules"] {
@@ -166,7 +166,7 @@ impl Side {
         fs::create_dir(&folder)?;
         let targets = Targets::find(&folder, &json!({ "scrape_configs": jobs }))?;
         let found = json!([{ "files": [targets.file()] }]);
-        // What is found twice is scraped twice, and kept once.
+        // A target of both jobs is scraped twice; the series of one job are dropped.
         let once = json!([{ "source_labels": ["job"], "regex": "operator/.*", "action": "drop" }]);
         let job =
             json!({"job_name": "found", "file_sd_configs": found, "metric_relabel_configs": once});

@@ -21,7 +21,7 @@ use crate::{
 const MANY: usize = 11;
 
 /// Snapshot; then an Application is changed, one is synced by hand, one is deleted, many are made, and another cluster is
-/// enrolled; then the snapshot comes back.
+/// enrolled; then the snapshot is restored.
 pub(crate) async fn agents_follow_a_hub_restored_from_an_etcd_snapshot(
     stage: &Stage,
 ) -> Result<()> {
@@ -73,7 +73,7 @@ pub(crate) async fn agents_follow_a_hub_restored_from_an_etcd_snapshot(
     stage.spoke(1).delete(&At::namespace("past-asked")).await
 }
 
-/// What the hub will not know any more. Returns what was made on spoke1, of which the first runs, and on spoke2.
+/// Changes that the snapshot does not have. Returns the Applications on spoke1, of which the first runs, and the one on spoke2.
 async fn live_on(
     stage: &Stage,
     kept: &mut Application,
@@ -138,10 +138,10 @@ async fn forgotten_applications_wait_for_confirmation(
     later: &[Application],
 ) -> Result<()> {
     let addon = At::addon("spoke1");
-    let retained = |addon: &Value| rules::blocked_deletion_digest(addon).is_some();
+    let is_blocked = |addon: &Value| rules::blocked_deletion_digest(addon).is_some();
     let seen = stage
         .hub
-        .until(&addon, "reports the blocked deletion", SOON, retained);
+        .until(&addon, "reports the blocked deletion", SOON, is_blocked);
     let digest = rules::blocked_deletion_digest(&seen.await?).context("no digest")?;
     for app in later {
         let replica = Stage::replica(app.at.name());

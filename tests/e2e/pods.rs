@@ -1,4 +1,4 @@
-//! Pods: what everything else in the lab runs in.
+//! Pods of the lab's kubelet, in which everything else in the lab runs.
 
 pub(crate) mod asked;
 
@@ -38,10 +38,10 @@ pub(crate) async fn a_service_is_reached_under_every_name(lab: Arc<Lab>) -> Resu
         "server.names.svc.cluster.local",
     ];
     for name in names {
-        let stated = place
+        let output = place
             .run(&format!("ask-{}", name.len()), &ask(name))
             .await?;
-        ensure!(stated.trim() == "PONG", "{name} answered {stated}");
+        ensure!(output.trim() == "PONG", "{name} answered {output}");
     }
     place.leave().await
 }
@@ -54,11 +54,11 @@ pub(crate) async fn a_load_balancer_leads_to_pods(lab: Arc<Lab>) -> Result<()> {
         let status = service.status.as_ref()?.load_balancer.as_ref()?;
         status.ingress.as_ref()?.first()?.ip.clone()
     };
-    let reply = wait::object(&services, "server", "gets its address", |service| {
+    let found = wait::object(&services, "server", "gets its address", |service| {
         address(service).is_some()
     })
     .await?;
-    let address = address(&reply).context("an address")?;
+    let address = address(&found).context("an address")?;
     ensure!(pong(&address).await? == "+PONG\r\n");
     place.leave().await
 }
@@ -75,8 +75,8 @@ pub(crate) async fn a_service_of_another_cluster_is_out_of_reach(lab: Arc<Lab>) 
         .and_then(|spec| spec.cluster_ip)
         .context("an address")?;
     ensure!(here.run("neighbour", &ask(&address)).await?.trim() == "PONG");
-    let stated = there.run("stranger", &ask(&address)).await?;
-    ensure!(!stated.contains("PONG"), "{stated}");
+    let output = there.run("stranger", &ask(&address)).await?;
+    ensure!(!output.contains("PONG"), "{output}");
     here.leave().await?;
     there.leave().await
 }
@@ -112,8 +112,8 @@ pub(crate) async fn a_container_matches_its_pod_spec(lab: Arc<Lab>) -> Result<()
         "restartPolicy": "Never",
     });
     place.create("content", pod).await?;
-    let stated = place.end_of("content").await?;
-    ensure!(stated.trim() == "all passed", "{stated}");
+    let output = place.end_of("content").await?;
+    ensure!(output.trim() == "all passed", "{output}");
     place.leave().await
 }
 
@@ -151,8 +151,8 @@ pub(crate) async fn a_volume_follows_its_secret(lab: Arc<Lab>) -> Result<()> {
             &Patch::Merge(secret("second")),
         )
         .await?;
-    let stated = place.end_of("reader").await?;
-    ensure!(stated == "first\nsecond", "{stated}");
+    let output = place.end_of("reader").await?;
+    ensure!(output == "first\nsecond", "{output}");
     place.leave().await
 }
 
@@ -183,7 +183,7 @@ pub(crate) async fn a_container_that_fails_its_liveness_probe_is_replaced(
     lab: Arc<Lab>,
 ) -> Result<()> {
     let place = Place::new(&lab, 1, "liveness").await?;
-    // Only its second run is well. What runs as process 1 ignores the request to end: it is forced.
+    // Only its second run is healthy. Process 1 ignores SIGTERM, so it gets SIGKILL.
     let script = "test -e /data/again && touch /tmp/well; touch /data/again; exec sleep infinity";
     let mut container = container(script);
     container["livenessProbe"] =
@@ -246,8 +246,8 @@ pub(crate) async fn a_pod_lives_on_while_the_api_is_away(lab: Arc<Lab>) -> Resul
     })
     .await?;
     place.cluster.start_api().await?;
-    let stated = place.end_of("steady").await?;
-    ensure!(stated == "began\nended\n", "{stated}");
+    let output = place.end_of("steady").await?;
+    ensure!(output == "began\nended\n", "{output}");
     place.leave().await
 }
 

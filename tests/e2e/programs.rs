@@ -128,12 +128,12 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 impl Running {
-    /// What it has counted so far.
+    /// Its metrics.
     pub(crate) async fn metrics(&self) -> Result<Metrics> {
         Metrics::read(self.address).await
     }
 
-    /// What it answers at another path of its port for metrics: the first line, and what follows the head.
+    /// Its response at another path of the port for metrics: the status line and the body.
     pub(crate) async fn answer(&self, path: &str) -> Result<(String, String)> {
         lab::metrics::ask(self.address, path).await
     }

@@ -18,7 +18,7 @@ const BOUND: Duration = Duration::from_mins(9);
 /// How many lines of output are shown when a command fails.
 const LAST: usize = 60;
 
-/// The programs that a reader has, and what the page asks to be set.
+/// The programs and variables for the commands of a page.
 #[derive(Debug)]
 pub(crate) struct Reader {
     home: TempDir,
@@ -81,14 +81,14 @@ impl Reader {
             .env("HOME", self.home.path());
         // The script redirects standard error into standard output, so errors are in order.
         let Said {
-            code, out: stated, ..
+            code, out: output, ..
         } = call(shell, BOUND).await?;
         if code != Some(0) {
-            let lines: Vec<_> = stated.lines().collect();
+            let lines: Vec<_> = output.lines().collect();
             let last = lines.get(lines.len().saturating_sub(LAST)..);
             let last = last.unwrap_or_default().join("\n");
             bail!("a command of {page} failed ({code:?}):\n{last}");
         }
-        Ok(stated)
+        Ok(output)
     }
 }

@@ -87,12 +87,12 @@ pub(crate) async fn restarted_manager_remembers_modes_after_opt_out(stage: &Stag
     Program::Manager.kill(stage).await?;
     enrol::by_label_as(&stage.hub, "spoke1", "autonomous").await?;
     let addon = At::addon("spoke1");
-    let retained = |addon: &Value| has_condition(addon, "Degraded", "True", "ModeChangeHeld");
-    let retained = stage
+    let is_blocked = |addon: &Value| has_condition(addon, "Degraded", "True", "ModeChangeHeld");
+    let blocked = stage
         .hub
-        .until(&addon, "holds the change of mode", SOON * 2, retained)
+        .until(&addon, "blocks the change of mode", SOON * 2, is_blocked)
         .await?;
-    ensure!(retained["metadata"]["annotations"][enrol::MODE] == "managed");
+    ensure!(blocked["metadata"]["annotations"][enrol::MODE] == "managed");
     ensure!(Program::Manager.running(stage).await? != before);
 
     enrol::by_label(&stage.hub, "spoke1").await?;

@@ -92,7 +92,7 @@ async fn recreate(stage: &Stage, at: &At) -> Result<()> {
     Ok(())
 }
 
-/// Of the replica and of what it deployed.
+/// The UIDs of the replica and of its resources.
 async fn uids(stage: &Stage, app: &Application) -> Result<Vec<Value>> {
     let mut uids = vec![uid(stage, &Stage::replica(&app.project)).await?];
     uids.extend(of_workload(stage, &app.namespace).await?);

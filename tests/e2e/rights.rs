@@ -17,18 +17,18 @@ use crate::stage::{Stage, text};
 
 /// Rights that no request shows: the API server asks for them while it looks at another request.
 const ASKED_ON_THE_WAY: [&str; 6] = [
-    // It is logged as what the other user did.
+    // The audit log has it as a request of the other user.
     "impersonate serviceaccounts",
-    // A server-side apply of what is not there yet: it is logged as the patch that it is.
+    // A server-side apply that creates an object: the audit log has it as a patch.
     "create manifestworks.work.open-cluster-management.io",
-    // OCM's webhook asks for it, where a feature gate says so.
+    // OCM's webhook checks it, with a feature gate.
     "execute-as manifestworks.work.open-cluster-management.io",
     "approve signers.certificates.k8s.io",
     "sign signers.certificates.k8s.io",
     "update managedclusteraddons.addon.open-cluster-management.io/finalizers",
 ];
 
-/// Rights for what these tests do not bring about.
+/// Rights for situations that these tests do not cause.
 const FOR_RARE_OCCASIONS: [&str; 3] = [
     // Certificates are renewed in place when a third of their life is left, a month from now.
     "update secrets",
@@ -38,7 +38,7 @@ const FOR_RARE_OCCASIONS: [&str; 3] = [
     "patch events.events.k8s.io",
 ];
 
-/// What people at the hub may look at and change; not all of it is in a test.
+/// The rights of live access; tests do not use all of them.
 const FOR_PEOPLE: [&str; 3] = [
     "ui-read-clusterrole.yaml",
     "ui-operate-clusterrole.yaml",
@@ -174,7 +174,7 @@ fn of_the_spoke() -> Result<BTreeSet<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/spoke");
     let mut rights = BTreeSet::new();
     let files = std::fs::read_dir(&folder).context("read the spoke's manifests")?;
-    // What is brought of Argo CD is in a folder of its own, and has rights of its own.
+    // The manifests of Argo CD are in a folder of their own, with rights of their own.
     let of_ours = |name: &OsStr| name != "argocd" && !FOR_PEOPLE.iter().any(|it| name == *it);
     for file in files.flatten().filter(|it| of_ours(&it.file_name())) {
         rights.extend(of_documents(&std::fs::read_to_string(file.path())?)?);

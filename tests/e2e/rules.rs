@@ -24,7 +24,7 @@ use crate::{
 /// The condition is set after half a minute of a dispute, and removed a minute after the last edit.
 const DISPUTE: Duration = Duration::from_mins(4);
 
-fn emits(app: &Value, kind: &str, words: &str) -> bool {
+fn reports(app: &Value, kind: &str, words: &str) -> bool {
     let conditions = app["status"]["conditions"].as_array();
     conditions
         .into_iter()
@@ -51,7 +51,7 @@ pub(crate) async fn an_application_of_the_hubs_own_stays_there(stage: &Stage) ->
     let mut own = stage.greeter("hub-local", 1).await?;
     own.at = At::application(ARGOCD, "hub-local");
     let made = own.apply(&stage.hub).await?;
-    // Another one that goes its way shows that this one was looked at.
+    // A later delivery shows that the principal has seen this one.
     let app = stage.greeter("beside-hub-local", 1).await?;
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
@@ -80,10 +80,10 @@ pub(crate) async fn the_older_of_two_namesakes_keeps_the_name(stage: &Stage) -> 
     let mut body = second.body();
     body["spec"]["destination"] = json!({"server": server(stage).await?, "namespace": "one-name"});
     stage.hub.apply(&second.at, body.clone()).await?;
-    let reply = |app: &Value| emits(app, "ArgoCDAgentNameConflict", "one-name");
+    let is_reported = |app: &Value| reports(app, "ArgoCDAgentNameConflict", "one-name");
     stage
         .hub
-        .until(&second.at, "says that the name is taken", SOON, reply)
+        .until(&second.at, "says that the name is taken", SOON, is_reported)
         .await?;
     let uid = stage.hub.read(&first.at).await?["metadata"]["uid"].clone();
     let kept = stage.spoke(1).read(&Stage::replica("one-name")).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn the_older_of_two_namesakes_keeps_the_name(stage: &Stage) -> 
     stage.hub.until_gone(&first.at, BOUND).await?;
     let seen = deliver::until_healthy(&stage.hub, &second.at, "").await?;
     ensure!(
-        !reply(&seen),
+        !is_reported(&seen),
         "the conflict is still reported: {}",
         seen["status"]["conditions"]
     );
@@ -123,17 +123,17 @@ pub(crate) async fn contradicting_destination_is_reported_until_corrected(
     let mut app = stage.greeter("contradiction", 1).await?;
     "spoke2".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
-    let reply = |app: &Value| emits(app, "ArgoCDAgentConflict", "spoke2");
+    let is_reported = |app: &Value| reports(app, "ArgoCDAgentConflict", "spoke2");
     stage
         .hub
-        .until(&app.at, "says the contradiction", SOON, reply)
+        .until(&app.at, "says the contradiction", SOON, is_reported)
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("contradiction")).await?;
     ensure!(replica.is_none(), "it was delivered all the same");
     "in-cluster".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
     let seen = deliver::until_healthy(&stage.hub, &app.at, "").await?;
-    ensure!(!reply(&seen), "it is still reported");
+    ensure!(!is_reported(&seen), "it is still reported");
     stage.clear(&app).await
 }
 
@@ -206,7 +206,7 @@ pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     spoke.merge(&at, edit).await?;
     "v2".clone_into(&mut app.revision);
     app.apply(&stage.hub).await?;
-    // Another one that goes its way shows that this one was looked at.
+    // A later delivery shows that the principal has seen this one.
     let other = stage.greeter("beside-left-alone", 1).await?;
     other.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &other.at, "").await?;
@@ -237,7 +237,7 @@ pub(crate) async fn a_contested_spec_is_reported_until_the_dispute_ends(
     stage.enrolled(1).await?;
     let app = compared(stage, "dispute").await?;
     let (spoke, at) = (stage.spoke(1), Stage::replica("dispute"));
-    let reply = |app: &Value| emits(app, "ArgoCDAgentSpecContested", "a-user");
+    let is_reported = |app: &Value| reports(app, "ArgoCDAgentSpecContested", "a-user");
     let quarrel = async {
         loop {
             let edit = json!({"spec": {"source": {"path": "mine"}}});
@@ -250,15 +250,15 @@ pub(crate) async fn a_contested_spec_is_reported_until_the_dispute_ends(
     };
     let reported = stage
         .hub
-        .until(&app.at, "says who disputes it", DISPUTE, reply);
+        .until(&app.at, "says who disputes it", DISPUTE, is_reported);
     tokio::select! {
-        reply = reported => drop(reply?),
+        result = reported => drop(result?),
         over = quarrel => {
             let over: Result<std::convert::Infallible> = over;
             over.map(|never| match never {})?;
         }
     }
-    let over = |app: &Value| !reply(app);
+    let over = |app: &Value| !is_reported(app);
     stage
         .hub
         .until(&app.at, "says no more of it", DISPUTE, over)
@@ -343,10 +343,10 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
     lose(stage, &apps).await?;
 
     let addon = At::addon("spoke1");
-    let retained = |addon: &Value| blocked_deletion_digest(addon).is_some();
+    let is_blocked = |addon: &Value| blocked_deletion_digest(addon).is_some();
     let seen = stage
         .hub
-        .until(&addon, "reports the blocked deletion", BOUND, retained)
+        .until(&addon, "reports the blocked deletion", BOUND, is_blocked)
         .await?;
     for app in &apps {
         stage.spoke(1).read(&Stage::replica(app.at.name())).await?;
@@ -386,11 +386,9 @@ pub(crate) fn confirmed(digest: &Value) -> Value {
 /// The digest that the message of `MassDeleteHeld` asks to confirm.
 pub(crate) fn blocked_deletion_digest(addon: &Value) -> Option<String> {
     let conditions = addon["status"]["conditions"].as_array()?;
-    let retained = conditions.iter().find(|it| {
+    let blocked = conditions.iter().find(|it| {
         it["type"] == "Degraded" && it["status"] == "True" && it["reason"] == "MassDeleteHeld"
     })?;
-    let (_, after) = retained["message"]
-        .as_str()?
-        .split_once("confirm-delete=")?;
+    let (_, after) = blocked["message"].as_str()?.split_once("confirm-delete=")?;
     Some(after.split_whitespace().next()?.to_owned())
 }

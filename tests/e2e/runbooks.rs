@@ -27,13 +27,13 @@ pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Res
     let reader = Reader::of(stage)?
         .with("CLUSTER", "spoke2")
         .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(2));
-    let mut stated = String::new();
+    let mut output = String::new();
     for (page, least) in PAGES {
-        stated = reader.follow(page, TEST, least).await?;
+        output = reader.follow(page, TEST, least).await?;
     }
     ensure!(
-        stated.contains("Available=True AgentConnected"),
-        "the add-on did not become available: {stated}"
+        output.contains("Available=True AgentConnected"),
+        "the add-on did not become available: {output}"
     );
     let after = text(&stage.hub.read(&authority).await?, "tls.crt")?;
     ensure!(before != after, "the CA is the one of before");

@@ -77,7 +77,7 @@ async fn install(stage: &Stage, hub: Release, agent: Release) -> Result<()> {
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// What the image of a release is called.
+/// The image tag of a release.
 fn tag(release: Release) -> &'static str {
     match release {
         Release::Previous => product::PREVIOUS_TAG,

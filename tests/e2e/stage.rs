@@ -173,7 +173,7 @@ impl Stage {
     }
 }
 
-/// Commits a greeter that says this word, under a tag; returns the commit.
+/// Commits a greeter with this word, under a tag; returns the commit.
 pub(crate) fn commit(repository: &Repository, greeting: &str, tag: &str) -> Result<String> {
     let files = workload::files(greeting);
     let files: Vec<_> = files

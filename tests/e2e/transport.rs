@@ -88,7 +88,7 @@ pub(crate) fn chapter() -> TestGroup {
     TestGroup::shared(Options::control_planes(1), e2e_tests)
 }
 
-/// An Application goes out and its status comes back.
+/// An Application is delivered and its status is reported.
 async fn works(pair: &mut Pair) -> Result<()> {
     delivery::an_application_arrives_and_its_status_comes_back(pair).await
 }
@@ -131,18 +131,18 @@ async fn behind(
     }
     let credentials = setting.papers.of_proxy()?;
     let mut proxy = edge::start(kind, &setting.directory, passing, &credentials, name).await?;
-    let reply = async {
+    let result = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
-        let reply = async {
+        let result = async {
             works(&mut pair).await?;
             went_over(transport).await
         };
-        let reply = reply.await;
-        finish(pair, reply).await
+        let result = result.await;
+        finish(pair, result).await
     };
-    let reply = reply.await.with_context(|| proxy.log_tail());
+    let result = result.await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    reply
+    result
 }
 
 async fn nginx_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab>) -> Result<()> {
@@ -194,7 +194,7 @@ async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     )
     .await?;
     let mut pair = Pair::launch(&lab, setting, OURS)?;
-    let reply = async {
+    let result = async {
         healthy(PRINCIPAL_HEALTH, SOON).await?;
         // The principal identifies the proxy by its own certificate, and no cluster of that name is enrolled.
         counted("argocd_principal_refusals_total{reason=\"NotEnrolled\"}").await?;
@@ -205,10 +205,10 @@ async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
         );
         pair.check()
     };
-    let reply = reply.await;
-    let reply = finish(pair, reply).await.with_context(|| proxy.log_tail());
+    let result = result.await;
+    let result = finish(pair, result).await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    reply
+    result
 }
 
 async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -> Result<()> {
@@ -221,7 +221,7 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         ("NO_PROXY", "10.0.0.0/8,.svc".to_owned()),
     ];
     let mut pair = Pair::start_in(&lab, setting, OURS).await?;
-    let reply = async {
+    let result = async {
         works(&mut pair).await?;
         let asked = proxy.asked();
         let to = format!("{HUB}:8443");
@@ -236,8 +236,8 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         );
         Ok(())
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }
 
 /// Both ends with a password, and without a certificate that identifies the agent.
@@ -254,15 +254,15 @@ async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     setting.way.auth = format!("userpass:{}", users.display());
     setting.way.creds = format!("userpass:{}", credentials.display());
     let mut pair = Pair::start_in(lab, setting, pairing).await?;
-    let reply = async {
+    let result = async {
         works(&mut pair).await?;
         std::fs::write(&users, "# no user\n")?;
         disconnected().await?;
         std::fs::write(&users, format!("{name}:{hash}\n"))?;
         pair.connected().await
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }
 
 async fn a_password_replaces_the_client_certificate(lab: Arc<Lab>) -> Result<()> {
@@ -294,14 +294,14 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         name,
     )
     .await?;
-    let reply = async {
+    let result = async {
         let mut pair = Pair::start_in(lab, setting, pairing).await?;
-        let reply = works(&mut pair).await;
-        finish(pair, reply).await
+        let result = works(&mut pair).await;
+        finish(pair, result).await
     };
-    let reply = reply.await.with_context(|| proxy.log_tail());
+    let result = result.await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    reply
+    result
 }
 
 async fn mesh_header_identifies_the_agent(lab: Arc<Lab>) -> Result<()> {
@@ -336,7 +336,7 @@ async fn revoke(pair: &Pair, entry: Option<&str>) -> Result<()> {
 async fn a_revoked_cluster_disconnects_and_reconnects_when_allowed(lab: Arc<Lab>) -> Result<()> {
     let setting: Setting = prepare(&lab, "revoked", Mapping::Namespace).await?;
     let pair = Pair::start_in(&lab, setting, OURS).await?;
-    let reply = async {
+    let result = async {
         let app = Replicated::new(&pair, "app");
         app.deliver(&pair, &[]).await?;
         revoke(&pair, Some("cluster.revoked")).await?;
@@ -351,6 +351,6 @@ async fn a_revoked_cluster_disconnects_and_reconnects_when_allowed(lab: Arc<Lab>
         app.set_revision(&pair, "v2").await?;
         app.until_revision(&pair, "v2").await.map(drop)
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }

@@ -86,8 +86,8 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     until_healthy(hub, &app.at, "").await?;
 
     let wrong = client(stage, "wrong").await.err();
-    let reply = wrong.context("a wrong password was accepted")?.to_string();
-    ensure!(reply.contains("WRONGPASS"), "{reply}");
+    let error = wrong.context("a wrong password was accepted")?.to_string();
+    ensure!(error.contains("WRONGPASS"), "{error}");
     let look = async || tree(&mut client(stage, &password).await?).await;
     let has_all = |tree: &Option<String>| {
         tree.as_ref()

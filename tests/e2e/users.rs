@@ -1,4 +1,4 @@
-//! What users of Argo CD do with it, done from the hub.
+//! Features of Argo CD, used from the hub.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::steps::{
@@ -55,7 +55,7 @@ pub(crate) async fn app_of_apps_delivers_its_children(stage: &Stage) -> Result<(
     let on_hub = stage.hub.get(&At::application("spoke1", "child")).await?;
     ensure!(on_hub.is_none(), "the child is the spoke's own");
 
-    // With its parent the child goes, and with that what it deployed.
+    // Deleting the parent deletes the child and its resources.
     stage.clear(&parent).await?;
     stage.spoke(1).until_gone(&at, SOON).await?;
     let left = At::config_map("child", workload::NAME);
@@ -187,7 +187,7 @@ const OVERLAY: &str = "resources: [../base]\nnamePrefix: over-\npatches:\n\
                        - patch: '[{\"op\": \"replace\", \"path\": \"/data/greeting\", \"value\": \"overlay\"}]'\n  \
                        target: {kind: ConfigMap}\n";
 
-/// Helm charts, Kustomize overlays, and several sources at once, with what the hub says of them.
+/// Helm charts, Kustomize overlays, and several sources at once, with their types in the hub's status.
 pub(crate) async fn helm_kustomize_and_several_sources_are_rendered(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let repository = stage.lab.git().repository("rendered")?;
@@ -263,12 +263,12 @@ async fn rendered(stage: &Stage, name: &str, sources: Value) -> Result<Applicati
 }
 
 async fn until_greeting_is(stage: &Stage, namespace: &str, name: &str, word: &str) -> Result<()> {
-    let emits = |map: &Value| map["data"]["greeting"] == word;
+    let is_deployed = |map: &Value| map["data"]["greeting"] == word;
     let at = At::config_map(namespace, name);
     let what = format!("says {word}");
     stage
         .spoke(1)
-        .until(&at, &what, lab::wait::BOUND, emits)
+        .until(&at, &what, lab::wait::BOUND, is_deployed)
         .await
         .map(drop)
 }

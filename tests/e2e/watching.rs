@@ -24,11 +24,14 @@ pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()>
     for (program, headings, least) in [(Program::Manager, hub, 40), (Program::Agent(1), spoke, 20)]
     {
         let running = program.running(stage).await?;
-        let (shown, reply) = (running.metrics().await?, documented(&page, headings));
+        let (shown, expected) = (running.metrics().await?, documented(&page, headings));
         let of = |it: BTreeSet<&String>| it.into_iter().cloned().collect::<Vec<_>>();
-        let missing = of(reply.difference(shown.names()).collect());
-        let unknown = of(shown.names().difference(&reply).collect());
-        ensure!(reply.len() > least, "{PAGE} has {reply:?} for {program:?}");
+        let missing = of(expected.difference(shown.names()).collect());
+        let unknown = of(shown.names().difference(&expected).collect());
+        ensure!(
+            expected.len() > least,
+            "{PAGE} has {expected:?} for {program:?}"
+        );
         ensure!(
             missing.is_empty() && unknown.is_empty(),
             "{program:?} does not show {missing:?}; {PAGE} does not have {unknown:?}"
@@ -50,7 +53,7 @@ pub(crate) async fn a_connected_agent_is_an_event_on_its_add_on(stage: &Stage) -
     stage.enrolled(2).await?;
     let events = At::event("spoke2");
     let look = || stage.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["involvedObject"]["kind"] == "ManagedClusterAddOn"
                 && event["reason"] == "AgentConnected"
@@ -59,7 +62,7 @@ pub(crate) async fn a_connected_agent_is_an_event_on_its_add_on(stage: &Stage) -
         })
     };
     let what = "an Event says that the agent connected";
-    wait::until(what, look, reply).await.map(drop)
+    wait::until(what, look, is_reported).await.map(drop)
 }
 
 /// So much at least while a managed cluster is connected; times are later than those of 2023.

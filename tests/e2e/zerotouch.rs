@@ -1,4 +1,4 @@
-//! A cluster that has no Argo CD gets one with the label, and one that has its own keeps it.
+//! The label installs Argo CD on a cluster without one, and leaves an existing one alone.
 
 pub(crate) mod further;
 
@@ -33,12 +33,12 @@ pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Sta
     argocd::purge(empty, tools).await?;
     // The hub's own is the pattern.
     argocd::install_application_sets(stage.lab.hub(), tools).await?;
-    let reply = lived(stage).await;
+    let result = lived(stage).await;
     stage.not_enrolled(2).await?;
     cleared(stage).await?;
     argocd::purge(empty, tools).await?;
     argocd::install(std::slice::from_ref(empty), tools).await?;
-    reply
+    result
 }
 
 /// Deletes the objects that outlived the add-on, without finalizers, as no controller is left to remove them.
@@ -176,13 +176,13 @@ async fn stays(stage: &Stage) -> Result<Vec<Value>> {
     Ok(uids)
 }
 
-/// With `INSTALL_ARGOCD=true` an Argo CD of another origin is not touched, and the add-on is Degraded as ArgoCDNotOurs.
+/// With `INSTALL_ARGOCD=true` an Argo CD of another origin is not touched, and the add-on is Degraded as `ArgoCDNotOurs`.
 pub(crate) async fn an_argo_cd_of_ones_own_is_left_alone(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (hub, spoke, at) = (&stage.hub, stage.spoke(1), At::addon("spoke1"));
     enrol::with_variable(hub, "spoke1", "INSTALL_ARGOCD", "true").await?;
-    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
-    hub.until(&at, "says that it is not ours", SOON, reply)
+    let is_reported = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
+    hub.until(&at, "says that it is not ours", SOON, is_reported)
         .await?;
     for program in programs() {
         let program = spoke.read(&program).await?;

@@ -160,7 +160,7 @@ fn every_label_and_annotation_has_its_row() {
         .map(|it| it.words)
         .filter(|text| {
             let name = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
-            // With a value it is a selector, whose name stands by itself elsewhere.
+            // With a value it is a selector; its name occurs alone elsewhere.
             name.is_some_and(|name| !name.is_empty() && !name.contains([' ', '=']))
         });
     compare_first_cells("Labels and annotations", &ours.collect());
@@ -201,7 +201,7 @@ fn every_port_of_the_manifests_has_its_row() {
     compare_first_cells("Ports", &ports);
 }
 
-/// Flags and variables of a group and of what is flattened into it, as rows.
+/// Flags and variables of a group and of its flattened groups, as rows.
 fn rows_of(
     groups: &BTreeMap<String, Group>,
     variables: &BTreeMap<String, String>,
@@ -209,7 +209,7 @@ fn rows_of(
     changed: &BTreeMap<String, String>,
 ) -> BTreeSet<String> {
     let Some(group) = groups.get(root) else {
-        // What is in another file has a table of its own.
+        // A group in another file has a table of its own.
         return BTreeSet::new();
     };
     let parts = group
@@ -245,7 +245,7 @@ fn later(tuples: &[Vec<String>]) -> BTreeSet<String> {
     rows.collect()
 }
 
-/// What the agent does with flags that it does not support, where it does anything.
+/// How the agent handles flags that it does not support.
 fn fates_in_the_agent() -> BTreeMap<String, String> {
     let fates = tuples(tokens("agent/src/config.rs"))
         .into_iter()
@@ -262,7 +262,7 @@ fn fates_in_the_agent() -> BTreeMap<String, String> {
     fates.collect()
 }
 
-/// Texts that stand alone as the argument of a function called `variable`.
+/// Literals that are the only argument of a function called `variable`.
 fn variable_calls() -> BTreeSet<String> {
     fn collect(stream: TokenStream, found: &mut BTreeSet<String>) {
         let mut before = String::new();

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::shared::sources::{self, is_group, is_punct};
 
-/// Who may use whom. A new arrow is a decision: change `docs/architecture.md` with it.
+/// Which crate may use which. A new arrow is a decision: change `docs/architecture.md` with it.
 const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("argocd", &[]),

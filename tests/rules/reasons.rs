@@ -1,4 +1,4 @@
-//! Every word by which our programs say why is explained in `docs/troubleshooting.md`, and no other.
+//! `docs/troubleshooting.md` explains every reason that our programs emit, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ const DOCUMENT: &str = "docs/troubleshooting.md";
 
 /// Words in camel case in our programs that are no reasons: names of objects, values of fields.
 const NO_REASONS: &[&str] = &[
-    // kinds of objects, and what is in their names
+    // kinds of objects, and parts of their names
     "AddOnDeploymentConfig",
     "AppProject",
     "Application",
@@ -52,7 +52,7 @@ const NO_REASONS: &[&str] = &[
     "Height",
     "NonZeroExitCode",
     "Width",
-    // what is printed for us, without what Secrets hold
+    // debug output that hides the contents of Secrets
     "Json",
     "Merge",
     "None",
@@ -97,7 +97,7 @@ const NO_REASONS: &[&str] = &[
     "HubAcceptedManagedCluster",
     "ManagedClusterConditionAvailable",
     "ManagedClusterJoined",
-    // conditions and states of Pods and of what makes them, as the cluster says them
+    // conditions and states of Pods and of their controllers, as Kubernetes spells them
     "ErrImageNeverPull",
     "ErrImagePull",
     "ImagePullBackOff",
@@ -124,7 +124,7 @@ const NO_REASONS: &[&str] = &[
     "TooManyRequests",
     "Unauthorized",
     "UnsupportedMediaType",
-    // what is given to the API server along with a reason
+    // arguments of the API server that accompany a reason
     "Approved",
     "AutoApprovedByHubCSRApprovingController",
     "FieldValueInvalid",
@@ -136,7 +136,7 @@ const NO_REASONS: &[&str] = &[
 #[test]
 fn every_reason_has_a_paragraph() {
     let explained = explained();
-    let missing: Vec<_> = stated()
+    let missing: Vec<_> = emitted()
         .into_iter()
         .filter(|(word, _)| !explained.contains_key(word))
         .map(|(word, file)| format!("{word} ({file})"))
@@ -151,10 +151,10 @@ fn every_reason_has_a_paragraph() {
 
 #[test]
 fn every_paragraph_is_about_a_reason_that_exists() {
-    let stated = stated();
+    let emitted = emitted();
     let mut wrong = Vec::new();
     for (word, paragraph) in explained() {
-        if !stated.contains_key(&word) {
+        if !emitted.contains_key(&word) {
             wrong.push(format!("{word} is explained and nothing says it"));
         }
         if paragraph.len() < 40 {
@@ -169,7 +169,7 @@ fn every_paragraph_is_about_a_reason_that_exists() {
 /// A collection that finds nothing would prove nothing; one reason of each kind of place.
 #[test]
 fn the_reasons_are_found() {
-    let stated: BTreeSet<_> = stated().into_keys().collect();
+    let emitted: BTreeSet<_> = emitted().into_keys().collect();
     for known in [
         "AgentNeverConnected",
         "ArgoCDAgentConflict",
@@ -180,12 +180,12 @@ fn the_reasons_are_found() {
         "NotEnrolled",
         "WrongRequester",
     ] {
-        assert!(stated.contains(known), "{known} is not among {stated:?}");
+        assert!(emitted.contains(known), "{known} is not among {emitted:?}");
     }
 }
 
 /// Literals in camel case that our programs emit, each with a file that has it.
-fn stated() -> BTreeMap<String, String> {
+fn emitted() -> BTreeMap<String, String> {
     sources::texts(&[sources::Use::Emitted])
         .into_iter()
         .filter(|it| is_camel_case(&it.words))
@@ -206,7 +206,7 @@ fn is_camel_case(text: &str) -> bool {
         && text.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// Each word that the document explains, with what it says: the text below a heading of the third
+/// Each word that the document explains, with its paragraph: the text below a heading of the third
 /// rank, or the cells behind the first of a table's row.
 fn explained() -> BTreeMap<String, String> {
     let text = sources::file(DOCUMENT);

@@ -126,10 +126,10 @@ fn a_release_has_one_version() {
     assert!(same.status.success(), "{same:?}");
     let other = check(&format!("{version}1"));
     assert!(!other.status.success());
-    let stated = String::from_utf8_lossy(&other.stderr);
+    let stderr = String::from_utf8_lossy(&other.stderr);
     assert!(
-        stated.contains(&version) && stated.contains("Chart.yaml"),
-        "{stated}"
+        stderr.contains(&version) && stderr.contains("Chart.yaml"),
+        "{stderr}"
     );
 }
 
@@ -147,7 +147,7 @@ fn images_go_where_the_chart_looks_for_them() {
     );
 }
 
-/// A tag of an action can be moved to other code, a commit cannot; and no job may do more than it has to.
+/// A tag of an action can be moved to other code, a commit cannot. Jobs get no more permissions than they need.
 #[test]
 fn workflows_pin_actions_and_have_least_privilege() {
     let mut used = BTreeSet::new();

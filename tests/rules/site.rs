@@ -1,4 +1,4 @@
-//! The documentation as a site: every page is found, every link leads somewhere, every command is run or says why not.
+//! The documentation as a site: every page is linked, every link resolves, every command is run or has a reason why not.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::shared::names;
 /// Pages outside docs/ that users read, too.
 const BESIDE: [&str; 2] = ["README.md", "manifests/hub/README.md"];
 
-/// The first words of what a reader types.
+/// The programs with which commands begin.
 const PROGRAMS: [&str; 8] = [
     "kubectl",
     "helm",

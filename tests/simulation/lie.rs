@@ -16,7 +16,7 @@ pub(crate) enum Lie {
     SyncsAreForged,
 }
 
-/// The same command under another name; none if it is none.
+/// A command under another ID; none if the message is not a command.
 pub(crate) fn forged(message: &Bytes, head: usize) -> Option<Bytes> {
     let mut event = Event::decode(message.get(head..)?).ok()?;
     let inner = event.event.as_mut()?;

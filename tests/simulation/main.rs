@@ -36,7 +36,7 @@ use lie::Lie;
 const HISTORIES: u64 = 60;
 /// The most spokes in one history.
 const SPOKES: usize = 3;
-/// After so many failures the rest would say nothing new.
+/// After so many failures the run stops.
 const ENOUGH: usize = 5;
 
 fn setting(name: &str) -> Option<u64> {

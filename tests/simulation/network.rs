@@ -36,7 +36,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// How the network treats one cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Conditions {
-    /// Nothing passes; what is under way waits.
+    /// Nothing passes; messages under way wait.
     pub(crate) cut: bool,
     /// How often a message is lost, of one.
     pub(crate) loss: f64,
@@ -195,7 +195,7 @@ impl Network {
                 }
                 region.lines.retain(|line| !line.is_cancelled());
             }
-            // Outside the lock: what is dropped here may come back to us.
+            // Outside the lock: a drop here may call back into the network.
             drop(buried);
         }
     }

@@ -43,7 +43,7 @@ struct World {
     number: u64,
 }
 
-/// Lives one history; what is wrong at its end, with what happened.
+/// Runs one history; returns the findings at its end and the trace.
 pub(crate) async fn live(
     seed: u64,
     certificate: &CertificateDer<'static>,
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// What the hub itself had to say leaves an empty list behind.
+/// The hub's own conditions leave an empty list behind when they are removed.
 fn without_conditions(object: &Value) -> Value {
     let mut status = object["status"].clone();
     if let Some(fields) = status.as_object_mut() {

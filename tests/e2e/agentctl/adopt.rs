@@ -57,9 +57,9 @@ pub(crate) async fn a_cluster_in_push_mode_is_adopted(stage: &Stage) -> Result<(
     );
 
     let wait = [&adopt[..], &["--wait", "--timeout", "2m", "-o", "json"]].concat();
-    let stated = product::agentctl_within(BOUND * 2, &team, &wait).await?;
-    ensure!(stated.succeeded(), "{stated:?}");
-    let plan: Value = serde_json::from_str(&stated.out)?;
+    let output = product::agentctl_within(BOUND * 2, &team, &wait).await?;
+    ensure!(output.succeeded(), "{output:?}");
+    let plan: Value = serde_json::from_str(&output.out)?;
     let row = of_secret(&plan, "push-spoke2")?;
     ensure!(row["state"] == "adopted", "{plan:#}");
     until_available(&stage.hub, "spoke2").await?;

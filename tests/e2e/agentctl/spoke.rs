@@ -29,7 +29,7 @@ spec:
     spec: {containers: [{name: x, image: registry.example.com/missing:v1}]}
 ";
 
-/// The NetworkPolicy in `docs/live.md` that lets the agent reach redis.
+/// The `NetworkPolicy` in `docs/live.md` that lets the agent reach redis.
 fn door_of_the_page() -> Result<String> {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md");
     let page = std::fs::read_to_string(page)?;

@@ -21,7 +21,7 @@ const ADDON_LABEL: &str = "open-cluster-management.io/addon-name";
 const CLUSTER_LABEL: &str = "open-cluster-management.io/cluster-name";
 const SAN: &str = "argocd-agent-addon.addon.open-cluster-management.io";
 
-/// A request that is good in all but what a case changes.
+/// A CSR that is valid except for the change of a case.
 #[derive(Clone)]
 struct Request<'a> {
     name: &'a str,
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
             .requester
             .rsplit_once(':')
             .map_or("", |(group, _)| group);
-        // Rights to ask are not what is tested: every spoke may make requests.
+        // This does not test rights: every spoke may create requests.
         let groups = [group, "system:masters"];
         let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
         let units = enrol::registered_units(&stage.hub, self.cluster).await?;
@@ -84,13 +84,13 @@ impl<'a> Request<'a> {
 async fn until_event(hub: &Objects, request: &str, reason: &str) -> Result<()> {
     let events = At::event("default");
     let look = || hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events
             .iter()
             .any(|it| it["involvedObject"]["name"] == request && it["reason"] == reason)
     };
     let what = format!("an Event {reason} about {request}");
-    wait::until(&what, look, reply).await.map(drop)
+    wait::until(&what, look, is_reported).await.map(drop)
 }
 
 /// CSRs that are wrong in one respect, each with the reason of its Event.

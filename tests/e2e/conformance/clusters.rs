@@ -151,7 +151,7 @@ fn common_name(csr: &Value) -> Result<String> {
 const REGISTRIES: &str = "open-cluster-management.io/image-registries";
 const HOSTING: &str = "addon.open-cluster-management.io/hosting-cluster-name";
 
-/// The cluster Secret follows what may be followed, and is still this cluster's.
+/// The cluster Secret follows ordinary labels, and still belongs to this cluster.
 async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
     let secret = enrol::cluster_secret("spoke1");
     let red = |it: &Value| it["metadata"]["labels"]["colour"] == "red";
@@ -175,7 +175,7 @@ async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
 
 /// The condition names the invalid annotation, and no work goes to another cluster.
 async fn invalid_annotation_is_reported(stage: &Stage) -> Result<()> {
-    let reply = |it: &Value| {
+    let is_reported = |it: &Value| {
         let degraded = lab::steps::objects::condition(it, "Degraded");
         let message = degraded
             .map(|it| it["message"].to_string())
@@ -185,7 +185,12 @@ async fn invalid_annotation_is_reported(stage: &Stage) -> Result<()> {
     };
     stage
         .hub
-        .until(&At::addon("spoke1"), "names the annotation", SOON, reply)
+        .until(
+            &At::addon("spoke1"),
+            "names the annotation",
+            SOON,
+            is_reported,
+        )
         .await?;
     let hosted = stage
         .hub
@@ -251,7 +256,7 @@ pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage
     Ok(())
 }
 
-/// Writes metadata by a whole update, which is what a cluster may do with its ManagedCluster.
+/// Writes metadata with a full update, as a cluster may update its ManagedCluster.
 async fn rewrite(spoke: &Objects, stage: &Stage, at: &At, metadata: &Value) -> Result<()> {
     let write = || async {
         let mut object = stage.hub.read(at).await?;
@@ -313,7 +318,7 @@ pub(crate) async fn drift_on_a_spoke_is_repaired_and_others_fields_stay(
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// A ManagedCluster that is deleted takes everything along, in order, and nothing comes back meanwhile.
+/// Deleting a ManagedCluster deletes all objects of the add-on, in order, and nothing is recreated meanwhile.
 pub(crate) async fn a_deleted_cluster_leaves_nothing_behind(stage: &Stage) -> Result<()> {
     stage.enrolled(3).await?;
     let mark = stage.lab.hub().audit().mark()?;

@@ -98,7 +98,7 @@ pub(crate) async fn a_work_deleted_by_hand_is_made_again(stage: &Stage) -> Resul
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// While the work of the deleted add-on is stuck in deletion, the new add-on reports AgentNotDeployed and names the work.
+/// While the work of the deleted add-on is stuck in deletion, the new add-on reports `AgentNotDeployed` and names the work.
 /// It becomes available as soon as the work is gone.
 pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
@@ -113,7 +113,7 @@ pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> R
     stage.hub.merge(&work, kept).await?;
     // The label stays, so it is made again.
     stage.hub.delete(&addon).await?;
-    let reply = |it: &Value| {
+    let is_reported = |it: &Value| {
         it["metadata"]["uid"] != uid && has_condition(it, "Available", "False", "AgentNotDeployed")
     };
     let waits = stage
@@ -122,15 +122,15 @@ pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> R
             &addon,
             "names the work that it waits for",
             wait::BOUND * 2,
-            reply,
+            is_reported,
         )
         .await?;
-    let stated = condition(&waits, "Available").map(|it| it["message"].to_string());
+    let message = condition(&waits, "Available").map(|it| it["message"].to_string());
     ensure!(
-        stated
+        message
             .as_ref()
-            .is_some_and(|stated| stated.contains("in deletion since")),
-        "{stated:?}"
+            .is_some_and(|message| message.contains("in deletion since")),
+        "{message:?}"
     );
     ensure!(
         condition(&waits, "ManifestApplied").is_none(),
@@ -174,7 +174,7 @@ pub(crate) async fn recreated_definition_restores_the_add_ons(stage: &Stage) -> 
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// The agent moves where the configuration of its cluster says, with its certificate, and back; nothing stays behind.
+/// The agent and its certificate move to the namespace in its cluster's configuration, and back; nothing is left behind.
 pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     make_room_for_requests(stage, "spoke1").await?;
@@ -190,10 +190,10 @@ pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage
         } else {
             enrol::without_variables(&stage.hub, "spoke1").await?;
         }
-        let stated = |it: &Value| it["status"]["namespace"] == to;
+        let is_named = |it: &Value| it["status"]["namespace"] == to;
         stage
             .hub
-            .until(&At::addon("spoke1"), "names it", wait::BOUND, stated)
+            .until(&At::addon("spoke1"), "names it", wait::BOUND, is_named)
             .await?;
         for at in [agent_in(from), At::secret(from, enrol::CERTIFICATE)] {
             stage.spoke(1).until_gone(&at, wait::BOUND).await?;
@@ -215,10 +215,10 @@ pub(crate) async fn a_reaccepted_cluster_keeps_its_add_on(stage: &Stage) -> Resu
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
     let accept = |yes: bool| json!({ "spec": { "hubAcceptsClient": yes } });
     stage.hub.merge(&cluster, accept(false)).await?;
-    let reply = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
+    let is_reported = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
     stage
         .hub
-        .until(&addon, "is Degraded", wait::BOUND, reply)
+        .until(&addon, "is Degraded", wait::BOUND, is_reported)
         .await?;
     stage.hub.read(&enrol::cluster_secret("spoke1")).await?;
     stage.hub.merge(&cluster, accept(true)).await?;
@@ -248,7 +248,7 @@ pub(crate) async fn the_last_value_of_a_flapping_label_wins(stage: &Stage) -> Re
     stage.not_enrolled(2).await
 }
 
-/// With NilExecutorValidating on the hub, our manager may create works without an executor, and with no other executor.
+/// With `NilExecutorValidating` on the hub, our manager may create works without an executor, and with no other executor.
 pub(crate) async fn manifest_works_pass_the_executor_validation(stage: &Stage) -> Result<()> {
     let reviews = ("SubjectAccessReview", "subjectaccessreviews");
     let at = At::of("authorization.k8s.io/v1", reviews, None, "");
@@ -278,8 +278,8 @@ pub(crate) async fn manifest_works_pass_the_executor_validation(stage: &Stage) -
         }))?;
         let api = stage.hub.api(&at);
         let answer = api.create(&PostParams::default(), &review).await?;
-        let stated = &answer.data["status"];
-        ensure!(stated["allowed"] == may, "{executor}: {stated}");
+        let status = &answer.data["status"];
+        ensure!(status["allowed"] == may, "{executor}: {status}");
     }
     Ok(())
 }

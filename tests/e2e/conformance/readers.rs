@@ -46,8 +46,8 @@ pub(crate) async fn tables_and_trees_show_that_all_is_well(stage: &Stage) -> Res
         ] {
             let column = columns.iter().position(|it| it["name"] == name);
             let column = column.with_context(|| format!("a column {name} in {version}"))?;
-            let stated = &table["rows"][0]["cells"][column];
-            ensure!(stated == wanted, "{version} {name}: {stated}");
+            let cell = &table["rows"][0]["cells"][column];
+            ensure!(cell == wanted, "{version} {name}: {cell}");
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::guest::{Guest, RIGHTS, binding};
 use crate::stage::Stage;
 
-/// The agent reads what its Role allows in its own cluster's namespace, and nothing anywhere else.
+/// The agent has the rights of its Role in its own cluster's namespace, and none elsewhere.
 pub(crate) async fn an_agent_has_rights_in_its_own_namespace_only(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     guest.enable(1, &[]).await?;

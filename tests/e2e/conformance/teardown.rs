@@ -13,7 +13,7 @@ use crate::stage::Stage;
 
 const FINALIZER: &str = "addon.open-cluster-management.io/addon-pre-delete";
 
-/// The ConfigMap that the hook writes on its cluster.
+/// The `ConfigMap` that the hook writes on its cluster.
 fn goodbye() -> At {
     At::config_map(AGENT_NAMESPACE, "hello-goodbye")
 }
@@ -36,13 +36,13 @@ async fn until_hooked(guest: &Guest<'_>, number: usize) -> Result<()> {
 async fn until_given_up(guest: &Guest<'_>, cluster: &str) -> Result<()> {
     let events = At::event(cluster);
     let look = || guest.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["reason"] == "PreDeleteHookGivenUp"
                 && event["involvedObject"]["name"] == hello::ADDON
         })
     };
-    wait::until("an Event that the hook was given up", look, reply)
+    wait::until("an Event that the hook was given up", look, is_reported)
         .await
         .map(drop)
 }
@@ -95,9 +95,9 @@ pub(crate) async fn a_hook_that_fails_is_given_up_at_its_deadline(stage: &Stage)
         "HookManifestIsNotCompleted",
     ];
     let waiting = guest.until(1, waits).await?;
-    let stated = lab::steps::objects::condition(&waiting, waits[0]);
-    let message = stated
-        .and_then(|stated| stated["message"].as_str())
+    let condition = lab::steps::objects::condition(&waiting, waits[0]);
+    let message = condition
+        .and_then(|condition| condition["message"].as_str())
         .unwrap_or_default();
     ensure!(!message.is_empty(), "what is waited for: {waiting}");
     until_given_up(&guest, "spoke1").await?;
@@ -134,7 +134,7 @@ pub(crate) async fn an_add_on_of_a_dead_cluster_goes_without_its_hook(stage: &St
             .resume()
             .await?;
     }
-    // What the cluster still had goes when it is back.
+    // The objects on the cluster are deleted when it is back.
     guest.disable(2).await?;
     let agent = At::deployment(AGENT_NAMESPACE, hello::ADDON);
     stage.spoke(2).until_gone(&agent, wait::BOUND).await?;

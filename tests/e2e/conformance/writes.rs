@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
-/// What is counted: what an install is made of. Events, certificates and the cluster Secret are counted apart.
+/// The resources whose writes count. Events, certificates and the cluster Secret do not count.
 const COUNTED: [&str; 2] = ["managedclusteraddons", "manifestworks"];
 
 fn manager() -> String {

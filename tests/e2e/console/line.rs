@@ -78,7 +78,7 @@ impl Console {
         command
     }
 
-    /// A call that goes on printing.
+    /// A call that keeps printing.
     pub(super) fn follows(&self, arguments: &[&str]) -> Result<Following> {
         Following::begin(self.command(arguments))
     }
@@ -88,7 +88,7 @@ impl Console {
         call(self.command(arguments), SOON).await
     }
 
-    /// What it prints, when it succeeds.
+    /// Its output, when it succeeds.
     pub(super) async fn prints(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments).await?.printed()
     }
@@ -100,7 +100,7 @@ impl Console {
         fits: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let looking = || self.run(arguments);
-        let fits = |stated: &Said| stated.succeeded() && fits(&stated.out);
+        let fits = |output: &Said| output.succeeded() && fits(&output.out);
         let what = format!("argocd {arguments:?} prints it");
         wait::until(&what, looking, fits).await.map(drop)
     }

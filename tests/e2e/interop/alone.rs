@@ -56,12 +56,12 @@ pub(crate) async fn standalone_programs_run_with_files_ports_and_variables(
             agent: Make::Ours,
         },
     };
-    let reply = works(&mut pair).await;
-    let reply = finish(pair, reply).await;
+    let result = works(&mut pair).await;
+    let result = finish(pair, result).await;
     for mut redis in redises {
         redis.stop().await;
     }
-    reply
+    result
 }
 
 async fn works(pair: &mut Pair) -> Result<()> {
@@ -107,9 +107,9 @@ async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
     let key = "app|resources-tree|app|1.8.3";
     let mut controller = Client::at(at(of_spoke), spoke).await?;
     controller.ask(&["SET", key, "a tree"]).await?;
-    let reply = Client::at(at(proxy), spoke).await.err();
-    let reply = reply.context("another password opens it")?.to_string();
-    ensure!(reply.contains("WRONGPASS"), "{reply}");
+    let error = Client::at(at(proxy), spoke).await.err();
+    let error = error.context("another password opens it")?.to_string();
+    ensure!(error.contains("WRONGPASS"), "{error}");
 
     let mut server = Client::at(at(proxy), hub).await?;
     server.ask(&["SET", LOCAL, "of the hub"]).await?;

@@ -150,7 +150,7 @@ pub(crate) async fn mirror_edits_and_deletions_are_reverted(pair: &mut Pair) -> 
     let source = pair.spoke.read(&app.spoke).await?;
     ensure!(source["metadata"]["deletionTimestamp"].is_null());
     ensure!(source["spec"]["source"]["targetRevision"] == "v1");
-    // What was made again is followed as before.
+    // The recreated mirror is updated as before.
     app.set_health(pair, "Healthy").await?;
     app.until_health(pair, "Healthy").await.map(drop)
 }
@@ -178,9 +178,9 @@ pub(crate) async fn a_running_sync_is_terminated_at_a_mirror(pair: &mut Pair) ->
     app.begin(pair, "one").await?;
     let terminate = json!({"status": {"operationState": {"phase": "Terminating"}}});
     pair.hub.merge(&app.hub, terminate).await?;
-    let reply = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
+    let is_terminating = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is asked to terminate", SOON, reply)
+        .until(&app.spoke, "is asked to terminate", SOON, is_terminating)
         .await?;
     app.end(pair, "Failed", "Operation terminated").await
 }
@@ -284,7 +284,7 @@ impl Four {
         self.staying.set_health(pair, "Degraded").await
     }
 
-    /// Both sides agree, and go on as before.
+    /// Both sides agree, and later changes are mirrored.
     async fn agreed(&self, pair: &Pair) -> Result<()> {
         self.changing.until_revision(pair, "v2").await?;
         self.coming.until_revision(pair, "v1").await?;

@@ -55,9 +55,10 @@ pub(crate) async fn a_running_sync_is_terminated(pair: &mut Pair) -> Result<()> 
 
     let terminate = json!({"status": {"operationState": {"phase": "Terminating"}}});
     pair.hub.merge(&app.hub, terminate).await?;
-    let reply = |replica: &Value| replica["status"]["operationState"]["phase"] == "Terminating";
+    let is_terminating =
+        |replica: &Value| replica["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is asked to terminate", SOON, reply)
+        .until(&app.spoke, "is asked to terminate", SOON, is_terminating)
         .await?;
 
     let patch = json!({"status": {"operationState": {"phase": "Failed", "message": "Operation terminated"}}});

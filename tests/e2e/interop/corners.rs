@@ -211,7 +211,7 @@ pub(crate) async fn hub_finalizers_do_not_reach_the_replica(pair: &mut Pair) -> 
         .spoke
         .until(&app.spoke, "is being deleted", SOON, is_going)
         .await?;
-    // What the application controller does when the workload is gone.
+    // The application controller does this when the workload is gone.
     let finalizers = replica["metadata"]["finalizers"]
         .as_array()
         .context("it has finalizers")?;

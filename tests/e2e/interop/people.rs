@@ -57,12 +57,12 @@ pub(crate) async fn people_at_the_hub_see_the_cluster(
     let _here = redis::server(lab.tools(), &directory, here, PASSWORD).await?;
     let _there = redis::server(lab.tools(), &directory, there, PASSWORD).await?;
     let (mut pair, look) = begin(&lab, pairing, (way, "people", Mapping::Namespace)).await?;
-    let reply = sees(&pair, &look.visitor).await;
-    let reply = match reply {
+    let result = sees(&pair, &look.visitor).await;
+    let result = match result {
         Ok(()) => reads(&mut pair).await,
         failed => failed,
     };
-    end(pair, reply).await
+    end(pair, result).await
 }
 
 /// The access of users at the hub to a pair's cluster.
@@ -103,7 +103,7 @@ async fn begin(
         side.apply(&At::secret(namespace, "argocd-redis"), password)
             .await?;
     }
-    // Go's agent reads there how Argo CD marks what is its own.
+    // Go's agent reads the tracking method of Argo CD there.
     let settings = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "argocd"}}});
     spoke
         .apply(&At::config_map(&names.spoke, "argocd-cm"), settings)
@@ -124,7 +124,7 @@ async fn begin(
     }
 }
 
-/// The one that the Pod names, of which Argo CD says that it has the Pod.
+/// Creates the Application that the Pod's tracking ID names, with the Pod in its status.
 async fn has_an_application(pair: &Pair, mapping: Mapping) -> Result<()> {
     let app = Replicated::new(pair, APP);
     if mapping == Mapping::Autonomous {
@@ -151,19 +151,19 @@ async fn runs(pair: &Pair, look: &Look) -> Result<()> {
     look.visitor.until_it_sees(&["get", "--raw", &pod]).await
 }
 
-/// Takes what runs away, and ends the pair.
-async fn end(pair: Pair, reply: Result<()>) -> Result<()> {
+/// Deletes the Pods, and ends the pair.
+async fn end(pair: Pair, result: Result<()>) -> Result<()> {
     for name in [POD, STRANGER] {
         pair.spoke.delete(&At::pod(&pair.names.spoke, name)).await?;
     }
-    finish(pair, reply).await
+    finish(pair, result).await
 }
 
 fn pod(namespace: &str) -> At {
     At::pod(namespace, POD)
 }
 
-/// A Pod that goes on talking, and belongs to an Application, as Argo CD marks it, or to none.
+/// A Pod that keeps writing to its log; with Argo CD's tracking ID of an Application, or without.
 fn talker(belongs: bool) -> Value {
     let script = "n=0; while true; do n=$((n+1)); echo line $n; sleep 1; done";
     // A Go agent looks no further than whether there is a mark.
@@ -181,7 +181,7 @@ fn talker(belongs: bool) -> Value {
     })
 }
 
-/// kubectl with what Argo CD on the hub would have in the cluster Secret.
+/// kubectl with the credentials that Argo CD on the hub has in the cluster Secret.
 fn visitor(lab: &Lab, credentials: &certs::Pair, authority: &str) -> Result<Kubectl> {
     let access = json!({"tlsClientConfig": {
         "caData": STANDARD.encode(authority),
@@ -192,7 +192,7 @@ fn visitor(lab: &Lab, credentials: &certs::Pair, authority: &str) -> Result<Kube
     Kubectl::with(lab, &kubeconfig::of_cluster_secret(server, None, &access))
 }
 
-/// A manifest as it is, what is not there, and a log line by line.
+/// Reads a manifest, a missing object, and a log line by line.
 async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     let pods = format!("/api/v1/namespaces/{}/pods", pair.names.spoke);
     let talker = format!("{pods}/{POD}");
@@ -251,7 +251,7 @@ async fn reads(pair: &mut Pair) -> Result<()> {
     wait::until("a subscriber on the cluster gets it", takes_in, is_reported).await?;
     let reply = here.reply().await?;
     ensure!(is(&reply, "message", &channel), "{reply:?}");
-    // Go's principal says nothing of what it does not know; ours asks the hub's redis.
+    // Go's principal returns nothing for an unknown key; ours asks the hub's redis.
     let local = Client::at(("127.0.0.1", PROXY), PASSWORD)
         .await?
         .ask(&["get", "mfst|x"])
@@ -261,8 +261,8 @@ async fn reads(pair: &mut Pair) -> Result<()> {
 }
 
 /// Whether the reply is this message of this channel.
-fn is(stated: &Reply, what: &str, channel: &str) -> bool {
-    let words: Vec<_> = stated
+fn is(message: &Reply, what: &str, channel: &str) -> bool {
+    let words: Vec<_> = message
         .elements()
         .iter()
         .filter_map(Reply::as_bytes)

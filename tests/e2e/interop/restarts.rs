@@ -90,7 +90,7 @@ pub(crate) async fn changes_without_an_agent_are_recovered(pair: &mut Pair) -> R
     later(pair, &three).await
 }
 
-/// Everything goes on as before.
+/// Later changes are delivered and reported.
 async fn later(pair: &Pair, three: &Three) -> Result<()> {
     for app in [&three.changing, &three.coming, &three.staying] {
         app.set_revision(pair, "v3").await?;

@@ -55,7 +55,7 @@ pub(crate) async fn a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    reply(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
+    is_traced(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror(
@@ -71,7 +71,7 @@ pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirr
         "principal application.io.argoproj.argocd-agent.event.spec-update",
         "principal Application.patch",
     ];
-    reply(
+    is_traced(
         &lab,
         "a-trace",
         pairing,
@@ -98,7 +98,7 @@ pub(crate) async fn a_go_agent_continues_our_traces(lab: Arc<Lab>) -> Result<()>
         "principal Application.patch",
     ];
     let ways = [there.to_vec(), back.to_vec()];
-    reply(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
+    is_traced(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 pub(crate) async fn our_agent_continues_the_traces_of_a_go_principal(lab: Arc<Lab>) -> Result<()> {
@@ -116,11 +116,11 @@ pub(crate) async fn our_agent_continues_the_traces_of_a_go_principal(lab: Arc<La
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    reply(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
+    is_traced(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 /// Changes an Application and its status, and waits until the collector has all of these ways.
-async fn reply(
+async fn is_traced(
     lab: &Lab,
     name: &str,
     pairing: Pairing,
@@ -175,8 +175,8 @@ fn has_known_attributes_only(collector: &Collector, pairing: Pairing) -> Result<
     if pairing.needs().is_some() {
         return Ok(());
     }
-    let reply = collector.spans().into_iter().flat_map(|it| it.attributes);
-    let strangers: Vec<_> = reply
+    let all = collector.spans().into_iter().flat_map(|it| it.attributes);
+    let strangers: Vec<_> = all
         .filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()))
         .collect();
     ensure!(strangers.is_empty(), "unknown attributes: {strangers:?}");

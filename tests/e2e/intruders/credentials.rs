@@ -76,7 +76,7 @@ fn refused_by_tls(forger: &Forger) -> Result<Vec<Case>> {
     let spoke1 = agent_name("spoke1");
     let year = Duration::days(365);
     let foreign = Forger::unknown("other-ca")?.papers(&spoke1, &[], year)?;
-    // What TLS finds wrong then is the signature.
+    // Here TLS rejects the signature.
     let namesake = Forger::unknown("argocd-agent-ca")?.papers(&spoke1, &[], year)?;
     let old = forger.papers(&spoke1, &[], -Duration::days(1))?;
     let case = |what, credentials, alert, outcome| Case {

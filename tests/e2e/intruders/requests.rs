@@ -132,7 +132,7 @@ pub(crate) async fn an_invalid_csr_stays_pending_and_is_explained(stage: &Stage)
 async fn ask(stage: &Stage, request: &Request, units: &[String]) -> Result<At> {
     let group = format!("system:open-cluster-management:{}", request.requester);
     let user = format!("{group}:agent");
-    // Rights to ask are not what is tested: every spoke may create requests.
+    // This does not test rights: every spoke may create requests.
     let groups = [
         group.as_str(),
         "system:open-cluster-management:managed-clusters",
@@ -162,7 +162,7 @@ fn request_body(request: &Request, units: &[String]) -> Result<String> {
     name.push(DnType::CommonName, request.common_name.as_str());
     let [first, second] = request.organizations;
     name.push(DnType::OrganizationName, first);
-    // The same attribute by its number: by its name it would take the place of the first.
+    // The organization attribute by its OID: by its name it would replace the first.
     name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), second);
     for unit in units {
         name.push(DnType::OrganizationalUnitName, unit.as_str());

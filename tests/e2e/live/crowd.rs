@@ -22,11 +22,11 @@ use crate::{
     stage::{SOON, Stage, commit},
 };
 
-/// How many want to follow one log.
+/// The number of clients that follow one log.
 const MANY: usize = 1_000;
-/// How many of one cluster may.
+/// The limit of followers for one cluster.
 const PLACES: usize = 64;
-/// How many come at the same time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 32;
 /// How much memory all of them together may cost one of our programs.
 const MEMORY: f64 = 96.0 * 1024.0 * 1024.0;
@@ -41,7 +41,7 @@ async fn asked(client: &Client, target: &str) -> Result<Response<Body>> {
     Ok(answer.context("no answer")??)
 }
 
-/// What an answer begins with.
+/// The first frame of a response.
 async fn beginning(answer: &mut Response<Body>) -> Result<String> {
     let frame = timeout(SOON, answer.body_mut().frame()).await;
     let frame = frame.context("nothing comes")?.context("it ends")??;
@@ -50,21 +50,21 @@ async fn beginning(answer: &mut Response<Body>) -> Result<String> {
 }
 
 /// The resident memory of both of our programs.
-async fn retained(stage: &Stage) -> Result<[f64; 2]> {
-    let mut retained = [0.0; 2];
-    for (retained, program) in retained
+async fn resident_memory(stage: &Stage) -> Result<[f64; 2]> {
+    let mut resident_memory = [0.0; 2];
+    for (resident_memory, program) in resident_memory
         .iter_mut()
         .zip([Program::Manager, Program::Agent(1)])
     {
         let metrics = program.running(stage).await?.metrics().await?;
-        *retained = metrics.value("process_resident_memory_bytes");
+        *resident_memory = metrics.value("process_resident_memory_bytes");
     }
-    Ok(retained)
+    Ok(resident_memory)
 }
 
 /// Neither of our programs uses much more memory than before.
 async fn is_bounded(stage: &Stage, before: [f64; 2]) -> Result<()> {
-    let now = retained(stage).await?;
+    let now = resident_memory(stage).await?;
     for (before, now) in before.into_iter().zip(now) {
         ensure!(
             before > 0.0 && now < before + MEMORY,
@@ -100,9 +100,9 @@ async fn followed(client: &Client, log: &str) -> Result<Option<Response<Body>>> 
     let (code, headers) = (answer.status(), answer.headers());
     ensure!(code == StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
     ensure!(headers.contains_key("retry-after"), "{answer:?}");
-    let reply: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
-    let why = reply["message"].as_str().unwrap_or_default();
-    ensure!(why.contains("too many"), "{reply}");
+    let status: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
+    let why = status["message"].as_str().unwrap_or_default();
+    ensure!(why.contains("too many"), "{status}");
     Ok(None)
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn thousand_log_followers_leave_room_for_others(stage: &Stage) 
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     kubectl.until_it_sees(&["logs", "crowded"]).await?;
-    let before = retained(stage).await?;
+    let before = resident_memory(stage).await?;
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
 
@@ -181,7 +181,7 @@ pub(crate) async fn stalled_reader_does_not_block_others(stage: &Stage) -> Resul
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     let list = format!("/api/v1/namespaces/{PLACE}/configmaps?labelSelector=size%3Dlarge");
     kubectl.until_it_sees(&["get", "--raw", &list]).await?;
-    let before = retained(stage).await?;
+    let before = resident_memory(stage).await?;
 
     let client = kubectl.client().await?;
     let mut slow = Vec::with_capacity(SLOW);

@@ -47,7 +47,7 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
         ("resource-proxy-address", "127.0.0.1:9090".to_owned()),
     ]);
     let mut pair = Pair::start_in(&lab, setting, OURS).await?;
-    let reply = async {
+    let result = async {
         let secret = pair.hub.read(&made).await?;
         let labels = &secret["metadata"]["labels"];
         ensure!(
@@ -71,8 +71,8 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
         sees(&secret).await?;
         is_kept_out_when_it_is_revoked(&pair, &made).await
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }
 
 /// A revoked agent does not register itself again after its Secret was deleted.

@@ -34,8 +34,8 @@ pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) ->
     app.apply(hub).await?;
     // As with `clusteradm addon enable`, with the configuration from the first moment.
     enrol::by_addon_with_variable(hub, CLUSTER, "INSTALL_ARGOCD", "false").await?;
-    let stated = until_degraded(stage, "ArgoCDMissing", "INSTALL_ARGOCD is false").await?;
-    ensure!(stated.contains("install Argo CD there"), "{stated}");
+    let message = until_degraded(stage, "ArgoCDMissing", "INSTALL_ARGOCD is false").await?;
+    ensure!(message.contains("install Argo CD there"), "{message}");
     enrol::until_available(hub, CLUSTER).await?;
     for program in programs() {
         ensure!(spoke.get(&program).await?.is_none(), "{program}");
@@ -69,9 +69,9 @@ pub(crate) async fn an_empty_autonomous_cluster_follows_the_hubs_argo_cd(
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
     argocd::purge(empty, tools).await?;
-    let reply = lived(stage).await;
+    let result = lived(stage).await;
     let cleared = cleared(stage).await;
-    reply.and(cleared)
+    result.and(cleared)
 }
 
 async fn cleared(stage: &Stage) -> Result<()> {
@@ -93,8 +93,8 @@ async fn lived(stage: &Stage) -> Result<()> {
         hub.delete(&At::deployment(enrol::ARGOCD, name)).await?;
     }
     enrol::by_label_as(hub, CLUSTER, "autonomous").await?;
-    let stated = until_degraded(stage, "HubArgoCDUnreadable", "is missing").await?;
-    ensure!(stated.contains("install Argo CD there"), "{stated}");
+    let message = until_degraded(stage, "HubArgoCDUnreadable", "is missing").await?;
+    ensure!(message.contains("install Argo CD there"), "{message}");
     ensure!(
         spoke.get(&programs()[0]).await?.is_none(),
         "installed without a pattern"
@@ -146,8 +146,8 @@ async fn upgraded(stage: &Stage) -> Result<()> {
         &json!([{"source": "quay.io/argoproj", "mirror": NOWHERE}]),
     )
     .await?;
-    let stated = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
-    ensure!(stated.contains("cannot be pulled"), "{stated}");
+    let message = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
+    ensure!(message.contains("cannot be pulled"), "{message}");
     hub_has(stage, MISSING).await?;
     mirrored(stage, &json!([])).await?;
     until_calm(stage).await?;
@@ -170,7 +170,7 @@ async fn upgraded(stage: &Stage) -> Result<()> {
     until_calm(stage).await.map(drop)
 }
 
-/// Says where the cluster gets its images.
+/// Configures the image mirrors of the cluster.
 async fn mirrored(stage: &Stage, registries: &Value) -> Result<()> {
     enrol::with_configuration(&stage.hub, CLUSTER, json!({"registries": registries})).await
 }
@@ -185,19 +185,19 @@ async fn hub_has(stage: &Stage, image: &str) -> Result<()> {
     stage.hub.merge(&at, template).await.map(drop)
 }
 
-/// What the condition says, once it is Degraded for this reason and says this part.
+/// The message of the condition, once it is Degraded for this reason and contains this part.
 async fn until_degraded(stage: &Stage, reason: &str, part: &str) -> Result<String> {
     let message = |addon: &Value| {
         let degraded = condition(addon, "Degraded")?;
         degraded["message"].as_str().map(str::to_owned)
     };
-    let reply = |addon: &Value| {
+    let is_reported = |addon: &Value| {
         has_condition(addon, "Degraded", "True", reason)
             && message(addon).is_some_and(|message| message.contains(part))
     };
     let at = At::addon(CLUSTER);
     let what = format!("says {reason}: {part}");
-    let addon = stage.hub.until(&at, &what, SOON * 2, reply).await?;
+    let addon = stage.hub.until(&at, &what, SOON * 2, is_reported).await?;
     message(&addon).context("no message")
 }
 

@@ -1,4 +1,4 @@
-//! What Helm makes of the chart with some values.
+//! The chart as Helm renders it with some values.
 
 use std::process::Command;
 
@@ -124,9 +124,9 @@ pub(crate) fn template(sets: &[&str]) -> HelmOutput {
 
 /// The text of every object.
 pub(crate) fn documents(sets: &[&str]) -> Vec<String> {
-    let stated = template(sets);
-    assert!(stated.success, "{}", stated.err);
-    let parts = stated
+    let output = template(sets);
+    assert!(output.success, "{}", output.err);
+    let parts = output
         .out
         .split("\n---\n")
         .map(|it| it.trim_start_matches("---\n").to_owned());

@@ -12,17 +12,17 @@ impl World {
     pub(super) async fn step(&mut self) {
         match self.dice.below(100) {
             0..60 => {
-                let stated = self.people.act_on_hub();
-                self.deletions += usize::from(stated.contains("deleted"));
-                self.trace.emit(format_args!("hub: {stated}"));
+                let action = self.people.act_on_hub();
+                self.deletions += usize::from(action.contains("deleted"));
+                self.trace.emit(format_args!("hub: {action}"));
             }
             60..75 => {
                 let site = self.dice.pick(&self.sites);
                 let before = site.store.inner.all();
-                let stated = self.people.act_on_spoke(&site.store.inner);
+                let action = self.people.act_on_spoke(&site.store.inner);
                 site.forget_unseen_deletions(before);
-                self.deletions += usize::from(stated.contains("deleted"));
-                self.trace.emit(format_args!("{}: {stated}", site.name));
+                self.deletions += usize::from(action.contains("deleted"));
+                self.trace.emit(format_args!("{}: {action}", site.name));
             }
             75..82 => self.change_conditions(),
             82..86 => self.change_manners(),

@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::process::Agent;
 use crate::slow::Slow;
 
-/// After so long an agent has seen what is on its spoke, however slow the API server is.
+/// After so long an agent has listed its spoke, however slow the API server is.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 pub(super) struct Site {

@@ -17,14 +17,14 @@ const QUIET: Duration = Duration::from_mins(5);
 const TIME_LIMIT: Duration = Duration::from_hours(1);
 
 impl World {
-    /// Everything works again; then both sides have to agree, and go on agreeing.
+    /// Repairs all faults; then both sides have to agree, also after further connects, restarts and commands.
     pub(super) async fn end(&mut self) -> Vec<String> {
         self.trace.emit("everything works again");
         let names = self.names();
         self.hub.behave(Manners::GOOD);
         self.hub.inner.break_watches(false);
         self.start_principal();
-        // A cluster that has left comes back to a second session, in which the hub's word counts in full.
+        // A cluster that has left gets a second session, in which the hub's spec wins everywhere.
         self.fleet.send_replace(fleet(&names, &[], false));
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
@@ -162,9 +162,9 @@ impl World {
         let delivered = Oracle::new(&self.hub.inner, &spokes).delivered();
         let mut asked = vec![];
         for (key, object) in &delivered {
-            let stated = self.people.sync(key, object);
-            asked.push(stated.split(' ').nth(1).unwrap_or_default().to_owned());
-            self.trace.emit(format_args!("hub: {stated}"));
+            let action = self.people.sync(key, object);
+            asked.push(action.split(' ').nth(1).unwrap_or_default().to_owned());
+            self.trace.emit(format_args!("hub: {action}"));
             self.people.refresh(key);
         }
         let mut findings = self.settle("after the last commands").await;

@@ -26,8 +26,8 @@ pub(crate) async fn people_at_the_hub_open_terminals(
         Make::Go => false,
     };
     let (mut pair, look) = begin(&lab, pairing, (way, "shell", Mapping::Namespace)).await?;
-    let reply = opens(&lab, &mut pair, &look, reports_exit_codes).await;
-    end(pair, reply).await
+    let result = opens(&lab, &mut pair, &look, reports_exit_codes).await;
+    end(pair, result).await
 }
 
 async fn opens(lab: &Lab, pair: &mut Pair, look: &Look, reports_exit_codes: bool) -> Result<()> {
@@ -42,7 +42,7 @@ async fn opens(lab: &Lab, pair: &mut Pair, look: &Look, reports_exit_codes: bool
         terminal::ended(viewer).await?;
     }
     let both_go = pair.pairing.principal == Make::Go && pair.pairing.agent == Make::Go;
-    // A Go agent with a Go principal opens one in any Pod, and has a command go on that does not read.
+    // A Go agent with a Go principal opens one in any Pod, and does not end a command that reads no input.
     if !both_go {
         a_stranger_is_refused(pair, &pods).await?;
         a_command_ends_with_its_viewer(lab, pair, &pods).await?;
@@ -72,7 +72,7 @@ async fn a_stranger_is_refused(pair: &Pair, pods: &Api<Pod>) -> Result<()> {
     }
 }
 
-/// One that neither reads nor writes would not notice by itself.
+/// A command that neither reads nor writes does not notice the disconnect by itself.
 async fn a_command_ends_with_its_viewer(lab: &Lab, pair: &Pair, pods: &Api<Pod>) -> Result<()> {
     let mut viewer = Viewer::open(pods, POD).await?;
     viewer
