@@ -1,4 +1,4 @@
-//! `argocd-agentctl`, called as people call it: it looks, explains, and checks.
+//! `argocd-agentctl` on the command line: `status`, `why`, `check` and `support-bundle`.
 
 pub(crate) mod adopt;
 pub(crate) mod certificates;
@@ -20,41 +20,45 @@ use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage};
 
-/// A user whose rights are those of the page's roles.
+/// A group that the roles in `docs/agentctl.md` are bound to.
 const TEAM: &str = "platform-team";
+/// A user in that group, as the audit log names it.
+const MEMBER: &str = "team-member";
+/// A user without any role.
+const NO_RIGHTS: &str = "no-rights";
 
-/// What a command says, as JSON, if it ends as expected.
+/// Runs a command that should exit with this code, and returns its JSON output.
 async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["-o", "json"]].concat();
-    let stated = product::agentctl(&kubeconfig, &arguments).await?;
-    ensure!(stated.code == Some(code), "{stated:?}");
-    serde_json::from_str(&stated.out).with_context(|| format!("{stated:?}"))
+    let output = product::agentctl(&kubeconfig, &arguments).await?;
+    ensure!(output.code == Some(code), "{output:?}");
+    serde_json::from_str(&output.out).with_context(|| format!("{output:?}"))
 }
 
-/// What a command has to say for itself, if it fails.
+/// Runs a command that should fail, and returns its error output.
 async fn fails(kubeconfig: PathBuf, arguments: &[&str]) -> Result<String> {
-    let stated = product::agentctl(&kubeconfig, arguments).await?;
+    let output = product::agentctl(&kubeconfig, arguments).await?;
     ensure!(
-        stated.code == Some(2) && stated.out.is_empty(),
-        "{stated:?}"
+        output.code == Some(2) && output.out.is_empty(),
+        "{output:?}"
     );
-    Ok(stated.err)
+    Ok(output.err)
 }
 
 impl Stage {
-    /// The kubeconfig of somebody who may do everything.
+    /// The kubeconfig of the cluster administrator.
     fn admin(&self) -> PathBuf {
         self.lab.hub().kubeconfig()
     }
 
-    /// The kubeconfig of somebody with the roles that the page of the commands shows.
+    /// The kubeconfig of a user with the documented roles.
     async fn platform_team(&self) -> Result<PathBuf> {
         self.lab.hub().apply(&roles_of_the_page(1)?).await?;
-        self.lab.hub().kubeconfig_for("somebody", Some(TEAM))
+        self.lab.hub().kubeconfig_for(MEMBER, Some(TEAM))
     }
 }
 
-/// The roles that the page of the commands shows: first those on the hub, then those on a cluster.
+/// A YAML block of `docs/agentctl.md`: block 1 has the roles on the hub, block 2 those on a spoke.
 fn roles_of_the_page(block: usize) -> Result<String> {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/agentctl.md");
     let page = std::fs::read_to_string(page)?;
@@ -63,8 +67,8 @@ fn roles_of_the_page(block: usize) -> Result<String> {
     Ok(roles.context("the page shows roles")?.to_owned())
 }
 
-/// The fleet, asked for by somebody who has the rights of the page and no other.
-pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &Stage) -> Result<()> {
+/// `status` lists the fleet for a user who has the documented roles and no other.
+pub(crate) async fn status_needs_only_the_documented_roles(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let app = stage.greeter("looked-at", 1).await?;
@@ -89,20 +93,20 @@ pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &St
         "{counted:#}"
     );
 
-    let stated = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
-    let lines: Vec<_> = stated.out.lines().collect();
+    let output = product::agentctl(&team, &["status", "spoke2", "-o", "wide"]).await?;
+    let lines: Vec<_> = output.out.lines().collect();
     let is_one =
         lines.len() == 2 && lines[0].starts_with("CLUSTER") && lines[1].starts_with("spoke2");
-    ensure!(stated.succeeded() && is_one, "{stated:?}");
+    ensure!(output.succeeded() && is_one, "{output:?}");
     ensure!(
-        !stated.out.contains('\u{1b}'),
+        !output.out.contains('\u{1b}'),
         "colours away from a terminal"
     );
 
     let error = fails(team.clone(), &["status", "spoke11"]).await?;
     ensure!(error.contains("did you mean spoke1?"), "{error}");
-    let no_one = stage.lab.hub().kubeconfig_for("nobody", None)?;
-    let error = fails(no_one, &["status"]).await?;
+    let without_rights = stage.lab.hub().kubeconfig_for(NO_RIGHTS, None)?;
+    let error = fails(without_rights, &["status"]).await?;
     ensure!(
         error.contains("you may not list managedclusteraddons"),
         "{error}"
@@ -110,16 +114,16 @@ pub(crate) async fn the_fleet_is_looked_at_with_the_roles_of_the_page(stage: &St
     stage.clear(&app).await
 }
 
-/// The hops of an answer of `why` that are in this state.
+/// The hops in the output of `why` that have this state.
 fn hops<'a>(why: &'a Value, state: &str) -> Vec<&'a str> {
     let hops = why["hops"].as_array().into_iter().flatten();
     let of_state = hops.filter(|hop| hop["state"] == state);
     of_state.filter_map(|hop| hop["hop"].as_str()).collect()
 }
 
-/// One that is delivered, one that contradicts itself, and one that its project refuses: each is told what it is, by
-/// whom it was written, and what to do.
-pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Result<()> {
+/// `why` explains an Application that is delivered, one with a contradicting destination, and one that its project
+/// rejects: it reports the state of each hop, the writers, and the next step.
+pub(crate) async fn why_explains_the_route_of_an_application(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let team = stage.platform_team().await?;
     let mut app = stage.greeter("explained", 1).await?;
@@ -141,19 +145,19 @@ pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Res
     ensure!(writers.iter().any(principal), "{why:#}");
 
     "spoke2".clone_into(&mut app.cluster);
-    reply(stage, &app, "ArgoCDAgentConflict").await?;
+    until_condition(stage, &app, "ArgoCDAgentConflict").await?;
     let why = ask(team.clone(), 1, &["why", "explained", "--exit-code"]).await?;
     ensure!(hops(&why, "bad") == ["routing"], "{why:#}");
     let next = why["next"].as_str().unwrap_or_default();
     ensure!(next.contains("spec.destination"), "{why:#}");
 
     "in-cluster".clone_into(&mut app.cluster);
-    "somebody-elses".clone_into(&mut app.project);
-    reply(stage, &app, "ArgoCDAgentNotAdmitted").await?;
+    "other-project".clone_into(&mut app.project);
+    until_condition(stage, &app, "ArgoCDAgentNotAdmitted").await?;
     let why = ask(team.clone(), 0, &["why", "explained", "-n", "spoke1"]).await?;
     ensure!(hops(&why, "bad") == ["project"], "{why:#}");
     let next = why["next"].as_str().unwrap_or_default();
-    ensure!(next.contains("AppProject argocd/somebody-elses"), "{why:#}");
+    ensure!(next.contains("AppProject argocd/other-project"), "{why:#}");
 
     let error = fails(team, &["why", "nothing-of-that-name"]).await?;
     ensure!(error.contains("not found on the hub"), "{error}");
@@ -163,21 +167,25 @@ pub(crate) async fn the_way_of_an_application_is_explained(stage: &Stage) -> Res
     stage.clear(&app).await
 }
 
-/// Applies a change and waits until the principal has said this of it.
-async fn reply(stage: &Stage, app: &Application, kind: &'static str) -> Result<()> {
+/// Applies a change and waits until the principal sets a condition of this type.
+async fn until_condition(stage: &Stage, app: &Application, kind: &'static str) -> Result<()> {
     app.apply(&stage.hub).await?;
-    let reply = |app: &Value| {
+    let has_it = |app: &Value| {
         let conditions = app["status"]["conditions"].as_array();
         conditions
             .into_iter()
             .flatten()
             .any(|it| it["type"] == kind)
     };
-    let what = format!("says {kind}");
-    stage.hub.until(&app.at, &what, SOON, reply).await.map(drop)
+    let what = format!("has the condition {kind}");
+    stage
+        .hub
+        .until(&app.at, &what, SOON, has_it)
+        .await
+        .map(drop)
 }
 
-/// What of this kind was found.
+/// The results of all checks with this name.
 fn results(found: &Value, check: &str) -> Vec<String> {
     let all = found["checks"].as_array().into_iter().flatten();
     let of = all.filter(|it| it["check"] == check);
@@ -185,9 +193,9 @@ fn results(found: &Value, check: &str) -> Vec<String> {
         .collect()
 }
 
-/// An argocd-server that is led to a redis proxy which is off, and may not change what it shows, is told of; one that does
-/// without the proxy and has its right is not.
-async fn what_people_need_is_checked(stage: &Stage) -> Result<()> {
+/// `check` reports an argocd-server that is configured for a disabled redis proxy and lacks write rights. It accepts one
+/// that uses its own redis and has the rights.
+async fn argo_cd_settings_are_checked(stage: &Stage) -> Result<()> {
     const RIGHT: &str = r"
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -224,7 +232,7 @@ subjects:
     }
 }
 
-/// A hub with everything passes; somebody without rights is told which are missing, and a wrong namespace is a failure.
+/// `check` passes on a complete hub, warns a user about missing rights, and fails for a wrong namespace.
 pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let found = ask(stage.platform_team().await?, 0, &["check"]).await?;
@@ -242,9 +250,9 @@ pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) ->
         "{found:#}"
     );
 
-    what_people_need_is_checked(stage).await?;
-    let no_one = stage.lab.hub().kubeconfig_for("nobody", None)?;
-    let found = ask(no_one, 0, &["check"]).await?;
+    argo_cd_settings_are_checked(stage).await?;
+    let without_rights = stage.lab.hub().kubeconfig_for(NO_RIGHTS, None)?;
+    let found = ask(without_rights, 0, &["check"]).await?;
     ensure!(results(&found, "your rights") == ["warning"], "{found:#}");
     ensure!(results(&found, "hub program") == ["unclear"], "{found:#}");
     let elsewhere = ["check", "--own-namespace", "default"];
@@ -253,7 +261,7 @@ pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) ->
     Ok(())
 }
 
-/// What makes the API of a cluster refuse Applications of some names.
+/// An admission policy that rejects Applications whose name begins with `refused`.
 const POLICY: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -273,13 +281,13 @@ metadata: {name: refused-by-a-test}
 spec: {policyName: refused-by-a-test, validationActions: [Deny]}
 "#;
 
-/// What the API of a cluster refuses is told in its own words.
+/// `why` quotes the error of the API server that rejected an object.
 pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let team = stage.platform_team().await?;
     let cluster = &stage.lab.spokes()[0];
     cluster.apply(POLICY).await?;
-    // A policy counts some moments after it was made.
+    // The API server enforces a policy some moments after its creation.
     let probe = Stage::replica("refused-probe");
     let source = json!({"repoURL": "https://git.example.com/x.git", "path": "x"});
     let spec = json!({"project": "default", "source": source, "destination": {"namespace": "x"}});
@@ -288,10 +296,10 @@ pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
         stage.spoke(1).delete(&probe).await?;
         Ok(refused.is_err())
     };
-    wait::until("the policy counts", look, |refused| *refused).await?;
+    wait::until("the policy is enforced", look, |refused| *refused).await?;
 
     let app = stage.greeter("refused-there", 1).await?;
-    reply(stage, &app, "ArgoCDAgentError").await?;
+    until_condition(stage, &app, "ArgoCDAgentError").await?;
     let why = ask(team.clone(), 1, &["why", "refused-there", "--exit-code"]).await?;
     ensure!(hops(&why, "bad") == ["refused"], "{why:#}");
     let hop = why["hops"].as_array().into_iter().flatten();
@@ -303,8 +311,8 @@ pub(crate) async fn why_explains_a_refused_object(stage: &Stage) -> Result<()> {
 
     let folder = stage.lab.dir().join("support-bundle");
     let bundle = ["support-bundle", folder.to_str().context("a path")?];
-    let stated = product::agentctl(&team, &bundle).await?;
-    ensure!(stated.succeeded(), "{stated:?}");
+    let output = product::agentctl(&team, &bundle).await?;
+    ensure!(output.succeeded(), "{output:?}");
     let read = |name: &str| -> Result<Value> {
         Ok(serde_json::from_str(&std::fs::read_to_string(
             folder.join(name),

@@ -1,4 +1,4 @@
-//! A cluster that owns its Applications itself: the hub shows them, asks for what people ask there, and changes nothing.
+//! Autonomous clusters: the hub mirrors their Applications and forwards commands, but never changes a spec.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -19,7 +19,7 @@ use crate::stage::{SOON, Stage, commit};
 const NUMBER: usize = 2;
 const CLUSTER: &str = "spoke2";
 
-/// An Application that somebody makes on the spoke, and where the hub shows it.
+/// An Application that a user creates on the spoke, and its mirror on the hub.
 struct Own<'a> {
     stage: &'a Stage,
     app: Application,
@@ -127,7 +127,7 @@ pub(crate) async fn an_application_of_the_spoke_is_shown_on_the_hub(stage: &Stag
     own.clear().await
 }
 
-/// A sync that somebody asks for on the hub runs once on the spoke, and its result is shown.
+/// A sync requested on the hub runs once on the spoke, and the mirror shows its result.
 pub(crate) async fn a_sync_asked_for_on_the_hub_runs_once_on_the_spoke(
     stage: &Stage,
 ) -> Result<()> {
@@ -172,9 +172,9 @@ pub(crate) async fn a_sync_asked_for_on_the_hub_runs_once_on_the_spoke(
     spoke.delete(&namespace).await
 }
 
-/// What somebody does to a mirror on the hub does not last, and the spoke's Application never hears of it.
+/// The hub reverts edits and deletions of a mirror; they never reach the spoke's Application.
 pub(crate) async fn an_edit_or_a_deletion_of_a_mirror_is_undone(stage: &Stage) -> Result<()> {
-    let own = Own::running(stage, "held").await?;
+    let own = Own::running(stage, "reverted").await?;
     let before = stage.spoke(NUMBER).read(&own.app.at).await?;
     let edit = json!({
         "metadata": {"labels": {"mine": "true"}},
@@ -220,7 +220,7 @@ pub(crate) async fn an_edit_or_a_deletion_of_a_mirror_is_undone(stage: &Stage) -
     own.clear().await
 }
 
-/// Principal and agent are killed while things change on both sides; everything comes right by itself.
+/// Principal and agent are killed while both sides change; both sides agree after the restart.
 pub(crate) async fn killed_programs_lose_nothing_of_an_autonomous_cluster(
     stage: &Stage,
 ) -> Result<()> {
@@ -263,7 +263,7 @@ async fn pod(side: &Objects, namespace: &str, app: &str) -> Result<At> {
     Ok(At::pod(namespace, name))
 }
 
-/// Whatever names an agent of an autonomous cluster says, it writes in its own place and over nothing of the hub's.
+/// The agent of an autonomous cluster writes mirrors in its own namespace only, for any name that it sends.
 pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
     stage: &Stage,
 ) -> Result<()> {
@@ -279,25 +279,25 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
         "source": {"repoURL": "https://git.example/r.git", "path": "hub"},
     }});
     let made = stage.hub.apply(&hubs, body).await?;
-    let reply = |app: &Value| {
+    let is_reported = |app: &Value| {
         app["status"]["conditions"]
             .to_string()
             .contains("autonomous")
     };
     stage
         .hub
-        .until(&hubs, "says that the cluster is autonomous", SOON, reply)
+        .until(&hubs, "names the mode autonomous", SOON, is_reported)
         .await?;
 
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
-    let version = door.version(&papers).await?;
+    let peer = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
+    let version = door.version(&peer).await?;
     // In the first session of an enrolment nothing is taken away.
     kill_agent(stage).await?;
     let session = door
-        .authenticate(Some(&papers), "autonomous", &version)
+        .authenticate(Some(&peer), "autonomous", &version)
         .await??;
-    let mut stream = door.subscribe(&papers, &session.access_token).await??;
+    let mut stream = door.subscribe(&peer, &session.access_token).await??;
     for (namespace, name) in [
         ("spoke1", "not-theirs"),
         ("argocd", "the-hubs"),
@@ -321,7 +321,7 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
     let namesake = At::application(CLUSTER, "not-theirs");
     stage.hub.until_there(&namesake, SOON).await?;
 
-    // The real agent is back by then, and what was never there goes again.
+    // The real agent reconnects, and the resync removes mirrors without a source.
     drop(stream);
     enrol::until_available(&stage.hub, CLUSTER).await?;
     for mirror in [&shown, &namesake] {
@@ -344,7 +344,7 @@ fn poisoned(namespace: &str, name: &str) -> protocol::wire::cloudevents::CloudEv
     event.into_cloud_event("agent://agent-managed")
 }
 
-/// One cluster is managed and one autonomous; what is called the same on both is not mixed up.
+/// One cluster is managed and one autonomous; objects of the same name on both stay separate.
 pub(crate) async fn managed_and_autonomous_clusters_live_in_one_fleet(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut managed = stage.greeter("both", 1).await?;
@@ -352,7 +352,7 @@ pub(crate) async fn managed_and_autonomous_clusters_live_in_one_fleet(stage: &St
     let own = Own::running(stage, "both").await?;
     deliver::until_healthy(&stage.hub, &managed.at, "").await?;
 
-    // What changes on the hub goes to the managed cluster only.
+    // A change on the hub reaches the managed cluster only.
     let repository = stage.lab.git().repository("both")?;
     let next = commit(&repository, "for-one", "v2")?;
     "v2".clone_into(&mut managed.revision);
@@ -371,8 +371,8 @@ pub(crate) async fn managed_and_autonomous_clusters_live_in_one_fleet(stage: &St
     stage.clear(&managed).await
 }
 
-/// A change of mode waits for a person while something is mirrored; afterwards mirrors neither rule the spoke nor are
-/// ruled by it, and a change back picks them up again.
+/// A change of mode waits for a confirmation while there are mirrors; afterwards mirrors and the spoke's Applications do not
+/// affect each other, and a change back reuses the mirrors.
 pub(crate) async fn a_change_of_mode_is_confirmed_and_touches_no_application(
     stage: &Stage,
 ) -> Result<()> {
@@ -400,7 +400,7 @@ pub(crate) async fn a_change_of_mode_is_confirmed_and_touches_no_application(
             json!({"spec": {"source": {"path": "elsewhere"}}}),
         )
         .await?;
-    // What is delivered now comes after that edit would have.
+    // This delivery comes after that edit would have been delivered.
     let managed = stage.greeter("after-the-change", NUMBER).await?;
     managed.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &managed.at, "").await?;
@@ -421,17 +421,17 @@ pub(crate) async fn a_change_of_mode_is_confirmed_and_touches_no_application(
     stage.not_enrolled(NUMBER).await
 }
 
-/// Asks for a mode with the label, and confirms it when the add-on says what is in the way.
+/// Requests a mode with the label, and confirms it when the add-on reports `ModeChangeHeld`.
 async fn change_mode(stage: &Stage, mode: &str) -> Result<()> {
     let addon = At::addon(CLUSTER);
     let label = json!({"metadata": {"labels": {enrol::MODE: mode}}});
     stage.hub.merge(&At::cluster(CLUSTER), label).await?;
-    let retained = |addon: &Value| {
+    let is_blocked = |addon: &Value| {
         lab::steps::objects::has_condition(addon, "Degraded", "True", "ModeChangeHeld")
     };
     stage
         .hub
-        .until(&addon, "holds the change of mode", SOON, retained)
+        .until(&addon, "blocks the change of mode", SOON, is_blocked)
         .await?;
     let confirm = "argocd-agent.open-cluster-management.io/confirm-mode";
     let confirmed = json!({"metadata": {"annotations": {confirm: mode}}});

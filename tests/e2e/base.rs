@@ -1,4 +1,4 @@
-//! The lab itself: what every other test stands on.
+//! The lab itself, on which every other test builds.
 
 use std::{collections::BTreeMap, process::Command, sync::Arc};
 
@@ -21,7 +21,7 @@ pub(crate) async fn control_planes_serve_and_controllers_work(lab: Arc<Lab>) -> 
     Ok(())
 }
 
-pub(crate) async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn an_api_restart_keeps_stored_data(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let maps: Api<ConfigMap> = Api::namespaced(hub.client(), "default");
     maps.create(&PostParams::default(), &config_map("kept", "before"))
@@ -29,7 +29,7 @@ pub(crate) async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Resul
     hub.kill_api().await;
     ensure!(
         maps.get("kept").await.is_err(),
-        "nobody answers while the API is down"
+        "a request succeeded while the API was down"
     );
     hub.start_api().await?;
     let kept = maps.get("kept").await?;
@@ -37,7 +37,7 @@ pub(crate) async fn an_api_restart_keeps_what_was_stored(lab: Arc<Lab>) -> Resul
     Ok(())
 }
 
-pub(crate) async fn the_audit_log_says_who_wrote_what(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn the_audit_log_attributes_writes_to_users(lab: Arc<Lab>) -> Result<()> {
     let hub = lab.hub();
     let mark = hub.audit().mark()?;
     let maps: Api<ConfigMap> = Api::namespaced(hub.client(), "default");

@@ -1,4 +1,4 @@
-//! Certificates change while everything goes on: leaves, the CA, and one agent that is thrown out.
+//! Certificates rotate under traffic: client certificates, the CA, the serving certificate; and revocation.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn leaf() -> At {
     At::secret(AGENT_NAMESPACE, CERTIFICATE)
 }
 
-/// An Application that goes on changing on the hub, and has to follow on its spoke.
+/// An Application that keeps changing on the hub; each change has to reach the spoke.
 struct Traffic<'a> {
     stage: &'a Stage,
     app: Application,
@@ -61,10 +61,10 @@ impl<'a> Traffic<'a> {
     async fn change(&mut self) -> Result<()> {
         self.changes += 1;
         let value = self.changes.to_string();
-        let label = json!({"metadata": {"labels": {"story.example.org/change": value}}});
+        let label = json!({"metadata": {"labels": {"e2e.example.org/change": value}}});
         self.stage.hub.merge(&self.app.at, label).await?;
         let replica = Stage::replica(&self.app.project);
-        let here = |app: &Value| app["metadata"]["labels"]["story.example.org/change"] == *value;
+        let here = |app: &Value| app["metadata"]["labels"]["e2e.example.org/change"] == *value;
         self.stage
             .spoke(self.number)
             .until(&replica, &format!("has change {value}"), SOON, here)
@@ -99,8 +99,8 @@ async fn annotate(hub: &Objects, at: &At, key: &str, value: Value) -> Result<()>
     hub.merge(at, patch).await.map(drop)
 }
 
-/// A CA takes over from another, twice: both ends move over while Applications change, without one of them lost,
-/// without a restart, and what the old CA signed opens nothing any more.
+/// The CA rotates twice while Applications change: no change is lost, no process restarts, and the principal rejects
+/// certificates of the old CA afterwards.
 pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
@@ -109,7 +109,7 @@ pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Resu
     let before = processes(stage).await?;
     for round in ["first", "second"] {
         let (_, old) = stage.door().await?;
-        let papers = old.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
+        let credentials = old.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
         let was = stage.hub.read(&ca()).await?;
         let leaves = leaves(stage).await?;
         annotate(&stage.hub, &ca(), ROTATE, json!(round)).await?;
@@ -132,8 +132,8 @@ pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Resu
         let now = self::leaves(stage).await?;
         ensure!(leaves.iter().zip(&now).all(|(was, now)| was != now));
         let (door, _) = stage.door().await?;
-        let look = || async { Ok(door.version(&papers).await.is_err()) };
-        let what = format!("{round}: what the old CA signed opens nothing");
+        let look = || async { Ok(door.version(&credentials).await.is_err()) };
+        let what = format!("{round}: certificates of the old CA are rejected");
         wait::until(&what, look, |refused| *refused).await?;
     }
     let serving = At::secret(product::NAMESPACE, "argocd-agent-principal-tls");
@@ -170,11 +170,9 @@ fn is_signed_by(leaf: &str, authority: &str) -> Result<bool> {
     Ok(leaf.verify_signature(Some(authority.public_key())).is_ok())
 }
 
-/// The Secret with the agent's certificate is written again and again, each certificate living for seconds only,
-/// while Applications change: the agent takes each one up, and nothing is lost.
-pub(crate) async fn a_certificate_that_changes_all_the_time_loses_nothing(
-    stage: &Stage,
-) -> Result<()> {
+/// The Secret with the agent's certificate changes twenty times, each certificate valid for seconds only, while
+/// Applications change: the agent reloads each one, and no change is lost.
+pub(crate) async fn frequent_certificate_renewal_loses_no_change(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let spoke = stage.spoke(1);
@@ -183,8 +181,8 @@ pub(crate) async fn a_certificate_that_changes_all_the_time_loses_nothing(
     let before = processes(stage).await?;
     let (_, forger) = stage.door().await?;
     for _ in 0..20 {
-        let papers = short_lived(&forger, "spoke1", time::Duration::seconds(20))?;
-        write(spoke, &papers).await?;
+        let credentials = short_lived(&forger, "spoke1", time::Duration::seconds(20))?;
+        write(spoke, &credentials).await?;
         traffic.change().await?;
     }
     spoke.merge(&leaf(), json!({"data": kept})).await?;
@@ -201,13 +199,14 @@ fn short_lived(forger: &Forger, cluster: &str, life: time::Duration) -> Result<P
     forger.papers_from(&agent_name(cluster), &[&group, &all], -life / 20, life)
 }
 
-async fn write(spoke: &Objects, papers: &Papers) -> Result<()> {
-    let data = json!({"stringData": {"tls.crt": papers.certificate, "tls.key": papers.key}});
+async fn write(spoke: &Objects, credentials: &Papers) -> Result<()> {
+    let data =
+        json!({"stringData": {"tls.crt": credentials.certificate, "tls.key": credentials.key}});
     spoke.merge(&leaf(), data).await.map(drop)
 }
 
-/// A certificate in the last part of its life is renewed by OCM: a request, our signature, the Secret, and the agent
-/// goes on with it.
+/// OCM renews a certificate that is about to expire: it sends a CSR, our signer issues, the Secret changes, and the agent
+/// reloads it.
 pub(crate) async fn a_certificate_is_renewed_through_ocm(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let spoke = stage.spoke(1);
@@ -229,9 +228,11 @@ pub(crate) async fn a_certificate_is_renewed_through_ocm(stage: &Stage) -> Resul
     traffic.end().await
 }
 
-/// One agent is revoked: it is out at once and stays out, with its certificate and with any other, and everybody else
-/// goes on. With another key it comes back, and the old one opens nothing.
-pub(crate) async fn a_revoked_agent_is_out_and_others_go_on(stage: &Stage) -> Result<()> {
+/// A revoked agent disconnects at once and is rejected with any certificate, while other agents stay connected. With a new
+/// key it reconnects, and its old certificate stays rejected.
+pub(crate) async fn a_revoked_agent_is_rejected_and_others_stay_connected(
+    stage: &Stage,
+) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let mut other = Traffic::begin(stage, "undisturbed-by-revocation", 1).await?;
@@ -239,14 +240,14 @@ pub(crate) async fn a_revoked_agent_is_out_and_others_go_on(stage: &Stage) -> Re
     let availability = |addon: &Value| condition(addon, "Available").cloned();
     let before = availability(&stage.hub.read(&At::addon("spoke1")).await?);
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name("spoke2"), &[], time::Duration::days(1))?;
-    let version = door.version(&papers).await?;
+    let credentials = forger.papers(&agent_name("spoke2"), &[], time::Duration::days(1))?;
+    let version = door.version(&credentials).await?;
 
     let addon = At::addon("spoke2");
     annotate(&stage.hub, &addon, REVOKED, json!("stolen")).await?;
     let look = || async {
         let answer = door
-            .authenticate(Some(&papers), "managed", &version)
+            .authenticate(Some(&credentials), "managed", &version)
             .await?;
         Ok(answer.err().map(|status| status.code()))
     };
@@ -257,13 +258,16 @@ pub(crate) async fn a_revoked_agent_is_out_and_others_go_on(stage: &Stage) -> Re
         refused,
     )
     .await?;
-    let emits = |kind: &'static str, status: &'static str, reason: &'static str| {
+    let has = |kind: &'static str, status: &'static str, reason: &'static str| {
         move |addon: &Value| has_condition(addon, kind, status, reason)
     };
-    let reply = emits("Degraded", "True", "Revoked");
-    stage.hub.until(&addon, "is Degraded", SOON, reply).await?;
+    let revoked_condition = has("Degraded", "True", "Revoked");
+    stage
+        .hub
+        .until(&addon, "is Degraded", SOON, revoked_condition)
+        .await?;
     stage.spoke(2).until_gone(&leaf(), SOON).await?;
-    let away = emits("Available", "False", "AgentDisconnected");
+    let away = has("Available", "False", "AgentDisconnected");
     stage
         .hub
         .until(&addon, "says that it is away", SOON * 2, away)
@@ -277,14 +281,14 @@ pub(crate) async fn a_revoked_agent_is_out_and_others_go_on(stage: &Stage) -> Re
     until_available(&stage.hub, "spoke2").await?;
     revoked.change().await?;
     let answer = door
-        .authenticate(Some(&papers), "managed", &version)
+        .authenticate(Some(&credentials), "managed", &version)
         .await?;
     ensure!(answer.is_err(), "the stolen certificate is good again");
     other.end().await?;
     revoked.end().await
 }
 
-/// A serving certificate whose time is over is replaced at once, and the sessions that are open stay.
+/// An expired serving certificate is replaced at once, and open sessions stay connected.
 pub(crate) async fn an_expired_serving_certificate_is_replaced(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut traffic = Traffic::begin(stage, "expired-serving", 1).await?;
@@ -302,12 +306,12 @@ pub(crate) async fn an_expired_serving_certificate_is_replaced(stage: &Stage) ->
     let is_new = |secret: &Value| text(secret, "tls.crt").is_ok_and(|now| now != old.certificate);
     stage
         .hub
-        .until(&serving, "is issued anew", SOON, is_new)
+        .until(&serving, "is issued again", SOON, is_new)
         .await?;
     traffic.change().await?;
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
-    door.version(&papers)
+    let credentials = forger.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
+    door.version(&credentials)
         .await
         .context("the principal serves with a good certificate")?;
     let after = stage.hub.read(&At::addon("spoke1")).await?;

@@ -1,4 +1,4 @@
-//! The chart's life on a hub: installed, upgraded, taken away, put back. Each test leaves it installed.
+//! The chart on a hub: upgrade, uninstall, and install again. Each test leaves it installed.
 
 pub(crate) mod leftovers;
 
@@ -17,7 +17,7 @@ use crate::{
     stage::{SOON, Stage, commit},
 };
 
-/// The chart's name for what runs while it is uninstalled.
+/// The name of the uninstall Job and its objects.
 const UNINSTALL: &str = "argocd-agent-addon-uninstall";
 
 /// A changed value rolls the hub program and nothing else: same CA, same certificates, agents that only connect again.
@@ -30,10 +30,10 @@ pub(crate) async fn an_upgrade_keeps_the_ca_and_the_agents(stage: &Stage) -> Res
 
     let helm = stage.lab.helm();
     let value = ["--set", "podAnnotations.upgraded=yes", "--wait"];
-    let stated = product::upgrade(&helm, &value).await?;
+    let output = product::upgrade(&helm, &value).await?;
     ensure!(
-        stated.contains("kubectl label managedcluster"),
-        "no notes: {stated}"
+        output.contains("kubectl label managedcluster"),
+        "no notes: {output}"
     );
     ensure!(
         manager_pod(stage).await? != manager,
@@ -53,14 +53,14 @@ pub(crate) async fn an_upgrade_keeps_the_ca_and_the_agents(stage: &Stage) -> Res
     stage.clear(&app).await
 }
 
-/// `helm uninstall` takes the add-on off every cluster first, in order, and leaves what is the user's; installed again,
-/// the add-on adopts what is there.
+/// `helm uninstall` removes the add-on from every cluster first, in order, and leaves the user's objects; the next install
+/// adopts them.
 pub(crate) async fn an_uninstallation_takes_the_add_on_off_and_an_installation_adopts(
     stage: &Stage,
 ) -> Result<()> {
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
-    // One that was made by hand, too: nobody makes it again.
+    // The add-on of spoke2 was created by hand, so no controller recreates it.
     enrol::by_addon(&stage.hub, "spoke2").await?;
     enrol::until_available(&stage.hub, "spoke2").await?;
     let app = stage.greeter("outlives", 1).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn an_uninstallation_takes_the_add_on_off_and_an_installation_a
     enrol::until_available(&stage.hub, "spoke1").await?;
     ensure!(
         stage.hub.get(&At::addon("spoke2")).await?.is_none(),
-        "nobody asked for spoke2"
+        "spoke2 has an add-on without an opt-in"
     );
     ensure!(
         stage.hub.read(&ca).await?["data"] == authority,
@@ -112,8 +112,8 @@ pub(crate) async fn an_uninstallation_takes_the_add_on_off_and_an_installation_a
     stage.clear(&app).await
 }
 
-/// A spoke that does not answer is waited for as long as the value says, and no longer; then it is said what to do, and
-/// that works.
+/// An uninstall waits for a lost spoke until `uninstall.timeout`, then fails and names the next steps. Following them
+/// works.
 pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     stage: &Stage,
 ) -> Result<()> {
@@ -128,16 +128,16 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     ocm.spokes.get_mut("spoke2").context("spoke2")?.kill();
     until_lost(stage, "spoke2").await?;
 
-    let stated = stage.lab.helm().attempt(&UNINSTALLATION).await?;
+    let output = stage.lab.helm().attempt(&UNINSTALLATION).await?;
     ensure!(
-        !stated.succeeded(),
+        !output.succeeded(),
         "it went on without spoke2: {}",
-        stated.out
+        output.out
     );
     ensure!(
-        stated.err.contains(UNINSTALL),
+        output.err.contains(UNINSTALL),
         "helm names the hook: {}",
-        stated.err
+        output.err
     );
     let word = last_word(stage).await?;
     for part in [
@@ -169,7 +169,7 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
         .await?;
     drop(ocm);
     uninstall(stage).await?;
-    // The Secret with the certificate is OCM's to remove, whose agent was not there to see the add-on go.
+    // OCM's agent deletes the certificate's Secret, but was down when the add-on was deleted. So wait for the Deployment only.
     let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
     stage.spoke(2).until_gone(&agent, SOON).await?;
     product::install(&stage.lab.helm(), product::OptIn::Manual).await
@@ -190,7 +190,7 @@ async fn until_lost(stage: &Stage, cluster: &str) -> Result<()> {
     stage.hub.merge(&at, leases(60)).await.map(drop)
 }
 
-/// Where an add-on of templates has the same names, the chart refuses, changes nothing, and says how to change over; that
+/// Where an add-on of templates has the same names, the install fails without a write and prints how to migrate; that
 /// way works.
 pub(crate) async fn an_installation_refuses_an_add_on_of_templates(stage: &Stage) -> Result<()> {
     uninstall(stage).await?;
@@ -208,17 +208,17 @@ pub(crate) async fn an_installation_refuses_an_add_on_of_templates(stage: &Stage
         "-n",
         product::NAMESPACE,
     ];
-    let stated = stage.lab.helm().attempt(&arguments).await?;
-    ensure!(!stated.succeeded(), "it was installed: {}", stated.out);
+    let output = stage.lab.helm().attempt(&arguments).await?;
+    ensure!(!output.succeeded(), "it was installed: {}", output.out);
     for part in [
         "argocd-pull-integration",
         "To change over",
         "kubectl delete clustermanagementaddons",
     ] {
         ensure!(
-            stated.err.contains(part),
+            output.err.contains(part),
             "{part:?} is not in: {}",
-            stated.err
+            output.err
         );
     }
     let account = At::service_account(product::NAMESPACE, product::MANAGER);
@@ -300,7 +300,7 @@ async fn manager_pod(stage: &Stage) -> Result<String> {
     pods.into_iter().next().context("a Pod")
 }
 
-/// What the Pod of the last uninstallation left to read; Helm prints the same from its log.
+/// The termination message of the last uninstall Pod; Helm prints the same from its log.
 async fn last_word(stage: &Stage) -> Result<String> {
     let labels = format!("app.kubernetes.io/name={UNINSTALL}");
     let pods = stage

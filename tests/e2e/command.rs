@@ -1,4 +1,4 @@
-//! `lab` as a command: what it gives to people outside, and that it leaves nothing behind, however it ends.
+//! The command `lab`: its clusters are reachable from outside, and it leaves nothing behind however it ends.
 //!
 //! These tests run a lab inside the lab; namespaces nest.
 
@@ -65,7 +65,7 @@ pub(crate) async fn a_killed_lab_leaves_nothing(_lab: Arc<Lab>) -> Result<()> {
             .is_gone()
             .await
             .with_context(|| format!("after the {victim} was killed"))?;
-        // The same directory will do for the next one.
+        // The next lab can use the same directory.
         succeeds(&outer.lab(&["up", "--spokes=0"])?.output()?)?;
         succeeds(&outer.lab(&["down"])?.output()?)?;
     }
@@ -79,7 +79,7 @@ pub(crate) async fn an_interrupted_start_leaves_nothing(_lab: Arc<Lab>) -> Resul
         .stdout(Stdio::null())
         .spawn()?;
     let look = || async { outer.everything() };
-    // Supervisor, init, program, etcd, and somebody more.
+    // Supervisor, init, program, etcd, and at least one more process.
     let everything =
         wait::until("the lab is starting", look, |seen| seen.processes.len() > 4).await?;
     let pid = Pid::from_raw(i32::try_from(starting.id())?);
@@ -104,7 +104,7 @@ impl Outer {
         })
     }
 
-    /// `lab …` for control planes alone, as somebody calls it who is in no lab.
+    /// `lab …` for control planes alone, as called from outside of any lab.
     fn lab(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(lab::product::programs()?.join("lab"));
         command
@@ -159,7 +159,7 @@ struct Everything {
 }
 
 impl Everything {
-    /// Waits until no process of these is left, and nobody is in these namespaces: then their mounts and devices are
+    /// Waits until none of these processes is left and these namespaces are empty: then their mounts and devices are
     /// gone too.
     async fn is_gone(&self) -> Result<()> {
         let look = || async { self.left() };
@@ -217,11 +217,11 @@ fn children(pid: i32) -> Result<Vec<i32>> {
 }
 
 fn succeeds(output: &Output) -> Result<()> {
-    let stated = String::from_utf8_lossy(&output.stdout);
-    let complained = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
-        "{}: {stated}{complained}",
+        "{}: {stdout}{stderr}",
         output.status
     );
     Ok(())

@@ -1,4 +1,4 @@
-//! Whether OCM could tell our add-on, or any other that is made with the SDK, from the best of the others.
+//! Conformance with OCM of our add-on, and of any add-on that is made with the SDK.
 //!
 //! One or more tests for each point of the list in `docs/ocm.md`; all run on the stand-in and on real OCM.
 

@@ -1,4 +1,4 @@
-//! Argo CD on the hub, as people use it: its own server and its own command line, which know nothing of agents.
+//! The hub's Argo CD through its own server and command line, which know nothing of agents.
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ fn is_connected(info: &Value) -> bool {
     info["connectionState"]["status"] == "Successful"
 }
 
-/// The parts of an Application on a cluster are seen, compared, changed and deleted with Argo CD's command line, as if the
-/// cluster were attached directly.
-pub(crate) async fn an_application_on_a_cluster_is_worked_with_as_if_it_were_here(
+/// Argo CD's command line shows, compares, changes and deletes the resources of an Application on a cluster, as if the
+/// hub reached the cluster directly.
+pub(crate) async fn the_argocd_cli_manages_an_application_on_a_cluster(
     stage: &Stage,
 ) -> Result<()> {
     const APP: &str = "spoke1/console";
@@ -107,7 +107,7 @@ async fn it_is_seen(console: &Console, app: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is changed by hand shows up as a difference, an action runs, and what is deleted is made again by a sync.
+/// A manual change shows as a difference, an action runs, and a sync recreates a deleted resource.
 async fn it_is_changed(
     console: &Console,
     app: &str,
@@ -162,13 +162,13 @@ async fn it_is_patched(
     ensure!(map["data"]["greeting"] == "patched", "{map}");
     let diff = ["app", "diff", app, "--refresh"];
     let differs = || console.run(&diff);
-    let is_shown = |stated: &Said| !stated.succeeded() && stated.out.contains("patched");
+    let is_shown = |output: &Said| !output.succeeded() && output.out.contains("patched");
     wait::until("the difference is shown", differs, is_shown)
         .await
         .map(drop)
 }
 
-/// The page of clusters tells the truth: connected with its version and counts, away within seconds, and back again.
+/// The page of clusters shows a connected cluster with version and counts, its disconnect within seconds, and its return.
 pub(crate) async fn cluster_page_shows_the_connection_state(stage: &Stage) -> Result<()> {
     let console = Console::open(stage).await?;
     let counts = |info: &Value| {
@@ -201,16 +201,16 @@ pub(crate) async fn cluster_page_shows_the_connection_state(stage: &Stage) -> Re
     stage.lab.faults().heal("spoke1");
     let (away, other) = (away?, other?);
     ensure!(is_connected(&other), "{other}");
-    let reply = away["connectionState"]["message"]
+    let message = away["connectionState"]["message"]
         .as_str()
         .unwrap_or_default();
     ensure!(
-        reply.contains("spoke1") && reply.contains("not connected"),
+        message.contains("spoke1") && message.contains("not connected"),
         "{away}"
     );
     ensure!(
         away["serverVersion"].is_string(),
-        "what was last known stays: {away}"
+        "the last known version is gone: {away}"
     );
     console
         .until_cluster("spoke1", "spoke1 is back", counts)
@@ -218,7 +218,7 @@ pub(crate) async fn cluster_page_shows_the_connection_state(stage: &Stage) -> Re
     stage.clear(&app).await
 }
 
-/// A cluster that is cut off still shows its last known tree at once; what can only be asked of it fails with the reason.
+/// A disconnected cluster still shows its last known tree at once; live requests fail with the reason.
 pub(crate) async fn disconnected_cluster_shows_its_last_known_state(stage: &Stage) -> Result<()> {
     const APP: &str = "spoke1/remembered";
     let console = Console::open(stage).await?;
@@ -238,13 +238,13 @@ pub(crate) async fn disconnected_cluster_shows_its_last_known_state(stage: &Stag
         let remembered = console.prints(&tree).await?;
         ensure!(has_pods(&remembered), "{remembered}");
         let live = ["app", "get-resource", APP, "--kind", "ConfigMap"];
-        let reply = console.run(&live).await?.complained()?;
-        ensure!(reply.contains("not connected"), "{reply}");
+        let error = console.run(&live).await?.complained()?;
+        ensure!(error.contains("not connected"), "{error}");
         Ok(())
     };
     let away = timeout(SOON + SOON, away).await;
     stage.lab.faults().heal("spoke1");
-    away.context("it is not told that spoke1 is away")??;
+    away.context("the disconnect of spoke1 is not reported")??;
     enrol::until_available(&stage.hub, "spoke1").await?;
     console
         .until_it_prints(&["app", "manifests", APP, "--source", "live"], |live| {
@@ -254,7 +254,7 @@ pub(crate) async fn disconnected_cluster_shows_its_last_known_state(stage: &Stag
     stage.clear(&app).await
 }
 
-/// What an autonomous cluster runs by itself is worked with in the same way.
+/// The command line manages Applications of an autonomous cluster in the same way.
 pub(crate) async fn autonomous_applications_are_usable_from_the_hub(stage: &Stage) -> Result<()> {
     let console = Console::open(stage).await?;
     stage.autonomous(2).await?;
@@ -284,7 +284,7 @@ pub(crate) async fn autonomous_applications_are_usable_from_the_hub(stage: &Stag
     let name = "spoke2/self-run";
     console.syncs(name).await?;
     it_is_seen(&console, name).await?;
-    events::what_its_controller_noted_is_seen(stage, &console, "spoke2", "self-run").await?;
+    events::controller_events_are_shown(stage, &console, "spoke2", "self-run").await?;
     it_is_changed(&console, name, spoke, "self-run").await?;
 
     spoke.delete(&app.at).await?;
@@ -294,7 +294,7 @@ pub(crate) async fn autonomous_applications_are_usable_from_the_hub(stage: &Stag
     stage.not_enrolled(2).await
 }
 
-/// The shell and the log of a Pod on a cluster are those of Argo CD's UI and command line; both end when the cluster is cut
+/// Argo CD opens a shell and a log of a Pod on a cluster; both end when the cluster is cut
 /// off.
 pub(crate) async fn a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd(
     stage: &Stage,

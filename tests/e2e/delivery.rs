@@ -1,4 +1,4 @@
-//! Applications go from the hub to their spokes, and their state comes back.
+//! The hub delivers Applications to their spokes, and the spokes report their state.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -61,8 +61,8 @@ pub(crate) async fn an_application_with_a_destination_name_is_synced(stage: &Sta
     stage.clear(&app).await
 }
 
-/// An Application of another namespace that hub and cluster allow goes into the namespace of the same name; the hub says
-/// that Argo CD on the spoke does not look there. What is not allowed on the spoke is not delivered, and says what to set.
+/// An Application of another namespace that hub and cluster allow is delivered into the namespace of the same name; a
+/// condition says that Argo CD on the spoke does not watch it. If the spoke does not allow it, a condition names the setting.
 pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) -> Result<()> {
     const TEAM: &str = "team-further";
     stage.enrolled(1).await?;
@@ -76,7 +76,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     let sources = json!({"spec": {"sourceNamespaces": [TEAM]}});
     hub.merge(&At::project(ARGOCD, "further"), sources).await?;
     app.apply(hub).await?;
-    let emits = |word: &'static str| {
+    let mentions = |word: &'static str| {
         move |app: &Value| {
             let conditions = app["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
@@ -88,20 +88,20 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
         }
     };
     let what = "says what admits its namespace";
-    hub.until(&app.at, what, SOON, emits("ALLOWED_NAMESPACES"))
+    hub.until(&app.at, what, SOON, mentions("ALLOWED_NAMESPACES"))
         .await?;
 
     enrol::with_variable(hub, "spoke1", "ALLOWED_NAMESPACES", TEAM).await?;
     let replica = At::application(TEAM, "further");
     spoke.until_there(&replica, SOON * 2).await?;
     let what = "says that Argo CD does not look there";
-    hub.until(&app.at, what, SOON, emits("application.namespaces"))
+    hub.until(&app.at, what, SOON, mentions("application.namespaces"))
         .await?;
     "v2".clone_into(&mut app.revision);
     app.apply(hub).await?;
     let follows = |app: &Value| app["spec"]["source"]["targetRevision"] == "v2";
     spoke.until(&replica, "follows", SOON, follows).await?;
-    // Nobody there would act on a finalizer.
+    // No controller on the spoke would act on a finalizer.
     let free = json!({"metadata": {"finalizers": null}});
     hub.merge(&app.at, free).await?;
     let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
@@ -118,7 +118,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     enrol::until_available(hub, "spoke1").await.map(drop)
 }
 
-/// A new target revision on the hub is what runs on the spoke.
+/// A new target revision on the hub is deployed on the spoke.
 pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("new-revision", 1).await?;
@@ -133,7 +133,7 @@ pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     stage.clear(&app).await
 }
 
-/// A project that changes on the hub changes on the spokes that it concerns; one edited there is put right.
+/// A project change on the hub reaches the spokes that it admits; an edit there is reverted.
 pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let app = stage.greeter("project-changes", 1).await?;
@@ -142,10 +142,10 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
     let project = At::project(ARGOCD, "project-changes");
     let described = json!({"spec": {"description": "for the test"}});
     stage.hub.merge(&project, described).await?;
-    let reply = |project: &Value| project["spec"]["description"] == "for the test";
+    let is_described = |project: &Value| project["spec"]["description"] == "for the test";
     stage
         .spoke(1)
-        .until(&project, "has the description", SOON, reply)
+        .until(&project, "has the description", SOON, is_described)
         .await?;
     stage
         .spoke(1)
@@ -153,12 +153,17 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
         .await?;
     stage
         .spoke(1)
-        .until(&project, "has the hub's description again", SOON, reply)
+        .until(
+            &project,
+            "has the hub's description again",
+            SOON,
+            is_described,
+        )
         .await?;
     stage.clear(&app).await
 }
 
-/// What somebody changes or deletes on the spoke is as the hub wants it again.
+/// The agent reverts an edit and a deletion on the spoke.
 pub(crate) async fn an_edit_on_the_spoke_is_reverted(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let app = stage.greeter("spoke-edit", 1).await?;
@@ -212,7 +217,7 @@ pub(crate) async fn a_sync_runs_once(stage: &Stage) -> Result<()> {
         seen["status"]["history"]
     );
 
-    // The same again is a command of its own, and runs once too.
+    // A second sync of the same revision is another command, and runs once too.
     deliver::ask_for_sync(&stage.hub, &app.at, "v1").await?;
     let twice = |app: &Value| ended(app) && history(app).is_ok_and(|entries| entries == 2);
     stage
@@ -249,13 +254,13 @@ pub(crate) async fn a_deletion_on_the_hub_removes_the_workload(stage: &Stage) ->
     stage.clear(&app).await
 }
 
-/// What the hub's own project does not admit is not delivered, and a condition names project and field.
+/// An Application that its hub project rejects is not delivered; a condition names the project.
 pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("not-admitted", 1).await?;
-    "somebody-elses".clone_into(&mut app.project);
+    "other-project".clone_into(&mut app.project);
     app.apply(&stage.hub).await?;
-    let reply = |app: &Value| {
+    let is_reported = |app: &Value| {
         app["status"]["conditions"]
             .as_array()
             .into_iter()
@@ -266,7 +271,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
                     .is_some_and(|kind| kind.starts_with("ArgoCDAgent"))
                     && condition["message"]
                         .as_str()
-                        .is_some_and(|m| m.contains("somebody-elses"))
+                        .is_some_and(|m| m.contains("other-project"))
             })
     };
     stage
@@ -275,7 +280,7 @@ pub(crate) async fn a_project_that_does_not_admit_is_named(stage: &Stage) -> Res
             &app.at,
             "has a condition that names the project",
             SOON,
-            reply,
+            is_reported,
         )
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("not-admitted")).await?;

@@ -60,9 +60,9 @@ pub(crate) async fn a_placement_enrols_a_cluster(stage: &Stage) -> Result<()> {
     stage.not_enrolled(1).await?;
     stage.not_enrolled(2).await?;
     product::install(&stage.lab.helm(), OptIn::Placements).await?;
-    let reply = by_placement(stage).await;
+    let result = by_placement(stage).await;
     product::install(&stage.lab.helm(), OptIn::Manual).await?;
-    reply
+    result
 }
 
 async fn by_placement(stage: &Stage) -> Result<()> {
@@ -76,20 +76,20 @@ async fn by_placement(stage: &Stage) -> Result<()> {
     enrol::until_removed(&stage.hub, stage.spoke(2), "spoke2").await
 }
 
-/// A label value that means nothing makes no add-on, and an Event says what would.
+/// An invalid label value creates no add-on, and an Event names the valid values.
 pub(crate) async fn invalid_mode_label_is_reported_as_event(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let bad = json!({"metadata": {"labels": {enrol::MODE: "manged"}}});
     stage.hub.merge(&At::cluster("spoke2"), bad).await?;
     let events = At::event("default");
     let look = || stage.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             let note = event["message"].as_str().unwrap_or_default();
             event["involvedObject"]["name"] == "spoke2" && note.contains("managed")
         })
     };
-    lab::wait::until("an Event that names the accepted values", look, reply).await?;
+    lab::wait::until("an Event that names the accepted values", look, is_reported).await?;
     ensure!(
         stage.hub.get(&At::addon("spoke2")).await?.is_none(),
         "no add-on was made"
@@ -124,7 +124,7 @@ pub(crate) async fn a_configuration_of_its_own_reaches_the_agent(stage: &Stage) 
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// Where no label tells the mode, the cluster's configuration does; it is recorded, and the agent runs in it.
+/// Without a label the cluster's configuration sets the mode; the add-on records it, and the agent runs in it.
 pub(crate) async fn configuration_sets_the_mode_without_a_label(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let hub = &stage.hub;
@@ -175,8 +175,8 @@ async fn until_log_level(stage: &Stage, level: &str) -> Result<()> {
         .map(drop)
 }
 
-/// A cluster that turns out to be the hub itself is refused, and what it has of us is taken away; its add-on stays and
-/// says why. When that was a mistake, it is served again.
+/// A cluster that turns out to be the hub itself is rejected, and the agent is removed from it; its add-on stays and
+/// reports the reason. When the claim is gone, the cluster is served again.
 pub(crate) async fn a_cluster_that_turns_out_to_be_the_hub_loses_the_agent(
     stage: &Stage,
 ) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Something breaks in the middle; everything comes right by itself, and nothing else has to be restarted.
+//! Faults in the middle of a change: both sides recover without a restart of anything else.
 
 use anyhow::{Result, ensure};
 use lab::steps::{
@@ -14,7 +14,7 @@ use crate::{
     stage::{SOON, Stage, commit},
 };
 
-/// Lets a test say what breaks while an Application changes on both sides, then looks whether all came right.
+/// An Application that changes during a fault, and the checks that it recovered.
 struct Change<'a> {
     stage: &'a Stage,
     app: Application,
@@ -55,8 +55,10 @@ impl<'a> Change<'a> {
     }
 }
 
-/// A spoke is cut off, both sides change, and when the network is back both are right. Meanwhile the add-on says so.
-pub(crate) async fn a_cut_off_spoke_catches_up(stage: &Stage) -> Result<()> {
+/// The connection of a spoke is cut while both sides change; after the reconnect both sides agree.
+pub(crate) async fn a_disconnected_spoke_catches_up_after_its_reconnect(
+    stage: &Stage,
+) -> Result<()> {
     let mut change = Change::begin(stage, "cut-off").await?;
     let removed = stage.greeter("cut-off-removed", 1).await?;
     removed.apply(&stage.hub).await?;
@@ -87,9 +89,9 @@ pub(crate) async fn a_cut_off_spoke_catches_up(stage: &Stage) -> Result<()> {
     change.end(&next).await
 }
 
-/// A connection on which nothing passes any more is noticed by both ends while it is so, and the hub says so; when the
-/// network is well again another connection is made, and nobody had to restart.
-pub(crate) async fn a_stalled_connection_is_left(stage: &Stage) -> Result<()> {
+/// Both ends detect a stalled connection, and the hub reports the disconnect. When the network recovers the agent
+/// reconnects, and no process restarts.
+pub(crate) async fn a_stalled_connection_is_replaced_by_a_reconnect(stage: &Stage) -> Result<()> {
     let mut change = Change::begin(stage, "stalled").await?;
     let manager = Program::Manager.running(stage).await?;
     let agent = Program::Agent(1).running(stage).await?;
@@ -102,11 +104,12 @@ pub(crate) async fn a_stalled_connection_is_left(stage: &Stage) -> Result<()> {
     let next = change.change().await?;
     agent.until_counts(silent, silences + 1.0).await?;
     manager.until_counts(connected, sessions - 1.0).await?;
-    let reply = |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
+    let is_reported =
+        |addon: &Value| has_condition(addon, "Available", "False", "AgentDisconnected");
     let what = "says that the agent is not connected";
     stage
         .hub
-        .until(&At::addon("spoke1"), what, lab::wait::BOUND, reply)
+        .until(&At::addon("spoke1"), what, lab::wait::BOUND, is_reported)
         .await?;
 
     stage.lab.faults().heal("spoke1");

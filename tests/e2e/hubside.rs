@@ -1,4 +1,4 @@
-//! The hub's side of a cluster: its Argo CD cluster Secret, where its agent dials, and who of several replicas serves it.
+//! The hub's side of a cluster: its cluster Secret, the principal's address, its project, and leader election.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use crate::stage::{SOON, Stage, text};
 
 const WRITTEN: &str = "argocd-agent.open-cluster-management.io/written";
-const REGION: &str = "story.example.org/region";
-const TEAM: &str = "story.example.org/team";
+const REGION: &str = "e2e.example.org/region";
+const TEAM: &str = "e2e.example.org/team";
 
 fn label(value: &Value, key: &str) -> Value {
     value["metadata"]["labels"][key].clone()
@@ -41,8 +41,8 @@ fn credentials(secret: &Value) -> Result<(String, String)> {
     Ok((read("certData")?, read("caData")?))
 }
 
-/// The cluster Secret has what Argo CD needs, follows the ManagedCluster, and keeps what a user puts or changes there.
-pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_what_users_write(
+/// The cluster Secret has the fields that Argo CD needs, follows the ManagedCluster, and keeps edits of a user.
+pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_user_edits(
     stage: &Stage,
 ) -> Result<()> {
     stage.enrolled(1).await?;
@@ -71,8 +71,9 @@ pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_what_users_
     hub.merge(&at, labelled(REGION, &json!("mine"))).await?;
     hub.merge(&cluster, labelled(REGION, &json!("us"))).await?;
     let addon = At::addon("spoke1");
-    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
-    hub.until(&addon, "tells of the conflict", SOON, reply)
+    let is_reported =
+        |addon: &Value| has_condition(addon, "Degraded", "True", "ClusterSecretConflict");
+    hub.until(&addon, "reports the conflict", SOON, is_reported)
         .await?;
     ensure!(
         label(&hub.read(&at).await?, REGION) == "mine",
@@ -87,8 +88,7 @@ pub(crate) async fn the_cluster_secret_follows_its_cluster_and_keeps_what_users_
     hub.merge(&at, labelled(TEAM, &Value::Null)).await.map(drop)
 }
 
-/// A cluster Secret that `argocd-agentctl` made is taken over in place, with what a user put on it; and goes at an
-/// opt-out.
+/// A cluster Secret of `argocd-agentctl` is taken over in place, keeps a user's labels, and is deleted at an opt-out.
 pub(crate) async fn a_cluster_secret_of_argocd_agentctl_is_taken_over(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (hub, at) = (&stage.hub, cluster_secret("spoke2"));
@@ -114,7 +114,7 @@ pub(crate) async fn a_cluster_secret_of_argocd_agentctl_is_taken_over(stage: &St
     let taken = hub.until(&at, "is ours", SOON, ours).await?;
     ensure!(
         taken["metadata"]["uid"] == made["metadata"]["uid"],
-        "it was made anew"
+        "it was recreated"
     );
     ensure!(label(&taken, TEAM) == "a", "a user's label is gone");
     credentials(&taken)?;
@@ -124,7 +124,7 @@ pub(crate) async fn a_cluster_secret_of_argocd_agentctl_is_taken_over(stage: &St
     until_available(hub, "spoke2").await.map(drop)
 }
 
-/// Where the agent on a spoke is told to dial.
+/// Host and port that the agent's Deployment configures.
 fn dials(deployment: &Value) -> Option<(String, String)> {
     let env = deployment["spec"]["template"]["spec"]["containers"][0]["env"].as_array()?;
     let value = |name: &str| {
@@ -162,9 +162,9 @@ pub(crate) async fn the_principal_is_found_behind_a_node_port_and_a_load_balance
         product::upgrade(&helm, &values).await?;
         let address = offered(stage, kind, &node).await?;
         until_dials(stage, &address).await?;
-        let value = labelled("story.example.org/behind", &json!(kind));
+        let value = labelled("e2e.example.org/behind", &json!(kind));
         stage.hub.merge(&app.at, value).await?;
-        let arrived = |app: &Value| label(app, "story.example.org/behind") == kind;
+        let arrived = |app: &Value| label(app, "e2e.example.org/behind") == kind;
         let replica = Stage::replica("found-again");
         let what = format!("came by {kind}");
         let spoke = stage.spoke(1);
@@ -194,7 +194,7 @@ async fn offered(stage: &Stage, kind: &str, node: &str) -> Result<(String, Strin
     })
 }
 
-/// Waits until the agent's Deployment says this address and has its new pod.
+/// Waits until the agent's Deployment has this address and its new Pod.
 async fn until_dials(stage: &Stage, address: &(String, String)) -> Result<()> {
     let deployment = At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent");
     let there = |agent: &Value| dials(agent).as_ref() == Some(address);
@@ -213,8 +213,8 @@ async fn until_dials(stage: &Stage, address: &(String, String)) -> Result<()> {
         .map(drop)
 }
 
-/// With the setting each cluster has an AppProject of its own, which lets its namespace deploy there; one that somebody
-/// else made is left alone, and ours goes at an opt-out.
+/// With `clusterProjects` each cluster has an AppProject of its own, which lets its namespace deploy there. A user's
+/// project of that name is left alone, and ours is deleted at an opt-out.
 pub(crate) async fn each_cluster_has_a_project_where_it_is_wanted(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
@@ -236,7 +236,7 @@ pub(crate) async fn each_cluster_has_a_project_where_it_is_wanted(stage: &Stage)
         json!({"spec": {"sourceNamespaces": ["elsewhere"]}}),
     )
     .await?;
-    let wakes = labelled("story.example.org/wakes", &json!("x"));
+    let wakes = labelled("e2e.example.org/wakes", &json!("x"));
     hub.merge(&At::cluster("spoke2"), wakes).await?;
     hub.until(&project, "is mended", SOON, lets).await?;
     stage.not_enrolled(2).await?;
@@ -250,11 +250,9 @@ pub(crate) async fn each_cluster_has_a_project_where_it_is_wanted(stage: &Stage)
     until_available(hub, "spoke2").await.map(drop)
 }
 
-/// Of two replicas the other leads soon after the leader was killed, and at once when it goes by itself; agents go on
-/// with it, and nothing is written twice.
-pub(crate) async fn another_replica_leads_soon_after_the_leader_is_gone(
-    stage: &Stage,
-) -> Result<()> {
+/// The second replica acquires the lease within seconds after the leader was killed, and at once after a graceful stop;
+/// agents reconnect to it, and nothing is written twice.
+pub(crate) async fn another_replica_takes_the_lease_of_a_lost_leader(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let hub = &stage.hub;
     let app = stage.greeter("two-replicas", 1).await?;
@@ -272,16 +270,16 @@ pub(crate) async fn another_replica_leads_soon_after_the_leader_is_gone(
         let bound = Duration::from_secs(bound);
         ensure!(took < bound, "{how}: another leads after {took:?}");
 
-        let value = labelled("story.example.org/leader", &json!(how));
+        let value = labelled("e2e.example.org/leader", &json!(how));
         hub.merge(&app.at, value).await?;
-        let arrived = |app: &Value| label(app, "story.example.org/leader") == how;
+        let arrived = |app: &Value| label(app, "e2e.example.org/leader") == how;
         let replica = Stage::replica("two-replicas");
         let spoke = stage.spoke(1);
         spoke
             .until(&replica, "has the change", SOON, arrived)
             .await?;
         let written = writes_of_enrolments(stage, mark)?;
-        ensure!(written.is_empty(), "written though right: {written:?}");
+        ensure!(written.is_empty(), "unnecessary writes: {written:?}");
     }
     hub.merge(&manager, json!({"spec": {"replicas": 1}}))
         .await?;
@@ -294,7 +292,7 @@ pub(crate) async fn another_replica_leads_soon_after_the_leader_is_gone(
     stage.clear(&app).await
 }
 
-/// Takes the leader's pod away; how long it took until another held the lease.
+/// Removes the leader's pod; returns the time until another replica acquired the lease.
 async fn lead_away(stage: &Stage, kills: bool) -> Result<Duration> {
     let hub = &stage.hub;
     let lease = At::lease(product::NAMESPACE, product::MANAGER);
@@ -319,11 +317,11 @@ fn holder(lease: &Value) -> Result<String> {
     let mut parts = identity.rsplitn(3, '_');
     let pod = parts.nth(2).filter(|pod| !pod.is_empty());
     Ok(pod
-        .with_context(|| format!("nobody holds it: {identity:?}"))?
+        .with_context(|| format!("no holder: {identity:?}"))?
         .to_owned())
 }
 
-/// What the manager wrote about enrolments: add-ons, works, requests and Secrets.
+/// The manager's writes of enrolments: add-ons, works, CSRs and Secrets.
 fn writes_of_enrolments(stage: &Stage, mark: lab::audit::Mark) -> Result<Vec<(String, u64)>> {
     let user = format!(
         "system:serviceaccount:{}:{}",

@@ -1,7 +1,6 @@
 //! Each of our programs with its counterpart, ours and that of the Go argocd-agent, on the same wire.
 //!
-//! Every case runs for all pairings, that of two Go programs too: it shows what the others are compared with. What Argo CD would do on the spoke, the tests do by
-//! hand.
+//! Every case runs for all pairings. The pairing of two Go programs is the reference. The tests act as Argo CD on the spoke.
 
 mod alone;
 mod autonomous;
@@ -34,7 +33,7 @@ const PROJECT: &str = "everything";
 /// Stamped by the agent on every replica: the UID of the hub object.
 const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
-/// Cases for one pairing, each told on a pair of its own.
+/// Cases for one pairing, each run on a pair of its own.
 macro_rules! each_pairing {
     ($title:literal, $principal:ident, $agent:ident, $way:expr; $($short:literal $mapping:ident $group:ident::$case:ident,)*) => {
         [$({
@@ -52,8 +51,8 @@ macro_rules! each_pairing {
                         let mut setting = prepare(&lab, &name, Mapping::$mapping).await?;
                         setting.way = way;
                         let mut pair = Pair::start_in(&lab, setting, PAIRING).await?;
-                        let reply = $group::$case(&mut pair).await;
-                        finish(pair, reply).await
+                        let result = $group::$case(&mut pair).await;
+                        finish(pair, result).await
                     })
                 },
             }
@@ -84,12 +83,12 @@ macro_rules! cases {
             "spare" Namespace corners::a_deletion_without_cascade_spares_the_workload,
             "hydrate" Namespace corners::a_hydration_is_asked_for_once,
             "bornsync" Namespace corners::a_sync_that_an_application_is_made_with_runs_once,
-            "anew" Namespace corners::offline_deletion_and_recreation_converge,
-            "large" Namespace corners::a_large_one_with_an_odd_name_arrives_and_comes_back,
-            "held" Namespace corners::hub_finalizers_do_not_reach_the_replica,
+            "recreate" Namespace corners::offline_deletion_and_recreation_converge,
+            "large" Namespace corners::a_large_application_with_an_odd_name_arrives_and_comes_back,
+            "finalize" Namespace corners::hub_finalizers_do_not_reach_the_replica,
             "default" Namespace corners::a_project_that_both_ends_have_becomes_the_hubs,
             "shown" Autonomous autonomous::autonomous_application_is_mirrored_and_updated,
-            "mheld" Autonomous autonomous::mirror_edits_and_deletions_are_reverted,
+            "medits" Autonomous autonomous::mirror_edits_and_deletions_are_reverted,
             "msync" Autonomous autonomous::a_sync_asked_for_at_a_mirror_runs_once,
             "mend" Autonomous autonomous::a_running_sync_is_terminated_at_a_mirror,
             "mrefresh" Autonomous autonomous::a_refresh_asked_for_at_a_mirror_is_done,
@@ -100,7 +99,7 @@ macro_rules! cases {
     };
 }
 
-/// What two Go programs did not do when it was last tried; docs/interop.md has the date.
+/// Cases that two Go programs failed when last tried; docs/interop.md has the date.
 const NOT_OF_GO: [&str; 7] = [
     "::a_sync_runs_once_and_its_result_comes_back",
     "::a_refresh_asked_for_at_a_mirror_is_done",
@@ -112,12 +111,12 @@ const NOT_OF_GO: [&str; 7] = [
     "::a_sync_asked_for_at_a_mirror_runs_once",
 ];
 
-/// All cases for all pairings over TLS, and over `WebSocket`s for those that a Go program is in.
+/// All cases for all pairings over TLS, and over `WebSocket`s for those with a Go program.
 pub(crate) fn chapter() -> TestGroup {
     let mut e2e_tests = vec![E2eTest {
-        name: "interop::alone::everything_can_be_in_files_on_other_ports_and_in_variables",
+        name: "interop::alone::standalone_programs_run_with_files_ports_and_variables",
         needs: None,
-        run: |lab| Box::pin(alone::everything_can_be_in_files_on_other_ports_and_in_variables(lab)),
+        run: |lab| Box::pin(alone::standalone_programs_run_with_files_ports_and_variables(lab)),
     }];
     e2e_tests.extend(traced());
     let ours = cases!("our_principal_and_our_agent", Ours, Ours, Way::default());
@@ -143,14 +142,14 @@ pub(crate) fn chapter() -> TestGroup {
         Ours,
         Way::websockets()
     ));
-    // A Go principal says first that there is one, and then that it goes.
+    // A Go principal first sends the creation, and then the deletion.
     e2e_tests.extend(each_pairing! {
         "our_principal_and_our_agent", Ours, Ours, Way::default();
-        "unheard" Namespace corners::one_that_came_and_went_unheard_never_runs,
+        "offline" Namespace corners::an_application_made_and_deleted_offline_never_runs,
     });
     e2e_tests.extend(each_pairing! {
         "our_principal_and_a_go_agent", Ours, Go, Way::default();
-        "unheard" Namespace corners::one_that_came_and_went_unheard_never_runs,
+        "offline" Namespace corners::an_application_made_and_deleted_offline_never_runs,
     });
     e2e_tests.extend(each_pairing! {
         "our_principal_and_our_agent_over_websockets", Ours, Ours, Way::websockets();
@@ -160,7 +159,7 @@ pub(crate) fn chapter() -> TestGroup {
     TestGroup::shared(Options::control_planes(1), e2e_tests)
 }
 
-/// Each is told with a collector of its own.
+/// Each runs with a collector of its own.
 fn traced() -> [E2eTest; 4] {
     [
         E2eTest {
@@ -180,21 +179,23 @@ fn traced() -> [E2eTest; 4] {
             },
         },
         E2eTest {
-            name: "interop::telemetry::a_go_agent_goes_on_with_our_traces",
+            name: "interop::telemetry::a_go_agent_continues_our_traces",
             needs: Some(GO),
-            run: |lab| Box::pin(telemetry::a_go_agent_goes_on_with_our_traces(lab)),
+            run: |lab| Box::pin(telemetry::a_go_agent_continues_our_traces(lab)),
         },
         E2eTest {
-            name: "interop::telemetry::our_agent_goes_on_with_the_traces_of_a_go_principal",
+            name: "interop::telemetry::our_agent_continues_the_traces_of_a_go_principal",
             needs: Some(GO),
             run: |lab| {
-                Box::pin(telemetry::our_agent_goes_on_with_the_traces_of_a_go_principal(lab))
+                Box::pin(telemetry::our_agent_continues_the_traces_of_a_go_principal(
+                    lab,
+                ))
             },
         },
     ]
 }
 
-/// What people at the hub see of a cluster, which needs Pods there, for one pairing and one way.
+/// Live views of a cluster, which need Pods there, for one pairing and one transport.
 macro_rules! seen {
     ($title:literal, $principal:ident, $agent:ident, $way:expr; $($group:ident::$case:ident,)*) => {
         [$({
@@ -225,8 +226,7 @@ macro_rules! all_seen {
     };
 }
 
-/// What people at the hub see of a cluster, for all pairings over TLS, and over `WebSocket`s for those that a Go program
-/// is in.
+/// Live views of a cluster, for all pairings over TLS, and over `WebSocket`s for those with a Go program.
 pub(crate) fn people() -> TestGroup {
     let go_agent = all_seen!("our_principal_and_a_go_agent", Ours, Go, Way::default());
     let go_principal = all_seen!("a_go_principal_and_our_agent", Go, Ours, Way::default());
@@ -274,12 +274,12 @@ fn short_name(Pairing { principal, agent }: Pairing, way: &Way, case: &str) -> S
 }
 
 /// Ends a pair; a failure gets the ends of its logs.
-pub(crate) async fn finish(mut pair: Pair, reply: Result<()>) -> Result<()> {
-    let reply = reply
+pub(crate) async fn finish(mut pair: Pair, result: Result<()>) -> Result<()> {
+    let result = result
         .and_then(|()| pair.check())
         .map_err(|error| anyhow!("{error:#}\n{}", pair.logs()));
     pair.stop().await;
-    reply
+    result
 }
 
 /// An Application of a pair.
@@ -309,13 +309,13 @@ impl Replicated {
         Ok((hub, replica))
     }
 
-    /// Changes what the hub wants deployed.
+    /// Changes the target revision on the hub.
     pub(crate) async fn set_revision(&self, pair: &Pair, revision: &str) -> Result<()> {
         let patch = json!({"spec": {"source": {"targetRevision": revision}}});
         pair.hub.merge(&self.hub, patch).await.map(drop)
     }
 
-    /// Waits until the replica wants this deployed.
+    /// Waits until the replica has this target revision.
     pub(crate) async fn until_revision(&self, pair: &Pair, revision: &str) -> Result<Value> {
         let what = format!("wants {revision}");
         let fits = |app: &Value| app["spec"]["source"]["targetRevision"] == revision;

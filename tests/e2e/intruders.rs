@@ -1,5 +1,5 @@
-//! Whoever should not come in stays outside, is told why, and disturbs nobody.
+//! Peers without access are rejected with a reason and disturb no other cluster.
 
+pub(crate) mod credentials;
 pub(crate) mod garbage;
-pub(crate) mod papers;
 pub(crate) mod requests;

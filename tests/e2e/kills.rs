@@ -1,5 +1,5 @@
-//! Something ends without a word at each step of a cluster's life with the add-on, and of an Application's. Everything
-//! comes right by itself, nothing is lost, and nothing is done twice.
+//! A program or API server is killed at each step of a cluster's enrolment, and of an Application's life. Both sides
+//! recover by themselves, nothing is lost, and nothing is done twice.
 
 use anyhow::{Result, ensure};
 use lab::{
@@ -17,7 +17,7 @@ use crate::{
     stage::{SOON, Stage},
 };
 
-/// What ends.
+/// The part that is killed.
 #[derive(Clone, Copy, Debug)]
 enum Blow {
     /// A program of ours; its Deployment brings another.
@@ -162,7 +162,7 @@ async fn life_of_an_application(stage: &Stage, blow: Blow, name: &str) -> Result
     stage.spoke(1).delete(&At::namespace(name)).await
 }
 
-/// Waits until the hub shows that Argo CD has compared it with what is there.
+/// Waits until the hub shows that Argo CD has compared it with the live state.
 async fn until_compared(stage: &Stage, at: &At) -> Result<()> {
     let compared = |app: &Value| app["status"]["sync"]["status"] == "OutOfSync";
     let what = "is OutOfSync";
@@ -173,7 +173,7 @@ async fn until_compared(stage: &Stage, at: &At) -> Result<()> {
         .map(drop)
 }
 
-/// What an Application of the greeter leaves behind, and who made it.
+/// The objects of an Application of the greeter, and the audit log of their creation.
 struct Traces<'a> {
     stage: &'a Stage,
     app: At,
@@ -197,7 +197,7 @@ impl<'a> Traces<'a> {
         })
     }
 
-    /// The UIDs of the Application, its replica, and what that deployed.
+    /// The UIDs of the Application, its replica, and its resources.
     async fn identities(&self) -> Result<Vec<Value>> {
         let mut uids = vec![uid(self.stage.hub.get(&self.app).await?)];
         for at in [&self.replica, &self.config_map, &self.deployment] {
@@ -206,7 +206,7 @@ impl<'a> Traces<'a> {
         Ok(uids)
     }
 
-    /// Both sides show that one sync has run, and that it ended well.
+    /// Both sides show that one sync ran and succeeded.
     async fn one_sync_has_ended(&self) -> Result<()> {
         let ended = |app: &Value| {
             app["operation"].is_null() && app["status"]["operationState"]["phase"] == "Succeeded"
@@ -249,12 +249,11 @@ impl<'a> Traces<'a> {
                 };
                 entries.iter().filter(fits).count()
             };
-            // Whoever asked may have been killed before the answer; then it was made all the same, or not.
-            let (made, unheard) = (creations(201), creations(504));
+            // The client may have been killed before the response; then the object was created, or not.
+            let (made, unanswered) = (creations(201), creations(504));
             ensure!(
-                made <= 1 && made + unheard >= 1,
-                "{kind} {namespace}/{name} was made {made} times, and asked for {unheard} times by somebody who did \
-                 not live to hear the answer"
+                made <= 1 && made + unanswered >= 1,
+                "{kind} {namespace}/{name} was created {made} times, and {unanswered} more requests got no response"
             );
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! kubectl, as people call it.
+//! kubectl with the access of an administrator, or of a cluster Secret.
 
 use std::path::PathBuf;
 
@@ -20,11 +20,11 @@ use tokio::process::Command;
 
 use crate::stage::{SOON, Stage, text};
 
-/// kubectl as somebody.
+/// kubectl with one kubeconfig.
 pub(crate) struct Kubectl {
     program: PathBuf,
     config: PathBuf,
-    /// What it remembers; and the file, if it is of its own.
+    /// Its cache, and its own kubeconfig if it has one.
     folder: TempDir,
 }
 
@@ -38,7 +38,7 @@ impl Kubectl {
         })
     }
 
-    /// As somebody who has the cluster Secret of one cluster.
+    /// With the credentials in the cluster Secret of one cluster.
     pub(crate) async fn with_secret_of(stage: &Stage, cluster: &str) -> Result<Self> {
         let secret = stage.hub.read(&cluster_secret(cluster)).await?;
         let server = text(&secret, "server")?;
@@ -57,7 +57,7 @@ impl Kubectl {
         Self::with(&stage.lab, &config)
     }
 
-    /// As somebody who has such a configuration.
+    /// With this kubeconfig.
     pub(crate) fn with(lab: &Lab, config: &Value) -> Result<Self> {
         let folder = TempDir::new()?;
         let file = folder.path().join("kubeconfig");
@@ -76,7 +76,7 @@ impl Kubectl {
         Client::try_from(config).context("a client")
     }
 
-    /// The same, but it asks once: the other one comes again by itself where it is told to.
+    /// A client with the same access that does not retry on `Retry-After`.
     pub(crate) async fn client_that_asks_once(&self) -> Result<Client> {
         let config = Kubeconfig::read_from(&self.config)?;
         let options = KubeConfigOptions::default();
@@ -98,7 +98,7 @@ impl Kubectl {
         command
     }
 
-    /// A call of it that goes on printing.
+    /// A call that keeps printing.
     pub(crate) fn follows(&self, arguments: &[&str]) -> Result<Following> {
         Following::begin(self.command(arguments))
     }
@@ -108,12 +108,12 @@ impl Kubectl {
         call(self.command(arguments), SOON).await
     }
 
-    /// What it prints, when it succeeds.
+    /// Its output, when it succeeds.
     pub(crate) async fn prints(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments).await?.printed()
     }
 
-    /// Waits until it succeeds: a lane opens a moment after its session.
+    /// Waits until it succeeds: a tunnel opens a moment after its session.
     pub(crate) async fn until_it_sees(&self, arguments: &[&str]) -> Result<()> {
         let looking = || self.run(arguments);
         wait::until("the cluster is seen", looking, Said::succeeded)
@@ -121,7 +121,7 @@ impl Kubectl {
             .map(drop)
     }
 
-    /// What it complains of, when it fails.
+    /// Its error output, when it fails.
     pub(crate) async fn fails(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments).await?.complained()
     }

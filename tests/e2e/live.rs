@@ -1,4 +1,4 @@
-//! What people at the hub see of a cluster, through nothing but what its cluster Secret holds.
+//! Live access to a cluster from the hub, with the credentials in its cluster Secret.
 
 pub(crate) mod crowd;
 pub(crate) mod inside;
@@ -18,7 +18,7 @@ use crate::{
     stage::{SOON, Stage},
 };
 
-/// Who asks the API of a cluster for people at the hub.
+/// The user of live requests at the API of a cluster.
 const PEOPLE: &str =
     "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui";
 
@@ -54,13 +54,13 @@ pub(crate) async fn cluster_secret_grants_live_access(stage: &Stage) -> Result<(
     ensure!(spec.contains("replicas"), "{spec}");
 
     let other = Kubectl::with_secret_of(stage, "spoke2").await?;
-    let reply = other.fails(&["get", "configmap", "seen"]).await?;
-    ensure!(reply.contains("not found"), "{reply}");
+    let error = other.fails(&["get", "configmap", "seen"]).await?;
+    ensure!(error.contains("not found"), "{error}");
     stage.spoke(1).delete(&at).await
 }
 
-/// What the level does not allow is refused with a reason, and so is whatever is no request of the API; the spoke's API
-/// is not even asked.
+/// Requests that the access level forbids, and requests outside of the Kubernetes API, are refused with a reason; they do
+/// not reach the spoke's API.
 pub(crate) async fn read_level_refusals_name_the_reason(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = greeting("kept");
@@ -100,10 +100,10 @@ pub(crate) async fn read_level_refusals_name_the_reason(stage: &Stage) -> Result
         (&["create", "configmap", "new"], "does not allow to create"),
         (&["get", "pods", "--as=system:admin"], "impersonate-user"),
     ] {
-        let reply = kubectl.fails(arguments).await?;
+        let error = kubectl.fails(arguments).await?;
         ensure!(
-            reply.contains(reason),
-            "kubectl {arguments:?} says: {reply}"
+            error.contains(reason),
+            "kubectl {arguments:?} says: {error}"
         );
     }
     let asked = audit.by(PEOPLE, mark)?;
@@ -121,8 +121,8 @@ pub(crate) async fn read_level_refusals_name_the_reason(stage: &Stage) -> Result
     stage.spoke(1).delete(&at).await
 }
 
-/// A spoke is cut off without a word while somebody watches it: the watch ends with an error, whoever asks meanwhile is
-/// told so at once, and when the network is back everything is seen again.
+/// The connection of a spoke stalls during a watch: the watch ends with an error, new requests fail at once, and after the
+/// reconnect requests succeed again.
 pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = greeting("watched");
@@ -144,8 +144,8 @@ pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Resul
         !ended.success(),
         "it looks as if the watch had come to its end"
     );
-    let reply = kubectl.fails(&["get", "configmap", "watched"]).await?;
-    ensure!(reply.contains("not connected"), "{reply}");
+    let error = kubectl.fails(&["get", "configmap", "watched"]).await?;
+    ensure!(error.contains("not connected"), "{error}");
 
     stage.lab.faults().heal("spoke1");
     kubectl
@@ -154,8 +154,8 @@ pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Resul
     stage.spoke(1).delete(&at).await
 }
 
-/// With `UI_ACCESS` `operate` people change what an Application has, and nothing else, and see Secrets without their
-/// values: on a real API server, with the rights that the add-on brings.
+/// With `UI_ACCESS` `operate` users change resources of an Application and no other object, and read Secrets without their
+/// values: on a real API server, with the rights of the add-on.
 pub(crate) async fn operate_level_changes_application_objects(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "operate").await?;
@@ -178,9 +178,9 @@ pub(crate) async fn operate_level_changes_application_objects(stage: &Stage) -> 
     spoke.apply(&secret, body).await?;
 
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
-    what_it_has_is_changed(&kubectl, spoke).await?;
+    application_objects_are_changed(&kubectl, spoke).await?;
     its_secrets_have_no_values(&kubectl).await?;
-    what_it_does_not_have_stays(&kubectl, spoke, &local).await?;
+    other_objects_are_refused(&kubectl, spoke, &local).await?;
 
     spoke.delete(&local).await?;
     stage.clear(&app).await?;
@@ -192,8 +192,8 @@ fn in_app<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [&["-n", "operated"], arguments].concat()
 }
 
-async fn what_it_has_is_changed(kubectl: &Kubectl, spoke: &Objects) -> Result<()> {
-    // The agent is replaced by one that knows the new level, and then looks at what the Application has.
+async fn application_objects_are_changed(kubectl: &Kubectl, spoke: &Objects) -> Result<()> {
+    // The agent restarts with the new level, and then reads the resources of the Application.
     let annotate = in_app(&["annotate", "deployment", workload::NAME, "seen-by=hub"]);
     kubectl.until_it_sees(&annotate).await?;
     let deployment = At::deployment("operated", workload::NAME);
@@ -238,7 +238,7 @@ async fn its_secrets_have_no_values(kubectl: &Kubectl) -> Result<()> {
     Ok(())
 }
 
-async fn what_it_does_not_have_stays(kubectl: &Kubectl, spoke: &Objects, local: &At) -> Result<()> {
+async fn other_objects_are_refused(kubectl: &Kubectl, spoke: &Objects, local: &At) -> Result<()> {
     for (arguments, reason) in [
         (
             &["annotate", "configmap", "local", "seen-by=hub"][..],
@@ -254,10 +254,10 @@ async fn what_it_does_not_have_stays(kubectl: &Kubectl, spoke: &Objects, local: 
             "does not allow access to Secrets",
         ),
     ] {
-        let reply = kubectl.fails(arguments).await?;
+        let error = kubectl.fails(arguments).await?;
         ensure!(
-            reply.contains(reason),
-            "kubectl {arguments:?} says: {reply}"
+            error.contains(reason),
+            "kubectl {arguments:?} says: {error}"
         );
     }
     let kept = spoke.read(local).await?;

@@ -1,4 +1,4 @@
-//! The hub is lost with all its data. Another one is made from what the runbook says to save, in its order, word by word.
+//! The hub is lost with all its data and rebuilt from the backup, with the commands of the runbook.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -19,40 +19,40 @@ use crate::{
 };
 
 const PAGE: &str = "docs/runbooks.md";
-/// What the runbook saves the keys in.
+/// The file in which the runbook saves the keys.
 const KEYS: &str = "keys.json";
 
-/// All that there is of the hub is the backup: the clusters do not notice, and then changes go through again.
+/// The hub is rebuilt from the backup: clusters keep their workloads, and then changes are delivered again.
 pub(crate) async fn lost_hub_is_rebuilt_without_replacing_workloads(stage: &Stage) -> Result<()> {
     let mut fleet = Fleet::begin(stage).await?;
     let backup = the_hub_is_saved(stage).await?;
-    let anew = hub_is_rebuilt(stage, &backup).await?;
-    fleet.comes_back_to(&anew).await?;
-    let after = authority(&anew).await?;
+    let rebuilt = hub_is_rebuilt(stage, &backup).await?;
+    fleet.comes_back_to(&rebuilt).await?;
+    let after = authority(&rebuilt).await?;
     ensure!(after == fleet.authority, "the CA is another one");
     Ok(())
 }
 
-/// The keys are not in the backup. The hub program makes a new CA, and each cluster gets another key of it.
+/// The keys are not in the backup. The hub program creates a new CA, and each cluster gets a new key and certificate.
 pub(crate) async fn lost_hub_ca_is_rebuilt_without_replacing_workloads(
     stage: &Stage,
 ) -> Result<()> {
     let mut fleet = Fleet::begin(stage).await?;
     let backup = the_hub_is_saved(stage).await?;
     std::fs::remove_file(backup.path().join(KEYS))?;
-    let anew = hub_is_rebuilt(stage, &backup).await?;
-    every_cluster_gets_another_key(&anew, &backup).await?;
-    fleet.comes_back_to(&anew).await?;
-    let after = authority(&anew).await?;
+    let rebuilt = hub_is_rebuilt(stage, &backup).await?;
+    every_cluster_gets_another_key(&rebuilt, &backup).await?;
+    fleet.comes_back_to(&rebuilt).await?;
+    let after = authority(&rebuilt).await?;
     ensure!(after != fleet.authority, "the CA came back from nowhere");
     Ok(())
 }
 
-/// What there was before the hub was lost.
+/// The fleet before the hub was lost.
 struct Fleet {
     kept: Application,
     asked: Application,
-    /// The UIDs of a copy and of what it deployed.
+    /// The UIDs of the replicas and of their resources.
     uids: Vec<Value>,
     authority: String,
 }
@@ -84,18 +84,18 @@ impl Fleet {
     }
 
     /// The agent is back, nothing was replaced or done twice, and changes go through.
-    async fn comes_back_to(&mut self, anew: &Stage) -> Result<()> {
-        enrol::until_available(&anew.hub, "spoke1").await?;
-        let repository = anew.lab.git().repository("lost-kept")?;
+    async fn comes_back_to(&mut self, rebuilt: &Stage) -> Result<()> {
+        enrol::until_available(&rebuilt.hub, "spoke1").await?;
+        let repository = rebuilt.lab.git().repository("lost-kept")?;
         let next = commit(&repository, "found", "v2")?;
         "v2".clone_into(&mut self.kept.revision);
-        self.kept.apply(&anew.hub).await?;
-        deliver::until_healthy(&anew.hub, &self.kept.at, &next).await?;
-        anew.until_greets(1, "lost-kept", "found").await?;
-        let seen = deliver::until_healthy(&anew.hub, &self.asked.at, "").await?;
+        self.kept.apply(&rebuilt.hub).await?;
+        deliver::until_healthy(&rebuilt.hub, &self.kept.at, &next).await?;
+        rebuilt.until_greets(1, "lost-kept", "found").await?;
+        let seen = deliver::until_healthy(&rebuilt.hub, &self.asked.at, "").await?;
         let history = seen["status"]["history"].as_array().map(Vec::len);
         ensure!(history == Some(1), "the sync ran {history:?} times");
-        let after = uids(anew).await?;
+        let after = uids(rebuilt).await?;
         ensure!(
             after == self.uids,
             "replaced: {:?}, now {after:?}",
@@ -105,7 +105,7 @@ impl Fleet {
     }
 }
 
-/// Takes the backup that the runbook says.
+/// Takes the backup of the runbook.
 async fn the_hub_is_saved(stage: &Stage) -> Result<TempDir> {
     let backup = tempfile::tempdir()?;
     let reader = Reader::of(stage)?.with("BACKUP", backup.path().to_string_lossy());
@@ -118,7 +118,7 @@ async fn the_hub_is_saved(stage: &Stage) -> Result<TempDir> {
     Ok(backup)
 }
 
-/// Loses the hub, does on another control plane what the runbook says, and has the klusterlets join there.
+/// Loses the hub, follows the runbook on another control plane, and has the klusterlets join there.
 async fn hub_is_rebuilt(stage: &Stage, backup: &TempDir) -> Result<Stage> {
     let lab = &stage.lab;
     lab.lose_hub().await?;
@@ -131,16 +131,16 @@ async fn hub_is_rebuilt(stage: &Stage, backup: &TempDir) -> Result<Stage> {
     Stage::at_spare(std::sync::Arc::clone(lab))
 }
 
-/// What the runbook says when the CA is lost.
-async fn every_cluster_gets_another_key(anew: &Stage, backup: &TempDir) -> Result<()> {
-    let reader = Reader::of(anew)?
-        .with_cluster("KUBECONFIG", anew.lab.spare()?)
+/// Follows the runbook for a lost CA.
+async fn every_cluster_gets_another_key(rebuilt: &Stage, backup: &TempDir) -> Result<()> {
+    let reader = Reader::of(rebuilt)?
+        .with_cluster("KUBECONFIG", rebuilt.lab.spare()?)
         .with("BACKUP", backup.path().to_string_lossy());
     let e2e_test = "every_cluster_gets_another_key";
     reader.follow(PAGE, e2e_test, 1).await.map(drop)
 }
 
-/// Of the copy and of what it deployed.
+/// The UIDs of the replicas and of their resources.
 async fn uids(stage: &Stage) -> Result<Vec<Value>> {
     let mut uids = Vec::new();
     for at in [

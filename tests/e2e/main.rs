@@ -1,6 +1,6 @@
-//! The tests: what the product promises, run on real control planes.
+//! End-to-end tests of the product on real control planes.
 //!
-//! `cargo test -p tests --test e2e -- --list` lists them, `... -- FILTER` tells some. See docs/testing.md.
+//! `cargo test -p tests --test e2e -- --list` lists them, `... -- FILTER` runs some. See docs/testing.md.
 
 #![expect(
     clippy::indexing_slicing,
@@ -71,12 +71,12 @@ use std::process::ExitCode;
 
 use lab::{
     Options, e2e_test,
-    e2e_test::{E2eTest, TestGroup, main as tell},
+    e2e_test::{E2eTest, TestGroup, main as run},
 };
 
 fn main() -> ExitCode {
     // Two parts that take about as long.
-    tell(vec![
+    run(vec![
         vec![
             control_planes(),
             hub_side(),
@@ -107,8 +107,8 @@ fn control_planes() -> TestGroup {
         Options::control_planes(1),
         vec![
             e2e_test!(base::control_planes_serve_and_controllers_work),
-            e2e_test!(base::an_api_restart_keeps_what_was_stored),
-            e2e_test!(base::the_audit_log_says_who_wrote_what),
+            e2e_test!(base::an_api_restart_keeps_stored_data),
+            e2e_test!(base::the_audit_log_attributes_writes_to_users),
             e2e_test!(base::a_user_has_only_the_rights_it_was_given),
             e2e_test!(base::a_commit_can_be_fetched_from_the_git_server),
             e2e_test!(command::lab_is_reachable_from_outside_until_down),
@@ -128,13 +128,13 @@ fn pods() -> TestGroup {
             e2e_test!(pods::a_service_is_reached_under_every_name),
             e2e_test!(pods::a_load_balancer_leads_to_pods),
             e2e_test!(pods::a_service_of_another_cluster_is_out_of_reach),
-            e2e_test!(pods::a_container_has_what_its_pod_says),
+            e2e_test!(pods::a_container_matches_its_pod_spec),
             e2e_test!(pods::a_volume_follows_its_secret),
-            e2e_test!(pods::a_crashed_container_is_begun_again_and_the_crash_is_told),
+            e2e_test!(pods::a_crashed_container_restarts_and_reports_its_exit_code),
             e2e_test!(pods::a_container_that_fails_its_liveness_probe_is_replaced),
-            e2e_test!(pods::a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes),
+            e2e_test!(pods::a_pod_without_its_image_backs_off_until_the_pull_succeeds),
             e2e_test!(pods::a_pod_lives_on_while_the_api_is_away),
-            e2e_test!(pods::a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing),
+            e2e_test!(pods::a_deleted_pod_gets_sigterm_and_leaves_nothing),
             e2e_test!(pods::asked::a_log_is_shown_as_it_was_asked_for),
             e2e_test!(pods::asked::a_log_is_followed_until_its_container_ends),
             e2e_test!(pods::asked::the_log_before_a_crash_is_shown),
@@ -145,8 +145,8 @@ fn pods() -> TestGroup {
     )
 }
 
-/// While the product is taken away its Pods end under rights that are going, so these are not where every refusal counts. They
-/// ask for many certificates, of which a lab has [ten an hour](second_day), so nobody has asked before.
+/// During an uninstall Pods lose their rights while they run, so these tests cannot share a lab in which every refusal
+/// counts. They need many certificates, of which a lab has [ten an hour](second_day), so each starts with a new lab.
 fn life_of_the_chart() -> TestGroup {
     TestGroup::alone(
         Options::everything(2),
@@ -157,19 +157,19 @@ fn life_of_the_chart() -> TestGroup {
             staged!(chart::an_installation_refuses_an_add_on_of_templates),
             staged!(quickstart::the_quickstart_is_followed_word_by_word),
             staged!(
-                skew::hub_and_agents_are_upgraded_and_go_back_one_by_one,
+                skew::hub_and_agents_upgrade_and_roll_back_one_by_one,
                 Some(lab::product::PREVIOUS)
             ),
         ],
     )
 }
 
-/// The hub is put back to an earlier state. It is not the same hub afterwards, so this has a lab of its own.
+/// The hub's etcd is restored from a snapshot. The hub is another one afterwards, so this has a lab of its own.
 fn other_hubs() -> TestGroup {
     TestGroup::alone(
         Options::everything(2),
         vec![staged!(
-            past::everybody_follows_a_hub_whose_etcd_was_put_back
+            past::agents_follow_a_hub_restored_from_an_etcd_snapshot
         )],
     )
 }
@@ -189,8 +189,8 @@ fn lost_hubs() -> TestGroup {
     )
 }
 
-/// OCM's agent asks for ten certificates of an add-on in an hour and then for no more. These tests ask for so many that
-/// nobody may have asked before.
+/// OCM's agent requests at most ten certificates of an add-on in an hour. These tests need so many that each starts with a
+/// new lab.
 fn second_day() -> TestGroup {
     TestGroup::alone(
         Options::everything(2),
@@ -201,7 +201,7 @@ fn second_day() -> TestGroup {
     )
 }
 
-/// What users of Argo CD do. The lab is that of the chapter before, if that ran.
+/// Features of Argo CD. These tests reuse the lab of the previous group, if that ran.
 fn users() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
@@ -224,7 +224,7 @@ fn users() -> TestGroup {
             staged!(sets::clusters_with_a_label_get_their_application),
             staged!(sets::folders_of_a_repository_are_applications),
             staged!(sets::a_change_rolls_from_cluster_to_cluster),
-            staged!(console::an_application_on_a_cluster_is_worked_with_as_if_it_were_here),
+            staged!(console::the_argocd_cli_manages_an_application_on_a_cluster),
             staged!(console::cluster_page_shows_the_connection_state),
             staged!(console::disconnected_cluster_shows_its_last_known_state),
             staged!(console::autonomous_applications_are_usable_from_the_hub),
@@ -233,18 +233,18 @@ fn users() -> TestGroup {
     )
 }
 
-/// What Applications meet on their way. The lab is that of the chapter before, if that ran.
+/// Conflicts, commands and mass deletions. These tests reuse the lab of the previous group, if that ran.
 fn rules() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
         vec![
             staged!(rules::an_application_of_the_hubs_own_stays_there),
-            staged!(rules::the_older_of_two_of_one_name_keeps_it),
+            staged!(rules::the_older_of_two_namesakes_keeps_the_name),
             staged!(rules::contradicting_destination_is_reported_until_corrected),
-            staged!(rules::a_running_sync_is_ended_from_the_hub),
+            staged!(rules::a_running_sync_is_terminated_from_the_hub),
             staged!(rules::ignore_sync_label_is_honoured),
             staged!(rules::an_application_that_was_there_first_is_adopted),
-            staged!(rules::a_dispute_about_a_spec_is_told_until_it_is_over),
+            staged!(rules::a_contested_spec_is_reported_until_the_dispute_ends),
             staged!(rules::a_mass_delete_waits_for_a_person),
             staged!(migration::argocd_agent_leftovers_are_adopted_in_place),
         ],
@@ -261,7 +261,7 @@ fn crowd() -> TestGroup {
     )
 }
 
-/// Points that our own add-on does not touch, run with the SDK's example.
+/// Conformance tests of features that our add-on does not use, run with the SDK's example.
 fn guest() -> TestGroup {
     TestGroup::shared(
         Options {
@@ -274,7 +274,7 @@ fn guest() -> TestGroup {
             staged!(conformance::registration::the_lease_decides_whether_an_agent_is_available),
             staged!(conformance::registration::an_agent_with_a_token_has_the_same_rights),
             staged!(conformance::configuration::missing_configuration_is_reported_until_it_exists),
-            staged!(conformance::works::much_is_shared_out_and_stays_where_it_is),
+            staged!(conformance::works::large_manifests_are_split_and_stay_in_their_work),
             staged!(conformance::works::an_object_that_fits_into_no_work_is_named),
             staged!(conformance::works::unrendered_objects_are_deleted),
             staged!(conformance::teardown::a_hook_runs_before_an_add_on_goes),
@@ -287,7 +287,7 @@ fn guest() -> TestGroup {
     )
 }
 
-/// What OCM and its users expect of any add-on, run with ours.
+/// The conformance tests of our add-on.
 fn conformance() -> TestGroup {
     TestGroup::shared(
         Options::everything(3),
@@ -297,7 +297,7 @@ fn conformance() -> TestGroup {
             staged!(conformance::readers::tables_and_trees_show_that_all_is_well),
             staged!(conformance::readers::both_add_on_api_versions_agree),
             staged!(conformance::certificates::certificate_contains_only_the_registered_subject),
-            staged!(conformance::certificates::a_request_that_is_not_exactly_ours_stays_pending),
+            staged!(conformance::certificates::an_unexpected_csr_stays_pending),
             staged!(conformance::certificates::a_cluster_of_the_longest_name_is_enrolled),
             staged!(conformance::configuration::unknown_configuration_kind_is_reported),
             staged!(conformance::configuration::the_most_particular_configuration_counts),
@@ -307,32 +307,32 @@ fn conformance() -> TestGroup {
             staged!(conformance::clusters::forged_managed_cluster_metadata_grants_nothing),
             staged!(conformance::clusters::a_lost_cluster_is_available_again_as_soon_as_it_is_back),
             staged!(conformance::clusters::drift_on_a_spoke_is_repaired_and_others_fields_stay),
-            staged!(conformance::hands::our_works_pass_where_their_executor_is_asked_for),
+            staged!(conformance::hands::manifest_works_pass_the_executor_validation),
             staged!(conformance::hands::foreign_manifest_work_with_our_label_stays),
             staged!(conformance::hands::a_work_deleted_by_hand_is_made_again),
             staged!(conformance::hands::recreated_add_on_waits_for_earlier_works),
             staged!(conformance::hands::recreated_definition_restores_the_add_ons),
             staged!(conformance::hands::an_agent_moves_into_another_namespace_and_back),
-            staged!(conformance::hands::a_cluster_that_is_accepted_again_goes_on),
-            staged!(conformance::hands::a_label_that_flickers_ends_as_it_was_put_last),
+            staged!(conformance::hands::a_reaccepted_cluster_keeps_its_add_on),
+            staged!(conformance::hands::the_last_value_of_a_flapping_label_wins),
             staged!(conformance::clusters::a_deleted_cluster_leaves_nothing_behind),
             staged!(conformance::writes::the_work_agents_were_refused_nothing),
         ],
     )
 }
 
-/// What the hub program makes on the hub, and who leads. Certificates are asked for here and in [`certificates`], so the two
-/// do not share a lab.
+/// Objects that the hub program creates on the hub, and leader election. These and [`certificates`] request certificates, so the
+/// two do not share a lab.
 fn hub_side() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
         vec![
-            staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_what_users_write),
+            staged!(hubside::the_cluster_secret_follows_its_cluster_and_keeps_user_edits),
             staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
             staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
             staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
             staged!(monitored::a_prometheus_that_follows_the_page_sees_everything),
-            staged!(hubside::another_replica_leads_soon_after_the_leader_is_gone),
+            staged!(hubside::another_replica_takes_the_lease_of_a_lost_leader),
         ],
     )
 }
@@ -342,23 +342,23 @@ fn certificates() -> TestGroup {
     TestGroup::shared(
         Options::everything(2),
         vec![
-            staged!(certificates::a_certificate_that_changes_all_the_time_loses_nothing),
+            staged!(certificates::frequent_certificate_renewal_loses_no_change),
             staged!(certificates::a_certificate_is_renewed_through_ocm),
             staged!(certificates::ca_rotates_twice_without_interruption),
-            staged!(certificates::a_revoked_agent_is_out_and_others_go_on),
+            staged!(certificates::a_revoked_agent_is_rejected_and_others_stay_connected),
             staged!(certificates::an_expired_serving_certificate_is_replaced),
-            staged!(agentctl::the_fleet_is_looked_at_with_the_roles_of_the_page),
-            staged!(agentctl::the_way_of_an_application_is_explained),
+            staged!(agentctl::status_needs_only_the_documented_roles),
+            staged!(agentctl::why_explains_the_route_of_an_application),
             staged!(agentctl::why_explains_a_refused_object),
             staged!(agentctl::check_reports_hub_prerequisites_and_rights),
-            staged!(agentctl::spoke::a_cluster_is_checked_with_the_roles_of_the_page),
+            staged!(agentctl::spoke::check_spoke_needs_only_the_documented_roles),
             staged!(agentctl::certificates::certificates_are_changed_on_the_command_line),
             staged!(agentctl::certificates::an_agent_is_revoked_and_restored_on_the_command_line),
         ],
     )
 }
 
-/// An API server that has just started refuses what its caches do not know yet. So these tests have a lab of their
+/// A restarted API server rejects requests until its caches are filled. So these tests have a lab of their
 /// own: in the others, every refusal counts.
 fn restarts() -> TestGroup {
     TestGroup::shared(

@@ -48,10 +48,15 @@ pub(crate) async fn argocd_agent_leftovers_are_adopted_in_place(stage: &Stage) -
 
     enrol::by_label(&stage.hub, "spoke2").await?;
     enrol::until_available(&stage.hub, "spoke2").await?;
-    let reply = |app: &Value| condition(app, "ArgoCDAgentConflict").is_some();
+    let is_reported = |app: &Value| condition(app, "ArgoCDAgentConflict").is_some();
     stage
         .hub
-        .until(&later.at, "says that it contradicts itself", SOON, reply)
+        .until(
+            &later.at,
+            "says that it contradicts itself",
+            SOON,
+            is_reported,
+        )
         .await?;
     let repository = stage.lab.git().repository("migrated")?;
     let next = commit(&repository, "after-the-migration", "v2")?;
@@ -116,7 +121,7 @@ async fn of_both(stage: &Stage) -> Result<[[Value; 2]; 2]> {
     Ok([first, uids(stage, "migrated-later").await?])
 }
 
-/// Of the copy and of what it deployed.
+/// The UIDs of the copy and of its resources.
 async fn uids(stage: &Stage, name: &str) -> Result<[Value; 2]> {
     let uid = async |at: At| -> Result<Value> {
         Ok(stage.spoke(2).read(&at).await?["metadata"]["uid"].clone())

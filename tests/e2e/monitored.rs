@@ -1,7 +1,6 @@
-//! Our programs as a Prometheus sees them that was set up from the documentation alone: what it finds and scrapes, what
-//! dashboards show of it, and which alerts it has.
+//! A Prometheus that is set up from the documentation alone: its targets, the dashboards, and the alerts.
 //!
-//! Differences from what a user runs, all of them here: the Prometheus is not a Pod, so it is told where the API server is;
+//! Differences from what a user runs, all of them here: the Prometheus is not a Pod, so it gets the address of the API server;
 //! it scrapes each second; one alert waits for seconds and not for minutes.
 
 use std::{
@@ -25,7 +24,7 @@ use crate::{reader::Reader, stage::Stage};
 mod panels;
 
 const PAGE: &str = "docs/metrics.md";
-const STORY: &str = "a_prometheus_that_follows_the_page_sees_everything";
+const TEST: &str = "a_prometheus_that_follows_the_page_sees_everything";
 /// The namespace and the name of the `ServiceAccount` of the user's Prometheus.
 const ACCOUNT: (&str, &str) = ("monitoring", "prometheus");
 /// The alerts that an agent's disconnection raises, at the spoke and at the hub.
@@ -33,8 +32,8 @@ const AWAY: [&str; 2] = ["ArgoCDAgentDisconnected", "ArgoCDAgentClustersDisconne
 /// A scrape, an evaluation and a connection that ends or begins.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Whoever follows the page has a Prometheus that scrapes the hub program and an agent, every panel of the dashboards shows
-/// something, every alert can be evaluated, and those about an agent that is away come and go with it.
+/// A Prometheus that follows the page scrapes the hub program and an agent, every panel of the dashboards has data, every
+/// alert can be evaluated, and the alerts of a disconnected agent fire and resolve.
 pub(crate) async fn a_prometheus_that_follows_the_page_sees_everything(
     stage: &Stage,
 ) -> Result<()> {
@@ -47,7 +46,7 @@ pub(crate) async fn a_prometheus_that_follows_the_page_sees_everything(
         .with("MONITORING", folder.path().to_string_lossy())
         .with("PROMETHEUS", format!("{}:{}", ACCOUNT.0, ACCOUNT.1))
         .with_cluster("SPOKE_KUBECONFIG", lab.spoke(1))
-        .follow(PAGE, STORY, 4)
+        .follow(PAGE, TEST, 4)
         .await?;
 
     let kind = ("ServiceMonitor", "servicemonitors");
@@ -80,12 +79,12 @@ pub(crate) async fn a_prometheus_that_follows_the_page_sees_everything(
             .await?;
     }
 
-    told_of_an_agent_that_is_away(stage, &hub, &spoke).await
+    disconnect_alerts_fire_and_resolve(stage, &hub, &spoke).await
 }
 
 /// An agent loses its hub: the Prometheus of the spoke alerts, and that of the hub is about to. Both are quiet again
 /// when it is back.
-async fn told_of_an_agent_that_is_away(stage: &Stage, hub: &Side, spoke: &Side) -> Result<()> {
+async fn disconnect_alerts_fire_and_resolve(stage: &Stage, hub: &Side, spoke: &Side) -> Result<()> {
     let [at_spoke, at_hub] = AWAY;
     spoke.until_alert(at_spoke, "inactive").await?;
     hub.until_alert(at_hub, "inactive").await?;
@@ -98,7 +97,7 @@ async fn told_of_an_agent_that_is_away(stage: &Stage, hub: &Side, spoke: &Side) 
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// What is there before: the kinds of the Prometheus operator, as it defines them, and the user's Prometheus.
+/// The prerequisites: the definitions of the Prometheus operator, and the account of the user's Prometheus.
 async fn prepare(cluster: &Cluster, objects: &Objects) -> Result<()> {
     let definitions = tools::prometheus_operator()?;
     for kind in ["servicemonitors", "podmonitors", "prometheusrules"] {
@@ -167,7 +166,7 @@ impl Side {
         fs::create_dir(&folder)?;
         let targets = Targets::find(&folder, &json!({ "scrape_configs": jobs }))?;
         let found = json!([{ "files": [targets.file()] }]);
-        // What is found twice is scraped twice, and kept once.
+        // A target of both jobs is scraped twice; the series of one job are dropped.
         let once = json!([{ "source_labels": ["job"], "regex": "operator/.*", "action": "drop" }]);
         let job =
             json!({"job_name": "found", "file_sd_configs": found, "metric_relabel_configs": once});
@@ -177,7 +176,7 @@ impl Side {
             let file = rules.as_str().context("a file")?;
             fs::write(
                 folder.join(file),
-                hurried(&fs::read_to_string(made.join(file))?)?,
+                with_short_wait(&fs::read_to_string(made.join(file))?)?,
             )?;
         }
         let prometheus = Prometheus::start(&folder, port, &configuration).await?;
@@ -312,7 +311,7 @@ fn as_an_operator_would(monitor: &Value) -> Value {
 }
 
 /// A file of rules in which the alert of an agent that is away waits for seconds.
-fn hurried(rules: &str) -> Result<String> {
+fn with_short_wait(rules: &str) -> Result<String> {
     let mut rules: Value = serde_saphyr::from_str(rules)?;
     let groups = rules["groups"].as_array_mut().into_iter().flatten();
     for rule in groups.flat_map(|it| it["rules"].as_array_mut().into_iter().flatten()) {

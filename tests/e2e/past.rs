@@ -1,4 +1,4 @@
-//! The hub's etcd is put back to a snapshot while the fleet lives on. Versions go back, too, and nothing of ours is restarted.
+//! The hub's etcd is restored from a snapshot while the fleet runs. Resource versions go back, too, and none of our programs restarts.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -17,12 +17,14 @@ use crate::{
     stage::{SOON, Stage, commit},
 };
 
-/// One more than may go without a person.
+/// One more than may be deleted without a confirmation.
 const MANY: usize = 11;
 
 /// Snapshot; then an Application is changed, one is synced by hand, one is deleted, many are made, and another cluster is
-/// enrolled; then the snapshot comes back.
-pub(crate) async fn everybody_follows_a_hub_whose_etcd_was_put_back(stage: &Stage) -> Result<()> {
+/// enrolled; then the snapshot is restored.
+pub(crate) async fn agents_follow_a_hub_restored_from_an_etcd_snapshot(
+    stage: &Stage,
+) -> Result<()> {
     stage.enrolled(1).await?;
     let mut kept = stage.greeter("past-kept", 1).await?;
     let removed = stage.greeter("past-removed", 1).await?;
@@ -47,7 +49,7 @@ pub(crate) async fn everybody_follows_a_hub_whose_etcd_was_put_back(stage: &Stag
     let (later, elsewhere) = live_on(stage, &mut kept, &removed, &asked).await?;
     stage.lab.put_hub_back(&past).await?;
 
-    // Everything that the hub of then says, and nothing that it does not know.
+    // The spoke follows the restored hub, and loses nothing that the hub does not know.
     let is_old = |app: &Value| app["spec"]["source"]["targetRevision"] == "v1";
     let replica = Stage::replica("past-kept");
     let what = "is as the hub of then wants it";
@@ -61,8 +63,8 @@ pub(crate) async fn everybody_follows_a_hub_whose_etcd_was_put_back(stage: &Stag
         of_workload(stage, 1, "past-kept").await? == before,
         "a workload was replaced"
     );
-    what_it_forgot_waits_for_a_person(stage, &later).await?;
-    who_enrolled_later_comes_again(stage, elsewhere).await?;
+    forgotten_applications_wait_for_confirmation(stage, &later).await?;
+    a_forgotten_cluster_enrols_again(stage, elsewhere).await?;
     manager.still_runs(stage).await?;
     agent.still_runs(stage).await?;
     for app in [&kept, &removed, &asked] {
@@ -71,7 +73,7 @@ pub(crate) async fn everybody_follows_a_hub_whose_etcd_was_put_back(stage: &Stag
     stage.spoke(1).delete(&At::namespace("past-asked")).await
 }
 
-/// What the hub will not know any more. Returns what was made on spoke1, of which the first runs, and on spoke2.
+/// Changes that the snapshot does not have. Returns the Applications on spoke1, of which the first runs, and the one on spoke2.
 async fn live_on(
     stage: &Stage,
     kept: &mut Application,
@@ -130,12 +132,17 @@ async fn ran_once(stage: &Stage, asked: &Application) -> Result<()> {
     Ok(())
 }
 
-/// More than may go by itself: it runs on until somebody has seen the list.
-async fn what_it_forgot_waits_for_a_person(stage: &Stage, later: &[Application]) -> Result<()> {
+/// More than the limit for automatic deletion: all of it keeps running until an administrator confirms the list.
+async fn forgotten_applications_wait_for_confirmation(
+    stage: &Stage,
+    later: &[Application],
+) -> Result<()> {
     let addon = At::addon("spoke1");
-    let retained = |addon: &Value| rules::held_digest(addon).is_some();
-    let seen = stage.hub.until(&addon, "says what is held", SOON, retained);
-    let digest = rules::held_digest(&seen.await?).context("no digest")?;
+    let is_blocked = |addon: &Value| rules::blocked_deletion_digest(addon).is_some();
+    let seen = stage
+        .hub
+        .until(&addon, "reports the blocked deletion", SOON, is_blocked);
+    let digest = rules::blocked_deletion_digest(&seen.await?).context("no digest")?;
     for app in later {
         let replica = Stage::replica(app.at.name());
         stage.spoke(1).read(&replica).await?;
@@ -149,7 +156,7 @@ async fn what_it_forgot_waits_for_a_person(stage: &Stage, later: &[Application])
         let replica = Stage::replica(app.at.name());
         stage.spoke(1).until_gone(&replica, SOON).await?;
     }
-    let calm = |addon: &Value| rules::held_digest(addon).is_none();
+    let calm = |addon: &Value| rules::blocked_deletion_digest(addon).is_none();
     stage.hub.until(&addon, "is calm again", SOON, calm).await?;
     stage
         .hub
@@ -161,9 +168,9 @@ async fn what_it_forgot_waits_for_a_person(stage: &Stage, later: &[Application])
         .await
 }
 
-/// The hub knows nothing of the cluster's add-on. What the cluster runs goes on, and when the add-on is made again, all of it
-/// is taken over.
-async fn who_enrolled_later_comes_again(stage: &Stage, mut app: Application) -> Result<()> {
+/// The hub has lost the cluster's add-on. The workloads of the cluster keep running, and when the add-on is recreated it
+/// adopts them.
+async fn a_forgotten_cluster_enrols_again(stage: &Stage, mut app: Application) -> Result<()> {
     let addon = At::addon("spoke2");
     ensure!(stage.hub.get(&addon).await?.is_none(), "{addon} came back");
     let before = of_workload(stage, 2, "past-spoke2").await?;

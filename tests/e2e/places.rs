@@ -41,7 +41,7 @@ pub(crate) async fn argo_cd_has_another_namespace_on_a_spoke(stage: &Stage) -> R
         .read(&At::application(ELSEWHERE, "elsewhere"))
         .await?;
     let usual = objects.get(&At::namespace(enrol::ARGOCD)).await?;
-    ensure!(usual.is_none(), "nobody needs the usual namespace");
+    ensure!(usual.is_none(), "the default namespace was created");
     stage.clear(&app).await?;
 
     stage.not_enrolled(2).await?;

@@ -1,4 +1,4 @@
-//! Pods: what everything else in the lab runs in.
+//! Pods of the lab's kubelet, in which everything else in the lab runs.
 
 pub(crate) mod asked;
 
@@ -38,10 +38,10 @@ pub(crate) async fn a_service_is_reached_under_every_name(lab: Arc<Lab>) -> Resu
         "server.names.svc.cluster.local",
     ];
     for name in names {
-        let stated = place
+        let output = place
             .run(&format!("ask-{}", name.len()), &ask(name))
             .await?;
-        ensure!(stated.trim() == "PONG", "{name} said {stated}");
+        ensure!(output.trim() == "PONG", "{name} answered {output}");
     }
     place.leave().await
 }
@@ -54,11 +54,11 @@ pub(crate) async fn a_load_balancer_leads_to_pods(lab: Arc<Lab>) -> Result<()> {
         let status = service.status.as_ref()?.load_balancer.as_ref()?;
         status.ingress.as_ref()?.first()?.ip.clone()
     };
-    let reply = wait::object(&services, "server", "is told its address", |service| {
+    let found = wait::object(&services, "server", "gets its address", |service| {
         address(service).is_some()
     })
     .await?;
-    let address = address(&reply).context("an address")?;
+    let address = address(&found).context("an address")?;
     ensure!(pong(&address).await? == "+PONG\r\n");
     place.leave().await
 }
@@ -75,17 +75,17 @@ pub(crate) async fn a_service_of_another_cluster_is_out_of_reach(lab: Arc<Lab>) 
         .and_then(|spec| spec.cluster_ip)
         .context("an address")?;
     ensure!(here.run("neighbour", &ask(&address)).await?.trim() == "PONG");
-    let stated = there.run("stranger", &ask(&address)).await?;
-    ensure!(!stated.contains("PONG"), "{stated}");
+    let output = there.run("stranger", &ask(&address)).await?;
+    ensure!(!output.contains("PONG"), "{output}");
     here.leave().await?;
     there.leave().await
 }
 
-pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn a_container_matches_its_pod_spec(lab: Arc<Lab>) -> Result<()> {
     let place = Place::new(&lab, 1, "inside").await?;
     // A user namespace of one user has no other.
-    let everybody = fs::read_to_string("/proc/self/uid_map")?.contains("4294967295");
-    let user = if everybody { "1000" } else { "0" };
+    let all_users = fs::read_to_string("/proc/self/uid_map")?.contains("4294967295");
+    let user = if all_users { "1000" } else { "0" };
     let script = "set -e
         test $(id -u) = $EXPECTED_USER
         ! touch /usr/x 2>&-
@@ -97,7 +97,7 @@ pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<(
         test $KUBERNETES_SERVICE_PORT = 443
         test $(hostname) = content
         ! ls /work /home/* 2>&-
-        echo as said";
+        echo all passed";
     let pod = json!({
         "containers": [{
             "name": "c", "image": SHELL, "args": [script],
@@ -112,8 +112,8 @@ pub(crate) async fn a_container_has_what_its_pod_says(lab: Arc<Lab>) -> Result<(
         "restartPolicy": "Never",
     });
     place.create("content", pod).await?;
-    let stated = place.end_of("content").await?;
-    ensure!(stated.trim() == "as said", "{stated}");
+    let output = place.end_of("content").await?;
+    ensure!(output.trim() == "all passed", "{output}");
     place.leave().await
 }
 
@@ -151,12 +151,12 @@ pub(crate) async fn a_volume_follows_its_secret(lab: Arc<Lab>) -> Result<()> {
             &Patch::Merge(secret("second")),
         )
         .await?;
-    let stated = place.end_of("reader").await?;
-    ensure!(stated == "first\nsecond", "{stated}");
+    let output = place.end_of("reader").await?;
+    ensure!(output == "first\nsecond", "{output}");
     place.leave().await
 }
 
-pub(crate) async fn a_crashed_container_is_begun_again_and_the_crash_is_told(
+pub(crate) async fn a_crashed_container_restarts_and_reports_its_exit_code(
     lab: Arc<Lab>,
 ) -> Result<()> {
     let place = Place::new(&lab, 1, "crashes").await?;
@@ -183,7 +183,7 @@ pub(crate) async fn a_container_that_fails_its_liveness_probe_is_replaced(
     lab: Arc<Lab>,
 ) -> Result<()> {
     let place = Place::new(&lab, 1, "liveness").await?;
-    // Only its second run is well. What runs as process 1 ignores the request to end: it is forced.
+    // Only its second run is healthy. Process 1 ignores SIGTERM, so it gets SIGKILL.
     let script = "test -e /data/again && touch /tmp/well; touch /data/again; exec sleep infinity";
     let mut container = container(script);
     container["livenessProbe"] =
@@ -200,7 +200,7 @@ pub(crate) async fn a_container_that_fails_its_liveness_probe_is_replaced(
     place.leave().await
 }
 
-pub(crate) async fn a_pod_of_an_unknown_image_says_so_and_starts_when_it_comes(
+pub(crate) async fn a_pod_without_its_image_backs_off_until_the_pull_succeeds(
     lab: Arc<Lab>,
 ) -> Result<()> {
     const LATE: &str = "lab.local/late";
@@ -241,19 +241,17 @@ pub(crate) async fn a_pod_lives_on_while_the_api_is_away(lab: Arc<Lab>) -> Resul
     fs::write(shared.path().join("end"), "")?;
     let log = place.log("steady");
     let read = || async { Ok(printed(&log)?) };
-    wait::until("it ends while nobody can be told", read, |text| {
+    wait::until("it ends while the API is down", read, |text| {
         text.contains("ended")
     })
     .await?;
     place.cluster.start_api().await?;
-    let stated = place.end_of("steady").await?;
-    ensure!(stated == "began\nended\n", "{stated}");
+    let output = place.end_of("steady").await?;
+    ensure!(output == "began\nended\n", "{output}");
     place.leave().await
 }
 
-pub(crate) async fn a_pod_that_is_deleted_is_asked_to_end_and_leaves_nothing(
-    lab: Arc<Lab>,
-) -> Result<()> {
+pub(crate) async fn a_deleted_pod_gets_sigterm_and_leaves_nothing(lab: Arc<Lab>) -> Result<()> {
     let before = Traces::now()?;
     let place = Place::new(&lab, 1, "goodbye").await?;
     // It leaves a child behind, which must not outlive it.
@@ -306,7 +304,7 @@ impl Place {
         Api::namespaced(self.cluster.client(), self.namespace)
     }
 
-    /// Begins to delete everything; nobody waits for it.
+    /// Starts the deletion of everything, without waiting for it.
     async fn leave(&self) -> Result<()> {
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> =
             Api::all(self.cluster.client());

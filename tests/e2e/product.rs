@@ -1,4 +1,4 @@
-//! The longest chapter: what becomes of one hub and its clusters from the first label to the last opting out.
+//! The longest group: one hub and its clusters from the first enrolment to the last opt-out.
 
 use lab::{
     Options,
@@ -10,7 +10,7 @@ use crate::{
     stage, trees, watching,
 };
 
-/// The tests about one hub and two spokes, in this order: the last ones look at what all of them have done.
+/// Tests of one hub and two spokes, in this order: the last ones read the audit logs of all of them.
 pub(crate) fn chapter() -> TestGroup {
     let parts = [delivered(), harmed(), looked_at(), owned_by_spokes()];
     let e2e_tests = parts.into_iter().flatten().collect();
@@ -33,7 +33,7 @@ fn delivered() -> Vec<E2eTest> {
         staged!(delivery::a_changed_project_goes_through),
         staged!(delivery::an_edit_on_the_spoke_is_reverted),
         staged!(watching::metrics_match_the_documentation),
-        staged!(watching::that_an_agent_has_come_is_an_event_on_its_add_on),
+        staged!(watching::a_connected_agent_is_an_event_on_its_add_on),
         staged!(delivery::a_sync_runs_once),
         staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
         staged!(delivery::a_project_that_does_not_admit_is_named),
@@ -44,22 +44,22 @@ fn delivered() -> Vec<E2eTest> {
     ]
 }
 
-/// Strangers, kills and faults.
+/// Hostile peers, kills and faults.
 fn harmed() -> Vec<E2eTest> {
     vec![
-        staged!(intruders::requests::a_wrong_certificate_request_stays_pending_and_is_explained),
-        staged!(intruders::papers::peer_with_wrong_credentials_is_rejected),
-        staged!(intruders::garbage::garbage_disturbs_nobody),
+        staged!(intruders::requests::an_invalid_csr_stays_pending_and_is_explained),
+        staged!(intruders::credentials::peer_with_wrong_credentials_is_rejected),
+        staged!(intruders::garbage::malformed_messages_do_not_disturb_other_clusters),
         staged!(kills::a_cluster_comes_and_goes_while_the_principal_is_killed),
         staged!(kills::a_cluster_comes_and_goes_while_its_agent_is_killed),
         staged!(kills::an_application_lives_and_ends_while_the_principal_is_killed),
         staged!(kills::an_application_lives_and_ends_while_the_agent_is_killed),
-        staged!(faults::a_cut_off_spoke_catches_up),
-        staged!(faults::a_stalled_connection_is_left),
+        staged!(faults::a_disconnected_spoke_catches_up_after_its_reconnect),
+        staged!(faults::a_stalled_connection_is_replaced_by_a_reconnect),
     ]
 }
 
-/// What people at the hub see of a cluster.
+/// Live access from the hub.
 fn looked_at() -> Vec<E2eTest> {
     vec![
         staged!(live::cluster_secret_grants_live_access),
@@ -74,7 +74,7 @@ fn looked_at() -> Vec<E2eTest> {
     ]
 }
 
-/// Autonomous clusters, opting out, and what rights all this took.
+/// Autonomous clusters, opt-outs, and the rights that all tests used.
 fn owned_by_spokes() -> Vec<E2eTest> {
     vec![
         staged!(autonomous::an_application_of_the_spoke_is_shown_on_the_hub),

@@ -1,4 +1,4 @@
-//! Our two programs as they run: which process, what it counts, and its sudden end.
+//! Our two programs: the running process, its metrics, and how to kill it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -107,7 +107,7 @@ impl Program {
         })
     }
 
-    /// Kills whatever of it runs or is about to: no grace, as when its node loses power.
+    /// Kills all of its Pods, running or starting, without grace, as when a node loses power.
     pub(crate) async fn kill(self, stage: &Stage) -> Result<()> {
         for pod in self.pods(stage).await? {
             let name = pod["metadata"]["name"].as_str().context("a name")?;
@@ -128,12 +128,12 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 impl Running {
-    /// What it has counted so far.
+    /// Its metrics.
     pub(crate) async fn metrics(&self) -> Result<Metrics> {
         Metrics::read(self.address).await
     }
 
-    /// What it answers at another path of its port for metrics: the first line, and what follows the head.
+    /// Its response at another path of the port for metrics: the status line and the body.
     pub(crate) async fn answer(&self, path: &str) -> Result<(String, String)> {
         lab::metrics::ask(self.address, path).await
     }

@@ -10,10 +10,10 @@ use crate::{
     stage::Stage,
 };
 
-/// Where the images of the lab are said to be.
+/// The registry in the image names of the lab.
 const REGISTRY: &str = "quay.io/open-cluster-management";
 
-/// From a hub without the add-on to a synced Application and back, with nothing typed but what the page says.
+/// From a hub without the add-on to a synced Application and back, with only the commands of the page.
 pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Result<()> {
     const PAGE: &str = "docs/quickstart.md";
     chart::uninstall(stage).await?;
@@ -25,11 +25,11 @@ pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Re
         .with("REGISTRY", REGISTRY)
         .with("REPOSITORY", guestbook(stage)?)
         .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(1));
-    let stated = reader
+    let output = reader
         .follow(PAGE, "the_quickstart_is_followed_word_by_word", 10)
         .await?;
     for part in ["AgentConnected", "Synced", "Healthy"] {
-        ensure!(stated.contains(part), "nobody saw {part}: {stated}");
+        ensure!(output.contains(part), "{part} is missing: {output}");
     }
     leftovers::are_none(stage).await?;
 
@@ -37,7 +37,7 @@ pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Re
     product::until_ready(&stage.hub).await
 }
 
-/// What the guestbook of Argo CD's examples has, under its names, with the greeter's image; its address.
+/// A repository with the guestbook of Argo CD's examples, with the greeter's image; returns its URL.
 fn guestbook(stage: &Stage) -> Result<String> {
     let labels = json!({"app": "guestbook-ui"});
     let deployment = json!({

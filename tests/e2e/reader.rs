@@ -1,4 +1,4 @@
-//! Somebody who reads a page of the documentation and types what it says into a shell, word by word.
+//! Runs the command blocks of a documentation page in a shell, exactly as they are.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, os::unix::fs::symlink, time::Duration};
 
@@ -15,10 +15,10 @@ use crate::stage::Stage;
 
 /// How long all commands of one page may take, their own waiting included.
 const BOUND: Duration = Duration::from_mins(9);
-/// How many lines of what they said are shown when one fails.
+/// How many lines of output are shown when a command fails.
 const LAST: usize = 60;
 
-/// The programs that a reader has, and what the page asks to be set.
+/// The programs and variables for the commands of a page.
 #[derive(Debug)]
 pub(crate) struct Reader {
     home: TempDir,
@@ -56,8 +56,7 @@ impl Reader {
         self.with(name, kubeconfig)
     }
 
-    /// Runs the blocks of a page that are for this test, in one shell. The first command that fails ends it. Returns what
-    /// they said.
+    /// Runs the blocks of a page that are for this test, in one shell, until a command fails. Returns their output.
     pub(crate) async fn follow(&self, page: &str, e2e_test: &str, least: usize) -> Result<String> {
         let text = fs::read_to_string(tools::workspace().join(page)).context(page.to_owned())?;
         let blocks = pages::blocks_of(&text, e2e_test);
@@ -80,16 +79,16 @@ impl Reader {
             .env_clear()
             .envs(&self.variables)
             .env("HOME", self.home.path());
-        // Complaints stand where they were made: the script has both in one.
+        // The script redirects standard error into standard output, so errors are in order.
         let Said {
-            code, out: stated, ..
+            code, out: output, ..
         } = call(shell, BOUND).await?;
         if code != Some(0) {
-            let lines: Vec<_> = stated.lines().collect();
+            let lines: Vec<_> = output.lines().collect();
             let last = lines.get(lines.len().saturating_sub(LAST)..);
             let last = last.unwrap_or_default().join("\n");
             bail!("a command of {page} failed ({code:?}):\n{last}");
         }
-        Ok(stated)
+        Ok(output)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     stage::{SOON, Stage},
 };
 
-/// Opting out takes everything of ours, and nothing of the user's; opting in again adopts what is there.
+/// An opt-out removes our objects and leaves the user's; the next opt-in adopts existing Applications.
 pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
     stage: &Stage,
 ) -> Result<()> {
@@ -61,13 +61,13 @@ pub(crate) async fn opting_out_touches_no_application_and_opting_in_adopts(
     );
     ensure!(
         spoke.read(&workload).await?["metadata"]["uid"] == workload_uid,
-        "nothing was made anew"
+        "the workload was recreated"
     );
     stage.clear(&app).await
 }
 
-/// A cluster that opted out with Applications keeps its mode for them, whatever happens to the manager meanwhile: opting
-/// in with another mode waits for a person.
+/// A cluster that opted out with Applications keeps its recorded mode, even when the manager restarts: an opt-in with
+/// another mode waits for a confirmation.
 pub(crate) async fn restarted_manager_remembers_modes_after_opt_out(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let app = stage.greeter("former-mode", 1).await?;
@@ -87,12 +87,12 @@ pub(crate) async fn restarted_manager_remembers_modes_after_opt_out(stage: &Stag
     Program::Manager.kill(stage).await?;
     enrol::by_label_as(&stage.hub, "spoke1", "autonomous").await?;
     let addon = At::addon("spoke1");
-    let retained = |addon: &Value| has_condition(addon, "Degraded", "True", "ModeChangeHeld");
-    let retained = stage
+    let is_blocked = |addon: &Value| has_condition(addon, "Degraded", "True", "ModeChangeHeld");
+    let blocked = stage
         .hub
-        .until(&addon, "holds the change of mode", SOON * 2, retained)
+        .until(&addon, "blocks the change of mode", SOON * 2, is_blocked)
         .await?;
-    ensure!(retained["metadata"]["annotations"][enrol::MODE] == "managed");
+    ensure!(blocked["metadata"]["annotations"][enrol::MODE] == "managed");
     ensure!(Program::Manager.running(stage).await? != before);
 
     enrol::by_label(&stage.hub, "spoke1").await?;
@@ -105,7 +105,7 @@ pub(crate) async fn restarted_manager_remembers_modes_after_opt_out(stage: &Stag
     stage.clear(&app).await
 }
 
-/// Deleting the add-on of a labelled cluster by hand makes it again: the label is what the user wants.
+/// The add-on of a labelled cluster that is deleted by hand is recreated: the label is the desired state.
 pub(crate) async fn an_addon_deleted_under_its_label_is_made_again(stage: &Stage) -> Result<()> {
     stage.not_enrolled(1).await?;
     enrol::by_label(&stage.hub, "spoke1").await?;

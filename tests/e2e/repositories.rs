@@ -1,4 +1,4 @@
-//! What Applications need besides themselves: repositories with their passwords, keys and certificates of hosts.
+//! Provisions of Applications: repositories with their passwords, GPG keys, known hosts and certificates.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::stage::{SOON, Stage, commit};
 
 const CONDITION: &str = "ArgoCDAgentRepositoryNotShared";
-/// What marks a Secret as that of a repository.
+/// The label of a repository Secret.
 const REPOSITORY: &str = "argocd.argoproj.io/secret-type";
 const TLS_CERTS: &str = "argocd-tls-certs-cm";
 const KNOWN_HOSTS: &str = "argocd-ssh-known-hosts-cm";
@@ -54,7 +54,7 @@ fn secret_of(url: &str, project: &str, password: &str) -> Value {
 }
 
 /// A repository behind HTTPS and a password is synced, although both password and certificate are on the hub only; a
-/// new password goes through; what is taken back goes from the spoke.
+/// new password is delivered; a revoked Secret is deleted on the spoke.
 pub(crate) async fn private_repository_syncs_with_hub_credentials(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let name = "private-repository";
@@ -79,7 +79,7 @@ pub(crate) async fn private_repository_syncs_with_hub_credentials(stage: &Stage)
     app.apply(&stage.hub).await?;
     until_fetched(stage, &app, "").await?;
     stage.until_greets(1, name, "hello").await?;
-    ensure!(server.opened() > 0, "nobody needed the password");
+    ensure!(server.opened() > 0, "no client used the password");
 
     rotate(stage, &server, &mut app, &secret).await?;
     nothing_shows(stage).await?;
@@ -92,7 +92,7 @@ pub(crate) async fn private_repository_syncs_with_hub_credentials(stage: &Stage)
     stage
         .hub
         .until(&app.at, "says which Secret is kept back", SOON, |app| {
-            reply(app, name)
+            names_secret(app, name)
         })
         .await?;
     stage.hub.delete(&secret).await?;
@@ -156,13 +156,13 @@ fn condition<'a>(app: &'a Value, kind: &str) -> Option<&'a Value> {
         .find(|condition| condition["type"] == kind)
 }
 
-/// Whether it says that this Secret is what is missing.
-fn reply(app: &Value, secret: &str) -> bool {
+/// Whether its condition names this Secret.
+fn names_secret(app: &Value, secret: &str) -> bool {
     let message = condition(app, CONDITION).and_then(|it| it["message"].as_str());
     message.is_some_and(|message| message.contains(&format!("{ARGOCD}/{secret}")))
 }
 
-/// The passwords are in no log of ours and in no object but Secrets.
+/// The passwords appear in none of our logs and in no object other than Secrets.
 async fn nothing_shows(stage: &Stage) -> Result<()> {
     let encoded = [PASSWORD, ROTATED].map(|word| STANDARD.encode(word));
     let words: Vec<&str> = [PASSWORD, ROTATED]
@@ -220,11 +220,11 @@ pub(crate) async fn a_secret_without_a_project_is_kept_back_and_named(stage: &St
         .apply(&secret, secret_of(&app.repository, "", PASSWORD))
         .await?;
     app.apply(&stage.hub).await?;
-    let emits = |app: &Value| reply(app, name);
+    let is_reported = |app: &Value| names_secret(app, name);
     let unreported = |app: &Value| condition(app, CONDITION).is_none();
     stage
         .hub
-        .until(&app.at, "says which Secret is kept back", SOON, emits)
+        .until(&app.at, "says which Secret is kept back", SOON, is_reported)
         .await?;
     ensure!(stage.spoke(1).get(&secret).await?.is_none(), "it went");
 
@@ -267,7 +267,7 @@ pub(crate) async fn a_secret_follows_its_project_and_spares_the_spokes_own(
     let before = spoke.read(&own).await?["data"].clone();
     let wanted = secret_of(&app.repository, name, PASSWORD);
     stage.hub.apply(&own, wanted.clone()).await?;
-    let refused = |app: &Value| reply(app, "follows-own");
+    let refused = |app: &Value| names_secret(app, "follows-own");
     stage
         .hub
         .until(&app.at, "says which Secret was refused", SOON, refused)
@@ -336,7 +336,7 @@ pub(crate) async fn keys_are_put_beside_the_spokes_own_and_go_again(stage: &Stag
         "{now}"
     );
 
-    // What is deleted on the spoke comes back with the hub's part.
+    // A ConfigMap that was deleted on the spoke is recreated with the hub's keys.
     spoke.delete(&gpg).await?;
     let again = |map: &Value| map["data"][id] == key;
     spoke

@@ -1,4 +1,4 @@
-//! The hub's objects are made anew, under other UIDs. What runs on the spokes does not notice.
+//! The hub's objects are recreated with other UIDs. Workloads on the spokes are not affected.
 
 use anyhow::{Result, ensure};
 use lab::{
@@ -41,7 +41,7 @@ pub(crate) async fn a_hub_restored_from_a_backup_replaces_no_workload(stage: &St
         &At::project(ARGOCD, "restored"),
         &At::project(ARGOCD, "restored-too"),
     ] {
-        make_anew(stage, at).await?;
+        recreate(stage, at).await?;
     }
     stage.hub.merge(&manager, replicas(1)).await?;
 
@@ -66,8 +66,8 @@ pub(crate) async fn a_hub_restored_from_a_backup_replaces_no_workload(stage: &St
     Ok(())
 }
 
-/// Deletes an object without any consequence, and makes it again as it was.
-async fn make_anew(stage: &Stage, at: &At) -> Result<()> {
+/// Deletes an object without its finalizers, and recreates it unchanged.
+async fn recreate(stage: &Stage, at: &At) -> Result<()> {
     let backup = stage.hub.read(at).await?;
     let released = json!({"metadata": {"finalizers": null}});
     stage.hub.merge(at, released).await?;
@@ -92,7 +92,7 @@ async fn make_anew(stage: &Stage, at: &At) -> Result<()> {
     Ok(())
 }
 
-/// Of the replica and of what it deployed.
+/// The UIDs of the replica and of its resources.
 async fn uids(stage: &Stage, app: &Application) -> Result<Vec<Value>> {
     let mut uids = vec![uid(stage, &Stage::replica(&app.project)).await?];
     uids.extend(of_workload(stage, &app.namespace).await?);
@@ -110,8 +110,8 @@ async fn uid(stage: &Stage, at: &At) -> Result<Value> {
     Ok(stage.spoke(1).read(at).await?["metadata"]["uid"].clone())
 }
 
-/// An `ApplicationSet` that is deleted and made again takes its Applications up where they are: those that it left
-/// behind, and those that went with it but were told to leave what they deployed.
+/// An `ApplicationSet` that is deleted and recreated adopts its orphaned Applications, and recreates deleted ones that
+/// preserved their resources, without replacing a workload.
 pub(crate) async fn an_application_set_made_again_replaces_no_workload(
     stage: &Stage,
 ) -> Result<()> {
@@ -125,7 +125,7 @@ pub(crate) async fn an_application_set_made_again_replaces_no_workload(
     let first = deliver::until_healthy(&stage.hub, &app, "").await?;
     let workload = of_workload(stage, "set-again").await?;
 
-    // What its controller is in the middle of would make it the owner again, behind the back of who orphans.
+    // A reconcile of its controller during the orphaning would set the owner again.
     sets::run_controllers(stage, 0).await?;
     stage.hub.orphan(&set).await?;
     stage.hub.until_gone(&set, lab::wait::BOUND).await?;

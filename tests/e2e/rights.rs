@@ -1,4 +1,4 @@
-//! What each of our identities may do and did do, read from the audit logs of all tests before.
+//! The rights of our identities against the audit logs of all earlier tests.
 
 use std::{collections::BTreeSet, ffi::OsStr, path::Path};
 
@@ -17,18 +17,18 @@ use crate::stage::{Stage, text};
 
 /// Rights that no request shows: the API server asks for them while it looks at another request.
 const ASKED_ON_THE_WAY: [&str; 6] = [
-    // It is logged as what the other user did.
+    // The audit log has it as a request of the other user.
     "impersonate serviceaccounts",
-    // A server-side apply of what is not there yet: it is logged as the patch that it is.
+    // A server-side apply that creates an object: the audit log has it as a patch.
     "create manifestworks.work.open-cluster-management.io",
-    // OCM's webhook asks for it, where a feature gate says so.
+    // OCM's webhook checks it, with a feature gate.
     "execute-as manifestworks.work.open-cluster-management.io",
     "approve signers.certificates.k8s.io",
     "sign signers.certificates.k8s.io",
     "update managedclusteraddons.addon.open-cluster-management.io/finalizers",
 ];
 
-/// Rights for what these tests do not bring about.
+/// Rights for situations that these tests do not cause.
 const FOR_RARE_OCCASIONS: [&str; 3] = [
     // Certificates are renewed in place when a third of their life is left, a month from now.
     "update secrets",
@@ -38,7 +38,7 @@ const FOR_RARE_OCCASIONS: [&str; 3] = [
     "patch events.events.k8s.io",
 ];
 
-/// What people at the hub may look at and change; not all of it is in a test.
+/// The rights of live access; tests do not use all of them.
 const FOR_PEOPLE: [&str; 3] = [
     "ui-read-clusterrole.yaml",
     "ui-operate-clusterrole.yaml",
@@ -62,7 +62,7 @@ pub(crate) async fn nothing_of_ours_was_forbidden(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Every right that we ship was used by whom it is given to: one that nobody needs is one too many.
+/// The audit logs show a use of every right that we ship; an unused right is a fault.
 pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let hub = of_the_hub(stage).await?;
@@ -91,8 +91,8 @@ pub(crate) async fn every_right_of_ours_was_used(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What an agent is issued opens the principal's door and nothing else: the hub's API does not know its certificate, and
-/// its name, had it come in by that of OCM, may nothing in any cluster's namespace.
+/// An agent's certificate is valid at the principal only: the hub's API does not trust it, and the user name in it has no
+/// rights in any cluster's namespace.
 pub(crate) async fn an_issued_identity_is_refused_at_the_hubs_api(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let hub = stage.lab.hub();
@@ -129,8 +129,7 @@ pub(crate) async fn an_issued_identity_is_refused_at_the_hubs_api(stage: &Stage)
     Ok(())
 }
 
-/// The API's answer to somebody who wants to see the Secrets of a namespace, and then its Applications; 200 if it shows
-/// either.
+/// The status code when this client lists the Secrets of a namespace, and then its Applications; 200 if it may list either.
 async fn answer(client: Client, namespace: &str) -> Result<u16> {
     let mut last = 200;
     for at in [At::secret(namespace, ""), At::application(namespace, "")] {
@@ -154,7 +153,7 @@ fn agent() -> String {
     format!("system:serviceaccount:{namespace}:argocd-agent-addon-agent")
 }
 
-/// What somebody asked for, on every cluster.
+/// All requests of a user, on every cluster.
 fn requests(stage: &Stage, user: &str) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for cluster in stage.lab.clusters() {
@@ -175,7 +174,7 @@ fn of_the_spoke() -> Result<BTreeSet<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests/spoke");
     let mut rights = BTreeSet::new();
     let files = std::fs::read_dir(&folder).context("read the spoke's manifests")?;
-    // What is brought of Argo CD is in a folder of its own, and has rights of its own.
+    // The manifests of Argo CD are in a folder of their own, with rights of their own.
     let of_ours = |name: &OsStr| name != "argocd" && !FOR_PEOPLE.iter().any(|it| name == *it);
     for file in files.flatten().filter(|it| of_ours(&it.file_name())) {
         rights.extend(of_documents(&std::fs::read_to_string(file.path())?)?);

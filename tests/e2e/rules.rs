@@ -1,4 +1,4 @@
-//! What users meet besides a sync that works: names that clash, what is nobody's business, disputes, and commands.
+//! Routing conflicts, objects that are left alone, disputes about a spec, commands, and mass deletions.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::{
     stage::{SOON, Stage},
 };
 
-/// A dispute is told after half a minute, and its end a minute after the last word and a pause.
+/// The condition is set after half a minute of a dispute, and removed a minute after the last edit.
 const DISPUTE: Duration = Duration::from_mins(4);
 
-fn emits(app: &Value, kind: &str, words: &str) -> bool {
+fn reports(app: &Value, kind: &str, words: &str) -> bool {
     let conditions = app["status"]["conditions"].as_array();
     conditions
         .into_iter()
@@ -32,7 +32,7 @@ fn emits(app: &Value, kind: &str, words: &str) -> bool {
         .any(|it| it["type"] == kind && it["message"].as_str().is_some_and(|it| it.contains(words)))
 }
 
-/// An Application that nobody syncs, as soon as the spoke's Argo CD has compared it.
+/// An Application without automated sync, as soon as the spoke's Argo CD has compared it.
 async fn compared(stage: &Stage, name: &str) -> Result<Application> {
     let mut app = stage.greeter(name, 1).await?;
     app.automated = false;
@@ -45,13 +45,13 @@ async fn compared(stage: &Stage, name: &str) -> Result<Application> {
     Ok(app)
 }
 
-/// An Application that points at the hub itself is nobody's but the hub's.
+/// An Application with the hub as its destination is not delivered and not changed.
 pub(crate) async fn an_application_of_the_hubs_own_stays_there(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut own = stage.greeter("hub-local", 1).await?;
     own.at = At::application(ARGOCD, "hub-local");
     let made = own.apply(&stage.hub).await?;
-    // Another one that goes its way shows that this one was looked at.
+    // A later delivery shows that the principal has seen this one.
     let app = stage.greeter("beside-hub-local", 1).await?;
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
@@ -67,9 +67,9 @@ pub(crate) async fn an_application_of_the_hubs_own_stays_there(stage: &Stage) ->
     stage.clear(&app).await
 }
 
-/// A server URL leads to its cluster as its name does; and of two Applications that want one name there, the older
-/// keeps it until it goes.
-pub(crate) async fn the_older_of_two_of_one_name_keeps_it(stage: &Stage) -> Result<()> {
+/// A server URL routes to its cluster as its name does. Of two Applications with one name on a spoke, the older keeps it
+/// until it is deleted.
+pub(crate) async fn the_older_of_two_namesakes_keeps_the_name(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let first = stage.greeter("one-name", 1).await?;
     first.apply(&stage.hub).await?;
@@ -80,10 +80,10 @@ pub(crate) async fn the_older_of_two_of_one_name_keeps_it(stage: &Stage) -> Resu
     let mut body = second.body();
     body["spec"]["destination"] = json!({"server": server(stage).await?, "namespace": "one-name"});
     stage.hub.apply(&second.at, body.clone()).await?;
-    let reply = |app: &Value| emits(app, "ArgoCDAgentNameConflict", "one-name");
+    let is_reported = |app: &Value| reports(app, "ArgoCDAgentNameConflict", "one-name");
     stage
         .hub
-        .until(&second.at, "says that the name is taken", SOON, reply)
+        .until(&second.at, "says that the name is taken", SOON, is_reported)
         .await?;
     let uid = stage.hub.read(&first.at).await?["metadata"]["uid"].clone();
     let kept = stage.spoke(1).read(&Stage::replica("one-name")).await?;
@@ -96,14 +96,14 @@ pub(crate) async fn the_older_of_two_of_one_name_keeps_it(stage: &Stage) -> Resu
     stage.hub.until_gone(&first.at, BOUND).await?;
     let seen = deliver::until_healthy(&stage.hub, &second.at, "").await?;
     ensure!(
-        !reply(&seen),
-        "the conflict is told on: {}",
+        !is_reported(&seen),
+        "the conflict is still reported: {}",
         seen["status"]["conditions"]
     );
     stage.clear(&second).await
 }
 
-/// Where Argo CD on the hub thinks that a cluster is.
+/// The server URL in the cluster Secret of spoke1.
 async fn server(stage: &Stage) -> Result<String> {
     let label = "argocd.argoproj.io/secret-type=cluster";
     let secrets = stage.hub.list(&At::secret(ARGOCD, ""), label).await?;
@@ -115,7 +115,7 @@ async fn server(stage: &Stage) -> Result<String> {
     anyhow::bail!("no cluster Secret of spoke1")
 }
 
-/// What contradicts its namespace is not delivered, and says why until it is put right.
+/// An Application whose destination contradicts its namespace is not delivered; a condition reports it until it is corrected.
 pub(crate) async fn contradicting_destination_is_reported_until_corrected(
     stage: &Stage,
 ) -> Result<()> {
@@ -123,17 +123,17 @@ pub(crate) async fn contradicting_destination_is_reported_until_corrected(
     let mut app = stage.greeter("contradiction", 1).await?;
     "spoke2".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
-    let reply = |app: &Value| emits(app, "ArgoCDAgentConflict", "spoke2");
+    let is_reported = |app: &Value| reports(app, "ArgoCDAgentConflict", "spoke2");
     stage
         .hub
-        .until(&app.at, "says the contradiction", SOON, reply)
+        .until(&app.at, "says the contradiction", SOON, is_reported)
         .await?;
     let replica = stage.spoke(1).get(&Stage::replica("contradiction")).await?;
     ensure!(replica.is_none(), "it was delivered all the same");
     "in-cluster".clone_into(&mut app.cluster);
     app.apply(&stage.hub).await?;
     let seen = deliver::until_healthy(&stage.hub, &app.at, "").await?;
-    ensure!(!reply(&seen), "it is told on");
+    ensure!(!is_reported(&seen), "it is still reported");
     stage.clear(&app).await
 }
 
@@ -141,7 +141,7 @@ pub(crate) async fn contradicting_destination_is_reported_until_corrected(
 const SLEEPER: &str = "lab.local/sleeper:1";
 
 /// A sync that takes too long is ended from the hub, once, and the hub shows how it ended.
-pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Result<()> {
+pub(crate) async fn a_running_sync_is_terminated_from_the_hub(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut sleeper = Image::default().user(65534);
     sleeper.entrypoint = ["/bin/sleep", "3600"].map(str::to_owned).to_vec();
@@ -193,7 +193,7 @@ pub(crate) async fn a_running_sync_is_ended_from_the_hub(stage: &Stage) -> Resul
     stage.spoke(1).delete(&namespace).await
 }
 
-/// What has the label on the spoke is nobody's business any more; without it, it is as the hub wants it again.
+/// The agent ignores a replica with the label, and reconciles it again when the label is removed.
 pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     const LABEL: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
     stage.enrolled(1).await?;
@@ -206,7 +206,7 @@ pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     spoke.merge(&at, edit).await?;
     "v2".clone_into(&mut app.revision);
     app.apply(&stage.hub).await?;
-    // Another one that goes its way shows that this one was looked at.
+    // A later delivery shows that the principal has seen this one.
     let other = stage.greeter("beside-left-alone", 1).await?;
     other.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &other.at, "").await?;
@@ -230,12 +230,14 @@ pub(crate) async fn ignore_sync_label_is_honoured(stage: &Stage) -> Result<()> {
     stage.clear(&other).await
 }
 
-/// Somebody on the spoke who does not let go is told on the hub, by the name under which it writes.
-pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stage) -> Result<()> {
+/// The hub names another field manager that keeps changing the spec of a replica, until it stops.
+pub(crate) async fn a_contested_spec_is_reported_until_the_dispute_ends(
+    stage: &Stage,
+) -> Result<()> {
     stage.enrolled(1).await?;
     let app = compared(stage, "dispute").await?;
     let (spoke, at) = (stage.spoke(1), Stage::replica("dispute"));
-    let reply = |app: &Value| emits(app, "ArgoCDAgentSpecContested", "a-user");
+    let is_reported = |app: &Value| reports(app, "ArgoCDAgentSpecContested", "a-user");
     let quarrel = async {
         loop {
             let edit = json!({"spec": {"source": {"path": "mine"}}});
@@ -246,17 +248,17 @@ pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stag
                 .await?;
         }
     };
-    let telling = stage
+    let reported = stage
         .hub
-        .until(&app.at, "says who disputes it", DISPUTE, reply);
+        .until(&app.at, "says who disputes it", DISPUTE, is_reported);
     tokio::select! {
-        reply = telling => drop(reply?),
+        result = reported => drop(result?),
         over = quarrel => {
             let over: Result<std::convert::Infallible> = over;
             over.map(|never| match never {})?;
         }
     }
-    let over = |app: &Value| !reply(app);
+    let over = |app: &Value| !is_reported(app);
     stage
         .hub
         .until(&app.at, "says no more of it", DISPUTE, over)
@@ -264,7 +266,7 @@ pub(crate) async fn a_dispute_about_a_spec_is_told_until_it_is_over(stage: &Stag
     let last = spoke.read(&at).await?;
     ensure!(
         last["spec"]["source"]["path"] == workload::PATH,
-        "the hub's word counts"
+        "the hub's spec did not win"
     );
     stage.clear(&app).await
 }
@@ -311,10 +313,10 @@ async fn uid(stage: &Stage, at: &At) -> Result<Value> {
     Ok(stage.spoke(1).read(at).await?["metadata"]["uid"].clone())
 }
 
-/// More than ten: fewer go unasked.
+/// More than ten: fewer are deleted without a confirmation.
 const MANY: usize = 12;
 
-/// While the hub program was away somebody lost most of the hub's Applications. Nothing goes before a person has said so.
+/// Most of the hub's Applications are deleted while the hub program is down. No replica is deleted before a confirmation.
 pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("many", 1).await?;
@@ -341,15 +343,15 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
     lose(stage, &apps).await?;
 
     let addon = At::addon("spoke1");
-    let retained = |addon: &Value| held_digest(addon).is_some();
+    let is_blocked = |addon: &Value| blocked_deletion_digest(addon).is_some();
     let seen = stage
         .hub
-        .until(&addon, "says what is held", BOUND, retained)
+        .until(&addon, "reports the blocked deletion", BOUND, is_blocked)
         .await?;
     for app in &apps {
         stage.spoke(1).read(&Stage::replica(app.at.name())).await?;
     }
-    let digest = held_digest(&seen).context("no digest")?;
+    let digest = blocked_deletion_digest(&seen).context("no digest")?;
     stage.hub.merge(&addon, confirmed(&json!(digest))).await?;
     for app in &apps {
         stage
@@ -357,7 +359,7 @@ pub(crate) async fn a_mass_delete_waits_for_a_person(stage: &Stage) -> Result<()
             .until_gone(&Stage::replica(app.at.name()), BOUND)
             .await?;
     }
-    let calm = |addon: &Value| held_digest(addon).is_none();
+    let calm = |addon: &Value| blocked_deletion_digest(addon).is_none();
     stage.hub.until(&addon, "is calm again", SOON, calm).await?;
     stage.hub.merge(&addon, confirmed(&Value::Null)).await?;
     stage.hub.delete(&At::project(ARGOCD, "many")).await
@@ -375,20 +377,18 @@ async fn lose(stage: &Stage, apps: &[Application]) -> Result<()> {
     stage.hub.merge(&manager, replicas(1)).await.map(drop)
 }
 
-/// That a person has read the list with this digest; null takes it back.
+/// The annotation that confirms the list with this digest; null removes it.
 pub(crate) fn confirmed(digest: &Value) -> Value {
     const CONFIRM: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
     json!({"metadata": {"annotations": {CONFIRM: digest}}})
 }
 
-/// What the message of `MassDeleteHeld` asks for.
-pub(crate) fn held_digest(addon: &Value) -> Option<String> {
+/// The digest that the message of `MassDeleteHeld` asks to confirm.
+pub(crate) fn blocked_deletion_digest(addon: &Value) -> Option<String> {
     let conditions = addon["status"]["conditions"].as_array()?;
-    let retained = conditions.iter().find(|it| {
+    let blocked = conditions.iter().find(|it| {
         it["type"] == "Degraded" && it["status"] == "True" && it["reason"] == "MassDeleteHeld"
     })?;
-    let (_, after) = retained["message"]
-        .as_str()?
-        .split_once("confirm-delete=")?;
+    let (_, after) = blocked["message"].as_str()?.split_once("confirm-delete=")?;
     Some(after.split_whitespace().next()?.to_owned())
 }

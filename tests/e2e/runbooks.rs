@@ -1,4 +1,4 @@
-//! What the runbooks say, as somebody does it on the second day.
+//! The runbooks, run with the commands of their pages.
 
 use anyhow::{Result, ensure};
 use lab::{
@@ -11,11 +11,11 @@ use crate::{
     stage::{Stage, commit, text},
 };
 
-/// A CA is rotated, an agent shut out and let in, the program upgraded and rolled back; and after that
-/// changes still go through.
+/// The CA is rotated, an agent is revoked and restored, the hub program is upgraded and rolled back; after that changes
+/// are still delivered.
 pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Result<()> {
     const PAGES: [(&str, usize); 2] = [("docs/troubleshooting.md", 1), ("docs/runbooks.md", 5)];
-    const STORY: &str = "the_runbooks_are_followed_word_by_word";
+    const TEST: &str = "the_runbooks_are_followed_word_by_word";
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let mut app = stage.greeter("runbooks", 2).await?;
@@ -27,13 +27,13 @@ pub(crate) async fn the_runbooks_are_followed_word_by_word(stage: &Stage) -> Res
     let reader = Reader::of(stage)?
         .with("CLUSTER", "spoke2")
         .with_cluster("SPOKE_KUBECONFIG", stage.lab.spoke(2));
-    let mut stated = String::new();
+    let mut output = String::new();
     for (page, least) in PAGES {
-        stated = reader.follow(page, STORY, least).await?;
+        output = reader.follow(page, TEST, least).await?;
     }
     ensure!(
-        stated.contains("Available=True AgentConnected"),
-        "nobody saw that all is well: {stated}"
+        output.contains("Available=True AgentConnected"),
+        "the add-on did not become available: {output}"
     );
     let after = text(&stage.hub.read(&authority).await?, "tls.crt")?;
     ensure!(before != after, "the CA is the one of before");

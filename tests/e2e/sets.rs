@@ -80,7 +80,7 @@ async fn make(stage: &Stage, name: &str, generators: Value, template: Value) -> 
     Ok(at)
 }
 
-/// A set with one Application on spoke1 that leaves what it deployed when it goes.
+/// A set with one Application on spoke1 that preserves its resources on deletion.
 pub(crate) fn leaving(repository: &str, revision: &str) -> Value {
     let destination = json!({"name": "{{.cluster}}", "namespace": "set-again"});
     let mut body = template(
@@ -99,7 +99,7 @@ pub(crate) fn leaving(repository: &str, revision: &str) -> Value {
     }})
 }
 
-/// Removes a set with its Applications and what they deployed.
+/// Removes a set with its Applications and their resources.
 async fn clear(stage: &Stage, set: &At, applications: &[At]) -> Result<()> {
     stage.hub.delete(set).await?;
     for at in applications {
@@ -132,8 +132,8 @@ pub(crate) async fn a_list_of_clusters_gets_its_applications(stage: &Stage) -> R
     clear(stage, &set, &apps).await
 }
 
-/// Clusters by label: whoever has the label of the ManagedCluster gets the Application, whoever loses it loses the
-/// Application with all that it deployed. The destination is the server of the cluster Secret, as in Argo CD's examples.
+/// Clusters by label: a cluster whose ManagedCluster has the label gets the Application, and one that loses the label loses
+/// the Application with its resources. The destination is the server of the cluster Secret, as in Argo CD's examples.
 pub(crate) async fn clusters_with_a_label_get_their_application(stage: &Stage) -> Result<()> {
     prepare(stage, "sets").await?;
     let repository = stage.lab.git().repository("set-label")?;
@@ -226,8 +226,8 @@ pub(crate) async fn folders_of_a_repository_are_applications(stage: &Stage) -> R
     clear(stage, &set, &apps).await
 }
 
-/// Waits for something while the controller is asked to look at the repository, as the webhook of a git server does; by
-/// itself it would some minutes later. It forgets what it is asked while it is looking, so it is asked again.
+/// Waits for something while requesting refreshes of the set each second, as the webhook of a git server does. The
+/// controller polls only every few minutes, and drops a request that arrives during a reconcile.
 async fn looking_again<T>(
     stage: &Stage,
     set: &At,

@@ -18,7 +18,7 @@ const MANY: usize = 1_000;
 /// How many requests of a test are under way at once.
 const HANDS: usize = 16;
 
-/// What etcd takes of one object is 1.5 MiB; this leaves room for the spec and for managed fields.
+/// etcd's limit for one object is 1.5 MiB; this leaves room for the spec and for managed fields.
 const LARGE: usize = 1_400_000;
 
 /// Stops or starts Argo CD's controller on spoke1, which would look at everything and write over a status.
@@ -67,7 +67,7 @@ pub(crate) async fn a_status_as_large_as_there_can_be_arrives(stage: &Stage) -> 
     let size = seen["status"].to_string().len();
     ensure!(size > LARGE - each, "a status of {size} bytes");
     controllers(stage, 1).await?;
-    // The controller says what is true again.
+    // The controller restores the real status.
     stage.refresh(&app.at, "large-status").await?;
     let short = |app: &Value| {
         app["status"]["resources"]

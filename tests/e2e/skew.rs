@@ -20,8 +20,8 @@ enum Release {
     This,
 }
 
-/// How a fleet goes to this release and back: the hub first, as Helm does it, or the agents first, where somebody holds
-/// the image of the hub back. What is installed at the beginning is of this release.
+/// How a fleet is upgraded and rolled back: the hub first, as Helm does it, or the agents first, where the hub's image is
+/// pinned. At the beginning everything is of this release.
 const STEPS: [(Release, Release); 6] = [
     (Release::Previous, Release::Previous),
     (Release::This, Release::Previous),
@@ -31,10 +31,8 @@ const STEPS: [(Release, Release); 6] = [
     (Release::This, Release::This),
 ];
 
-/// Whatever is of which release, changes arrive and are reported back; and nothing that runs is replaced on the way.
-pub(crate) async fn hub_and_agents_are_upgraded_and_go_back_one_by_one(
-    stage: &Stage,
-) -> Result<()> {
+/// In every combination of releases changes are delivered and reported, and no workload is replaced.
+pub(crate) async fn hub_and_agents_upgrade_and_roll_back_one_by_one(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut app = stage.greeter("skewed", 1).await?;
     app.apply(&stage.hub).await?;
@@ -79,7 +77,7 @@ async fn install(stage: &Stage, hub: Release, agent: Release) -> Result<()> {
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// What the image of a release is called.
+/// The image tag of a release.
 fn tag(release: Release) -> &'static str {
     match release {
         Release::Previous => product::PREVIOUS_TAG,

@@ -1,4 +1,4 @@
-//! What the tests about the product share: a lab with everything in it, made once for all of them.
+//! The setup that the tests of the product share: a lab with everything in it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Stage {
         Self::with_hub(lab, hub)
     }
 
-    /// The same where the spare control plane has become the hub.
+    /// The lab after the spare control plane has become the hub.
     pub(crate) fn at_spare(lab: Arc<Lab>) -> Result<Self> {
         let hub = Objects::new(lab.spare()?.client());
         Ok(Self::with_hub(lab, hub))
@@ -63,7 +63,7 @@ impl Stage {
         enrol::until_available(&self.hub, &cluster).await.map(drop)
     }
 
-    /// The same in mode autonomous, after an opt-out if it has another one.
+    /// Makes sure that a spoke is enrolled in mode autonomous, after an opt-out if it has another mode.
     pub(crate) async fn autonomous(&self, number: usize) -> Result<()> {
         let cluster = format!("spoke{number}");
         let addon = self.hub.get(&At::addon(&cluster)).await?;
@@ -108,7 +108,7 @@ impl Stage {
         At::application(enrol::ARGOCD, name)
     }
 
-    /// What the greeter says on a spoke.
+    /// Waits until the greeter on a spoke is deployed with this word.
     pub(crate) async fn until_greets(
         &self,
         number: usize,
@@ -123,8 +123,8 @@ impl Stage {
             .map(drop)
     }
 
-    /// Asks Argo CD to look again at an Application of spoke1, as its UI does, and waits until it has: then what asks
-    /// for it is gone, on both sides.
+    /// Requests a refresh of an Application of spoke1, as Argo CD's UI does, and waits until it is done: then the annotation
+    /// is gone on both sides.
     pub(crate) async fn refresh(&self, at: &At, replica: &str) -> Result<()> {
         const REFRESH: &str = "argocd.argoproj.io/refresh";
         let asked = json!({"metadata": {"annotations": {REFRESH: "hard"}}});
@@ -149,7 +149,7 @@ impl Stage {
             .await
     }
 
-    /// The principal's door as agents see it, and its authority in the hands of a forger.
+    /// The principal's endpoint as agents see it, and a forger with the key of its CA.
     pub(crate) async fn door(&self) -> Result<(Door, Forger)> {
         let service = self
             .hub
@@ -173,7 +173,7 @@ impl Stage {
     }
 }
 
-/// Commits a greeter that says this word, under a tag; returns the commit.
+/// Commits a greeter with this word, under a tag; returns the commit.
 pub(crate) fn commit(repository: &Repository, greeting: &str, tag: &str) -> Result<String> {
     let files = workload::files(greeting);
     let files: Vec<_> = files

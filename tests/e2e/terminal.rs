@@ -1,4 +1,4 @@
-//! Somebody at a terminal in a Pod.
+//! A user at a terminal in a Pod.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) struct Viewer {
     process: AttachedProcess,
     keys: WriteHalf<SimplexStream>,
     screen: ReadHalf<SimplexStream>,
-    /// What was shown so far.
+    /// The output so far.
     read: String,
 }
 
@@ -49,7 +49,7 @@ impl Viewer {
         let size = TerminalSize { width, height };
         sizes.send(size).await.context("resize")?;
         let wait = format!("until test \"$(stty size)\" = '{height} {width}'; do sleep 0.05; done");
-        // What is typed is shown too, but not as what it comes to.
+        // The terminal echoes the input too, but not its result.
         self.types(&format!("{wait}; echo size $((1 + 1))\n"))
             .await?;
         self.until_it_reads("size 2").await
@@ -69,23 +69,23 @@ impl Viewer {
     }
 }
 
-/// Waits until nothing comes from the terminal any more, whyever.
+/// Waits until the terminal closes, for any reason.
 pub(crate) async fn ended(viewer: Viewer) -> Result<()> {
     let Viewer { process, .. } = viewer;
     let ended = timeout(SOON, process.join()).await;
-    // How it ends is told by an error of the connection, or by none.
+    // It may end with an error of the connection, or without one.
     ended.context("the terminal does not end").map(drop)
 }
 
 /// Waits until the shell has ended by itself, with this code.
 pub(crate) async fn ended_with(mut viewer: Viewer, code: u8) -> Result<()> {
     let status = viewer.process.take_status().context("a status")?;
-    // Nothing is told before everything was shown.
+    // The status arrives only after all output.
     let mut rest = Vec::new();
     let reading = viewer.screen.read_to_end(&mut rest);
     timeout(SOON, reading).await.context("it does not end")??;
-    let reply = timeout(Duration::from_secs(5), status).await;
-    let status = reply.context("no status")?.context("no status")?;
+    let status = timeout(Duration::from_secs(5), status).await;
+    let status = status.context("no status")?.context("no status")?;
     let causes = status.details.and_then(|details| details.causes);
     let cause = causes.unwrap_or_default().into_iter().find_map(|cause| {
         let is_code = cause.reason.as_deref() == Some("ExitCode");

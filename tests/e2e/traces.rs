@@ -1,4 +1,4 @@
-//! What Pods leave on a machine while they run: processes, mounts, network devices.
+//! Traces of running Pods on a machine: processes, mounts, network devices.
 
 use std::{collections::BTreeSet, fs};
 
@@ -21,7 +21,7 @@ impl Traces {
         for entry in fs::read_dir("/proc").context("read /proc")?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            // Kernel threads and processes that have just ended say nothing.
+            // Kernel threads and ended processes have no command line.
             if name.bytes().all(|byte| byte.is_ascii_digit()) && !line.is_empty() {
                 let line = String::from_utf8_lossy(&line).replace('\0', " ");
                 processes.insert(format!("{name} {}", line.trim_end()));

@@ -1,4 +1,4 @@
-//! The ways between an agent and its principal: `WebSocket`s, proxies, and other credentials than a certificate.
+//! Transports between an agent and its principal: `WebSocket`s, proxies, and credentials other than a certificate.
 
 use std::{sync::Arc, time::Duration};
 
@@ -50,38 +50,50 @@ pub(crate) fn chapter() -> TestGroup {
             nginx_that_passes_tls_through_keeps_the_agents_certificate,
             None
         ),
-        each_pairing!(behind_nginx_that_ends_tls_an_agent_proves_itself, None),
         each_pairing!(
-            behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way,
+            an_agent_authenticates_behind_nginx_that_terminates_tls,
+            None
+        ),
+        each_pairing!(
+            an_agent_falls_back_to_websocket_behind_nginx_with_http_1_1,
             None
         ),
         each_pairing!(
             haproxy_that_passes_tls_through_keeps_the_agents_certificate,
             None
         ),
-        each_pairing!(behind_haproxy_that_ends_tls_an_agent_proves_itself, None),
         each_pairing!(
-            behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way,
+            an_agent_authenticates_behind_haproxy_that_terminates_tls,
+            None
+        ),
+        each_pairing!(
+            an_agent_falls_back_to_websocket_behind_haproxy_with_http_1_1,
             None
         ),
         each_pairing!(untrusted_tls_proxy_is_rejected, None),
         each_pairing!(an_agent_dials_through_a_forward_proxy_with_a_password, None),
-        each_pairing!(a_password_stands_for_a_certificate, None),
-        each_pairing!(a_password_stands_for_a_certificate_of_a_go_agent, Some(GO)),
+        each_pairing!(a_password_replaces_the_client_certificate, None),
+        each_pairing!(
+            a_password_replaces_the_client_certificate_of_a_go_agent,
+            Some(GO)
+        ),
         each_pairing!(mesh_header_identifies_the_agent, None),
         each_pairing!(mesh_header_identifies_a_go_agent, Some(GO)),
         each_pairing!(an_agent_without_a_cluster_secret_registers_itself, None),
-        each_pairing!(a_revoked_cluster_is_out_at_once_and_comes_back, None),
+        each_pairing!(
+            a_revoked_cluster_disconnects_and_reconnects_when_allowed,
+            None
+        ),
     ];
     TestGroup::shared(Options::control_planes(1), e2e_tests)
 }
 
-/// An Application goes out and its status comes back.
+/// An Application is delivered and its status is reported.
 async fn works(pair: &mut Pair) -> Result<()> {
     delivery::an_application_arrives_and_its_status_comes_back(pair).await
 }
 
-/// Over what our agent has had sessions.
+/// The transports of our agent's sessions so far.
 async fn transports() -> Result<Vec<String>> {
     let metrics = get(AGENT_METRICS, "/metrics").await?;
     let lines = metrics
@@ -117,33 +129,31 @@ async fn behind(
             .principal
             .push(("trusted-proxy", edge::NAME.to_owned()));
     }
-    let papers = setting.papers.of_proxy()?;
-    let mut proxy = edge::start(kind, &setting.directory, passing, &papers, name).await?;
-    let reply = async {
+    let credentials = setting.papers.of_proxy()?;
+    let mut proxy = edge::start(kind, &setting.directory, passing, &credentials, name).await?;
+    let result = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
-        let reply = async {
+        let result = async {
             works(&mut pair).await?;
             went_over(transport).await
         };
-        let reply = reply.await;
-        finish(pair, reply).await
+        let result = result.await;
+        finish(pair, result).await
     };
-    let reply = reply.await.with_context(|| proxy.log_tail());
+    let result = result.await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    reply
+    result
 }
 
 async fn nginx_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Nginx, &lab, "through", Passing::Through, "http2").await
 }
 
-async fn behind_nginx_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
+async fn an_agent_authenticates_behind_nginx_that_terminates_tls(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Nginx, &lab, "ended", Passing::Http2, "http2").await
 }
 
-async fn behind_nginx_that_speaks_http_1_1_only_an_agent_finds_its_way(
-    lab: Arc<Lab>,
-) -> Result<()> {
+async fn an_agent_falls_back_to_websocket_behind_nginx_with_http_1_1(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Nginx, &lab, "downgraded", Passing::Http1, "websocket").await
 }
 
@@ -151,11 +161,11 @@ async fn haproxy_that_passes_tls_through_keeps_the_agents_certificate(lab: Arc<L
     behind(Kind::Haproxy, &lab, "passed", Passing::Through, "http2").await
 }
 
-async fn behind_haproxy_that_ends_tls_an_agent_proves_itself(lab: Arc<Lab>) -> Result<()> {
+async fn an_agent_authenticates_behind_haproxy_that_terminates_tls(lab: Arc<Lab>) -> Result<()> {
     behind(Kind::Haproxy, &lab, "opened", Passing::Http2, "http2").await
 }
 
-async fn behind_haproxy_that_speaks_http_1_1_only_an_agent_finds_its_way(
+async fn an_agent_falls_back_to_websocket_behind_haproxy_with_http_1_1(
     lab: Arc<Lab>,
 ) -> Result<()> {
     behind(Kind::Haproxy, &lab, "older", Passing::Http1, "websocket").await
@@ -174,19 +184,19 @@ async fn counted(what: &str) -> Result<()> {
 async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
     setting.way.port = edge::PORT;
-    let papers = setting.papers.of_proxy()?;
+    let credentials = setting.papers.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,
         Passing::Http2,
-        &papers,
+        &credentials,
         "untrusted",
     )
     .await?;
     let mut pair = Pair::launch(&lab, setting, OURS)?;
-    let reply = async {
+    let result = async {
         healthy(PRINCIPAL_HEALTH, SOON).await?;
-        // It is known, by its own certificate, and enrolled is no cluster of that name.
+        // The principal identifies the proxy by its own certificate, and no cluster of that name is enrolled.
         counted("argocd_principal_refusals_total{reason=\"NotEnrolled\"}").await?;
         let health = get(AGENT_HEALTH, "/healthz").await?;
         ensure!(
@@ -195,10 +205,10 @@ async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
         );
         pair.check()
     };
-    let reply = reply.await;
-    let reply = finish(pair, reply).await.with_context(|| proxy.log_tail());
+    let result = result.await;
+    let result = finish(pair, result).await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    reply
+    result
 }
 
 async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -> Result<()> {
@@ -211,11 +221,11 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         ("NO_PROXY", "10.0.0.0/8,.svc".to_owned()),
     ];
     let mut pair = Pair::start_in(&lab, setting, OURS).await?;
-    let reply = async {
+    let result = async {
         works(&mut pair).await?;
         let asked = proxy.asked();
         let to = format!("{HUB}:8443");
-        ensure!(!asked.is_empty(), "nobody asked the proxy");
+        ensure!(!asked.is_empty(), "the agent did not use the proxy");
         ensure!(
             asked.iter().all(|(host, granted)| *host == to && *granted),
             "{asked:?}"
@@ -226,11 +236,11 @@ async fn an_agent_dials_through_a_forward_proxy_with_a_password(lab: Arc<Lab>) -
         );
         Ok(())
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }
 
-/// Both ends with a password, and no certificate that would tell who the agent is.
+/// Both ends with a password, and without a certificate that identifies the agent.
 async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     let mut setting = prepare(lab, name, Mapping::Namespace).await?;
     std::fs::create_dir_all(&setting.directory)?;
@@ -244,26 +254,26 @@ async fn with_password(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     setting.way.auth = format!("userpass:{}", users.display());
     setting.way.creds = format!("userpass:{}", credentials.display());
     let mut pair = Pair::start_in(lab, setting, pairing).await?;
-    let reply = async {
+    let result = async {
         works(&mut pair).await?;
-        std::fs::write(&users, "# nobody\n")?;
+        std::fs::write(&users, "# no user\n")?;
         disconnected().await?;
         std::fs::write(&users, format!("{name}:{hash}\n"))?;
         pair.connected().await
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }
 
-async fn a_password_stands_for_a_certificate(lab: Arc<Lab>) -> Result<()> {
+async fn a_password_replaces_the_client_certificate(lab: Arc<Lab>) -> Result<()> {
     with_password(&lab, "password", OURS).await
 }
 
-async fn a_password_stands_for_a_certificate_of_a_go_agent(lab: Arc<Lab>) -> Result<()> {
+async fn a_password_replaces_the_client_certificate_of_a_go_agent(lab: Arc<Lab>) -> Result<()> {
     with_password(&lab, "gopassword", GO_AGENT).await
 }
 
-/// nginx stands for the mesh: it sets the header, and everything is plaintext here.
+/// nginx replaces the mesh: it sets the header, and all connections are plaintext.
 async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
     let mut setting = prepare(lab, name, Mapping::Namespace).await?;
     let plaintext = || vec![("insecure-plaintext", "true".to_owned())];
@@ -275,23 +285,23 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         agent: plaintext(),
         ..Way::default()
     };
-    let papers = setting.papers.of_proxy()?;
+    let credentials = setting.papers.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,
         Passing::Mesh,
-        &papers,
+        &credentials,
         name,
     )
     .await?;
-    let reply = async {
+    let result = async {
         let mut pair = Pair::start_in(lab, setting, pairing).await?;
-        let reply = works(&mut pair).await;
-        finish(pair, reply).await
+        let result = works(&mut pair).await;
+        finish(pair, result).await
     };
-    let reply = reply.await.with_context(|| proxy.log_tail());
+    let result = result.await.with_context(|| proxy.log_tail());
     proxy.stop().await;
-    reply
+    result
 }
 
 async fn mesh_header_identifies_the_agent(lab: Arc<Lab>) -> Result<()> {
@@ -302,7 +312,7 @@ async fn mesh_header_identifies_a_go_agent(lab: Arc<Lab>) -> Result<()> {
     meshed(&lab, "gomeshed", GO_AGENT).await
 }
 
-/// Waits until the agent says that it is not connected.
+/// Waits until the agent reports that it is not connected.
 async fn disconnected() -> Result<()> {
     let look = || async { get(AGENT_HEALTH, "/healthz").await };
     let down = |answer: &String| !answer.starts_with("HTTP/1.1 200");
@@ -323,10 +333,10 @@ async fn revoke(pair: &Pair, entry: Option<&str>) -> Result<()> {
     }
 }
 
-async fn a_revoked_cluster_is_out_at_once_and_comes_back(lab: Arc<Lab>) -> Result<()> {
+async fn a_revoked_cluster_disconnects_and_reconnects_when_allowed(lab: Arc<Lab>) -> Result<()> {
     let setting: Setting = prepare(&lab, "revoked", Mapping::Namespace).await?;
     let pair = Pair::start_in(&lab, setting, OURS).await?;
-    let reply = async {
+    let result = async {
         let app = Replicated::new(&pair, "app");
         app.deliver(&pair, &[]).await?;
         revoke(&pair, Some("cluster.revoked")).await?;
@@ -341,6 +351,6 @@ async fn a_revoked_cluster_is_out_at_once_and_comes_back(lab: Arc<Lab>) -> Resul
         app.set_revision(&pair, "v2").await?;
         app.until_revision(&pair, "v2").await.map(drop)
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }

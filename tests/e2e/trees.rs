@@ -1,4 +1,4 @@
-//! What Argo CD on the hub reads in its redis of Applications on clusters, read as its server reads it.
+//! The keys in the hub's redis of Applications on clusters, read as Argo CD's server reads them.
 
 use std::{
     io::Write as _,
@@ -60,8 +60,8 @@ fn unzipped(bytes: &[u8]) -> Result<String> {
     String::from_utf8(ended.stdout).context("not text")
 }
 
-/// The hub's redis has a password, which nobody but Argo CD and the hub program know. Where the hub has none yet, this one
-/// is as good: for what clusters have, the hub's redis need not be there.
+/// The password of the hub's redis, which only Argo CD and the hub program know. A hub without one gets this password:
+/// keys of clusters do not need the hub's redis.
 async fn password(stage: &Stage) -> Result<String> {
     let at = At::secret(ARGOCD, "argocd-redis");
     if let Some(secret) = stage.hub.get(&at).await? {
@@ -72,8 +72,8 @@ async fn password(stage: &Stage) -> Result<String> {
     Ok(PASSWORD.to_owned())
 }
 
-/// The hub reads the tree of an Application on a spoke under the name that it has on the hub, is told when it changes, and
-/// when the spoke is cut off still has the last one, at once.
+/// The hub reads the tree of an Application on a spoke under its name on the hub, gets a message when it changes, and still
+/// gets the last tree at once while the spoke is disconnected.
 pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     stage: &Stage,
 ) -> Result<()> {
@@ -86,8 +86,8 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     until_healthy(hub, &app.at, "").await?;
 
     let wrong = client(stage, "wrong").await.err();
-    let reply = wrong.context("anybody is let in")?.to_string();
-    ensure!(reply.contains("WRONGPASS"), "{reply}");
+    let error = wrong.context("a wrong password was accepted")?.to_string();
+    ensure!(error.contains("WRONGPASS"), "{error}");
     let look = async || tree(&mut client(stage, &password).await?).await;
     let has_all = |tree: &Option<String>| {
         tree.as_ref()

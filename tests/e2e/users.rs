@@ -1,4 +1,4 @@
-//! What users of Argo CD do with it, done from the hub.
+//! Features of Argo CD, used from the hub.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::steps::{
@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage, commit};
 
-/// An Application of Applications: its children are made, changed and removed by the spoke's Argo CD, and are nobody
-/// else's business.
+/// An Application of Applications: the spoke's Argo CD alone creates, changes and removes its children; the hub has none.
 pub(crate) async fn app_of_apps_delivers_its_children(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let mut parent = stage.greeter("family", 1).await?;
@@ -56,7 +55,7 @@ pub(crate) async fn app_of_apps_delivers_its_children(stage: &Stage) -> Result<(
     let on_hub = stage.hub.get(&At::application("spoke1", "child")).await?;
     ensure!(on_hub.is_none(), "the child is the spoke's own");
 
-    // With its parent the child goes, and with that what it deployed.
+    // Deleting the parent deletes the child and its resources.
     stage.clear(&parent).await?;
     stage.spoke(1).until_gone(&at, SOON).await?;
     let left = At::config_map("child", workload::NAME);
@@ -86,7 +85,7 @@ pub(crate) async fn a_sync_window_of_the_hub_holds_on_the_spoke(stage: &Stage) -
         .hub
         .until(&app.at, what, lab::wait::BOUND, compared)
         .await?;
-    // Whatever was to come of the first look has come when the second has ended.
+    // When the second refresh has ended, any sync of the first comparison would have happened.
     stage.refresh(&app.at, "window").await?;
     let deployed = At::config_map("window", workload::NAME);
     let deployed = stage.spoke(1).get(&deployed).await?;
@@ -188,7 +187,7 @@ const OVERLAY: &str = "resources: [../base]\nnamePrefix: over-\npatches:\n\
                        - patch: '[{\"op\": \"replace\", \"path\": \"/data/greeting\", \"value\": \"overlay\"}]'\n  \
                        target: {kind: ConfigMap}\n";
 
-/// Helm charts, Kustomize overlays, and several sources at once, with what the hub says of them.
+/// Helm charts, Kustomize overlays, and several sources at once, with their types in the hub's status.
 pub(crate) async fn helm_kustomize_and_several_sources_are_rendered(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let repository = stage.lab.git().repository("rendered")?;
@@ -227,7 +226,7 @@ pub(crate) async fn helm_kustomize_and_several_sources_are_rendered(stage: &Stag
         (&several, "word", "base"),
     ] {
         deliver::until_healthy(&stage.hub, &app.at, "").await?;
-        until_says(stage, &app.namespace, name, word).await?;
+        until_greeting_is(stage, &app.namespace, name, word).await?;
     }
     let types = [
         stage.hub.read(&helm.at).await?["status"]["sourceType"].clone(),
@@ -244,7 +243,7 @@ pub(crate) async fn helm_kustomize_and_several_sources_are_rendered(stage: &Stag
 
     let changed = json!({"spec": {"source": {"helm": {"valuesObject": {"word": "changed"}}}}});
     stage.hub.merge(&helm.at, changed).await?;
-    until_says(stage, "by-helm", "by-helm-chart", "changed").await?;
+    until_greeting_is(stage, "by-helm", "by-helm-chart", "changed").await?;
     for app in [&helm, &kustomize, &several] {
         stage.clear(app).await?;
     }
@@ -263,18 +262,18 @@ async fn rendered(stage: &Stage, name: &str, sources: Value) -> Result<Applicati
     Ok(app)
 }
 
-async fn until_says(stage: &Stage, namespace: &str, name: &str, word: &str) -> Result<()> {
-    let emits = |map: &Value| map["data"]["greeting"] == word;
+async fn until_greeting_is(stage: &Stage, namespace: &str, name: &str, word: &str) -> Result<()> {
+    let is_deployed = |map: &Value| map["data"]["greeting"] == word;
     let at = At::config_map(namespace, name);
     let what = format!("says {word}");
     stage
         .spoke(1)
-        .until(&at, &what, lab::wait::BOUND, emits)
+        .until(&at, &what, lab::wait::BOUND, is_deployed)
         .await
         .map(drop)
 }
 
-/// What Image Updater reads and what the notifications controllers of both sides note stays where it belongs.
+/// Annotations of Image Updater and of the notifications controllers on both sides are kept on their side.
 pub(crate) async fn annotations_of_other_controllers_survive(stage: &Stage) -> Result<()> {
     const IMAGES: &str = "argocd-image-updater.argoproj.io/image-list";
     const SUBSCRIBED: &str = "notifications.argoproj.io/subscribe.on-deployed.slack";
@@ -287,7 +286,7 @@ pub(crate) async fn annotations_of_other_controllers_survive(stage: &Stage) -> R
     let on_hub = json!({IMAGES: "greeter=lab.local/greeter", SUBSCRIBED: "all", NOTIFIED: "hub"});
     stage.hub.merge(&app.at, notes(on_hub)).await?;
     let replica = Stage::replica("annotated");
-    let on_spoke = json!({NOTIFIED: "spoke", "somebody-elses": "here"});
+    let on_spoke = json!({NOTIFIED: "spoke", "other": "here"});
     stage.spoke(1).merge(&replica, notes(on_spoke)).await?;
 
     let repository = stage.lab.git().repository("annotated")?;
@@ -301,7 +300,7 @@ pub(crate) async fn annotations_of_other_controllers_survive(stage: &Stage) -> R
         let notes = &app["metadata"]["annotations"];
         names.iter().map(|name| notes[*name].clone()).collect()
     };
-    let names = [IMAGES, SUBSCRIBED, NOTIFIED, "somebody-elses"];
+    let names = [IMAGES, SUBSCRIBED, NOTIFIED, "other"];
     let seen = (of(&hub, &names), of(&spoke, &names));
     let images = json!("greeter=lab.local/greeter");
     let wanted = (

@@ -1,4 +1,4 @@
-//! What people who operate the product see of its programs.
+//! Metrics and Events for the operators of the product.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::{programs::Program, stage::Stage};
 
 const PAGE: &str = "docs/metrics.md";
 
-/// The programs that run show every metric that the documentation has for them and no other, and what happens shows in
-/// them; but nobody who reaches the port for metrics looks into a program or changes its log.
+/// The running programs expose exactly the documented metrics, and the metrics count. The port for metrics serves no
+/// debug endpoint.
 pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -24,11 +24,14 @@ pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()>
     for (program, headings, least) in [(Program::Manager, hub, 40), (Program::Agent(1), spoke, 20)]
     {
         let running = program.running(stage).await?;
-        let (shown, reply) = (running.metrics().await?, documented(&page, headings));
+        let (shown, expected) = (running.metrics().await?, documented(&page, headings));
         let of = |it: BTreeSet<&String>| it.into_iter().cloned().collect::<Vec<_>>();
-        let missing = of(reply.difference(shown.names()).collect());
-        let unknown = of(shown.names().difference(&reply).collect());
-        ensure!(reply.len() > least, "{PAGE} has {reply:?} for {program:?}");
+        let missing = of(expected.difference(shown.names()).collect());
+        let unknown = of(shown.names().difference(&expected).collect());
+        ensure!(
+            expected.len() > least,
+            "{PAGE} has {expected:?} for {program:?}"
+        );
         ensure!(
             missing.is_empty() && unknown.is_empty(),
             "{program:?} does not show {missing:?}; {PAGE} does not have {unknown:?}"
@@ -45,12 +48,12 @@ pub(crate) async fn metrics_match_the_documentation(stage: &Stage) -> Result<()>
     shows(stage, Program::Agent(1), ON_A_SPOKE).await
 }
 
-/// Whoever describes the add-on of a cluster sees when its agent came.
-pub(crate) async fn that_an_agent_has_come_is_an_event_on_its_add_on(stage: &Stage) -> Result<()> {
+/// An Event on the add-on of a cluster reports that its agent connected.
+pub(crate) async fn a_connected_agent_is_an_event_on_its_add_on(stage: &Stage) -> Result<()> {
     stage.enrolled(2).await?;
     let events = At::event("spoke2");
     let look = || stage.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["involvedObject"]["kind"] == "ManagedClusterAddOn"
                 && event["reason"] == "AgentConnected"
@@ -58,8 +61,8 @@ pub(crate) async fn that_an_agent_has_come_is_an_event_on_its_add_on(stage: &Sta
                 && event["reportingComponent"] == "open-cluster-management.io/argocd-agent-addon"
         })
     };
-    let what = "an Event says that the agent has come";
-    wait::until(what, look, reply).await.map(drop)
+    let what = "an Event says that the agent connected";
+    wait::until(what, look, is_reported).await.map(drop)
 }
 
 /// So much at least while a managed cluster is connected; times are later than those of 2023.

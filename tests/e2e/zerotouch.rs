@@ -1,4 +1,4 @@
-//! A cluster that has no Argo CD gets one with the label, and one that has its own keeps it.
+//! The label installs Argo CD on a cluster without one, and leaves an existing one alone.
 
 pub(crate) mod further;
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage, commit};
 
-/// Where it is written down whose Argo CD a cluster has.
-const WHOSE: &str = "argocd-agent.open-cluster-management.io/argocd";
-/// What we have brought has it.
-const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
+/// The annotation of the add-on that records who installed the cluster's Argo CD.
+const ORIGIN: &str = "argocd-agent.open-cluster-management.io/argocd";
+/// The label of objects that we installed.
+const INSTALLED: &str = "argocd-agent.open-cluster-management.io/brought";
 
-/// What runs of an Argo CD.
+/// The workloads of an Argo CD.
 fn programs() -> Vec<At> {
     let deployments = argocd::DEPLOYMENTS;
     let deployments = deployments.map(|name| At::deployment(enrol::ARGOCD, name));
@@ -25,23 +25,23 @@ fn programs() -> Vec<At> {
     deployments.into_iter().chain([controller]).collect()
 }
 
-/// Nothing but the label: an Application of the hub becomes Synced on an empty cluster. Opting out takes what runs, and
-/// leaves everything else; opting in again goes on with it, and `KEEP_ARGOCD` leaves even what runs.
+/// With the label alone, an Application of the hub becomes Synced on an empty cluster. An opt-out deletes the workloads of
+/// Argo CD and leaves everything else; the next opt-in reuses it, and with `KEEP_ARGOCD` an opt-out keeps the workloads.
 pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
     argocd::purge(empty, tools).await?;
     // The hub's own is the pattern.
     argocd::install_application_sets(stage.lab.hub(), tools).await?;
-    let reply = lived(stage).await;
+    let result = lived(stage).await;
     stage.not_enrolled(2).await?;
     cleared(stage).await?;
     argocd::purge(empty, tools).await?;
     argocd::install(std::slice::from_ref(empty), tools).await?;
-    reply
+    result
 }
 
-/// Takes away what outlived the add-on. Nobody serves its finalizers any more.
+/// Deletes the objects that outlived the add-on, without finalizers, as no controller is left to remove them.
 async fn cleared(stage: &Stage) -> Result<()> {
     let free = || json!({"metadata": {"finalizers": null}});
     let hub = At::application("spoke2", "zero");
@@ -74,9 +74,10 @@ async fn lived(stage: &Stage) -> Result<()> {
     app.apply(hub).await?;
     enrol::by_label(hub, "spoke2").await?;
     let at = At::addon("spoke2");
-    let brought = |addon: &Value| addon["metadata"]["annotations"][WHOSE] == "brought";
-    hub.until(&at, "gets an Argo CD", SOON * 2, brought).await?;
-    let ours = |it: &Value| it["metadata"]["labels"][BROUGHT] == "true";
+    let installed = |addon: &Value| addon["metadata"]["annotations"][ORIGIN] == "brought";
+    hub.until(&at, "gets an Argo CD", SOON * 2, installed)
+        .await?;
+    let ours = |it: &Value| it["metadata"]["labels"][INSTALLED] == "true";
     let runs = |it: &Value| ours(it) && it["status"]["readyReplicas"] == 1;
     for program in programs() {
         spoke.until(&program, "runs", SOON * 2, runs).await?;
@@ -85,7 +86,7 @@ async fn lived(stage: &Stage) -> Result<()> {
     stage.until_greets(2, "zero", "hello").await?;
     enrol::until_available(hub, "spoke2").await?;
     let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "AsExpected");
-    hub.until(&at, "needs nobody", SOON, calm).await?;
+    hub.until(&at, "is not Degraded", SOON, calm).await?;
 
     let stays = stays(stage).await?;
     enrol::take_label_away(hub, "spoke2").await?;
@@ -95,13 +96,13 @@ async fn lived(stage: &Stage) -> Result<()> {
     }
     ensure!(
         self::stays(stage).await? == stays,
-        "something was made anew"
+        "something was recreated"
     );
 
     kept(stage, app, &stays).await
 }
 
-/// Opts in again with `KEEP_ARGOCD`, and out. The definitions that we brought before are ours again, and follow the hub's.
+/// Opts in again with `KEEP_ARGOCD`, and out. The definitions that we installed before are ours again, and follow the hub's.
 async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> Result<()> {
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
     enrol::by_label(hub, "spoke2").await?;
@@ -111,7 +112,7 @@ async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> 
     "v2".clone_into(&mut app.revision);
     app.apply(hub).await?;
     deliver::until_healthy(hub, &app.at, &next).await?;
-    let ours = |addon: &Value| addon["metadata"]["annotations"][WHOSE] == "brought";
+    let ours = |addon: &Value| addon["metadata"]["annotations"][ORIGIN] == "brought";
     let at = At::addon("spoke2");
     hub.until(&at, "knows its definitions again", SOON, ours)
         .await?;
@@ -134,7 +135,7 @@ async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> 
     }
     ensure!(
         self::stays(stage).await? == stays,
-        "something was made anew"
+        "something was recreated"
     );
     Ok(())
 }
@@ -145,7 +146,7 @@ fn definition() -> At {
     At::of("apiextensions.k8s.io/v1", kind, None, name)
 }
 
-/// What the hub's definition becomes, that of the cluster does, too.
+/// The cluster's definition follows a change of the hub's.
 async fn definitions_follow(stage: &Stage) -> Result<()> {
     let (hub, spoke, at) = (&stage.hub, stage.spoke(2), definition());
     let before = hub.read(&at).await?["spec"]["names"]["shortNames"].clone();
@@ -158,7 +159,7 @@ async fn definitions_follow(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The UIDs of what must outlive the add-on.
+/// The UIDs of the objects that must outlive the add-on.
 async fn stays(stage: &Stage) -> Result<Vec<Value>> {
     let mut uids = Vec::new();
     for at in [
@@ -175,18 +176,18 @@ async fn stays(stage: &Stage) -> Result<Vec<Value>> {
     Ok(uids)
 }
 
-/// Whatever is asked for, an Argo CD of somebody else's is not touched; that ours was asked for is told.
+/// With `INSTALL_ARGOCD=true` an Argo CD of another origin is not touched, and the add-on is Degraded as `ArgoCDNotOurs`.
 pub(crate) async fn an_argo_cd_of_ones_own_is_left_alone(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (hub, spoke, at) = (&stage.hub, stage.spoke(1), At::addon("spoke1"));
     enrol::with_variable(hub, "spoke1", "INSTALL_ARGOCD", "true").await?;
-    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
-    hub.until(&at, "says that it is not ours", SOON, reply)
+    let is_reported = |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDNotOurs");
+    hub.until(&at, "says that it is not ours", SOON, is_reported)
         .await?;
     for program in programs() {
         let program = spoke.read(&program).await?;
         ensure!(
-            program["metadata"]["labels"][BROUGHT].is_null(),
+            program["metadata"]["labels"][INSTALLED].is_null(),
             "{program}"
         );
         let fields = program["metadata"]["managedFields"].to_string();
@@ -194,8 +195,8 @@ pub(crate) async fn an_argo_cd_of_ones_own_is_left_alone(stage: &Stage) -> Resul
     }
     enrol::without_variables(hub, "spoke1").await?;
     let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "AsExpected");
-    let addon = hub.until(&at, "needs nobody", SOON, calm).await?;
+    let addon = hub.until(&at, "is not Degraded", SOON, calm).await?;
     let annotations = &addon["metadata"]["annotations"];
-    ensure!(annotations[WHOSE].is_null(), "{annotations}");
+    ensure!(annotations[ORIGIN].is_null(), "{annotations}");
     enrol::until_available(hub, "spoke1").await.map(drop)
 }

@@ -1,7 +1,7 @@
-//! The chart in `manifests/hub`, rendered by the real Helm: what comes out, and what is refused.
+//! The chart in `manifests/hub`, rendered by the real Helm: its objects, and refused values.
 //!
 //! The golden files in `tests/rules/chart` are compared as values, without the rules of roles, which the tests
-//! `rights::*` hold against what is used. `BLESS=1 cargo test -p tests --test chart` writes them anew; read the difference.
+//! `rights::*` compare with the used rights. `BLESS=1 cargo test -p tests --test rules` updates them; read the difference.
 
 #![expect(
     clippy::indexing_slicing,
@@ -29,8 +29,8 @@ fn the_chart_passes_helms_lint() {
     let chart = helm::chart();
     let chart = helm::text(&chart).expect("a path");
     for (name, sets) in GOLDEN {
-        let stated = run(&["lint", "--strict", chart], sets);
-        assert!(stated.success, "{name}: {}{}", stated.out, stated.err);
+        let output = run(&["lint", "--strict", chart], sets);
+        assert!(output.success, "{name}: {}{}", output.out, output.err);
     }
 }
 
@@ -60,39 +60,39 @@ fn values_that_cannot_be_are_refused_by_name() {
         ("images.agent.digest=sha256:1", "images.agent.digest"),
         ("extraArgs={-n x}", "extraArgs"),
     ] {
-        let stated = template(&[set]);
-        assert!(!stated.success, "{set} was taken");
+        let output = template(&[set]);
+        assert!(!output.success, "{set} was taken");
         // Helm writes paths with dots or with slashes, as its version likes it.
-        let err = stated.err.replace('/', ".");
-        assert!(err.contains(named), "{set}: {}", stated.err);
+        let err = output.err.replace('/', ".");
+        assert!(err.contains(named), "{set}: {}", output.err);
     }
 }
 
 #[test]
-fn an_address_that_nobody_can_dial_is_refused_in_words() {
+fn an_undialable_address_is_refused_with_a_reason() {
     for (address, because) in [
         ("https://hub.example.org", "has a scheme"),
         ("hub.example.org/agents", "has a path"),
         ("hub.example.org 443", "has a blank in it"),
         ("hub.example.org:port", "is no host and no host:port"),
     ] {
-        let stated = template(&[&format!("principal.address={address}")]);
-        assert!(!stated.success, "{address} was taken");
+        let output = template(&[&format!("principal.address={address}")]);
+        assert!(!output.success, "{address} was taken");
         for part in [because, "Say host or host:port"] {
-            assert!(stated.err.contains(part), "{address}: {}", stated.err);
+            assert!(output.err.contains(part), "{address}: {}", output.err);
         }
     }
     for address in ["", "hub.example.org", "10.0.0.1:8443", "[2001:db8::1]:443"] {
-        let stated = template(&[&format!("principal.address={address}")]);
-        assert!(stated.success, "{address}: {}", stated.err);
+        let output = template(&[&format!("principal.address={address}")]);
+        assert!(output.success, "{address}: {}", output.err);
     }
 }
 
 #[test]
 fn a_placement_is_made_in_the_releases_namespace_only() {
-    let stated = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
-    assert!(!stated.success);
-    assert!(stated.err.contains("placement.create"), "{}", stated.err);
+    let output = template(&["placement.enabled=true", "placement.namespace=elsewhere"]);
+    assert!(!output.success);
+    assert!(output.err.contains("placement.create"), "{}", output.err);
 }
 
 #[test]
@@ -121,12 +121,12 @@ fn rendered_chart_matches_golden_files() {
     }
     assert!(
         differ.is_empty(),
-        "if this is meant, BLESS=1 writes the files anew:\n{}",
+        "if this is meant, BLESS=1 updates the files:\n{}",
         differ.join("\n")
     );
 }
 
-/// By kind and name, without what is tested elsewhere.
+/// The objects by kind and name, without the fields that other tests check.
 fn golden(objects: Vec<Value>) -> BTreeMap<String, Value> {
     let named = objects.into_iter().map(|mut object| {
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
@@ -197,7 +197,7 @@ fn the_pod_is_selected_by_its_services_and_by_nothing_of_the_hooks() {
     assert!(!container["readinessProbe"].is_null() && !container["livenessProbe"].is_null());
 }
 
-/// What is in double braces in alerts and dashboards is not Helm's, and has to come out as it went in.
+/// Double braces in alerts and dashboards are not Helm's: rendering must not change them.
 #[test]
 fn alerts_and_dashboards_are_the_files() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../manifests/hub/monitoring");
@@ -246,7 +246,7 @@ fn selects(selector: &Value, labels: &Value) -> bool {
 }
 
 #[test]
-fn every_object_says_to_what_it_belongs_and_where_it_is() {
+fn every_object_has_release_labels_and_a_namespace() {
     for object in everything() {
         let (kind, metadata) = (
             object["kind"].as_str().unwrap_or_default(),
@@ -280,8 +280,8 @@ fn every_object_says_to_what_it_belongs_and_where_it_is() {
 
 #[test]
 fn all_of_it_can_be_in_the_namespace_of_argo_cd() {
-    let stated = objects(&[&format!("argocd.namespace={NAMESPACE}")]);
-    let names = stated
+    let output = objects(&[&format!("argocd.namespace={NAMESPACE}")]);
+    let names = output
         .iter()
         .map(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
     let mut seen = BTreeSet::new();
@@ -339,7 +339,7 @@ fn the_placement_tolerates_lost_clusters_and_sees_all() {
 }
 
 #[test]
-fn both_styles_differ_in_who_chooses_the_clusters_only() {
+fn both_install_styles_differ_in_their_strategy_only() {
     let name = "argocd-agent-addon";
     let styles: [&[&str]; 2] = [&[], &["placement.enabled=true"]];
     let [mut manual, mut placements] = styles.map(|sets| one(sets, "ClusterManagementAddOn", name));

@@ -41,7 +41,7 @@ fn every_flag_of_the_hub_programs_has_its_row() {
 
 /// The command line looks for them in the hub program's Deployment.
 #[test]
-fn what_the_command_line_reads_are_flags_of_the_hub_program() {
+fn settings_that_agentctl_reads_are_hub_program_flags() {
     let groups = groups(&[SHARED, MANAGER, MANAGER_REDIS, PRINCIPAL]);
     let variables = variables(MANAGER);
     let rows = rows_of(&groups, &variables, "SharedArgs", &BTreeMap::new());
@@ -97,7 +97,7 @@ fn every_variable_of_the_configuration_has_its_row() {
     compare_first_cells("Variables of the AddOnDeploymentConfig", &read);
 }
 
-/// Helm looks at `templates/` only; a manifest beside it would be applied by nobody, and no one would say so.
+/// Helm renders `templates/` only; it silently ignores a manifest beside it.
 #[test]
 fn every_manifest_of_the_hub_is_in_the_chart() {
     let folder = sources::root().join("manifests");
@@ -132,7 +132,7 @@ fn every_manifest_of_the_hub_is_in_the_chart() {
     );
 }
 
-/// The chart refuses variables that nobody reads, so it has to know those that somebody reads.
+/// The chart refuses unknown variables, so its schema has to list every variable that a program reads.
 #[test]
 fn every_variable_of_the_configuration_is_a_value_of_the_chart() {
     let schema = file("manifests/hub/values.schema.json");
@@ -155,12 +155,12 @@ fn every_label_and_annotation_has_its_row() {
         "argocd-agent.argoproj.io/",
         "argocd.argoproj.io/",
     ];
-    let ours = texts(&[Use::Said, Use::Read])
+    let ours = texts(&[Use::Emitted, Use::Read])
         .into_iter()
         .map(|it| it.words)
         .filter(|text| {
             let name = prefixes.iter().find_map(|prefix| text.strip_prefix(prefix));
-            // With a value it is a selector, whose name stands by itself elsewhere.
+            // With a value it is a selector; its name occurs alone elsewhere.
             name.is_some_and(|name| !name.is_empty() && !name.contains([' ', '=']))
         });
     compare_first_cells("Labels and annotations", &ours.collect());
@@ -201,7 +201,7 @@ fn every_port_of_the_manifests_has_its_row() {
     compare_first_cells("Ports", &ports);
 }
 
-/// Flags and variables of a group and of what is flattened into it, as rows.
+/// Flags and variables of a group and of its flattened groups, as rows.
 fn rows_of(
     groups: &BTreeMap<String, Group>,
     variables: &BTreeMap<String, String>,
@@ -209,7 +209,7 @@ fn rows_of(
     changed: &BTreeMap<String, String>,
 ) -> BTreeSet<String> {
     let Some(group) = groups.get(root) else {
-        // What is in another file has a table of its own.
+        // A group in another file has a table of its own.
         return BTreeSet::new();
     };
     let parts = group
@@ -245,7 +245,7 @@ fn later(tuples: &[Vec<String>]) -> BTreeSet<String> {
     rows.collect()
 }
 
-/// What the agent does with flags that it does not support, where it does anything.
+/// How the agent handles flags that it does not support.
 fn fates_in_the_agent() -> BTreeMap<String, String> {
     let fates = tuples(tokens("agent/src/config.rs"))
         .into_iter()
@@ -262,7 +262,7 @@ fn fates_in_the_agent() -> BTreeMap<String, String> {
     fates.collect()
 }
 
-/// Texts that stand alone as the argument of a function called `variable`.
+/// Literals that are the only argument of a function called `variable`.
 fn variable_calls() -> BTreeSet<String> {
     fn collect(stream: TokenStream, found: &mut BTreeSet<String>) {
         let mut before = String::new();
@@ -279,7 +279,7 @@ fn variable_calls() -> BTreeSet<String> {
             collect(stream_of(&token), found);
         }
     }
-    let files: BTreeSet<String> = texts(&[Use::Said, Use::Read])
+    let files: BTreeSet<String> = texts(&[Use::Emitted, Use::Read])
         .into_iter()
         .map(|it| it.file)
         .filter(|file| file.starts_with("addon-manager/"))

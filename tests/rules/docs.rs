@@ -1,4 +1,4 @@
-//! What the documentation claims, held against the tree.
+//! Claims of the documentation, compared with the source tree.
 
 use std::{
     collections::BTreeSet,
@@ -72,7 +72,7 @@ fn every_proof_exists(page: &str, least: usize) {
 fn every_module_is_in_the_architecture() {
     let page = root().join("docs/architecture.md");
     let text = fs::read_to_string(page).expect("docs/architecture.md");
-    let reply: BTreeSet<_> = backticked(&text).collect();
+    let described: BTreeSet<_> = backticked(&text).collect();
     let mut missing = Vec::new();
     for name in [
         "addon-manager",
@@ -89,7 +89,7 @@ fn every_module_is_in_the_architecture() {
         for path in files.flatten().map(|entry| entry.path()) {
             let module = path.file_stem().unwrap_or_default().to_string_lossy();
             let is_reported =
-                ["lib", "main", "testing"].contains(&&*module) || reply.contains(&*module);
+                ["lib", "main", "testing"].contains(&&*module) || described.contains(&*module);
             if path.is_file() && !is_reported {
                 missing.push(format!("{name}::{module}"));
             }
@@ -109,7 +109,7 @@ fn is_sentence(text: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// A feature list that nobody could parse would prove nothing.
+/// An unreadable feature list would prove nothing.
 #[test]
 fn the_feature_list_is_read() {
     assert!(

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::shared::sources::{self, is_group, is_punct};
 
-/// Who may use whom. A new arrow is a decision: change `docs/architecture.md` with it.
+/// Which crate may use which. A new arrow is a decision: change `docs/architecture.md` with it.
 const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("argocd", &[]),
@@ -39,7 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const TEST_BED: &str = "tests";
 
 #[test]
-fn crates_use_only_what_the_table_allows() {
+fn crates_use_only_allowed_dependencies() {
     let metadata = MetadataCommand::new()
         .no_deps()
         .exec()

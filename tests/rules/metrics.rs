@@ -1,6 +1,6 @@
 //! `docs/metrics.md` has a row for every metric that our programs register, made of what they register.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p tests --test metrics` writes the tables anew.
+//! `UPDATE_GOLDEN=1 cargo test -p tests --test rules metrics` updates the tables.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -28,10 +28,10 @@ fn every_metric_has_its_row() {
     let should: Vec<&str> = made.lines().collect();
     let missing: Vec<_> = should.iter().filter(|line| !is.contains(line)).collect();
     let extra: Vec<_> = is.iter().filter(|line| !should.contains(line)).collect();
-    let reply = "UPDATE_GOLDEN=1 writes the page anew";
+    let hint = "UPDATE_GOLDEN=1 updates the page";
     assert!(
         page == made || std::env::var_os("UPDATE_GOLDEN").is_some(),
-        "{PAGE}: {reply}\nmissing {missing:#?}\nnot registered {extra:#?}"
+        "{PAGE}: {hint}\nmissing {missing:#?}\nnot registered {extra:#?}"
     );
 }
 
@@ -80,14 +80,14 @@ fn tables() -> String {
 fn row(name: &str, metric: &Metric) -> String {
     let labels = metric.labels.iter().filter(|(label, _)| *label != "le");
     // Which build it is has no fixed values.
-    let reply = labels.map(|(label, values)| {
+    let described = labels.map(|(label, values)| {
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
         if metric.kind == "info" {
             return format!("`{label}`");
         }
         format!("`{label}`: {}", values.join(", "))
     });
-    let labels = reply.collect::<Vec<_>>().join("; ");
+    let labels = described.collect::<Vec<_>>().join("; ");
     let labels = if labels.is_empty() { "–" } else { &labels };
     format!(
         "| `{}` | {} | {labels} | {} | {} |",
@@ -110,7 +110,7 @@ fn unit(name: &str) -> &'static str {
     }
 }
 
-/// What the Go agent calls its own, and what every exporter calls the same, beside ours.
+/// Prefixes of metric names: ours, those of the Go agent, and those of every exporter.
 const PREFIXES: [&str; 5] = [
     "addon_",
     "agent_events_",
@@ -152,7 +152,7 @@ fn every_metric_has_help_and_a_valid_name() {
         let ending = ENDINGS.iter().find(|it| name.ends_with(**it));
         assert_eq!(ending, None, "{name}");
         for (label, values) in &metric.labels {
-            // Nothing may grow with the fleet: how one cluster stands is at /debug/state.
+            // No label may grow with the fleet: the state of one cluster is at /debug/state.
             assert!(is_plain(label) && label != "cluster", "{name}: {label}");
             let count = values.len();
             assert!(count <= 32, "{name}: {label} has {count} values");
@@ -166,7 +166,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 #[test]
-fn what_is_registered_is_read() {
+fn registered_metrics_are_read() {
     let text = "# HELP a_b What it is, in detail.\n# TYPE a_b counter\na_b_total{why=\"x\"} 0\na_b_total{why=\"y\"} 2\n# EOF\n";
     let metrics = registered::read(text);
     let metric = &metrics["a_b"];

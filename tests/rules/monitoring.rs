@@ -1,4 +1,4 @@
-//! Alerts and dashboards ask only for what our programs register, and lead to paragraphs that exist.
+//! Alerts and dashboards query only registered metrics, and link to existing paragraphs.
 
 #![expect(
     clippy::indexing_slicing,
@@ -32,7 +32,7 @@ const DASHBOARDS: &str = "manifests/hub/monitoring/dashboards";
 /// Labels that Prometheus adds when it scrapes.
 const SCRAPED: [&str; 4] = ["instance", "job", "namespace", "pod"];
 
-/// What can be asked for: series, with their labels and the values of these.
+/// The series that a query may name, with their labels and label values.
 type Known = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 fn known() -> Known {
@@ -134,9 +134,9 @@ impl ExprVisitor for Grouped {
     }
 }
 
-/// What is wrong with a query; none is what it should be.
+/// The faults of a query.
 fn faults(known: &Known, query: &str) -> Vec<String> {
-    // What Grafana puts in.
+    // The variables that Grafana replaces.
     let query = query.replace("$__rate_interval", "5m");
     let expr = match parser::parse(&query) {
         Ok(expr) => expr,
@@ -233,28 +233,28 @@ fn every_dashboard_queries_registered_metrics() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What Grafana's own linter wants: a data source, jobs and instances to choose from, units, descriptions, and so on.
+/// The dashboards pass Grafana's own linter: data source, variables for job and instance, units, descriptions, and so on.
 #[test]
 fn grafanas_linter_has_nothing_against_the_dashboards() {
-    let (is_good, stated) = lint(&root().join(DASHBOARDS));
-    assert!(is_good, "{stated}");
-    let looks = stated.split_whitespace().next();
+    let (is_good, output) = lint(&root().join(DASHBOARDS));
+    assert!(is_good, "{output}");
+    let looks = output.split_whitespace().next();
     let looks: Option<u32> = looks.and_then(|it| it.parse().ok());
-    assert!(looks.is_some_and(|it| it > 400), "few looks: {stated}");
+    assert!(looks.is_some_and(|it| it > 400), "few looks: {output}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let board = file(&format!("{DASHBOARDS}/live.json"));
     let broken = board.replace(" instance=~\\\"$instance\\\"", "");
     assert_ne!(board, broken);
     fs::write(folder.path().join("broken.json"), broken).expect("a dashboard");
-    let (is_good, stated) = lint(folder.path());
+    let (is_good, output) = lint(folder.path());
     assert!(
-        !is_good && stated.contains("target-instance-rule"),
-        "{stated}"
+        !is_good && output.contains("target-instance-rule"),
+        "{output}"
     );
 }
 
-/// Whether the linter takes the dashboards of a folder, and what it says.
+/// Whether the linter accepts the dashboards of a folder, with its output.
 fn lint(folder: &Path) -> (bool, String) {
     let program = lab::Tools::ensure_dashboard_linter().expect("the linter");
     let files = fs::read_dir(folder).expect("dashboards").flatten();
@@ -262,14 +262,14 @@ fn lint(folder: &Path) -> (bool, String) {
         .args(files.map(|file| file.path()))
         .output()
         .expect("the linter runs");
-    let stated = [done.stdout, done.stderr].concat();
+    let output = [done.stdout, done.stderr].concat();
     (
         done.status.success(),
-        String::from_utf8_lossy(&stated).into_owned(),
+        String::from_utf8_lossy(&output).into_owned(),
     )
 }
 
-/// A dashboard's numbers of panels and its name are what Grafana tells them apart by.
+/// Grafana identifies a dashboard by its uid and a panel by its number.
 #[test]
 fn dashboards_and_alerts_have_names_of_their_own() {
     let mut names = BTreeSet::new();
@@ -334,7 +334,7 @@ fn every_alert_has_text_and_runbook() {
     }
 }
 
-/// What a heading is linked by.
+/// The link anchor of a heading.
 fn anchor_of(line: &str) -> Option<String> {
     let title = line.strip_prefix('#')?.trim_start_matches('#').trim();
     let kept = title
@@ -344,7 +344,7 @@ fn anchor_of(line: &str) -> Option<String> {
 }
 
 #[test]
-fn a_query_that_asks_for_what_is_not_there_is_found_out() {
+fn a_query_of_unregistered_metrics_is_reported() {
     let known = known();
     let good = "sum by (outcome) (rate(argocd_principal_handshakes_total{outcome=~\"ok|closed\"}[5m])) > 0";
     assert_eq!(faults(&known, good), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Every word by which our programs say why is explained in `docs/troubleshooting.md`, and no other.
+//! `docs/troubleshooting.md` explains every reason that our programs emit, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ const DOCUMENT: &str = "docs/troubleshooting.md";
 
 /// Words in camel case in our programs that are no reasons: names of objects, values of fields.
 const NO_REASONS: &[&str] = &[
-    // kinds of objects, and what is in their names
+    // kinds of objects, and parts of their names
     "AddOnDeploymentConfig",
     "AppProject",
     "Application",
@@ -41,7 +41,7 @@ const NO_REASONS: &[&str] = &[
     // states on Argo CD's page of clusters, which docs/live.md explains
     "Failed",
     "Successful",
-    // what is said in requests and answers of the Kubernetes API
+    // words in requests and responses of the Kubernetes API
     "All",
     "BadRequest",
     "DeleteOptions",
@@ -52,7 +52,7 @@ const NO_REASONS: &[&str] = &[
     "Height",
     "NonZeroExitCode",
     "Width",
-    // what is printed for us, without what Secrets hold
+    // debug output that hides the contents of Secrets
     "Json",
     "Merge",
     "None",
@@ -97,7 +97,7 @@ const NO_REASONS: &[&str] = &[
     "HubAcceptedManagedCluster",
     "ManagedClusterConditionAvailable",
     "ManagedClusterJoined",
-    // conditions and states of Pods and of what makes them, as the cluster says them
+    // conditions and states of Pods and of their controllers, as Kubernetes spells them
     "ErrImageNeverPull",
     "ErrImagePull",
     "ImagePullBackOff",
@@ -124,7 +124,7 @@ const NO_REASONS: &[&str] = &[
     "TooManyRequests",
     "Unauthorized",
     "UnsupportedMediaType",
-    // what is given to the API server along with a reason
+    // arguments of the API server that accompany a reason
     "Approved",
     "AutoApprovedByHubCSRApprovingController",
     "FieldValueInvalid",
@@ -136,14 +136,14 @@ const NO_REASONS: &[&str] = &[
 #[test]
 fn every_reason_has_a_paragraph() {
     let explained = explained();
-    let missing: Vec<_> = stated()
+    let missing: Vec<_> = emitted()
         .into_iter()
         .filter(|(word, _)| !explained.contains_key(word))
         .map(|(word, file)| format!("{word} ({file})"))
         .collect();
     assert!(
         missing.is_empty(),
-        "explain in {DOCUMENT} under headings `### …`, or, if nobody ever sees them as a reason or \
+        "explain in {DOCUMENT} under headings `### …`, or, if they are never a reason or \
          type, put into NO_REASONS in tests/rules/reasons.rs:\n{}",
         missing.join("\n")
     );
@@ -151,10 +151,10 @@ fn every_reason_has_a_paragraph() {
 
 #[test]
 fn every_paragraph_is_about_a_reason_that_exists() {
-    let stated = stated();
+    let emitted = emitted();
     let mut wrong = Vec::new();
     for (word, paragraph) in explained() {
-        if !stated.contains_key(&word) {
+        if !emitted.contains_key(&word) {
             wrong.push(format!("{word} is explained and nothing says it"));
         }
         if paragraph.len() < 40 {
@@ -169,7 +169,7 @@ fn every_paragraph_is_about_a_reason_that_exists() {
 /// A collection that finds nothing would prove nothing; one reason of each kind of place.
 #[test]
 fn the_reasons_are_found() {
-    let stated: BTreeSet<_> = stated().into_keys().collect();
+    let emitted: BTreeSet<_> = emitted().into_keys().collect();
     for known in [
         "AgentNeverConnected",
         "ArgoCDAgentConflict",
@@ -180,13 +180,13 @@ fn the_reasons_are_found() {
         "NotEnrolled",
         "WrongRequester",
     ] {
-        assert!(stated.contains(known), "{known} is not among {stated:?}");
+        assert!(emitted.contains(known), "{known} is not among {emitted:?}");
     }
 }
 
-/// What our programs say in camel case, each with a file that says it.
-fn stated() -> BTreeMap<String, String> {
-    sources::texts(&[sources::Use::Said])
+/// Literals in camel case that our programs emit, each with a file that has it.
+fn emitted() -> BTreeMap<String, String> {
+    sources::texts(&[sources::Use::Emitted])
         .into_iter()
         .filter(|it| is_camel_case(&it.words))
         .filter(|it| !NO_REASONS.contains(&it.words.as_str()))
@@ -206,7 +206,7 @@ fn is_camel_case(text: &str) -> bool {
         && text.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// Each word that the document explains, with what it says: the text below a heading of the third
+/// Each word that the document explains, with its paragraph: the text below a heading of the third
 /// rank, or the cells behind the first of a table's row.
 fn explained() -> BTreeMap<String, String> {
     let text = sources::file(DOCUMENT);

@@ -71,7 +71,7 @@ fn images_fit_the_manifests() {
     }
 }
 
-/// With an engine that only notes what it is told: where its Dockerfile is, and what of it is built for what.
+/// With an engine that only records its arguments: the Dockerfile, and the platforms of each image.
 #[test]
 fn an_image_of_each_program_is_built_for_all_platforms() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -126,10 +126,10 @@ fn a_release_has_one_version() {
     assert!(same.status.success(), "{same:?}");
     let other = check(&format!("{version}1"));
     assert!(!other.status.success());
-    let stated = String::from_utf8_lossy(&other.stderr);
+    let stderr = String::from_utf8_lossy(&other.stderr);
     assert!(
-        stated.contains(&version) && stated.contains("Chart.yaml"),
-        "{stated}"
+        stderr.contains(&version) && stderr.contains("Chart.yaml"),
+        "{stderr}"
     );
 }
 
@@ -147,9 +147,9 @@ fn images_go_where_the_chart_looks_for_them() {
     );
 }
 
-/// A tag of an action can be moved to other code, a commit cannot; and no job may do more than it has to.
+/// A tag of an action can be moved to other code, a commit cannot. Jobs get no more permissions than they need.
 #[test]
-fn workflows_use_what_cannot_change_and_may_do_little() {
+fn workflows_pin_actions_and_have_least_privilege() {
     let mut used = BTreeSet::new();
     let folder = fs::read_dir(root().join(".github/workflows")).expect("workflows");
     for file in folder.flatten() {

@@ -1,4 +1,4 @@
-//! What several rules read: sources, names of tests, flags and registered metrics.
+//! Readers that several rules share: sources, names of tests, flags and registered metrics.
 
 pub(crate) mod flags;
 pub(crate) mod names;

@@ -1,4 +1,4 @@
-//! The documentation as a site: every page is found, every link leads somewhere, every command is run or says why not.
+//! The documentation as a site: every page is linked, every link resolves, every command is run or has a reason why not.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use crate::shared::names;
 /// Pages outside docs/ that users read, too.
 const BESIDE: [&str; 2] = ["README.md", "manifests/hub/README.md"];
 
-/// The first words of what a reader types.
+/// The programs with which commands begin.
 const PROGRAMS: [&str; 8] = [
     "kubectl",
     "helm",
@@ -63,9 +63,9 @@ fn every_link_between_pages_leads_somewhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Every block of commands is run by a test, or says why nobody runs it; and commands are marked as such.
+/// A test runs every block of commands, or a comment says why none does; and commands are marked as such.
 #[test]
-fn every_block_of_commands_is_run_or_says_why_not() {
+fn every_command_block_is_run_or_explained() {
     let known = names::test_names();
     let (mut wrong, mut run) = (Vec::new(), 0);
     for page in all_pages() {
@@ -100,7 +100,7 @@ fn has_commands(text: &str) -> bool {
     })
 }
 
-/// Whether the test's module names the page, as whoever runs blocks of it has to.
+/// Whether the test's module names the page, which it has to do to run its blocks.
 fn takes_from(e2e_test: &str, page: &str) -> bool {
     let modules = files_below("tests/e2e", "rs");
     modules.iter().map(|path| text(path)).any(|source| {

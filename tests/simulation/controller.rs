@@ -1,4 +1,4 @@
-//! What a spoke's Argo CD does that matters to us, each thing after a while.
+//! The parts of a spoke's Argo CD that matter to us, each with a delay.
 //!
 //! It compares, it syncs when asked, it refreshes, it cleans up before an Application goes. It counts what it was asked
 //! to do, because nothing may be asked for twice.
@@ -18,7 +18,7 @@ use crate::dice::{Dice, Trace};
 /// How long Argo CD takes for one thing, in milliseconds.
 const PACE: (u64, u64) = (5, 1500);
 
-/// What an Argo CD was made to do.
+/// The syncs and cascading deletions that an Argo CD ran.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deeds(Arc<Mutex<Counts>>);
 
@@ -35,7 +35,7 @@ impl Deeds {
         self.lock().syncs.clone()
     }
 
-    /// The only record of what this Application took last is gone: it may be done again.
+    /// The record of this Application's last sync is gone, so the sync may run again.
     pub(crate) fn forget(&self, app: &Value) {
         let operation = &app["status"]["operationState"]["operation"];
         if let Some(name) = operation["info"][0]["value"].as_str() {

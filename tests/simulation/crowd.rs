@@ -1,4 +1,4 @@
-//! One cluster with very many Applications: everything arrives, once, and nothing is said that need not be.
+//! One cluster with very many Applications: everything arrives, once, without unnecessary messages.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn fleet() -> Fleet {
     }
 }
 
-/// Lives it with so many and says what was wrong.
+/// Runs it with so many Applications and returns the findings.
 pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> Vec<String> {
     runtime::random::seed(1);
     let (dice, trace) = (Dice::new(1), Trace::new());

@@ -1,4 +1,4 @@
-//! Chance that a seed decides, and a record of what happened.
+//! Seeded randomness, and the trace of a history.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// What happened, in order, with the time of the simulation.
+/// The steps of a history, in order, with the time of the simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace {
     begun: Instant,

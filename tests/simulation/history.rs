@@ -34,7 +34,7 @@ pub(crate) struct Failure {
     pub(crate) trace: Vec<String>,
 }
 
-/// What a history came to.
+/// The result of a history.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) trace: Vec<String>,
@@ -59,7 +59,7 @@ struct World {
     deletions: usize,
 }
 
-/// Lives one history and says what was wrong at its end.
+/// Runs one history and returns the findings at its end.
 pub(crate) async fn live(
     seed: u64,
     certificates: &[CertificateDer<'static>],

@@ -1,4 +1,4 @@
-//! Promises of the world that it may break, to see that the simulation notices.
+//! Promises of the environment that the simulation breaks, to check that the oracle notices.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use prost::Message as _;
@@ -10,13 +10,13 @@ use protocol::wire::eventstreamapi::Event;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     Nothing,
-    /// An API server tells a watch everything. Here the hub's leaves some reports out for good.
+    /// An API server sends every event to a watch. Here the hub's omits some for good.
     WatchesForget,
-    /// A command has one name. Here the network says some again under another.
+    /// A command has one ID. Here the network repeats some under another ID.
     SyncsAreForged,
 }
 
-/// The same command under another name; none if it is none.
+/// A command under another ID; none if the message is not a command.
 pub(crate) fn forged(message: &Bytes, head: usize) -> Option<Bytes> {
     let mut event = Event::decode(message.get(head..)?).ok()?;
     let inner = event.event.as_mut()?;

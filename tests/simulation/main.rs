@@ -1,10 +1,10 @@
-//! The whole principal and whole agents, but for sockets and API servers, live through histories that chance makes up.
+//! The whole principal and whole agents, without sockets and API servers, run through random histories.
 //!
-//! Stores are in memory with the manners of an API server, the network loses, repeats, delays, cuts and breaks, either
-//! end crashes at any await, time jumps from timer to timer. What happens follows from a seed alone. When everything
-//! has been quiet, both sides must agree by the rules of ownership, nothing be stuck, nothing done twice.
+//! Stores are in memory and behave like an API server. The network loses, repeats and delays messages, and cuts and breaks
+//! connections. Either end crashes at any await, and time jumps from timer to timer. The seed alone decides the history.
+//! At the end both sides must agree by the rules of ownership; nothing may be stuck, and nothing done twice.
 //!
-//! `SIM_HISTORIES=10000` lives so many; `SIM_SEED=7` lives that one and tells it.
+//! `SIM_HISTORIES=10000` runs so many; `SIM_SEED=7` runs that one and prints its trace.
 
 #![expect(
     clippy::expect_used,
@@ -36,7 +36,7 @@ use lie::Lie;
 const HISTORIES: u64 = 60;
 /// The most spokes in one history.
 const SPOKES: usize = 3;
-/// After so many failures the rest would say nothing new.
+/// After so many failures the run stops.
 const ENOUGH: usize = 5;
 
 fn setting(name: &str) -> Option<u64> {
@@ -44,7 +44,7 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().expect("a number"))
 }
 
-/// A runtime whose time goes on only when nobody has anything to do.
+/// A runtime whose clock advances only when every task is idle.
 fn clock() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -157,7 +157,7 @@ fn mirrors_converge_in_any_autonomous_history() {
     assert!(failed.is_empty(), "these seeds failed: {failed:?}");
 }
 
-/// A check that finds nothing whatever happens is none: here the world breaks a promise that the product builds on.
+/// The oracle must be able to fail: here the environment breaks a promise that the product relies on.
 #[test]
 fn oracle_detects_planted_faults() {
     runtime::install_crypto_provider();

@@ -35,8 +35,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How the network treats one cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Weather {
-    /// Nothing passes; what is under way waits.
+pub(crate) struct Conditions {
+    /// Nothing passes; messages under way wait.
     pub(crate) cut: bool,
     /// How often a message is lost, of one.
     pub(crate) loss: f64,
@@ -46,7 +46,7 @@ pub(crate) struct Weather {
     pub(crate) delay: (u64, u64),
 }
 
-impl Weather {
+impl Conditions {
     pub(crate) const FINE: Self = Self {
         cut: false,
         loss: 0.0,
@@ -71,33 +71,33 @@ struct State {
 }
 
 struct Region {
-    sky: Arc<Sky>,
+    conditions: Arc<SharedConditions>,
     cut_since: Option<Instant>,
     /// Connections; cancelled, they are broken.
     lines: Vec<CancellationToken>,
-    /// What was dropped at one end while the other could not hear of it.
+    /// Bodies that one end dropped while the other could not notice.
     graves: Vec<Body>,
 }
 
-/// The weather, and when it changes.
-struct Sky {
-    transient: Mutex<Weather>,
+/// The current conditions, and a notifier of changes.
+struct SharedConditions {
+    conditions: Mutex<Conditions>,
     changes: ChangeNotifier,
 }
 
-impl Sky {
-    fn now(&self) -> Weather {
+impl SharedConditions {
+    fn now(&self) -> Conditions {
         *self
-            .transient
+            .conditions
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, transient: Weather) {
+    fn set(&self, conditions: Conditions) {
         *self
-            .transient
+            .conditions
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = transient;
+            .unwrap_or_else(PoisonError::into_inner) = conditions;
         self.changes.notify();
     }
 }
@@ -111,8 +111,8 @@ impl fmt::Debug for Network {
 impl Network {
     pub(crate) fn new(dice: &Dice, trace: &Trace, clusters: &[String], lie: Lie) -> Self {
         let region = || Region {
-            sky: Arc::new(Sky {
-                transient: Mutex::new(Weather::FINE),
+            conditions: Arc::new(SharedConditions {
+                conditions: Mutex::new(Conditions::FINE),
                 changes: ChangeNotifier::default(),
             }),
             cut_since: None,
@@ -136,7 +136,7 @@ impl Network {
         self.lie == Lie::Nothing
     }
 
-    /// Who answers from now on; all connections to who did before are broken.
+    /// Sets the services that answer from now on; all connections to the previous ones break.
     pub(crate) fn set_services(&self, services: Option<Services>) {
         let mut state = self.lock();
         state.services = services;
@@ -145,12 +145,12 @@ impl Network {
         }
     }
 
-    pub(crate) fn set_weather(&self, cluster: &str, transient: Weather) {
+    pub(crate) fn set_conditions(&self, cluster: &str, conditions: Conditions) {
         if let Some(region) = self.lock().regions.get_mut(cluster) {
-            region.cut_since = transient
+            region.cut_since = conditions
                 .cut
                 .then(|| region.cut_since.unwrap_or_else(Instant::now));
-            region.sky.set(transient);
+            region.conditions.set(conditions);
         }
     }
 
@@ -161,16 +161,20 @@ impl Network {
         }
     }
 
-    /// What an agent connects over.
-    pub(crate) fn road(&self, cluster: &str, chain: Vec<CertificateDer<'static>>) -> Road {
-        Road {
+    /// The connector of an agent.
+    pub(crate) fn connector(
+        &self,
+        cluster: &str,
+        chain: Vec<CertificateDer<'static>>,
+    ) -> Connector {
+        Connector {
             network: self.clone(),
             cluster: cluster.to_owned(),
             chain: chain.into(),
         }
     }
 
-    /// Gives up dead connections and lets the other end hear, until cancelled.
+    /// Closes dead connections so that the other end notices, until cancelled.
     pub(crate) async fn keep(self, token: CancellationToken) {
         let beat = Duration::from_secs(1);
         while token
@@ -191,7 +195,7 @@ impl Network {
                 }
                 region.lines.retain(|line| !line.is_cancelled());
             }
-            // Outside the lock: what is dropped here may come back to us.
+            // Outside the lock: a drop here may call back into the network.
             drop(buried);
         }
     }
@@ -209,15 +213,15 @@ impl Region {
     }
 }
 
-/// The way of one agent to the principal.
+/// Connects one agent to the principal.
 #[derive(Clone, Debug)]
-pub(crate) struct Road {
+pub(crate) struct Connector {
     network: Network,
     cluster: String,
     chain: Arc<[CertificateDer<'static>]>,
 }
 
-impl Connect for Road {
+impl Connect for Connector {
     fn is_ready(&self) -> bool {
         true
     }
@@ -233,7 +237,7 @@ impl Connect for Road {
                 let services = state.services.clone();
                 let region = state.regions.get_mut(&self.cluster).ok_or_else(refused)?;
                 let line = Line {
-                    sky: Arc::clone(&region.sky),
+                    conditions: Arc::clone(&region.conditions),
                     broken: CancellationToken::new(),
                     network: self.network.clone(),
                     cluster: self.cluster.clone(),
@@ -268,15 +272,15 @@ impl Connect for Road {
 /// One connection.
 #[derive(Clone)]
 struct Line {
-    sky: Arc<Sky>,
+    conditions: Arc<SharedConditions>,
     broken: CancellationToken,
     network: Network,
     cluster: String,
 }
 
 impl Line {
-    fn now(&self) -> Weather {
-        self.sky.now()
+    fn now(&self) -> Conditions {
+        self.conditions.now()
     }
 
     fn lost() -> Status {
@@ -286,11 +290,11 @@ impl Line {
     /// Waits while nothing passes.
     async fn open(&self) {
         loop {
-            let seen = self.sky.changes.count();
+            let seen = self.conditions.changes.count();
             if !self.now().cut {
                 return;
             }
-            self.sky.changes.since(seen).await;
+            self.conditions.changes.since(seen).await;
         }
     }
 
@@ -304,7 +308,7 @@ impl Line {
         passed.ok_or_else(Self::lost)
     }
 
-    /// The other end does not hear of the end of this before the network lets it.
+    /// Delays the end of this body: the other end notices it when the network lets it.
     fn bury(&self, body: Body) {
         if let Some(region) = self.network.lock().regions.get_mut(&self.cluster)
             && region.cut_since.is_some()

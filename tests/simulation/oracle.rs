@@ -1,4 +1,4 @@
-//! What has to be true when everything has been quiet for a while, told apart from how the product does it.
+//! The required state when nothing changes any more, computed independently of the product.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::process::ARGOCD;
 
-/// Where an Application belongs, as its user would say.
+/// Where a user expects an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Belongs {
     /// To this cluster, into this namespace.
@@ -22,17 +22,17 @@ enum Belongs {
     Hub,
 }
 
-/// One Application of the hub and what ought to have become of it.
+/// One Application of the hub and its expected state.
 struct Judged {
     key: Key,
     object: Value,
     belongs: Belongs,
     ignored: bool,
-    /// Its copy is to be as the hub says.
+    /// Its copy has to match the hub.
     delivered: bool,
 }
 
-/// What the two sides should agree on.
+/// The expected state of both sides.
 pub(crate) struct Oracle<'a> {
     hub: &'a Hub,
     spokes: &'a BTreeMap<String, Spoke>,
@@ -87,7 +87,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// The Applications whose copies have to be right.
+    /// The Applications whose copies have to match the hub.
     pub(crate) fn delivered(&self) -> Vec<(Key, Value)> {
         let delivered = self.judged.iter().filter(|judged| judged.delivered);
         delivered
@@ -95,7 +95,7 @@ impl<'a> Oracle<'a> {
             .collect()
     }
 
-    /// Everything that is not as it should be.
+    /// All deviations from the expected state.
     pub(crate) fn findings(&self) -> Vec<String> {
         let mut findings = vec![];
         for judged in &self.judged {
@@ -180,7 +180,7 @@ impl<'a> Oracle<'a> {
             let same = Meta::of(&judged.object).uid() == source;
             let here = judged.key.name == key.name
                 && judged.belongs == Belongs::To(cluster.to_owned(), key.namespace.clone());
-            // What is held or ignored keeps the copy that it has.
+            // A conflicting or ignored Application keeps its copy.
             let left = judged.ignored || judged.belongs == Belongs::Conflict;
             here || (left && same) || (left && judged.key.name == key.name)
         })
@@ -244,7 +244,7 @@ fn admits(hub: &Hub, project: &str, cluster: &str) -> bool {
     })
 }
 
-/// What the hub owns, and then what the spoke owns: what it is, how it should be, how it is.
+/// Fields that the hub owns, and then those that the spoke owns: name, expected value, actual value.
 fn compared(hub: &Value, copy: &Value) -> Vec<(&'static str, Value, Value)> {
     let mut spec = hub["spec"].clone();
     spec["destination"]["name"] = json!(keys::IN_CLUSTER);

@@ -1,4 +1,4 @@
-//! Histories of a cluster that owns its Applications itself: whatever happens, the hub shows what the cluster has.
+//! Histories of an autonomous cluster: in the end the hub mirrors the objects of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
 use crate::history::Releases;
 use crate::lie::Lie;
-use crate::network::{Network, Weather};
+use crate::network::{Conditions, Network};
 use crate::process::{ARGOCD, Agent, Principal};
 use crate::slow::{Manners, Slow};
 
@@ -43,7 +43,7 @@ struct World {
     number: u64,
 }
 
-/// Lives one history; what is wrong at its end, with what happened.
+/// Runs one history; returns the findings at its end and the trace.
 pub(crate) async fn live(
     seed: u64,
     certificate: &CertificateDer<'static>,
@@ -155,7 +155,7 @@ impl World {
                     principal.crash(&self.network).await;
                 }
             }
-            16 => self.transient(),
+            16 => self.change_conditions(),
             17 => {
                 let (hub, spoke) = (self.dice.probability(0.4), self.dice.probability(0.4));
                 self.trace.emit(format_args!(
@@ -165,7 +165,7 @@ impl World {
                 self.spoke.inner.break_watches(spoke);
             }
             _ => {
-                self.trace.emit("whatever crashed starts");
+                self.trace.emit("crashed programs start");
                 self.start();
             }
         }
@@ -221,25 +221,25 @@ impl World {
             .edit(Watched::Application, CLUSTER, name, edit);
     }
 
-    fn transient(&self) {
-        let transient = match self.dice.below(3) {
-            0 => Weather {
+    fn change_conditions(&self) {
+        let conditions = match self.dice.below(3) {
+            0 => Conditions {
                 cut: true,
-                ..Weather::FINE
+                ..Conditions::FINE
             },
-            1 => Weather {
+            1 => Conditions {
                 loss: 0.1,
                 twice: 0.2,
                 delay: (0, 800),
-                ..Weather::FINE
+                ..Conditions::FINE
             },
-            _ => Weather::FINE,
+            _ => Conditions::FINE,
         };
-        self.network.set_weather(CLUSTER, transient);
+        self.network.set_conditions(CLUSTER, conditions);
         let is_bad = self.dice.probability(0.5);
         let manners = if is_bad { Manners::BAD } else { Manners::GOOD };
         self.trace.emit(format_args!(
-            "{transient:?}, and the API servers are bad: {is_bad}"
+            "{conditions:?}, and the API servers are bad: {is_bad}"
         ));
         self.hub.behave(manners);
         self.spoke.behave(manners);
@@ -248,7 +248,7 @@ impl World {
     /// Everything works again; when nothing changes any more, both sides are compared.
     async fn end(&mut self) -> Vec<String> {
         self.trace.emit("everything works again");
-        self.network.set_weather(CLUSTER, Weather::FINE);
+        self.network.set_conditions(CLUSTER, Conditions::FINE);
         self.hub.behave(Manners::GOOD);
         self.spoke.behave(Manners::GOOD);
         self.hub.inner.break_watches(false);
@@ -353,7 +353,7 @@ impl World {
     }
 }
 
-/// What the hub itself had to say leaves an empty list behind.
+/// The hub's own conditions leave an empty list behind when they are removed.
 fn without_conditions(object: &Value) -> Value {
     let mut status = object["status"].clone();
     if let Some(fields) = status.as_object_mut() {

@@ -1,4 +1,4 @@
-//! What people do on the hub and on the spokes, by chance.
+//! Random actions of users on the hub and on the spokes.
 
 use argocd::{Application, Meta, keys};
 use principal::Key;
@@ -14,7 +14,7 @@ use crate::process::{ARGOCD, TEAM};
 const NAMES: [&str; 3] = ["one", "two", "three"];
 const PROJECTS: [&str; 2] = ["default", "team"];
 
-/// Everybody, with a number for each thing that has to be unique.
+/// All users, with a number for each thing that has to be unique.
 pub(crate) struct People {
     pub(crate) dice: Dice,
     pub(crate) hub: Hub,
@@ -37,7 +37,7 @@ impl People {
         self.number
     }
 
-    /// Somebody does something on the hub; says what.
+    /// A user changes something on the hub; returns a description.
     pub(crate) fn act_on_hub(&mut self) -> String {
         let (what, apps) = (self.dice.below(20), self.hub.all(Watched::Application));
         if what < 5 || apps.is_empty() {
@@ -53,7 +53,7 @@ impl People {
                     .delete(Watched::Application, &key.namespace, &key.name);
                 format!("{key} deleted")
             }
-            10 => self.make_anew(&key, &app),
+            10 => self.recreate(&key, &app),
             11 => self.move_elsewhere(&key),
             12..=14 => self.sync(&key, &app),
             15 => self.refresh(&key),
@@ -132,7 +132,7 @@ impl People {
     }
 
     /// As an `ApplicationSet` does that was deleted and made again.
-    fn make_anew(&mut self, key: &Key, app: &Value) -> String {
+    fn recreate(&mut self, key: &Key, app: &Value) -> String {
         if Meta::of(app).is_deleting() {
             return "nothing".to_owned();
         }
@@ -206,7 +206,7 @@ impl People {
         format!("project team admits {to}")
     }
 
-    /// Somebody does something on a spoke; says what.
+    /// A user changes something on a spoke; returns a description.
     pub(crate) fn act_on_spoke(&mut self, spoke: &Spoke) -> String {
         let all = spoke.all();
         let what = self.dice.below(6);

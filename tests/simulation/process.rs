@@ -30,14 +30,14 @@ pub(crate) const ARGOCD: &str = "argocd";
 pub(crate) const TEAM: &str = "team-x";
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// Signs tokens; what it is decides nothing.
+/// Signs tokens; any key will do.
 static JWT_KEY: LazyLock<JwtKey> = LazyLock::new(|| {
     let (kind, size) = (&rcgen::PKCS_RSA_SHA512, rcgen::RsaKeySize::_2048);
     let key = rcgen::KeyPair::generate_rsa_for(kind, size).expect("a key");
     JwtKey::from_pem(key.serialize_pem().as_bytes()).expect("a signing key")
 });
 
-/// What OCM would issue for the agent of a cluster; long valid, for no history looks at the machine's clock.
+/// A certificate as OCM issues it for the agent of a cluster. It never expires: histories ignore the machine's clock.
 pub(crate) fn certificate(cluster: &str) -> CertificateDer<'static> {
     let addon = "argocd-agent-addon";
     let name =
@@ -57,7 +57,7 @@ pub(crate) fn certificate(cluster: &str) -> CertificateDer<'static> {
 
 /// A running principal.
 pub(crate) struct Principal {
-    /// What the add-on manager is told.
+    /// The reports that the add-on manager reads.
     pub(crate) handle: Handle,
     parts: Parts,
     token: CancellationToken,
@@ -166,7 +166,7 @@ impl Agent {
             hub: hub(network),
             capabilities,
             argocd_namespace: ARGOCD.to_owned(),
-            network: Arc::new(network.road(cluster, vec![certificate.clone()])),
+            network: Arc::new(network.connector(cluster, vec![certificate.clone()])),
             material: watch::channel(Arc::new(Material::default())).1,
             replica,
             reports,
@@ -212,7 +212,7 @@ fn hub(network: &Network) -> Hub {
         only_websockets: false,
         plaintext: false,
         proxy: agent::config::proxy::Proxy::default(),
-        // A network that lies has to read what it carries.
+        // A network that forges messages has to read them.
         compression: network.is_honest(),
     }
 }

@@ -50,7 +50,7 @@ impl Manners {
 #[derive(Clone, Debug)]
 pub(crate) struct Slow<S> {
     pub(crate) inner: S,
-    /// How often a report of a watch is left out for good, of one. An API server never does that.
+    /// The share of watch events that are dropped for good. An API server never drops one.
     pub(crate) forgets: f64,
     dice: Dice,
     manners: Arc<Mutex<Manners>>,

@@ -1,4 +1,4 @@
-//! Clusters that the hub's Argo CD reached directly are taken over.
+//! `cluster adopt` takes over clusters that the hub's Argo CD reached directly.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -12,16 +12,14 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use super::ask;
+use super::{MEMBER, ask};
 use crate::stage::Stage;
 
-/// Who the platform team is in the audit log.
-const SOMEBODY: &str = "somebody";
-/// Where the hub would have reached the cluster.
+/// The API server URL in the cluster Secret of push mode.
 const PUSHED: &str = "https://spoke2.example.com:6443";
 
-/// A cluster in push mode: told what is in the way, by nothing that is written; adopted when that is done, with one write;
-/// and the Application that named its server is synced by the cluster's own Argo CD.
+/// A cluster in push mode: `cluster adopt` reports blockers without a write. When they are resolved, it adopts the cluster
+/// with one write, and the cluster's own Argo CD syncs the Application that named its server.
 pub(crate) async fn a_cluster_in_push_mode_is_adopted(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let team = stage.platform_team().await?;
@@ -51,7 +49,7 @@ pub(crate) async fn a_cluster_in_push_mode_is_adopted(stage: &Stage) -> Result<(
     let plan = ask(team.clone(), 0, &look).await?;
     let row = of_secret(&plan, "push-spoke2")?;
     ensure!(row["state"] == "ready", "{plan:#}");
-    ensure!(log.writes_by(SOMEBODY, mark)? == 0, "something was written");
+    ensure!(log.writes_by(MEMBER, mark)? == 0, "something was written");
     let cluster = stage.hub.read(&At::cluster("spoke2")).await?;
     ensure!(
         cluster["metadata"]["labels"][enrol::MODE].is_null(),
@@ -59,9 +57,9 @@ pub(crate) async fn a_cluster_in_push_mode_is_adopted(stage: &Stage) -> Result<(
     );
 
     let wait = [&adopt[..], &["--wait", "--timeout", "2m", "-o", "json"]].concat();
-    let stated = product::agentctl_within(BOUND * 2, &team, &wait).await?;
-    ensure!(stated.succeeded(), "{stated:?}");
-    let plan: Value = serde_json::from_str(&stated.out)?;
+    let output = product::agentctl_within(BOUND * 2, &team, &wait).await?;
+    ensure!(output.succeeded(), "{output:?}");
+    let plan: Value = serde_json::from_str(&output.out)?;
     let row = of_secret(&plan, "push-spoke2")?;
     ensure!(row["state"] == "adopted", "{plan:#}");
     until_available(&stage.hub, "spoke2").await?;
@@ -76,7 +74,7 @@ pub(crate) async fn a_cluster_in_push_mode_is_adopted(stage: &Stage) -> Result<(
     let left = of_secret(&plan, "push-spoke2")?["afterwards"].as_str();
     ensure!(left.is_some_and(|it| it.contains("delete")), "{plan:#}");
     ensure!(
-        log.writes_by(SOMEBODY, mark)? == 1,
+        log.writes_by(MEMBER, mark)? == 1,
         "more was written than a label"
     );
 

@@ -1,4 +1,4 @@
-//! Certificates are changed, and agents shut out and let in.
+//! `certs` rotates certificates; `agent` revokes agents and restores them.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -18,7 +18,7 @@ use crate::stage::{SOON, Stage};
 /// On the CA's Secret while agents move over.
 const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 
-/// An agent gets another key, and the CA another successor, by a command each; the list shows both.
+/// `certs rotate` gives an agent a new key and the CA a successor; `certs list` shows both.
 pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
@@ -34,11 +34,11 @@ pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) 
     let leaf = At::secret(AGENT_NAMESPACE, CERTIFICATE);
     let was = stage.spoke(1).read(&leaf).await?["data"]["tls.crt"].clone();
     let rotate = ["certs", "rotate", "spoke1", "--wait", "--timeout", "2m"];
-    let stated = product::agentctl_within(BOUND * 2, &team, &rotate).await?;
-    let is_reported = stated.out.contains("the agent of spoke1 has a new key");
+    let output = product::agentctl_within(BOUND * 2, &team, &rotate).await?;
+    let is_reported = output.out.contains("the agent of spoke1 has a new key");
     ensure!(
-        stated.succeeded() && is_reported && stated.err.is_empty(),
-        "{stated:?}"
+        output.succeeded() && is_reported && output.err.is_empty(),
+        "{output:?}"
     );
     let is = stage.spoke(1).read(&leaf).await?["data"]["tls.crt"].clone();
     ensure!(is != was, "it did not wait");
@@ -47,8 +47,8 @@ pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) 
     let ca = At::secret(product::NAMESPACE, "argocd-agent-ca");
     let was = stage.hub.read(&ca).await?["data"]["tls.crt"].clone();
     let rotate = ["certs", "rotate", "--ca", "--wait", "--timeout", "4m"];
-    let stated = product::agentctl_within(BOUND * 3, &team, &rotate).await?;
-    ensure!(stated.succeeded() && stated.err.is_empty(), "{stated:?}");
+    let output = product::agentctl_within(BOUND * 3, &team, &rotate).await?;
+    ensure!(output.succeeded() && output.err.is_empty(), "{output:?}");
     let secret = stage.hub.read(&ca).await?;
     let is_settled = secret["metadata"]["annotations"][SINCE].is_null();
     ensure!(
@@ -59,21 +59,24 @@ pub(crate) async fn certificates_are_changed_on_the_command_line(stage: &Stage) 
     until_available(&stage.hub, "spoke2").await.map(drop)
 }
 
-/// A revoked agent is out, is listed so and is not revoked twice; restored, it is back with another key.
+/// `agent revoke` disconnects an agent, lists it as revoked and fails the second time; `agent restore` reconnects it with a new key.
 pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     stage: &Stage,
 ) -> Result<()> {
     stage.enrolled(2).await?;
     let team = stage.platform_team().await?;
     let revoke = ["agent", "revoke", "spoke2", "--reason", "a test"];
-    let stated = product::agentctl(&team, &revoke).await?;
+    let output = product::agentctl(&team, &revoke).await?;
     ensure!(
-        stated.succeeded() && stated.out.contains("agent restore spoke2"),
-        "{stated:?}"
+        output.succeeded() && output.out.contains("agent restore spoke2"),
+        "{output:?}"
     );
     let addon = At::addon("spoke2");
-    let reply = |addon: &Value| has_condition(addon, "Degraded", "True", "Revoked");
-    stage.hub.until(&addon, "is Degraded", SOON, reply).await?;
+    let is_reported = |addon: &Value| has_condition(addon, "Degraded", "True", "Revoked");
+    stage
+        .hub
+        .until(&addon, "is Degraded", SOON, is_reported)
+        .await?;
     let list = ask(team.clone(), 0, &["agent", "list"]).await?;
     let agents = list["agents"].as_array().into_iter().flatten();
     let mut revoked = agents.filter(|it| it["revoked"] == "a test");
@@ -89,7 +92,7 @@ pub(crate) async fn an_agent_is_revoked_and_restored_on_the_command_line(
     let rotate = fails(team.clone(), &["certs", "rotate", "spoke2"]).await?;
     ensure!(rotate.contains("agent restore spoke2"), "{rotate}");
 
-    let stated = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
-    ensure!(stated.succeeded(), "{stated:?}");
+    let output = product::agentctl(&team, &["agent", "restore", "spoke2"]).await?;
+    ensure!(output.succeeded(), "{output:?}");
     until_available(&stage.hub, "spoke2").await.map(drop)
 }

@@ -1,14 +1,14 @@
-//! A cluster is looked at from where its administrator sits.
+//! `check spoke`, run by the administrator of a cluster.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::{TEAM, ask, fails, results, roles_of_the_page};
+use super::{MEMBER, NO_RIGHTS, TEAM, ask, fails, results, roles_of_the_page};
 use crate::stage::Stage;
 
-/// What is wrong on a cluster: a klusterlet that does not run and has no rights, and an agent of somebody else's.
+/// Faults on a cluster: a klusterlet that does not run and has no rights, and another agent.
 const WRONG: &str = r"
 apiVersion: apps/v1
 kind: Deployment
@@ -17,7 +17,7 @@ spec:
   selector: {matchLabels: {app: klusterlet-agent}}
   template:
     metadata: {labels: {app: klusterlet-agent}}
-    spec: {serviceAccountName: default, containers: [{name: x, image: nobody.example.com/has-this:v1}]}
+    spec: {serviceAccountName: default, containers: [{name: x, image: registry.example.com/missing:v1}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -26,10 +26,10 @@ spec:
   selector: {matchLabels: {app: another-agent}}
   template:
     metadata: {labels: {app: another-agent}}
-    spec: {containers: [{name: x, image: nobody.example.com/has-this:v1}]}
+    spec: {containers: [{name: x, image: registry.example.com/missing:v1}]}
 ";
 
-/// The policy that the page about live traffic shows, by which the agent reaches redis.
+/// The `NetworkPolicy` in `docs/live.md` that lets the agent reach redis.
 fn door_of_the_page() -> Result<String> {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/live.md");
     let page = std::fs::read_to_string(page)?;
@@ -44,26 +44,26 @@ fn text(path: &Path) -> Result<&str> {
     path.to_str().context("a path")
 }
 
-/// Checks that were not as they should be.
+/// The names of checks that did not pass.
 fn troubles(found: &Value) -> Vec<&str> {
     let all = found["checks"].as_array().into_iter().flatten();
     let bad = all.filter(|it| it["result"] != "ok");
     bad.filter_map(|it| it["check"].as_str()).collect()
 }
 
-/// A cluster on which all is well passes for somebody with the roles of the page, who is refused nothing; what is wrong is
-/// told, each for itself; and the hub, given by mistake, is recognised.
-pub(crate) async fn a_cluster_is_checked_with_the_roles_of_the_page(stage: &Stage) -> Result<()> {
+/// The check passes on a healthy cluster for a user with the documented roles, and no request is forbidden. It reports each
+/// fault separately, and recognises the hub when its kubeconfig is given by mistake.
+pub(crate) async fn check_spoke_needs_only_the_documented_roles(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (team, cluster) = (stage.platform_team().await?, &stage.lab.spokes()[0]);
     cluster.apply(&roles_of_the_page(2)?).await?;
-    let access = cluster.kubeconfig_for("somebody", Some(TEAM))?;
+    let access = cluster.kubeconfig_for(MEMBER, Some(TEAM))?;
     let access = text(&access)?;
-    // Others were somebody, too, on the hub.
-    let before = stage.lab.hub().audit().forbidden("somebody")?.len();
+    // Earlier tests used the same user on the hub.
+    let before = stage.lab.hub().audit().forbidden(MEMBER)?.len();
     let look = ["check", "spoke", "spoke1", "--spoke-kubeconfig", access];
 
-    // Argo CD as it comes lets nobody else reach its redis.
+    // The default NetworkPolicy of Argo CD admits only its own Pods to redis.
     let found = ask(team.clone(), 0, &look).await?;
     ensure!(troubles(&found) == ["network"], "{found:#}");
     let door = door_of_the_page()?;
@@ -89,9 +89,9 @@ pub(crate) async fn a_cluster_is_checked_with_the_roles_of_the_page(stage: &Stag
     for check in all {
         ensure!(results(&found, check) == ["ok"], "{check}: {found:#}");
     }
-    let refused = cluster.audit().forbidden("somebody")?;
+    let refused = cluster.audit().forbidden(MEMBER)?;
     ensure!(refused.is_empty(), "{refused:?}");
-    let refused = stage.lab.hub().audit().forbidden("somebody")?;
+    let refused = stage.lab.hub().audit().forbidden(MEMBER)?;
     ensure!(refused.len() == before, "{refused:?}");
 
     cluster.apply(WRONG).await?;
@@ -99,7 +99,7 @@ pub(crate) async fn a_cluster_is_checked_with_the_roles_of_the_page(stage: &Stag
     let expected = ["klusterlet", "work agent", "other agents"];
     ensure!(troubles(&found) == expected, "{found:#}");
     cluster.delete(WRONG).await?;
-    the_way_is_wrong(stage, &look).await?;
+    wrong_endpoints_are_reported(stage, &look).await?;
     cluster.delete(&door).await?;
 
     let hub = stage.admin();
@@ -111,8 +111,8 @@ pub(crate) async fn a_cluster_is_checked_with_the_roles_of_the_page(stage: &Stag
     Ok(())
 }
 
-/// Another door than the principal's, a door that is shut, another namespace than Argo CD's, and nobody's rights.
-async fn the_way_is_wrong(stage: &Stage, look: &[&str]) -> Result<()> {
+/// Wrong endpoints and rights: a server that is not the principal, a closed port, a namespace without Argo CD, no rights.
+async fn wrong_endpoints_are_reported(stage: &Stage, look: &[&str]) -> Result<()> {
     let (team, cluster) = (stage.platform_team().await?, &stage.lab.spokes()[0]);
     let elsewhere = format!("127.0.0.1:{}", stage.lab.hub().api_port());
     let asked = [look, &["--principal-address", &elsewhere]].concat();
@@ -126,13 +126,13 @@ async fn the_way_is_wrong(stage: &Stage, look: &[&str]) -> Result<()> {
     let found = ask(team.clone(), 0, &asked).await?;
     ensure!(results(&found, "argo cd") == ["warning"], "{found:#}");
 
-    let no_one = cluster.kubeconfig_for("nobody", None)?;
+    let without_rights = cluster.kubeconfig_for(NO_RIGHTS, None)?;
     let asked = [
         "check",
         "spoke",
         "--without-hub",
         "--spoke-kubeconfig",
-        text(&no_one)?,
+        text(&without_rights)?,
     ];
     let found = ask(team, 0, &asked).await?;
     for check in ["joined", "klusterlet", "work agent", "crds", "agent"] {

@@ -1,4 +1,4 @@
-//! What is left of the product on the hub when it is uninstalled: exactly what is promised.
+//! The objects that an uninstall leaves on the hub are exactly the documented ones.
 
 use anyhow::{Result, ensure};
 use kube::{
@@ -10,7 +10,7 @@ use lab::{product, steps::enrol};
 
 use crate::stage::Stage;
 
-/// What stays so that an installation later finds the fleet as it was; docs/decisions says why.
+/// Objects that an uninstall keeps so that a later install finds the fleet unchanged; docs/decisions has the reasons.
 const KEPT: [&str; 7] = [
     "Secret argocd-agent-ca",
     "Secret argocd-agent-jwt",
@@ -25,7 +25,7 @@ const KEPT: [&str; 7] = [
 pub(super) async fn are_as_promised(stage: &Stage) -> Result<()> {
     let look = || async { left(stage).await };
     let promised = |left: &Vec<String>| left.iter().all(|it| KEPT.contains(&it.as_str()));
-    // What Helm deletes last takes its dependents along in the background.
+    // Dependents of the objects that Helm deletes last are deleted in the background.
     let left = lab::wait::until("nothing but what is promised is left", look, promised).await?;
     ensure!(
         left.len() == KEPT.len(),
@@ -34,7 +34,7 @@ pub(super) async fn are_as_promised(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Also what is promised is gone, after whoever wants that has taken it away.
+/// Waits until no object of the product is left, not even those that an uninstall keeps.
 pub(crate) async fn are_none(stage: &Stage) -> Result<()> {
     let look = || async { left(stage).await };
     lab::wait::until("nothing at all is left", look, Vec::is_empty)

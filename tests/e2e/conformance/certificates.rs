@@ -1,4 +1,4 @@
-//! Which requests for certificates are granted, and what the certificates say.
+//! Which CSRs are approved, and the contents of the issued certificates.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const ADDON_LABEL: &str = "open-cluster-management.io/addon-name";
 const CLUSTER_LABEL: &str = "open-cluster-management.io/cluster-name";
 const SAN: &str = "argocd-agent-addon.addon.open-cluster-management.io";
 
-/// A request that is good in all but what a case changes.
+/// A CSR that is valid except for the change of a case.
 #[derive(Clone)]
 struct Request<'a> {
     name: &'a str,
@@ -57,7 +57,7 @@ impl<'a> Request<'a> {
             .requester
             .rsplit_once(':')
             .map_or("", |(group, _)| group);
-        // Rights to ask are not what is tested: every spoke may make requests.
+        // This does not test rights: every spoke may create requests.
         let groups = [group, "system:masters"];
         let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
         let units = enrol::registered_units(&stage.hub, self.cluster).await?;
@@ -81,19 +81,19 @@ impl<'a> Request<'a> {
 }
 
 /// Waits for the Event of this reason about a request.
-async fn until_told(hub: &Objects, request: &str, reason: &str) -> Result<()> {
+async fn until_event(hub: &Objects, request: &str, reason: &str) -> Result<()> {
     let events = At::event("default");
     let look = || hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events
             .iter()
             .any(|it| it["involvedObject"]["name"] == request && it["reason"] == reason)
     };
     let what = format!("an Event {reason} about {request}");
-    wait::until(&what, look, reply).await.map(drop)
+    wait::until(&what, look, is_reported).await.map(drop)
 }
 
-/// Requests that are wrong in one respect, and the reason that is given.
+/// CSRs that are wrong in one respect, each with the reason of its Event.
 fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
     let good = |name: &'static str| Request::good(name, "spoke1");
     let with = |mut request: Request<'static>, change: fn(&mut Request<'static>)| {
@@ -152,14 +152,14 @@ fn wrong_requests() -> Vec<(Request<'static>, &'static str)> {
     ]
 }
 
-/// Who asks, for whom, of which signer and for what all have to be right: a requester whose name only begins like the
-/// cluster's is another one.
-pub(crate) async fn a_request_that_is_not_exactly_ours_stays_pending(stage: &Stage) -> Result<()> {
+/// Requester, cluster, signer and subject of a CSR all have to match. A requester whose name only begins like the
+/// cluster's does not match.
+pub(crate) async fn an_unexpected_csr_stays_pending(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
     for (request, reason) in wrong_requests() {
         let at = request.ask(stage).await?;
-        until_told(&stage.hub, request.name, reason).await?;
+        until_event(&stage.hub, request.name, reason).await?;
         let csr = stage.hub.read(&at).await?;
         ensure!(
             csr["status"]["conditions"].is_null(),

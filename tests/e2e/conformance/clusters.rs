@@ -1,4 +1,4 @@
-//! Clusters that go away, come back, lie or have been meddled with.
+//! Clusters that are lost, return, forge their status, drift, or are deleted.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DynamicObject, PostParams};
@@ -32,8 +32,8 @@ async fn klusterlet(stage: &Stage, run: bool) -> Result<()> {
     Ok(())
 }
 
-/// A lost cluster keeps its add-on, which is Unknown, and is available again as soon as the cluster is back: nobody has
-/// to wait for a resync.
+/// The add-on of a lost cluster is kept and Unknown. It is available as soon as the cluster is back, without waiting for
+/// a resync.
 pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
     stage: &Stage,
 ) -> Result<()> {
@@ -84,11 +84,11 @@ pub(crate) async fn a_lost_cluster_is_available_again_as_soon_as_it_is_back(
                     .as_ref()
                     .is_some_and(|it| it.resource == "manifestworks")
         });
-    ensure!(works.count() == 0, "nothing is sent anew");
+    ensure!(works.count() == 0, "works were written again");
     Ok(())
 }
 
-/// What a cluster writes into the status of its add-on is a claim: nothing is granted by it, and it is put right.
+/// A cluster can write the status of its add-on. It is a claim: it grants nothing, and the manager corrects it.
 pub(crate) async fn forged_add_on_status_grants_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
@@ -151,7 +151,7 @@ fn common_name(csr: &Value) -> Result<String> {
 const REGISTRIES: &str = "open-cluster-management.io/image-registries";
 const HOSTING: &str = "addon.open-cluster-management.io/hosting-cluster-name";
 
-/// The cluster Secret follows what may be followed, and is still this cluster's.
+/// The cluster Secret follows ordinary labels, and still belongs to this cluster.
 async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
     let secret = enrol::cluster_secret("spoke1");
     let red = |it: &Value| it["metadata"]["labels"]["colour"] == "red";
@@ -173,10 +173,9 @@ async fn secret_is_unharmed(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// What cannot be read is named, and nothing went to another cluster.
-async fn annotation_is_told(stage: &Stage) -> Result<()> {
-    // An annotation that nobody can read is told, with its name.
-    let reply = |it: &Value| {
+/// The condition names the invalid annotation, and no work goes to another cluster.
+async fn invalid_annotation_is_reported(stage: &Stage) -> Result<()> {
+    let is_reported = |it: &Value| {
         let degraded = lab::steps::objects::condition(it, "Degraded");
         let message = degraded
             .map(|it| it["message"].to_string())
@@ -186,7 +185,12 @@ async fn annotation_is_told(stage: &Stage) -> Result<()> {
     };
     stage
         .hub
-        .until(&At::addon("spoke1"), "names the annotation", SOON, reply)
+        .until(
+            &At::addon("spoke1"),
+            "names the annotation",
+            SOON,
+            is_reported,
+        )
         .await?;
     let hosted = stage
         .hub
@@ -202,8 +206,8 @@ async fn annotation_is_told(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Labels, annotations and claims of a ManagedCluster are the cluster's to write. They decide nothing that is not its
-/// own; what cannot be used is told, and what was sent before stays.
+/// A cluster can write labels, annotations and claims of its ManagedCluster. They affect only this cluster; the add-on
+/// reports invalid ones, and the works sent before stay.
 pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (at, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
@@ -227,7 +231,7 @@ pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage
         .await?;
 
     secret_is_unharmed(stage).await?;
-    annotation_is_told(stage).await?;
+    invalid_annotation_is_reported(stage).await?;
 
     let none = json!({
         "labels": {
@@ -252,7 +256,7 @@ pub(crate) async fn forged_managed_cluster_metadata_grants_nothing(stage: &Stage
     Ok(())
 }
 
-/// Writes metadata by a whole update, which is what a cluster may do with its ManagedCluster.
+/// Writes metadata with a full update, as a cluster may update its ManagedCluster.
 async fn rewrite(spoke: &Objects, stage: &Stage, at: &At, metadata: &Value) -> Result<()> {
     let write = || async {
         let mut object = stage.hub.read(at).await?;
@@ -272,7 +276,7 @@ async fn rewrite(spoke: &Objects, stage: &Stage, at: &At, metadata: &Value) -> R
     wait::until("the cluster may write its ManagedCluster", write, |()| true).await
 }
 
-/// What was changed or deleted on a spoke is put right; fields of somebody else stay theirs.
+/// Drift on a spoke is repaired; fields of another field manager stay.
 pub(crate) async fn drift_on_a_spoke_is_repaired_and_others_fields_stay(
     stage: &Stage,
 ) -> Result<()> {
@@ -314,7 +318,7 @@ pub(crate) async fn drift_on_a_spoke_is_repaired_and_others_fields_stay(
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// A ManagedCluster that is deleted takes everything along, in order, and nothing comes back meanwhile.
+/// Deleting a ManagedCluster deletes all objects of the add-on, in order, and nothing is recreated meanwhile.
 pub(crate) async fn a_deleted_cluster_leaves_nothing_behind(stage: &Stage) -> Result<()> {
     stage.enrolled(3).await?;
     let mark = stage.lab.hub().audit().mark()?;

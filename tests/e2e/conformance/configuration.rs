@@ -1,4 +1,4 @@
-//! Which configuration counts for a cluster, when it gets there, and what is said when it cannot.
+//! Which configuration applies to a cluster, how it rolls out, and how errors are reported.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -60,7 +60,7 @@ async fn until_level(stage: &Stage, cluster: &str, wanted: &str) -> Result<Vec<V
     wait::until(&what, look, fits).await
 }
 
-/// Waits until OCM says that this configuration is applied, and holds it against the work's annotation.
+/// Waits until OCM reports this configuration as applied, and compares it with the work's annotation.
 async fn until_applied(stage: &Stage, cluster: &str, wanted: &str) -> Result<()> {
     let applied = |addon: &Value| {
         let reference = &addon["status"]["configReferences"][0];
@@ -77,9 +77,9 @@ async fn until_applied(stage: &Stage, cluster: &str, wanted: &str) -> Result<()>
     let key =
         format!("addondeploymentconfigs.addon.open-cluster-management.io/{namespace}/{wanted}");
     for work in works(stage, cluster).await? {
-        let stated: Value =
+        let recorded: Value =
             serde_json::from_str(text(&work["metadata"]["annotations"][ANNOTATION]))?;
-        ensure!(stated == json!({ key.clone(): hash }), "{stated}");
+        ensure!(recorded == json!({ key.clone(): hash }), "{recorded}");
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Sets how OCM installs, and what it configures placement by placement.
+/// Sets the install strategy to Placements, with these fields of the placement.
 async fn place(stage: &Stage, placement: Value) -> Result<()> {
     product::install(&stage.lab.helm(), OptIn::Placements).await?;
     let mut one = json!({ "namespace": product::NAMESPACE, "name": "argocd-agent-addon" });
@@ -104,7 +104,7 @@ async fn place(stage: &Stage, placement: Value) -> Result<()> {
         .map(drop)
 }
 
-/// Back to what the other tests start from.
+/// Restores the defaults of the other tests.
 async fn unplace(stage: &Stage) -> Result<()> {
     let manual = json!({ "type": "Manual", "placements": null });
     let spec = json!({ "spec": { "installStrategy": manual } });
@@ -167,7 +167,7 @@ async fn changed(stage: &Stage) -> Result<Vec<&'static str>> {
 }
 
 /// An edit of a configuration in place, of the agent's image among others, goes to one cluster after the other, as the
-/// rollout strategy says. While none of them can apply it, one has it and no other.
+/// rollout strategy says. While none of them can apply it, only one has it.
 pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     stage: &Stage,
 ) -> Result<()> {
@@ -191,7 +191,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     let changed = || changed(stage);
     let some = |it: &Vec<&str>| !it.is_empty();
     let first = wait::until("a first cluster", changed, some).await?;
-    // OCM has seen that it goes on, and would have begun with the next if it might.
+    // OCM has seen the progress, and would have started the next cluster if the strategy allowed it.
     let at = At::addon(first.first().context("a cluster")?);
     let goes_on = |addon: &Value| {
         lab::steps::objects::has_condition(addon, "Progressing", "True", "Progressing")
@@ -203,7 +203,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
     klusterlets(stage, true).await?;
     let hash = stage.hub.read(&at).await?["status"]["configReferences"][0]["desiredConfig"].clone();
     let counts = || async {
-        // In this order: what is done later cannot make too many look right.
+        // Read in this order: a cluster that finishes in between cannot hide too many at once.
         let changed = changed().await?.len();
         let mut done = 0;
         for cluster in CLUSTERS {
@@ -275,7 +275,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_group_by_group(
     let hash = stage.hub.read(&at).await?["status"]["configReferences"][0]["desiredConfig"].clone();
     klusterlets(stage, true).await?;
     let look = || async {
-        // In this order: what is done later cannot make the second group look early.
+        // Read in this order: a cluster that finishes in between cannot make the second group look early.
         let has = changed().await?;
         let mut done = true;
         for cluster in &first {
@@ -291,7 +291,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_group_by_group(
     as_before(stage, &default).await
 }
 
-/// After a rollout: no cluster has the add-on, and its configuration says nothing.
+/// Cleans up after a rollout: disables the add-on on all clusters, and empties its configuration.
 async fn as_before(stage: &Stage, default: &At) -> Result<()> {
     for cluster in CLUSTERS {
         enrol::until_available(&stage.hub, cluster).await?;
@@ -342,8 +342,8 @@ async fn klusterlets(stage: &Stage, run: bool) -> Result<()> {
     Ok(())
 }
 
-/// A kind of configuration that the add-on does not know is told by OCM, because the manager says which it knows; the
-/// agent stays as it is.
+/// OCM reports an unsupported kind of configuration, because the manager declares its supported kinds; the agent does not
+/// change.
 pub(crate) async fn unknown_configuration_kind_is_reported(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let at = At::addon("spoke1");
@@ -353,10 +353,10 @@ pub(crate) async fn unknown_configuration_kind_is_reported(stage: &Stage) -> Res
         .hub
         .merge(&at, json!({ "spec": { "configs": [unknown] } }))
         .await?;
-    let reply = |it: &Value| {
+    let rejected = |it: &Value| {
         lab::steps::objects::has_condition(it, "Progressing", "False", "ConfigurationUnsupported")
     };
-    stage.hub.until(&at, "is told", SOON, reply).await?;
+    stage.hub.until(&at, "is rejected", SOON, rejected).await?;
     until_level(stage, "spoke1", "info").await?;
     stage
         .hub
@@ -389,7 +389,7 @@ pub(crate) async fn missing_configuration_is_reported_until_it_exists(stage: &St
     stage.hub.apply(&at, configs).await?;
     let events = At::event("spoke1");
     let look = || stage.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             let names = event["message"]
                 .as_str()
@@ -397,7 +397,7 @@ pub(crate) async fn missing_configuration_is_reported_until_it_exists(stage: &St
             event["reason"] == "ConfigurationAbsent" && names
         })
     };
-    wait::until("an Event that names the object", look, reply).await?;
+    wait::until("an Event that names the object", look, is_reported).await?;
     let works = guest.until_works(1, "are looked at", |_| true).await?;
     ensure!(
         works.is_empty(),

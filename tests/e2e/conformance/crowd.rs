@@ -1,4 +1,4 @@
-//! Many clusters on one hub: what `make bench` measures with thousands, with as many as a test may take.
+//! Many clusters on one hub: the measurement of `make bench`, with fewer clusters.
 
 use std::sync::Arc;
 

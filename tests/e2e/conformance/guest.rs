@@ -1,4 +1,4 @@
-//! The SDK's example add-on in the hands of a test.
+//! The SDK's example add-on, driven by a test.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ impl<'a> Guest<'a> {
     }
 
     /// Sets a variable of the manager's environment, and waits until it runs with that.
-    pub(crate) async fn tell_manager(&self, name: &str, value: &str) -> Result<()> {
+    pub(crate) async fn set_manager_variable(&self, name: &str, value: &str) -> Result<()> {
         let manager = At::deployment(hello::NAMESPACE, hello::MANAGER);
         let now = self.hub.read(&manager).await?;
         let mut containers = now["spec"]["template"]["spec"]["containers"].clone();
@@ -99,19 +99,19 @@ impl<'a> Guest<'a> {
         config.map(drop)
     }
 
-    /// Waits until a condition of the add-on on a spoke says this.
+    /// Waits until a condition of the add-on on a spoke has this status and reason.
     pub(crate) async fn until(
         &self,
         number: usize,
         [kind, status, reason]: [&str; 3],
     ) -> Result<Value> {
-        let emits = |it: &Value| has_condition(it, kind, status, reason);
+        let has_it = |it: &Value| has_condition(it, kind, status, reason);
         let what = format!("says {kind}={status} {reason}");
         let addon = hello::addon(&format!("spoke{number}"));
-        self.hub.until(&addon, &what, WELL, emits).await
+        self.hub.until(&addon, &what, WELL, has_it).await
     }
 
-    /// Waits until everything that OCM says of it is good.
+    /// Waits until all conditions of the add-on are healthy.
     pub(crate) async fn until_well(&self, number: usize) -> Result<Value> {
         for wanted in [
             ["Available", "True", "ManagedClusterAddOnLeaseUpdated"],
@@ -165,7 +165,7 @@ impl<'a> Guest<'a> {
         Ok(())
     }
 
-    /// Waits until the works of a spoke are as a test wants them.
+    /// Waits until the works of a spoke fit.
     pub(crate) async fn until_works(
         &self,
         number: usize,
@@ -215,7 +215,7 @@ fn own(cluster: &str) -> Value {
     }]})
 }
 
-/// What an agent makes of its Secret: the kubeconfig names files that lie beside it.
+/// The client that an agent creates from its Secret: the kubeconfig names files beside it.
 async fn client_of(secret: &Value) -> Result<Client> {
     let text = |key: &str| -> Result<Option<String>> {
         let Some(encoded) = secret["data"][key].as_str() else {

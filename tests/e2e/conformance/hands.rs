@@ -1,4 +1,4 @@
-//! What people do by hand with OCM's objects.
+//! Users edit or delete OCM's objects by hand.
 
 use anyhow::{Result, ensure};
 use kube::api::{DynamicObject, PostParams};
@@ -32,7 +32,7 @@ async fn make_room_for_requests(stage: &Stage, cluster: &str) -> Result<()> {
     Ok(())
 }
 
-/// A work that somebody else made is theirs, also with the label of our add-on: it stays while the add-on comes and goes.
+/// A work of another client stays, even with our label, while the add-on is enabled and disabled.
 pub(crate) async fn foreign_manifest_work_with_our_label_stays(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let theirs = At::work("spoke2", "theirs");
@@ -78,7 +78,7 @@ pub(crate) async fn foreign_manifest_work_with_our_label_stays(stage: &Stage) ->
     stage.spoke(2).until_gone(&there, wait::BOUND).await
 }
 
-/// A work that somebody deletes is made again as soon as it is gone.
+/// A work that a user deletes is recreated as soon as it is gone.
 pub(crate) async fn a_work_deleted_by_hand_is_made_again(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let work = At::work("spoke1", WORK);
@@ -98,8 +98,8 @@ pub(crate) async fn a_work_deleted_by_hand_is_made_again(stage: &Stage) -> Resul
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// Where the work of an earlier add-on does not go, nothing is claimed of the new one; people are told what is in the way,
-/// and it is served as soon as that is gone.
+/// While the work of the deleted add-on is stuck in deletion, the new add-on reports `AgentNotDeployed` and names the work.
+/// It becomes available as soon as the work is gone.
 pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     make_room_for_requests(stage, "spoke1").await?;
@@ -113,19 +113,24 @@ pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> R
     stage.hub.merge(&work, kept).await?;
     // The label stays, so it is made again.
     stage.hub.delete(&addon).await?;
-    let reply = |it: &Value| {
+    let is_reported = |it: &Value| {
         it["metadata"]["uid"] != uid && has_condition(it, "Available", "False", "AgentNotDeployed")
     };
     let waits = stage
         .hub
-        .until(&addon, "tells what it waits for", wait::BOUND * 2, reply)
+        .until(
+            &addon,
+            "names the work that it waits for",
+            wait::BOUND * 2,
+            is_reported,
+        )
         .await?;
-    let stated = condition(&waits, "Available").map(|it| it["message"].to_string());
+    let message = condition(&waits, "Available").map(|it| it["message"].to_string());
     ensure!(
-        stated
+        message
             .as_ref()
-            .is_some_and(|stated| stated.contains("in deletion since")),
-        "{stated:?}"
+            .is_some_and(|message| message.contains("in deletion since")),
+        "{message:?}"
     );
     ensure!(
         condition(&waits, "ManifestApplied").is_none(),
@@ -147,7 +152,7 @@ pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> R
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// A `ClusterManagementAddOn` that is deleted takes the add-on along; made anew, it is on all labelled clusters again.
+/// Deleting the `ClusterManagementAddOn` deletes the add-ons; recreating it restores them on all labelled clusters.
 pub(crate) async fn recreated_definition_restores_the_add_ons(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     make_room_for_requests(stage, "spoke1").await?;
@@ -163,13 +168,13 @@ pub(crate) async fn recreated_definition_restores_the_add_ons(stage: &Stage) -> 
     let labels = &before["metadata"]["labels"];
     let annotations = &before["metadata"]["annotations"];
     let metadata = json!({ "labels": labels, "annotations": annotations });
-    let anew = json!({ "metadata": metadata, "spec": before["spec"] });
-    stage.hub.apply(&definition, anew).await?;
+    let recreated = json!({ "metadata": metadata, "spec": before["spec"] });
+    stage.hub.apply(&definition, recreated).await?;
     stage.hub.until_there(&addon, wait::BOUND).await?;
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-/// The agent moves where the configuration of its cluster says, with its certificate, and back; nothing stays behind.
+/// The agent and its certificate move to the namespace in its cluster's configuration, and back; nothing is left behind.
 pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     make_room_for_requests(stage, "spoke1").await?;
@@ -185,10 +190,10 @@ pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage
         } else {
             enrol::without_variables(&stage.hub, "spoke1").await?;
         }
-        let stated = |it: &Value| it["status"]["namespace"] == to;
+        let is_named = |it: &Value| it["status"]["namespace"] == to;
         stage
             .hub
-            .until(&At::addon("spoke1"), "names it", wait::BOUND, stated)
+            .until(&At::addon("spoke1"), "names it", wait::BOUND, is_named)
             .await?;
         for at in [agent_in(from), At::secret(from, enrol::CERTIFICATE)] {
             stage.spoke(1).until_gone(&at, wait::BOUND).await?;
@@ -203,17 +208,17 @@ pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage
     Ok(())
 }
 
-/// A cluster that is not accepted any more is told to be so and keeps its add-on; accepted again, it goes on with that.
-pub(crate) async fn a_cluster_that_is_accepted_again_goes_on(stage: &Stage) -> Result<()> {
+/// The add-on of a cluster that is no longer accepted is Degraded and kept; it recovers when the cluster is accepted again.
+pub(crate) async fn a_reaccepted_cluster_keeps_its_add_on(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let (cluster, addon) = (At::cluster("spoke1"), At::addon("spoke1"));
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
     let accept = |yes: bool| json!({ "spec": { "hubAcceptsClient": yes } });
     stage.hub.merge(&cluster, accept(false)).await?;
-    let reply = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
+    let is_reported = |it: &Value| has_condition(it, "Degraded", "True", "ClusterNotAccepted");
     stage
         .hub
-        .until(&addon, "tells why", wait::BOUND, reply)
+        .until(&addon, "is Degraded", wait::BOUND, is_reported)
         .await?;
     stage.hub.read(&enrol::cluster_secret("spoke1")).await?;
     stage.hub.merge(&cluster, accept(true)).await?;
@@ -227,8 +232,8 @@ pub(crate) async fn a_cluster_that_is_accepted_again_goes_on(stage: &Stage) -> R
     Ok(())
 }
 
-/// A label that is put on and taken away quickly ends as it was put last.
-pub(crate) async fn a_label_that_flickers_ends_as_it_was_put_last(stage: &Stage) -> Result<()> {
+/// The last value of a label that is set and removed in quick succession wins.
+pub(crate) async fn the_last_value_of_a_flapping_label_wins(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     make_room_for_requests(stage, "spoke2").await?;
     let cluster = At::cluster("spoke2");
@@ -243,9 +248,8 @@ pub(crate) async fn a_label_that_flickers_ends_as_it_was_put_last(stage: &Stage)
     stage.not_enrolled(2).await
 }
 
-/// Where somebody has switched on that the hub asks who may send works without an executor, our manager may, and may not
-/// have them carried out as anybody else.
-pub(crate) async fn our_works_pass_where_their_executor_is_asked_for(stage: &Stage) -> Result<()> {
+/// With `NilExecutorValidating` on the hub, our manager may create works without an executor, and with no other executor.
+pub(crate) async fn manifest_works_pass_the_executor_validation(stage: &Stage) -> Result<()> {
     let reviews = ("SubjectAccessReview", "subjectaccessreviews");
     let at = At::of("authorization.k8s.io/v1", reviews, None, "");
     let user = format!(
@@ -274,8 +278,8 @@ pub(crate) async fn our_works_pass_where_their_executor_is_asked_for(stage: &Sta
         }))?;
         let api = stage.hub.api(&at);
         let answer = api.create(&PostParams::default(), &review).await?;
-        let stated = &answer.data["status"];
-        ensure!(stated["allowed"] == may, "{executor}: {stated}");
+        let status = &answer.data["status"];
+        ensure!(status["allowed"] == may, "{executor}: {status}");
     }
     Ok(())
 }

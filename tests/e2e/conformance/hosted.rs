@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::guest::{Guest, listed};
 use crate::stage::Stage;
 
-/// A namespace on the host for the agent of spoke2: leases are told apart by it.
+/// A namespace on the host for the agent of spoke2: it separates the leases.
 const APART: &str = "hello-of-spoke2";
 
 async fn host(guest: &Guest<'_>, host: Option<&str>) -> Result<()> {
@@ -27,7 +27,7 @@ async fn host(guest: &Guest<'_>, host: Option<&str>) -> Result<()> {
 /// Selects the works on the host.
 const HOSTED: &str = "open-cluster-management.io/addon-namespace=spoke2";
 
-/// What is marked for the host is there and only there, and the rest on the cluster itself.
+/// Objects marked for the host are on the host only, and all others on the cluster itself.
 async fn is_shared_out(guest: &Guest<'_>) -> Result<()> {
     let (own, of_host) = (guest.stage.spoke(2), guest.stage.spoke(1));
     let agent = At::deployment(APART, hello::ADDON);
@@ -36,7 +36,7 @@ async fn is_shared_out(guest: &Guest<'_>) -> Result<()> {
         own.get(&agent).await?.is_none(),
         "the agent is on the host alone"
     );
-    // What is not marked for the host goes to the cluster itself.
+    // Objects without the mark go to the cluster itself.
     let book = At::config_map("default", "hello-book-1");
     own.until_there(&book, wait::BOUND).await?;
     ensure!(
@@ -52,7 +52,7 @@ async fn is_shared_out(guest: &Guest<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A host that is not there or not allowed gets nothing; one that is runs the agent, and is left clean.
+/// An invalid host gets nothing; a valid one runs the agent, and is clean afterwards.
 pub(crate) async fn an_agent_is_hosted_on_another_cluster(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let management = stage.lab.spoke(1).kubeconfig();
@@ -76,10 +76,10 @@ pub(crate) async fn an_agent_is_hosted_on_another_cluster(stage: &Stage) -> Resu
             ["HostingClusterValidity", "False", "HostingClusterInvalid"],
         )
         .await?;
-    let stated = condition(&refused, "HostingClusterValidity").map(|it| it["message"].to_string());
+    let message = condition(&refused, "HostingClusterValidity").map(|it| it["message"].to_string());
     ensure!(
-        stated.as_ref().is_some_and(|it| it.contains("nowhere")),
-        "names the host: {stated:?}"
+        message.as_ref().is_some_and(|it| it.contains("nowhere")),
+        "names the host: {message:?}"
     );
 
     host(&guest, Some("spoke1")).await?;

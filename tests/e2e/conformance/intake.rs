@@ -1,4 +1,4 @@
-//! An add-on that OCM has not taken in. With the example add-on.
+//! An add-on without a definition, and one with the longest names. With the example add-on.
 
 use anyhow::{Result, ensure};
 use lab::{hello, steps::At, wait};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::guest::Guest;
 use crate::stage::Stage;
 
-/// Without its `ClusterManagementAddOn` nothing is done for an add-on but an Event that says so; it is served when that
-/// comes.
+/// For an add-on without `ClusterManagementAddOn` the manager only writes an Event; it serves the add-on when the
+/// definition exists.
 pub(crate) async fn add_on_without_definition_is_reported(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     stage.hub.delete(&hello::definition()).await?;
@@ -20,13 +20,13 @@ pub(crate) async fn add_on_without_definition_is_reported(stage: &Stage) -> Resu
     guest.enable(1, &[]).await?;
     let events = At::event("spoke1");
     let look = || stage.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["reason"] == "NoClusterManagementAddOn"
                 && event["involvedObject"]["name"] == hello::ADDON
         })
     };
-    wait::until("an Event that names what is missing", look, reply).await?;
+    wait::until("an Event that names what is missing", look, is_reported).await?;
     let addon = stage.hub.read(&hello::addon("spoke1")).await?;
     ensure!(
         addon["status"]["registrations"].is_null(),
@@ -44,7 +44,7 @@ pub(crate) async fn add_on_without_definition_is_reported(stage: &Stage) -> Resu
     guest.disable(1).await
 }
 
-/// The longest names that Kubernetes and OCM allow are served, and what is too long is told.
+/// An agent is installed into a namespace with the longest name that Kubernetes allows.
 pub(crate) async fn a_namespace_of_the_longest_name_is_served(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let longest = "n".repeat(63);

@@ -1,4 +1,4 @@
-//! What users of OCM look at: tables, trees, and the same object in both versions of the API.
+//! The views of OCM users: tables, condition trees, and both versions of the API.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Request;
@@ -46,15 +46,14 @@ pub(crate) async fn tables_and_trees_show_that_all_is_well(stage: &Stage) -> Res
         ] {
             let column = columns.iter().position(|it| it["name"] == name);
             let column = column.with_context(|| format!("a column {name} in {version}"))?;
-            let stated = &table["rows"][0]["cells"][column];
-            ensure!(stated == wanted, "{version} {name}: {stated}");
+            let cell = &table["rows"][0]["cells"][column];
+            ensure!(cell == wanted, "{version} {name}: {cell}");
         }
     }
     Ok(())
 }
 
-/// Somebody who reads v1alpha1 and somebody who reads v1beta1 are told the same, and a write through either version
-/// loses nothing of the other.
+/// v1alpha1 and v1beta1 return the same state, and a write through either version loses no field of the other.
 pub(crate) async fn both_add_on_api_versions_agree(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let agree = async || -> Result<()> {
@@ -63,7 +62,7 @@ pub(crate) async fn both_add_on_api_versions_agree(stage: &Stage) -> Result<()> 
             let new = stage.hub.read(&newer("spoke1")).await?;
             Ok((old, new))
         };
-        // Somebody may write in between: of one version of the object.
+        // Another client may write in between: compare one version of the object.
         let same = |(old, new): &(Value, Value)| {
             old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]
         };

@@ -1,4 +1,4 @@
-//! Who an agent is on the hub, what it may do there, and whether it is well: with the example add-on.
+//! The identity, rights and health of an agent on the hub. With the example add-on.
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::guest::{Guest, RIGHTS, binding};
 use crate::stage::Stage;
 
-/// The agent reads what its Role allows in its own cluster's namespace, and nothing anywhere else.
+/// The agent has the rights of its Role in its own cluster's namespace, and none elsewhere.
 pub(crate) async fn an_agent_has_rights_in_its_own_namespace_only(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     guest.enable(1, &[]).await?;
@@ -22,7 +22,7 @@ pub(crate) async fn an_agent_has_rights_in_its_own_namespace_only(stage: &Stage)
     let group = "system:open-cluster-management:cluster:spoke1:addon:hello";
     ensure!(
         subjects.len() == 1 && subjects[0]["kind"] == "Group" && subjects[0]["name"] == group,
-        "the cluster's own group and nobody else: {subjects:?}"
+        "only the cluster's own group: {subjects:?}"
     );
     guest.disable(1).await?;
     let secret = At::secret(AGENT_NAMESPACE, "hello-hub-kubeconfig");
@@ -55,8 +55,8 @@ async fn is_forbidden(agent: &Objects, at: &At) -> bool {
     matches!(source, Some(kube::Error::Api(status)) if status.code == 403)
 }
 
-/// Where OCM works with tokens, the driver and the subject are the agent's to say; they are left alone, and the
-/// rights go to that service account.
+/// With token registration the agent sets the driver and the subject. The manager leaves them alone, and grants the rights
+/// to that service account.
 pub(crate) async fn an_agent_with_a_token_has_the_same_rights(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let with_tokens = async |yes: bool| {
@@ -92,7 +92,7 @@ pub(crate) async fn an_agent_with_a_token_has_the_same_rights(stage: &Stage) -> 
     stage.hub.until(&at, what, lab::wait::BOUND, binds).await?;
     reads_its_own_and_no_more(&guest, 2).await?;
 
-    // A look at everything anew leaves all that as it is.
+    // A full reconcile after a restart changes none of that.
     guest.kill_manager().await?;
     guest.configure(2, &[("GREETING", "again")]).await?;
     guest
@@ -113,7 +113,7 @@ pub(crate) async fn an_agent_with_a_token_has_the_same_rights(stage: &Stage) -> 
     with_tokens(false).await
 }
 
-/// In lease mode OCM says whether the agent is well, by the lease alone; the manager leaves the word to it.
+/// In lease mode OCM sets Available from the lease alone, and the manager does not write it.
 pub(crate) async fn the_lease_decides_whether_an_agent_is_available(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     guest.enable(1, &[]).await?;

@@ -13,7 +13,7 @@ use crate::stage::Stage;
 
 const FINALIZER: &str = "addon.open-cluster-management.io/addon-pre-delete";
 
-/// The word that the hook leaves on its cluster.
+/// The `ConfigMap` that the hook writes on its cluster.
 fn goodbye() -> At {
     At::config_map(AGENT_NAMESPACE, "hello-goodbye")
 }
@@ -32,17 +32,17 @@ async fn until_hooked(guest: &Guest<'_>, number: usize) -> Result<()> {
         .map(drop)
 }
 
-/// Waits for the Event by which people hear that hooks were not waited for.
+/// Waits for the Event that reports an abandoned hook.
 async fn until_given_up(guest: &Guest<'_>, cluster: &str) -> Result<()> {
     let events = At::event(cluster);
     let look = || guest.hub.list(&events, "");
-    let reply = |events: &Vec<Value>| {
+    let is_reported = |events: &Vec<Value>| {
         events.iter().any(|event| {
             event["reason"] == "PreDeleteHookGivenUp"
                 && event["involvedObject"]["name"] == hello::ADDON
         })
     };
-    wait::until("an Event that the hook was given up", look, reply)
+    wait::until("an Event that the hook was given up", look, is_reported)
         .await
         .map(drop)
 }
@@ -51,7 +51,7 @@ async fn until_given_up(guest: &Guest<'_>, cluster: &str) -> Result<()> {
 pub(crate) async fn a_hook_runs_before_an_add_on_goes(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     stage.spoke(1).delete(&goodbye()).await?;
-    guest.enable(1, &[("GOODBYE", "farewell")]).await?;
+    guest.enable(1, &[("GOODBYE", "so long")]).await?;
     guest.until_well(1).await?;
     until_hooked(&guest, 1).await?;
     ensure!(
@@ -61,7 +61,7 @@ pub(crate) async fn a_hook_runs_before_an_add_on_goes(stage: &Stage) -> Result<(
     guest.disable(1).await?;
     let word = stage.spoke(1).read(&goodbye()).await?;
     ensure!(
-        word["data"]["words"] == "farewell",
+        word["data"]["words"] == "so long",
         "the hook ran to its end: {word}"
     );
     stage.spoke(1).delete(&goodbye()).await?;
@@ -79,10 +79,12 @@ pub(crate) async fn a_hook_runs_before_an_add_on_goes(stage: &Stage) -> Result<(
     Ok(())
 }
 
-/// A hook that cannot end well is not waited for beyond its deadline, and people hear of it.
+/// A failing hook is abandoned at its deadline, and an Event reports it.
 pub(crate) async fn a_hook_that_fails_is_given_up_at_its_deadline(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
-    guest.tell_manager("HOOK_DEADLINE_SECONDS", "20").await?;
+    guest
+        .set_manager_variable("HOOK_DEADLINE_SECONDS", "20")
+        .await?;
     guest.enable(1, &[("GOODBYE", "fail")]).await?;
     guest.until_well(1).await?;
     until_hooked(&guest, 1).await?;
@@ -93,20 +95,24 @@ pub(crate) async fn a_hook_that_fails_is_given_up_at_its_deadline(stage: &Stage)
         "HookManifestIsNotCompleted",
     ];
     let waiting = guest.until(1, waits).await?;
-    let stated = lab::steps::objects::condition(&waiting, waits[0]);
-    let message = stated
-        .and_then(|stated| stated["message"].as_str())
+    let condition = lab::steps::objects::condition(&waiting, waits[0]);
+    let message = condition
+        .and_then(|condition| condition["message"].as_str())
         .unwrap_or_default();
     ensure!(!message.is_empty(), "what is waited for: {waiting}");
     until_given_up(&guest, "spoke1").await?;
     guest.disable(1).await?;
-    guest.tell_manager("HOOK_DEADLINE_SECONDS", "120").await
+    guest
+        .set_manager_variable("HOOK_DEADLINE_SECONDS", "120")
+        .await
 }
 
 /// A cluster that is dead cannot run a hook, and keeps its add-on no longer than the deadline.
 pub(crate) async fn an_add_on_of_a_dead_cluster_goes_without_its_hook(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
-    guest.tell_manager("HOOK_DEADLINE_SECONDS", "15").await?;
+    guest
+        .set_manager_variable("HOOK_DEADLINE_SECONDS", "15")
+        .await?;
     guest.enable(2, &[]).await?;
     guest.until_well(2).await?;
     until_hooked(&guest, 2).await?;
@@ -128,9 +134,11 @@ pub(crate) async fn an_add_on_of_a_dead_cluster_goes_without_its_hook(stage: &St
             .resume()
             .await?;
     }
-    // What the cluster still had goes when it is back.
+    // The objects on the cluster are deleted when it is back.
     guest.disable(2).await?;
     let agent = At::deployment(AGENT_NAMESPACE, hello::ADDON);
     stage.spoke(2).until_gone(&agent, wait::BOUND).await?;
-    guest.tell_manager("HOOK_DEADLINE_SECONDS", "120").await
+    guest
+        .set_manager_variable("HOOK_DEADLINE_SECONDS", "120")
+        .await
 }

@@ -1,4 +1,4 @@
-//! What is sent to a cluster, in how many works, and what goes again. With the example add-on.
+//! `ManifestWorks`: how manifests are split, and how removed ones are deleted. With the example add-on.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -14,7 +14,7 @@ use crate::stage::Stage;
 
 /// Which works hold which phrase books.
 fn books(works: &[Value]) -> BTreeMap<String, Vec<String>> {
-    let mut retained = BTreeMap::new();
+    let mut found = BTreeMap::new();
     for work in works {
         let name = work["metadata"]["name"].as_str().unwrap_or_default();
         let manifests = work["spec"]["workload"]["manifests"].as_array();
@@ -22,9 +22,9 @@ fn books(works: &[Value]) -> BTreeMap<String, Vec<String>> {
             let name = it["metadata"]["name"].as_str()?;
             name.starts_with("hello-book-").then(|| name.to_owned())
         });
-        retained.insert(name.to_owned(), names.collect());
+        found.insert(name.to_owned(), names.collect());
     }
-    retained
+    found
 }
 
 fn count(works: &[Value]) -> usize {
@@ -48,7 +48,9 @@ async fn a_restart_changes_nothing(guest: &Guest<'_>) -> Result<()> {
         .until_works(1, "are there", |works| !works.is_empty())
         .await?;
     let mark = stage.lab.hub().audit().mark()?;
-    guest.tell_manager("HOOK_DEADLINE_SECONDS", "121").await?;
+    guest
+        .set_manager_variable("HOOK_DEADLINE_SECONDS", "121")
+        .await?;
     // Another cluster is served after the restart, so this one was looked at too.
     guest.enable(2, &[]).await?;
     guest.until_well(2).await?;
@@ -71,8 +73,8 @@ async fn a_restart_changes_nothing(guest: &Guest<'_>) -> Result<()> {
     Ok(())
 }
 
-/// More than one work may hold is shared out; each object stays where it is, over restarts and removals.
-pub(crate) async fn much_is_shared_out_and_stays_where_it_is(stage: &Stage) -> Result<()> {
+/// Manifests that exceed one work are split; each object stays in its work across restarts and removals.
+pub(crate) async fn large_manifests_are_split_and_stay_in_their_work(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let of = |count: &'static str| {
         [
@@ -97,11 +99,11 @@ pub(crate) async fn much_is_shared_out_and_stays_where_it_is(stage: &Stage) -> R
     let works = guest
         .until_works(1, "have one book less", |works| count(works) == 4)
         .await?;
-    for (work, retained) in books(&works) {
+    for (work, found) in books(&works) {
         let was = before.get(&work).context("no new work")?;
         ensure!(
-            retained.iter().all(|book| was.contains(book)),
-            "{work}: {was:?}, then {retained:?}"
+            found.iter().all(|book| was.contains(book)),
+            "{work}: {was:?}, then {found:?}"
         );
     }
     stage.spoke(1).until_gone(&book(5), wait::BOUND).await?;
@@ -112,7 +114,7 @@ pub(crate) async fn much_is_shared_out_and_stays_where_it_is(stage: &Stage) -> R
     guest.disable(1).await
 }
 
-/// An object that fits into no work is named; the cluster keeps what it has, and nothing is tried over and over.
+/// A condition names an object that exceeds a work; the cluster keeps its objects, and the manager does not retry in a loop.
 pub(crate) async fn an_object_that_fits_into_no_work_is_named(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let of = |kib: &'static str| [("BOOKS", "1"), ("BOOK_KIB", kib), ("RENEW_SECONDS", "2")];
@@ -120,10 +122,10 @@ pub(crate) async fn an_object_that_fits_into_no_work_is_named(stage: &Stage) -> 
     guest.until_well(1).await?;
     let mark = stage.lab.hub().audit().mark()?;
     guest.configure(1, &of("500")).await?;
-    let reply = guest
+    let failed = guest
         .until(1, ["ManifestApplied", "False", "ManifestWorkApplyFailed"])
         .await?;
-    let message = condition(&reply, "ManifestApplied").map(|it| it["message"].to_string());
+    let message = condition(&failed, "ManifestApplied").map(|it| it["message"].to_string());
     let message = message.unwrap_or_default();
     ensure!(
         message.contains("default/hello-book-1"),
@@ -149,8 +151,8 @@ pub(crate) async fn an_object_that_fits_into_no_work_is_named(stage: &Stage) -> 
     guest.disable(1).await
 }
 
-/// What is not rendered any more goes from the cluster; when nothing is, so do the works. A namespace that was there
-/// before, and what others have in it, stays.
+/// Objects that are no longer rendered are deleted on the cluster; with the last one the works are deleted too. A
+/// pre-existing namespace and other objects in it stay.
 pub(crate) async fn unrendered_objects_are_deleted(stage: &Stage) -> Result<()> {
     let guest = Guest::of(stage).await?;
     let spoke = stage.spoke(1);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
-/// What is counted: what an install is made of. Events, certificates and the cluster Secret are counted apart.
+/// The resources whose writes count. Events, certificates and the cluster Secret do not count.
 const COUNTED: [&str; 2] = ["managedclusteraddons", "manifestworks"];
 
 fn manager() -> String {
@@ -27,7 +27,7 @@ fn writes(stage: &Stage, cluster: &str, mark: Mark) -> Result<Vec<String>> {
     let entries = stage.lab.hub().audit().by(&manager(), mark)?;
     let counted = entries
         .iter()
-        // One that was refused, since somebody else was quicker, changes nothing.
+        // A write that failed with a conflict changes nothing.
         .filter(|entry| entry.is_write() && entry.code < 300)
         .filter_map(|entry| {
             let object = entry.object.as_ref()?;
@@ -86,7 +86,7 @@ pub(crate) async fn a_restarted_manager_writes_nothing(stage: &Stage) -> Result<
     Ok(())
 }
 
-/// Whatever the tests before did, the work agents had the rights for our works under the klusterlet's roles.
+/// In all earlier tests the klusterlet's roles sufficed for the work agents to apply our works.
 pub(crate) async fn the_work_agents_were_refused_nothing(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let account = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";

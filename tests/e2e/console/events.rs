@@ -1,4 +1,4 @@
-//! Events as the hub's Argo CD shows them: of the parts of an Application, and of the Application itself.
+//! Events in the hub's Argo CD: of the resources of an Application, and of the Application itself.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::line::Console;
 use crate::stage::Stage;
 
-/// What happened to a part of the Application is told by its cluster, what people asked for by the hub, and what the controller on
-/// the cluster noted of the Application by both, once somebody has looked at it.
+/// The hub shows Events of a resource from the cluster, Events of user requests from the hub, and Events that the cluster's
+/// controller recorded for the Application.
 pub(super) async fn its_events_are_seen(stage: &Stage, console: &Console) -> Result<()> {
     let app = "/api/v1/applications/console";
     let deployment = At::deployment("console", workload::NAME);
@@ -33,14 +33,14 @@ pub(super) async fn its_events_are_seen(stage: &Stage, console: &Console) -> Res
 
     let of_app = format!("{app}/events?appNamespace=spoke1");
     let look = async || Ok(reasons(&console.gets(stage, &of_app).await?));
-    let what = "that somebody has synced is an Event on the hub";
+    let what = "the sync of a user is an Event on the hub";
     wait::until(what, look, has("OperationStarted")).await?;
-    what_its_controller_noted_is_seen(stage, console, "spoke1", "console").await
+    controller_events_are_shown(stage, console, "spoke1", "console").await
 }
 
-/// That a sync has ended is noted by the application controller on the cluster, and an Event of the hub's Application when
-/// somebody has looked at its page, once however often that is done.
-pub(super) async fn what_its_controller_noted_is_seen(
+/// The application controller on the cluster records the end of a sync. When a user opens the page of the Application, the
+/// hub shows that Event, once however often the page is opened.
+pub(super) async fn controller_events_are_shown(
     stage: &Stage,
     console: &Console,
     cluster: &str,
@@ -58,7 +58,7 @@ pub(super) async fn what_its_controller_noted_is_seen(
         console.gets(stage, &tree).await?;
         Ok(noted(&console.gets(stage, &events).await?))
     };
-    let what = "what the controller on the cluster noted is an Event on the hub";
+    let what = "an Event of the cluster's controller is shown on the hub";
     let seen = wait::until(what, look, |seen| !seen.is_empty()).await?;
     for event in &seen {
         ensure!(event["involvedObject"]["namespace"] == cluster, "{event}");

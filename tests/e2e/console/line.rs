@@ -19,7 +19,7 @@ use crate::{
     stage::{SOON, Stage, text},
 };
 
-/// `argocd` as somebody who is logged in at the hub's Argo CD.
+/// `argocd`, logged in at the hub's Argo CD.
 pub(super) struct Console {
     program: PathBuf,
     pub(super) server: String,
@@ -28,7 +28,7 @@ pub(super) struct Console {
 }
 
 impl Console {
-    /// Makes sure that the hub has a server, set up as docs/live.md says, and logs in.
+    /// Installs a server on the hub, configured as in docs/live.md, and logs in.
     pub(super) async fn open(stage: &Stage) -> Result<Self> {
         sets::prepare(stage, "console").await?;
         product::upgrade(
@@ -42,7 +42,7 @@ impl Console {
         }});
         let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
         stage.hub.merge(&at, settings).await?;
-        // Terminals are off in Argo CD until somebody wants them.
+        // Argo CD disables terminals by default.
         let wanted = json!({"data": {"exec.enabled": "true"}});
         let at = At::config_map(ARGOCD, "argocd-cm");
         stage.hub.merge(&at, wanted).await?;
@@ -78,7 +78,7 @@ impl Console {
         command
     }
 
-    /// A call that goes on printing.
+    /// A call that keeps printing.
     pub(super) fn follows(&self, arguments: &[&str]) -> Result<Following> {
         Following::begin(self.command(arguments))
     }
@@ -88,7 +88,7 @@ impl Console {
         call(self.command(arguments), SOON).await
     }
 
-    /// What it prints, when it succeeds.
+    /// Its output, when it succeeds.
     pub(super) async fn prints(&self, arguments: &[&str]) -> Result<String> {
         self.run(arguments).await?.printed()
     }
@@ -100,7 +100,7 @@ impl Console {
         fits: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let looking = || self.run(arguments);
-        let fits = |stated: &Said| stated.succeeded() && fits(&stated.out);
+        let fits = |output: &Said| output.succeeded() && fits(&output.out);
         let what = format!("argocd {arguments:?} prints it");
         wait::until(&what, looking, fits).await.map(drop)
     }
@@ -113,7 +113,7 @@ impl Console {
         self.prints(&wait).await.map(drop)
     }
 
-    /// What Argo CD says of the connection to a cluster, and how many Applications and resources it counts there.
+    /// Argo CD's connection state of a cluster, with its counts of Applications and resources.
     pub(super) async fn cluster(&self, name: &str) -> Result<Value> {
         let all = self.prints(&["cluster", "list", "-o", "json"]).await?;
         let all: Value = serde_json::from_str(&all)?;

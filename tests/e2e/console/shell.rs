@@ -25,7 +25,7 @@ use crate::stage::{SOON, Stage, text};
 /// An open window. Dropping it closes it.
 pub(super) struct Shell {
     socket: WebSocketStream<TlsStream<TcpStream>>,
-    /// What was shown so far.
+    /// The output so far.
     shown: String,
 }
 
@@ -46,19 +46,18 @@ impl Shell {
         })
     }
 
-    async fn emits(&mut self, operation: Value) -> Result<()> {
+    async fn send(&mut self, operation: Value) -> Result<()> {
         let message = Message::text(operation.to_string());
-        self.socket.send(message).await.context("say something")
+        self.socket.send(message).await.context("send an operation")
     }
 
     pub(super) async fn resize(&mut self, cols: u16, rows: u16) -> Result<()> {
-        self.emits(json!({"operation": "resize", "cols": cols, "rows": rows}))
+        self.send(json!({"operation": "resize", "cols": cols, "rows": rows}))
             .await
     }
 
     pub(super) async fn types(&mut self, keys: &str) -> Result<()> {
-        self.emits(json!({"operation": "stdin", "data": keys}))
-            .await
+        self.send(json!({"operation": "stdin", "data": keys})).await
     }
 
     /// The next thing that is shown; none when the window was closed over there.
@@ -66,9 +65,11 @@ impl Shell {
         loop {
             let message = timeout(SOON, self.socket.next()).await;
             match message.with_context(|| format!("nothing more after {:?}", self.shown))? {
-                Some(Ok(Message::Text(stated))) => {
-                    let stated: Value = serde_json::from_str(&stated)?;
-                    return Ok(Some(stated["data"].as_str().unwrap_or_default().to_owned()));
+                Some(Ok(Message::Text(text))) => {
+                    let message: Value = serde_json::from_str(&text)?;
+                    return Ok(Some(
+                        message["data"].as_str().unwrap_or_default().to_owned(),
+                    ));
                 }
                 Some(Ok(Message::Close(_)) | Err(_)) | None => return Ok(None),
                 Some(Ok(_)) => {}
@@ -95,7 +96,7 @@ impl Shell {
 }
 
 impl Console {
-    /// A connection to Argo CD's server, whose certificate is looked up where it has it.
+    /// A connection to Argo CD's server, which trusts the certificate in its Secret.
     async fn connected(&self, stage: &Stage) -> Result<TlsStream<TcpStream>> {
         let at = At::secret("argocd", "argocd-secret");
         let certificate = text(&stage.hub.read(&at).await?, "tls.crt")?;
@@ -106,11 +107,11 @@ impl Console {
         connecting.await.context("TLS with Argo CD's server")
     }
 
-    /// What Argo CD's UI asks its server for: the answer to a GET.
+    /// The response of Argo CD's server to a GET, as its UI sends it.
     pub(super) async fn gets(&self, stage: &Stage, target: &str) -> Result<Value> {
         let mut tls = self.connected(stage).await?;
         let (server, token) = (&self.server, self.token()?);
-        // Of HTTP/1.0, so that the answer comes in one piece and ends with the connection.
+        // HTTP/1.0, so that the response is not chunked and ends with the connection.
         let request = format!(
             "GET {target} HTTP/1.0\r\nHost: {server}\r\nCookie: argocd.token={token}\r\n\r\n"
         );
@@ -126,7 +127,7 @@ impl Console {
         serde_json::from_str(body).with_context(|| answer.clone())
     }
 
-    /// The session of whoever is logged in, as the command line keeps it.
+    /// The session token of the logged-in user, from the configuration of the command line.
     fn token(&self) -> Result<String> {
         let config = std::fs::read_to_string(self.home.path().join("config"))?;
         let config: Value = serde_saphyr::from_str(&config)?;

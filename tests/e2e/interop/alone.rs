@@ -1,4 +1,4 @@
-//! Our two programs alone, as somebody runs them who has neither OCM nor Secrets.
+//! Our two programs standalone, without OCM and without Secrets.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ const START: Duration = Duration::from_secs(30);
 const PORTS: [u16; 5] = [18443, 18003, 18000, 18001, 18181];
 /// The redis of the hub, that of the spoke, and the proxy before the first.
 const REDIS_PORTS: [u16; 3] = [16380, 16381, 16379];
-/// What opens the hub's and the spoke's.
+/// The passwords of the hub's and the spoke's redis.
 const PASSWORDS: [&str; 2] = ["of-the-hub", "of-the-spoke"];
 
-pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
+pub(crate) async fn standalone_programs_run_with_files_ports_and_variables(
     lab: Arc<Lab>,
 ) -> Result<()> {
     let setting = prepare(&lab, "alone", Mapping::Namespace).await?;
@@ -56,12 +56,12 @@ pub(crate) async fn everything_can_be_in_files_on_other_ports_and_in_variables(
             agent: Make::Ours,
         },
     };
-    let reply = works(&mut pair).await;
-    let reply = finish(pair, reply).await;
+    let result = works(&mut pair).await;
+    let result = finish(pair, result).await;
     for mut redis in redises {
         redis.stop().await;
     }
-    reply
+    result
 }
 
 async fn works(pair: &mut Pair) -> Result<()> {
@@ -97,8 +97,8 @@ async fn works(pair: &mut Pair) -> Result<()> {
     healthy(agent_health, START).await
 }
 
-/// What Argo CD has written over there about an Application is read here under the name that it has here, by who knows
-/// the password of the hub's redis; everything else is the hub's.
+/// The redis proxy serves keys of an Application from the spoke's redis under its name on the hub, to clients with the
+/// password of the hub's redis; all other keys come from the hub's redis.
 async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
     const LOCAL: &str = "app|resources-tree|local|1.8.3";
     let [_, of_spoke, proxy] = REDIS_PORTS;
@@ -107,24 +107,24 @@ async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
     let key = "app|resources-tree|app|1.8.3";
     let mut controller = Client::at(at(of_spoke), spoke).await?;
     controller.ask(&["SET", key, "a tree"]).await?;
-    let reply = Client::at(at(proxy), spoke).await.err();
-    let reply = reply.context("another password opens it")?.to_string();
-    ensure!(reply.contains("WRONGPASS"), "{reply}");
+    let error = Client::at(at(proxy), spoke).await.err();
+    let error = error.context("another password opens it")?.to_string();
+    ensure!(error.contains("WRONGPASS"), "{error}");
 
     let mut server = Client::at(at(proxy), hub).await?;
     server.ask(&["SET", LOCAL, "of the hub"]).await?;
     ensure!(server.value(LOCAL).await?.as_deref() == Some(&b"of the hub"[..]));
     let key = format!("app|resources-tree|{}_app|1.8.3", pair.names.agent);
     let look = async || Client::at(at(proxy), hub).await?.value(&key).await;
-    // The lane opens a moment after the session.
+    // The tunnel opens a moment after the session.
     let is = |tree: &Option<Vec<u8>>| tree.as_deref() == Some(&b"a tree"[..]);
     wait::until("the tree is read", look, is).await.map(drop)
 }
 
 fn principal(setting: &Setting) -> Result<Process> {
-    let papers = namespaces::scratch().join("state/alone");
-    setting.papers.write(&papers)?;
-    std::fs::write(papers.join("auth"), PASSWORDS[0])?;
+    let credentials = namespaces::scratch().join("state/alone");
+    setting.papers.write(&credentials)?;
+    std::fs::write(credentials.join("auth"), PASSWORDS[0])?;
     let [redis, _, redis_proxy] = REDIS_PORTS;
     let [gate, health, metrics, ..] = PORTS;
     Program::new("principal", ours("addon-manager")?, &setting.directory)
@@ -137,20 +137,20 @@ fn principal(setting: &Setting) -> Result<Process> {
         .flag("listen-port", gate.to_string())
         .flag("healthz-port", health.to_string())
         .flag("metrics-port", metrics.to_string())
-        .flag("tls-cert", papers.join("server.crt"))
-        .flag("tls-key", papers.join("server.key"))
-        .flag("root-ca-path", papers.join("ca.crt"))
-        .flag("jwt-key", papers.join("jwt.key"))
+        .flag("tls-cert", credentials.join("server.crt"))
+        .flag("tls-key", credentials.join("server.key"))
+        .flag("root-ca-path", credentials.join("ca.crt"))
+        .flag("jwt-key", credentials.join("jwt.key"))
         .flag("redis-server-address", format!("127.0.0.1:{redis}"))
         .flag("redis-proxy-port", redis_proxy.to_string())
-        .flag("redis-creds-dir-path", &papers)
+        .flag("redis-creds-dir-path", &credentials)
         .flag("log-format", "text")
         .flag("log-level", "debug,resource-proxy=trace")
         .start()
 }
 
 fn agent(setting: &Setting) -> Result<Process> {
-    let papers = namespaces::scratch().join("state/alone");
+    let credentials = namespaces::scratch().join("state/alone");
     let [gate, _, _, health, metrics] = PORTS;
     Program::new("agent", ours("agent")?, &setting.directory)
         .flag("kubecontext", setting.spoke.name())
@@ -163,14 +163,14 @@ fn agent(setting: &Setting) -> Result<Process> {
         .env("ARGOCD_AGENT_HEALTH_CHECK_PORT", health.to_string())
         .env("REDIS_ADDR", format!("127.0.0.1:{}", REDIS_PORTS[1]))
         .env("ARGOCD_AGENT_METRICS_PORT", metrics.to_string())
-        .env("ARGOCD_AGENT_TLS_ROOT_CA_PATH", papers.join("ca.crt"))
+        .env("ARGOCD_AGENT_TLS_ROOT_CA_PATH", credentials.join("ca.crt"))
         .env(
             "ARGOCD_AGENT_TLS_CLIENT_CERT_PATH",
-            papers.join("client.crt"),
+            credentials.join("client.crt"),
         )
         .env(
             "ARGOCD_AGENT_TLS_CLIENT_KEY_PATH",
-            papers.join("client.key"),
+            credentials.join("client.key"),
         )
         .env("ARGOCD_AGENT_LOG_FORMAT", "text")
         .env("ARGOCD_AGENT_LOG_LEVEL", "debug")

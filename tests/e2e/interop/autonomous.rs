@@ -150,7 +150,7 @@ pub(crate) async fn mirror_edits_and_deletions_are_reverted(pair: &mut Pair) -> 
     let source = pair.spoke.read(&app.spoke).await?;
     ensure!(source["metadata"]["deletionTimestamp"].is_null());
     ensure!(source["spec"]["source"]["targetRevision"] == "v1");
-    // What was made again is followed as before.
+    // The recreated mirror is updated as before.
     app.set_health(pair, "Healthy").await?;
     app.until_health(pair, "Healthy").await.map(drop)
 }
@@ -163,7 +163,7 @@ pub(crate) async fn a_sync_asked_for_at_a_mirror_runs_once(pair: &mut Pair) -> R
         app.begin(pair, revision).await?;
         app.end(pair, "Succeeded", revision).await?;
     }
-    // Nothing that passes now may bring an operation back.
+    // No later message may restore an operation.
     app.set_revision(pair, "v2").await?;
     app.until_revision(pair, "v2").await?;
     let source = pair.spoke.read(&app.spoke).await?;
@@ -178,9 +178,9 @@ pub(crate) async fn a_running_sync_is_terminated_at_a_mirror(pair: &mut Pair) ->
     app.begin(pair, "one").await?;
     let terminate = json!({"status": {"operationState": {"phase": "Terminating"}}});
     pair.hub.merge(&app.hub, terminate).await?;
-    let reply = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
+    let is_terminating = |app: &Value| app["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is told to terminate", SOON, reply)
+        .until(&app.spoke, "is asked to terminate", SOON, is_terminating)
         .await?;
     app.end(pair, "Failed", "Operation terminated").await
 }
@@ -247,7 +247,7 @@ pub(crate) async fn a_project_of_the_spoke_is_shown_and_goes(pair: &mut Pair) ->
     pair.hub
         .merge(&here, json!({"spec": {"description": "theirs"}}))
         .await?;
-    pair.hub.until(&here, "is held", SOON, second).await?;
+    pair.hub.until(&here, "is reverted", SOON, second).await?;
     pair.spoke.delete(&there).await?;
     pair.hub.until_gone(&here, SOON).await
 }
@@ -274,7 +274,7 @@ impl Four {
         Ok(four)
     }
 
-    /// What happens on the spoke while the two cannot hear each other.
+    /// Changes on the spoke while both ends are disconnected.
     async fn meanwhile(&self, pair: &Pair) -> Result<()> {
         self.changing.set_revision(pair, "v2").await?;
         pair.spoke.delete(&self.going.spoke).await?;
@@ -284,7 +284,7 @@ impl Four {
         self.staying.set_health(pair, "Degraded").await
     }
 
-    /// Both sides agree, and go on as before.
+    /// Both sides agree, and later changes are mirrored.
     async fn agreed(&self, pair: &Pair) -> Result<()> {
         self.changing.until_revision(pair, "v2").await?;
         self.coming.until_revision(pair, "v1").await?;

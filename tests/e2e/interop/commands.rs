@@ -36,7 +36,7 @@ pub(crate) async fn a_sync_runs_once_and_its_result_comes_back(pair: &mut Pair) 
             .until(&app.hub, "shows that the sync is done", SOON, done)
             .await?;
     }
-    // Nothing that passes now may bring an operation back.
+    // No later message may restore an operation.
     app.set_revision(pair, "v2").await?;
     let replica = app.until_revision(pair, "v2").await?;
     ensure!(replica["operation"].is_null(), "{replica:#}");
@@ -55,9 +55,10 @@ pub(crate) async fn a_running_sync_is_terminated(pair: &mut Pair) -> Result<()> 
 
     let terminate = json!({"status": {"operationState": {"phase": "Terminating"}}});
     pair.hub.merge(&app.hub, terminate).await?;
-    let reply = |replica: &Value| replica["status"]["operationState"]["phase"] == "Terminating";
+    let is_terminating =
+        |replica: &Value| replica["status"]["operationState"]["phase"] == "Terminating";
     pair.spoke
-        .until(&app.spoke, "is told to terminate", SOON, reply)
+        .until(&app.spoke, "is asked to terminate", SOON, is_terminating)
         .await?;
 
     let patch = json!({"status": {"operationState": {"phase": "Failed", "message": "Operation terminated"}}});

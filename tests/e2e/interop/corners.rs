@@ -1,4 +1,4 @@
-//! What seldom happens, and does harm where one end does not expect it.
+//! Rare cases that do harm when one end does not expect them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{PROJECT, Replicated, SOON, SOURCE_UID, allow, body};
 
 const REFRESH: &str = "argocd.argoproj.io/refresh";
 const HYDRATE: &str = "argocd.argoproj.io/hydrate";
-/// Long enough for either end to bring back what it must not.
+/// Long enough for either end to restore an object by mistake.
 const A_WHILE: Duration = Duration::from_secs(6);
 
 /// As `argocd app delete --cascade=false` does it: the finalizers go, and at once the Application.
@@ -94,8 +94,10 @@ pub(crate) async fn a_sync_that_an_application_is_made_with_runs_once(
     Ok(())
 }
 
-/// Made and deleted on the hub before its agent has ever heard of it.
-pub(crate) async fn one_that_came_and_went_unheard_never_runs(pair: &mut Pair) -> Result<()> {
+/// Created and deleted on the hub while its agent is offline.
+pub(crate) async fn an_application_made_and_deleted_offline_never_runs(
+    pair: &mut Pair,
+) -> Result<()> {
     let other = Replicated::new(pair, "other");
     other.deliver(pair, &[]).await?;
     pair.agent.kill().await;
@@ -114,21 +116,21 @@ pub(crate) async fn one_that_came_and_went_unheard_never_runs(pair: &mut Pair) -
     Ok(())
 }
 
-/// Deleted with its workload while nobody listens, and another one that is made anew under its name.
+/// One is deleted with its workload while the agent is offline, another is deleted and recreated under its name.
 pub(crate) async fn offline_deletion_and_recreation_converge(pair: &mut Pair) -> Result<()> {
-    let (going, anew) = (
+    let (going, recreated) = (
         Replicated::new(pair, "going"),
-        Replicated::new(pair, "anew"),
+        Replicated::new(pair, "recreated"),
     );
     going.deliver(pair, &[CASCADE]).await?;
-    anew.deliver(pair, &[]).await?;
+    recreated.deliver(pair, &[]).await?;
     pair.agent.kill().await;
     pair.hub.delete(&going.hub).await?;
-    pair.hub.delete(&anew.hub).await?;
-    pair.hub.until_gone(&anew.hub, SOON).await?;
+    pair.hub.delete(&recreated.hub).await?;
+    pair.hub.until_gone(&recreated.hub, SOON).await?;
     let made = pair
         .hub
-        .apply(&anew.hub, body(&pair.names.agent, &[]))
+        .apply(&recreated.hub, body(&pair.names.agent, &[]))
         .await?;
     pair.start_agent().await?;
     let is_going = |app: &Value| !app["metadata"]["deletionTimestamp"].is_null();
@@ -145,16 +147,19 @@ pub(crate) async fn offline_deletion_and_recreation_converge(pair: &mut Pair) ->
             && app["metadata"]["deletionTimestamp"].is_null()
     };
     pair.spoke
-        .until(&anew.spoke, "is of the new one", SOON, is_new)
+        .until(&recreated.spoke, "is of the new one", SOON, is_new)
         .await?;
     tokio::time::sleep(A_WHILE).await;
-    ensure!(is_new(&pair.spoke.read(&anew.spoke).await?));
-    anew.set_status(pair, "Synced", "Healthy").await?;
-    anew.until_status(pair, "Synced", "Healthy").await.map(drop)
+    ensure!(is_new(&pair.spoke.read(&recreated.spoke).await?));
+    recreated.set_status(pair, "Synced", "Healthy").await?;
+    recreated
+        .until_status(pair, "Synced", "Healthy")
+        .await
+        .map(drop)
 }
 
-/// As large as the API server takes it, with what is not plain ASCII.
-pub(crate) async fn a_large_one_with_an_odd_name_arrives_and_comes_back(
+/// As large as the API server accepts, and not plain ASCII.
+pub(crate) async fn a_large_application_with_an_odd_name_arrives_and_comes_back(
     pair: &mut Pair,
 ) -> Result<()> {
     allow(pair, PROJECT).await?;
@@ -206,7 +211,7 @@ pub(crate) async fn hub_finalizers_do_not_reach_the_replica(pair: &mut Pair) -> 
         .spoke
         .until(&app.spoke, "is being deleted", SOON, is_going)
         .await?;
-    // What the application controller does when the workload is gone.
+    // The application controller does this when the workload is gone.
     let finalizers = replica["metadata"]["finalizers"]
         .as_array()
         .context("it has finalizers")?;

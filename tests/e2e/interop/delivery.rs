@@ -72,7 +72,7 @@ pub(crate) async fn an_edit_and_a_deletion_on_the_spoke_are_undone(pair: &mut Pa
         hub["metadata"]["deletionTimestamp"].is_null(),
         "a spoke deleted on the hub"
     );
-    // What was made again is followed as before.
+    // The recreated replica reports as before.
     app.set_status(pair, "Synced", "Healthy").await?;
     app.until_status(pair, "Synced", "Healthy").await?;
     Ok(())
@@ -109,8 +109,8 @@ pub(crate) async fn a_destination_names_the_agent(pair: &mut Pair) -> Result<()>
     Ok(())
 }
 
-/// A namespace that is missing on the spoke is made. Between our own ends the hub is told, too, if Argo CD there does not
-/// look at it.
+/// The agent creates a namespace that is missing on the spoke. Our agent also reports to our principal when Argo CD does
+/// not watch that namespace.
 pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
     let names = pair.names.clone();
     let further = further_namespace(&names.agent);
@@ -126,7 +126,7 @@ pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
     pair.hub.apply(&app.hub, body(&names.agent, &[])).await?;
     app.until_revision(pair, "v1").await?;
     if pair.pairing.principal == Make::Ours && pair.pairing.agent == Make::Ours {
-        let reply = |app: &Value| {
+        let is_reported = |app: &Value| {
             let conditions = app["status"]["conditions"].as_array();
             conditions.into_iter().flatten().any(|it| {
                 it["message"]
@@ -139,7 +139,7 @@ pub(crate) async fn a_missing_namespace_is_made(pair: &mut Pair) -> Result<()> {
                 &app.hub,
                 "says that Argo CD does not look there",
                 SOON,
-                reply,
+                is_reported,
             )
             .await?;
     }

@@ -1,4 +1,4 @@
-//! What people at the hub see of a cluster: a live manifest, a log as it is written, and what is in its redis.
+//! Live views of a cluster from the hub: a manifest, a followed log, and the keys of its redis.
 
 pub(crate) mod autonomous;
 pub(crate) mod changes;
@@ -18,7 +18,7 @@ use lab::{
     steps::{At, Objects},
     wait,
 };
-use live::resp::Value as Said;
+use live::resp::Value as Reply;
 use serde_json::{Value, json};
 
 use super::{Replicated, SOON, body, finish, short_name};
@@ -57,21 +57,21 @@ pub(crate) async fn people_at_the_hub_see_the_cluster(
     let _here = redis::server(lab.tools(), &directory, here, PASSWORD).await?;
     let _there = redis::server(lab.tools(), &directory, there, PASSWORD).await?;
     let (mut pair, look) = begin(&lab, pairing, (way, "people", Mapping::Namespace)).await?;
-    let reply = sees(&pair, &look.visitor).await;
-    let reply = match reply {
+    let result = sees(&pair, &look.visitor).await;
+    let result = match result {
         Ok(()) => reads(&mut pair).await,
         failed => failed,
     };
-    end(pair, reply).await
+    end(pair, result).await
 }
 
-/// With what people look at a pair's cluster.
+/// The access of users at the hub to a pair's cluster.
 struct Look {
     visitor: Kubectl,
 }
 
 impl Look {
-    /// The Pods beside the spoke's Argo CD, as people at the hub have them.
+    /// The Pods beside the spoke's Argo CD, through the hub.
     async fn pods(&self, pair: &Pair) -> Result<Api<Pod>> {
         let client = self.visitor.client().await?;
         Ok(Api::namespaced(client, &pair.names.spoke))
@@ -103,7 +103,7 @@ async fn begin(
         side.apply(&At::secret(namespace, "argocd-redis"), password)
             .await?;
     }
-    // Go's agent reads there how Argo CD marks what is its own.
+    // Go's agent reads the tracking method of Argo CD there.
     let settings = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "argocd"}}});
     spoke
         .apply(&At::config_map(&names.spoke, "argocd-cm"), settings)
@@ -124,7 +124,7 @@ async fn begin(
     }
 }
 
-/// The one that the Pod names, of which Argo CD says that it has the Pod.
+/// Creates the Application that the Pod's tracking ID names, with the Pod in its status.
 async fn has_an_application(pair: &Pair, mapping: Mapping) -> Result<()> {
     let app = Replicated::new(pair, APP);
     if mapping == Mapping::Autonomous {
@@ -151,19 +151,19 @@ async fn runs(pair: &Pair, look: &Look) -> Result<()> {
     look.visitor.until_it_sees(&["get", "--raw", &pod]).await
 }
 
-/// Takes what runs away, and ends the pair.
-async fn end(pair: Pair, reply: Result<()>) -> Result<()> {
+/// Deletes the Pods, and ends the pair.
+async fn end(pair: Pair, result: Result<()>) -> Result<()> {
     for name in [POD, STRANGER] {
         pair.spoke.delete(&At::pod(&pair.names.spoke, name)).await?;
     }
-    finish(pair, reply).await
+    finish(pair, result).await
 }
 
 fn pod(namespace: &str) -> At {
     At::pod(namespace, POD)
 }
 
-/// A Pod that goes on talking, and belongs to an Application, as Argo CD marks it, or to none.
+/// A Pod that keeps writing to its log; with Argo CD's tracking ID of an Application, or without.
 fn talker(belongs: bool) -> Value {
     let script = "n=0; while true; do n=$((n+1)); echo line $n; sleep 1; done";
     // A Go agent looks no further than whether there is a mark.
@@ -181,18 +181,18 @@ fn talker(belongs: bool) -> Value {
     })
 }
 
-/// kubectl with what Argo CD on the hub would have in the cluster Secret.
-fn visitor(lab: &Lab, papers: &certs::Pair, authority: &str) -> Result<Kubectl> {
+/// kubectl with the credentials that Argo CD on the hub has in the cluster Secret.
+fn visitor(lab: &Lab, credentials: &certs::Pair, authority: &str) -> Result<Kubectl> {
     let access = json!({"tlsClientConfig": {
         "caData": STANDARD.encode(authority),
-        "certData": STANDARD.encode(&papers.cert),
-        "keyData": STANDARD.encode(&papers.key),
+        "certData": STANDARD.encode(&credentials.cert),
+        "keyData": STANDARD.encode(&credentials.key),
     }});
     let server = "https://localhost:9090";
     Kubectl::with(lab, &kubeconfig::of_cluster_secret(server, None, &access))
 }
 
-/// A manifest as it is, what is not there, and a log line by line.
+/// Reads a manifest, a missing object, and a log line by line.
 async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     let pods = format!("/api/v1/namespaces/{}/pods", pair.names.spoke);
     let talker = format!("{pods}/{POD}");
@@ -202,7 +202,7 @@ async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     ensure!(manifest["metadata"]["name"] == POD, "{manifest:#}");
     ensure!(manifest["status"]["phase"] == "Running", "{manifest:#}");
     let missing = visitor
-        .fails(&["get", "--raw", &format!("{pods}/nobody")])
+        .fails(&["get", "--raw", &format!("{pods}/missing")])
         .await?;
     ensure!(
         missing.contains("NotFound") || missing.contains("not find"),
@@ -227,7 +227,7 @@ async fn sees(pair: &Pair, visitor: &Kubectl) -> Result<()> {
     Ok(())
 }
 
-/// What the spoke's Argo CD keeps in its redis, read at the hub's, and word of a change.
+/// Reads a key of the spoke's redis through the hub's proxy, and gets a published change.
 async fn reads(pair: &mut Pair) -> Result<()> {
     let [_, there] = REDIS;
     let mut there = Client::at(("127.0.0.1", there), PASSWORD).await?;
@@ -247,11 +247,11 @@ async fn reads(pair: &mut Pair) -> Result<()> {
     let publish = ["publish", "app|managed-resources|app|1.8.3", ""];
     let there = tokio::sync::Mutex::new(there);
     let takes_in = || async { there.lock().await.ask(&publish).await };
-    let is_reported = |reply: &Said| *reply == Said::integer(1);
-    wait::until("somebody listens on the cluster", takes_in, is_reported).await?;
+    let is_reported = |reply: &Reply| *reply == Reply::integer(1);
+    wait::until("a subscriber on the cluster gets it", takes_in, is_reported).await?;
     let reply = here.reply().await?;
     ensure!(is(&reply, "message", &channel), "{reply:?}");
-    // Go's principal says nothing of what it does not know; ours asks the hub's redis.
+    // Go's principal returns nothing for an unknown key; ours asks the hub's redis.
     let local = Client::at(("127.0.0.1", PROXY), PASSWORD)
         .await?
         .ask(&["get", "mfst|x"])
@@ -260,12 +260,12 @@ async fn reads(pair: &mut Pair) -> Result<()> {
     pair.check()
 }
 
-/// Whether this was said about this channel.
-fn is(stated: &Said, what: &str, channel: &str) -> bool {
-    let words: Vec<_> = stated
+/// Whether the reply is this message of this channel.
+fn is(message: &Reply, what: &str, channel: &str) -> bool {
+    let words: Vec<_> = message
         .elements()
         .iter()
-        .filter_map(Said::as_bytes)
+        .filter_map(Reply::as_bytes)
         .collect();
     words.starts_with(&[what.as_bytes(), channel.as_bytes()])
 }

@@ -75,7 +75,7 @@ pub(crate) async fn repository_changed_offline_is_updated(pair: &mut Pair) -> Re
     pair.hub.delete(&at(&hub, "going")).await?;
     pair.start_agent().await?;
     until_password(pair, &at(&spoke, "changing"), "two").await?;
-    // A Go principal answers an agent that holds what it does not know with an error, and leaves it there.
+    // A Go principal answers with an error when the agent has an unknown object, and does not delete it.
     if pair.pairing.principal == Make::Ours {
         pair.spoke.until_gone(&at(&spoke, "going"), SOON).await?;
     }

@@ -1,4 +1,4 @@
-//! Either end dies, the world goes on, and both agree again.
+//! One end crashes, both sides change, and after the restart both agree.
 
 use anyhow::{Result, ensure};
 use lab::peers::Pair;
@@ -37,7 +37,7 @@ impl Three {
         Ok(three)
     }
 
-    /// What happens on both sides while they cannot hear each other.
+    /// Changes on both sides while they are disconnected.
     async fn meanwhile(&self, pair: &Pair) -> Result<()> {
         self.changing.set_revision(pair, "v2").await?;
         pair.hub.delete(&self.going.hub).await?;
@@ -90,7 +90,7 @@ pub(crate) async fn changes_without_an_agent_are_recovered(pair: &mut Pair) -> R
     later(pair, &three).await
 }
 
-/// Everything goes on as before.
+/// Later changes are delivered and reported.
 async fn later(pair: &Pair, three: &Three) -> Result<()> {
     for app in [&three.changing, &three.coming, &three.staying] {
         app.set_revision(pair, "v3").await?;

@@ -1,4 +1,4 @@
-//! Traces: a change of the hub is one trace with what it comes to, whoever made the two programs. The collector is a stand-in.
+//! Traces: a change on the hub and its effects are one trace, in every pairing. The collector is a stand-in.
 
 use std::{fs, sync::Arc};
 
@@ -17,8 +17,8 @@ const SPEC: &str = "agent-managed application.io.argoproj.argocd-agent.event.spe
 /// The principal takes in a status.
 const STATUS: &str = "principal application.io.argoproj.argocd-agent.event.status-update";
 
-/// What spans tell. Nothing that was in a body is among it.
-const TOLD: [&str; 12] = [
+/// The attributes of spans. None contains a value from a body.
+const ATTRIBUTES: [&str; 12] = [
     "argocd.agent.mode",
     "argocd.agent.name",
     "argocd.component.type",
@@ -55,7 +55,7 @@ pub(crate) async fn a_change_is_one_trace_from_the_hub_to_the_spoke_and_back(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    reply(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
+    is_traced(&lab, "o-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirror(
@@ -71,7 +71,7 @@ pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirr
         "principal application.io.argoproj.argocd-agent.event.spec-update",
         "principal Application.patch",
     ];
-    reply(
+    is_traced(
         &lab,
         "a-trace",
         pairing,
@@ -81,7 +81,7 @@ pub(crate) async fn a_change_of_an_autonomous_cluster_is_one_trace_with_its_mirr
     .await
 }
 
-pub(crate) async fn a_go_agent_goes_on_with_our_traces(lab: Arc<Lab>) -> Result<()> {
+pub(crate) async fn a_go_agent_continues_our_traces(lab: Arc<Lab>) -> Result<()> {
     let pairing = Pairing {
         principal: Make::Ours,
         agent: Make::Go,
@@ -98,12 +98,10 @@ pub(crate) async fn a_go_agent_goes_on_with_our_traces(lab: Arc<Lab>) -> Result<
         "principal Application.patch",
     ];
     let ways = [there.to_vec(), back.to_vec()];
-    reply(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
+    is_traced(&lab, "g-trace", pairing, Mapping::Namespace, &ways).await
 }
 
-pub(crate) async fn our_agent_goes_on_with_the_traces_of_a_go_principal(
-    lab: Arc<Lab>,
-) -> Result<()> {
+pub(crate) async fn our_agent_continues_the_traces_of_a_go_principal(lab: Arc<Lab>) -> Result<()> {
     let pairing = Pairing {
         principal: Make::Go,
         agent: Make::Ours,
@@ -118,11 +116,11 @@ pub(crate) async fn our_agent_goes_on_with_the_traces_of_a_go_principal(
         [there, &["agent-managed Application.patch"]].concat(),
         [there, &back].concat(),
     ];
-    reply(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
+    is_traced(&lab, "p-trace", pairing, Mapping::Namespace, &ways).await
 }
 
 /// Changes an Application and its status, and waits until the collector has all of these ways.
-async fn reply(
+async fn is_traced(
     lab: &Lab,
     name: &str,
     pairing: Pairing,
@@ -157,7 +155,7 @@ async fn reply(
         Ok(()) => arrived(&collector, ways).await,
         Err(error) => Err(error),
     };
-    let outcome = outcome.and_then(|()| tell_no_more(&collector, pairing));
+    let outcome = outcome.and_then(|()| has_known_attributes_only(&collector, pairing));
     finish(pair, outcome).await
 }
 
@@ -172,16 +170,16 @@ async fn changed(pair: &Pair) -> Result<()> {
     app.until_status(pair, "Synced", "Healthy").await.map(drop)
 }
 
-/// Of ours it is known what they may tell.
-fn tell_no_more(collector: &Collector, pairing: Pairing) -> Result<()> {
+/// Spans of our own programs have no other attributes.
+fn has_known_attributes_only(collector: &Collector, pairing: Pairing) -> Result<()> {
     if pairing.needs().is_some() {
         return Ok(());
     }
-    let reply = collector.spans().into_iter().flat_map(|it| it.attributes);
-    let strangers: Vec<_> = reply
-        .filter(|(name, _)| !TOLD.contains(&name.as_str()))
+    let all = collector.spans().into_iter().flat_map(|it| it.attributes);
+    let strangers: Vec<_> = all
+        .filter(|(name, _)| !ATTRIBUTES.contains(&name.as_str()))
         .collect();
-    ensure!(strangers.is_empty(), "spans tell {strangers:?}");
+    ensure!(strangers.is_empty(), "unknown attributes: {strangers:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A peer with good papers and bad manners.
+//! A peer with valid credentials that violates the protocol.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -18,20 +18,20 @@ use crate::{
     stage::Stage,
 };
 
-/// Something that an agent would not say.
+/// A message that no agent sends.
 struct Garbage {
     what: &'static str,
     event: Option<CloudEvent>,
     /// Whether it can be acknowledged, having a name.
     named: bool,
-    /// What becomes of it: a part of the reason, nothing, or the end of its stream.
+    /// The outcome: a part of the reason, nothing, or the end of its stream.
     fate: Answer,
-    /// The word under which the principal counts it.
+    /// The reason label of the principal's counter.
     counted: &'static str,
 }
 
 /// Garbage, oversized and unreadable messages end at most the stream they came on, and are counted.
-pub(crate) async fn garbage_disturbs_nobody(stage: &Stage) -> Result<()> {
+pub(crate) async fn malformed_messages_do_not_disturb_other_clusters(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
     let mut bystander = stage.greeter("undisturbed", 2).await?;
@@ -46,23 +46,25 @@ pub(crate) async fn garbage_disturbs_nobody(stage: &Stage) -> Result<()> {
 
     let (door, forger) = stage.door().await?;
     knock(&door, &manager).await?;
-    // The stranger has the papers of spoke1. Its agent is kept away meanwhile: the two would take the session from
+    // The test has the credentials of spoke1. The connection of its agent is cut: the two would take the session from
     // each other all the time.
     stage.lab.faults().cut("spoke1");
     manager
         .until_counts("argocd_principal_connected_agents", 1.0)
         .await?;
-    let papers = forger.papers(&agent_name("spoke1"), &[], Duration::days(1))?;
-    let version = door.version(&papers).await?;
+    let credentials = forger.papers(&agent_name("spoke1"), &[], Duration::days(1))?;
+    let version = door.version(&credentials).await?;
     let session = door
-        .authenticate(Some(&papers), "managed", &version)
+        .authenticate(Some(&credentials), "managed", &version)
         .await??;
     let repository = stage.lab.git().repository("undisturbed")?;
     let next = crate::stage::commit(&repository, "still-here", "v2")?;
     "v2".clone_into(&mut bystander.revision);
     bystander.apply(&stage.hub).await?;
     for garbage in all_garbage() {
-        let mut stream = door.subscribe(&papers, &session.access_token).await??;
+        let mut stream = door
+            .subscribe(&credentials, &session.access_token)
+            .await??;
         garbage.emit(&mut stream, &manager).await?;
     }
     deliver::until_healthy(&stage.hub, &bystander.at, &next).await?;
@@ -97,7 +99,7 @@ async fn knock(door: &Door, manager: &Running) -> Result<()> {
 }
 
 impl Garbage {
-    /// Says it, and looks whether it went and was counted as it should.
+    /// Sends it, and checks the answer and the counter.
     async fn emit(self, stream: &mut Stream, manager: &Running) -> Result<()> {
         let Self {
             what,
@@ -149,8 +151,8 @@ fn all_garbage() -> Vec<Garbage> {
         counted,
     };
     let unread = |what, event, reason| refused(what, event, reason, "malformed");
-    let nobodys = json!({"metadata": {"name": "x", "namespace": "argocd", "uid": "nobody"}});
-    let nobodys = event(APP, STATUS, nobodys.to_string().as_bytes());
+    let unknown = json!({"metadata": {"name": "x", "namespace": "argocd", "uid": "unknown"}});
+    let unknown = event(APP, STATUS, unknown.to_string().as_bytes());
     let larger = "protocol violation: a message above the size limit";
     vec![
         ignored("no event at all", None),
@@ -172,9 +174,9 @@ fn all_garbage() -> Vec<Garbage> {
             "nonsense",
         ),
         unread("an unknown verb", event(APP, "nonsense", b"[]"), "nonsense"),
-        refused("nobody's object", nobodys, "no Application", "not_theirs"),
+        refused("an unknown object", unknown, "no Application", "not_theirs"),
         refused(
-            "what a hub says",
+            "an event of a hub",
             event(APP, SPEC, b"{}"),
             "not accepted here",
             "not_allowed",
@@ -189,8 +191,8 @@ fn all_garbage() -> Vec<Garbage> {
     ]
 }
 
-/// What all garbage that has a name is called.
-const GARBAGE_ID: &str = "nobody_1_1";
+/// The event ID of all named garbage.
+const GARBAGE_ID: &str = "unknown_1_1";
 /// How often an agent has connected.
 const CONNECTIONS: &str = "argocd_agent_connections_total";
 
@@ -203,9 +205,9 @@ fn event(target: &str, kind: &str, body: &[u8]) -> CloudEvent {
     };
     let attributes = [
         ("dataschema", schema),
-        ("resourceid", text("nobody_1")),
+        ("resourceid", text("unknown_1")),
         ("eventid", text(GARBAGE_ID)),
-        ("subject", text("argocd/nobody")),
+        ("subject", text("argocd/unknown")),
     ];
     CloudEvent {
         spec_version: "1.0".to_owned(),

@@ -1,4 +1,4 @@
-//! Certificate requests that ask for what nobody may have.
+//! CSRs that the signer must not approve.
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{programs::Program, stage::Stage};
 
-/// A request for a certificate that nobody may grant.
+/// A CSR that must stay pending.
 struct Request {
     name: &'static str,
     /// Who asks: `system:open-cluster-management:<this>:agent`.
@@ -21,7 +21,7 @@ struct Request {
     organizations: [&'static str; 2],
     alternative: &'static str,
     usages: &'static [&'static str],
-    /// The word of the Event and of the metric, and a part of what the Event says.
+    /// The reason of the Event and of the metric, and a part of the Event's message.
     why: (&'static str, &'static str),
 }
 
@@ -85,7 +85,7 @@ fn wrong_requests() -> Vec<Request> {
             usages: &["digital signature", "server auth"],
             ..Request::good("to-serve", ("WrongUsages", "client auth"))
         },
-        // They carry our add-on's labels, so they are ours to explain, whoever may be meant to sign.
+        // They carry our add-on's labels, so our manager explains them, whichever signer they name.
         Request {
             signer: "kubernetes.io/kube-apiserver-client",
             ..Request::good(
@@ -101,9 +101,7 @@ fn wrong_requests() -> Vec<Request> {
 }
 
 /// Requests with a wrong requester, signer, subject, SAN or usage stay pending, each with an Event that says why.
-pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
-    stage: &Stage,
-) -> Result<()> {
+pub(crate) async fn an_invalid_csr_stays_pending_and_is_explained(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let manager = Program::Manager.running(stage).await?;
     let units = enrol::registered_units(&stage.hub, "spoke1").await?;
@@ -134,7 +132,7 @@ pub(crate) async fn a_wrong_certificate_request_stays_pending_and_is_explained(
 async fn ask(stage: &Stage, request: &Request, units: &[String]) -> Result<At> {
     let group = format!("system:open-cluster-management:{}", request.requester);
     let user = format!("{group}:agent");
-    // Rights to ask are not what is tested: every spoke may create requests.
+    // This does not test rights: every spoke may create requests.
     let groups = [
         group.as_str(),
         "system:open-cluster-management:managed-clusters",
@@ -164,7 +162,7 @@ fn request_body(request: &Request, units: &[String]) -> Result<String> {
     name.push(DnType::CommonName, request.common_name.as_str());
     let [first, second] = request.organizations;
     name.push(DnType::OrganizationName, first);
-    // The same attribute by its number: by its name it would take the place of the first.
+    // The organization attribute by its OID: by its name it would replace the first.
     name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), second);
     for unit in units {
         name.push(DnType::OrganizationalUnitName, unit.as_str());

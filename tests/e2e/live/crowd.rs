@@ -1,4 +1,4 @@
-//! Crowds at the resource proxy: who follow, and who take nothing of what they asked for.
+//! Many clients at the resource proxy: log followers, and readers that stall.
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -22,17 +22,17 @@ use crate::{
     stage::{SOON, Stage, commit},
 };
 
-/// How many want to follow one log.
+/// The number of clients that follow one log.
 const MANY: usize = 1_000;
-/// How many of one cluster may.
+/// The limit of followers for one cluster.
 const PLACES: usize = 64;
-/// How many come at the same time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 32;
-/// What all of them together may make one of our programs hold.
+/// How much memory all of them together may cost one of our programs.
 const MEMORY: f64 = 96.0 * 1024.0 * 1024.0;
 /// Objects of nearly a megabyte, which make a list that fits into no buffer on its way.
 const LARGE: usize = 20;
-/// Who ask for that list and take nothing of it.
+/// Clients that request that list and do not read it.
 const SLOW: usize = 32;
 
 async fn asked(client: &Client, target: &str) -> Result<Response<Body>> {
@@ -41,7 +41,7 @@ async fn asked(client: &Client, target: &str) -> Result<Response<Body>> {
     Ok(answer.context("no answer")??)
 }
 
-/// What an answer begins with.
+/// The first frame of a response.
 async fn beginning(answer: &mut Response<Body>) -> Result<String> {
     let frame = timeout(SOON, answer.body_mut().frame()).await;
     let frame = frame.context("nothing comes")?.context("it ends")??;
@@ -49,22 +49,22 @@ async fn beginning(answer: &mut Response<Body>) -> Result<String> {
     Ok(String::from_utf8_lossy(&data).into_owned())
 }
 
-/// What both of our programs hold now.
-async fn retained(stage: &Stage) -> Result<[f64; 2]> {
-    let mut retained = [0.0; 2];
-    for (retained, program) in retained
+/// The resident memory of both of our programs.
+async fn resident_memory(stage: &Stage) -> Result<[f64; 2]> {
+    let mut resident_memory = [0.0; 2];
+    for (resident_memory, program) in resident_memory
         .iter_mut()
         .zip([Program::Manager, Program::Agent(1)])
     {
         let metrics = program.running(stage).await?.metrics().await?;
-        *retained = metrics.value("process_resident_memory_bytes");
+        *resident_memory = metrics.value("process_resident_memory_bytes");
     }
-    Ok(retained)
+    Ok(resident_memory)
 }
 
-/// Neither of our programs holds much more than before.
+/// Neither of our programs uses much more memory than before.
 async fn is_bounded(stage: &Stage, before: [f64; 2]) -> Result<()> {
-    let now = retained(stage).await?;
+    let now = resident_memory(stage).await?;
     for (before, now) in before.into_iter().zip(now) {
         ensure!(
             before > 0.0 && now < before + MEMORY,
@@ -91,7 +91,7 @@ async fn others_go_on(
     stage.until_greets(1, &app.namespace, word).await
 }
 
-/// The answer for somebody who may follow; none for who was told to come again, in the way in which clients look for it.
+/// The response of a follower that got a place; none for one that was rejected with 429 and `Retry-After`.
 async fn followed(client: &Client, log: &str) -> Result<Option<Response<Body>>> {
     let mut answer = asked(client, log).await?;
     if answer.status() == StatusCode::OK {
@@ -100,14 +100,14 @@ async fn followed(client: &Client, log: &str) -> Result<Option<Response<Body>>> 
     let (code, headers) = (answer.status(), answer.headers());
     ensure!(code == StatusCode::TOO_MANY_REQUESTS, "{answer:?}");
     ensure!(headers.contains_key("retry-after"), "{answer:?}");
-    let reply: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
-    let why = reply["message"].as_str().unwrap_or_default();
-    ensure!(why.contains("too many"), "{reply}");
+    let status: Value = serde_json::from_str(&beginning(&mut answer).await?)?;
+    let why = status["message"].as_str().unwrap_or_default();
+    ensure!(why.contains("too many"), "{status}");
     Ok(None)
 }
 
-/// A thousand people want to follow one log: as many as there are places do, each other is told to come again and why, and
-/// nobody else notices. When they go, nothing of it is left on the cluster.
+/// A thousand clients follow one log: as many as there are places succeed, each other one gets 429 with a reason, and other
+/// clients are not affected. When they disconnect, no request is left on the cluster.
 pub(crate) async fn thousand_log_followers_leave_room_for_others(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.enrolled(2).await?;
@@ -120,7 +120,7 @@ pub(crate) async fn thousand_log_followers_leave_room_for_others(stage: &Stage) 
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     kubectl.until_it_sees(&["logs", "crowded"]).await?;
-    let before = retained(stage).await?;
+    let before = resident_memory(stage).await?;
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
 
@@ -161,7 +161,7 @@ pub(crate) async fn thousand_log_followers_leave_room_for_others(stage: &Stage) 
     stage.clear(&app).await
 }
 
-/// Many ask for a large list and take nothing of it: each holds up itself and nobody else.
+/// Many clients request a large list and do not read it: each blocks only itself.
 pub(crate) async fn stalled_reader_does_not_block_others(stage: &Stage) -> Result<()> {
     const PLACE: &str = "large-lists";
     stage.enrolled(1).await?;
@@ -181,7 +181,7 @@ pub(crate) async fn stalled_reader_does_not_block_others(stage: &Stage) -> Resul
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     let list = format!("/api/v1/namespaces/{PLACE}/configmaps?labelSelector=size%3Dlarge");
     kubectl.until_it_sees(&["get", "--raw", &list]).await?;
-    let before = retained(stage).await?;
+    let before = resident_memory(stage).await?;
 
     let client = kubectl.client().await?;
     let mut slow = Vec::with_capacity(SLOW);
@@ -196,7 +196,7 @@ pub(crate) async fn stalled_reader_does_not_block_others(stage: &Stage) -> Resul
     ensure!(items.len() == LARGE, "{} of {LARGE}", items.len());
     is_bounded(stage, before).await?;
     others_go_on(stage, &app, &kubectl, "slow").await?;
-    // Who begins to read after all gets what was asked for.
+    // A client that reads late gets the whole list.
     let late = slow.pop().context("a slow reader")?.into_body().collect();
     let late = timeout(SOON, late).await.context("no end")??.to_bytes();
     let late: Value = serde_json::from_slice(&late)?;

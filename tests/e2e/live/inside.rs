@@ -34,8 +34,8 @@ pub(super) fn local(namespace: &str, name: &str, script: &str) -> Value {
     })
 }
 
-/// What a Pod on a spoke prints is read on the hub: all of it, and as it comes. When the cluster is cut off the reader
-/// is told by an error, and does not take it for the end.
+/// The log of a Pod on a spoke is read on the hub, complete and followed. When the cluster disconnects the reader gets an
+/// error, not an end of file.
 pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
     stage: &Stage,
 ) -> Result<()> {
@@ -66,7 +66,7 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
         .await?;
     ensure!(end == "1000\nmore\n", "{end}");
 
-    a_viewer_who_goes_takes_the_request_along(stage, &kubectl).await?;
+    a_closed_viewer_ends_the_request(stage, &kubectl).await?;
     stage.lab.faults().set("spoke1", Fault::Stall);
     let ended = following.ended(Duration::from_secs(30)).await;
     let ended = ended.context("the log of a cluster that was cut off goes on")?;
@@ -82,7 +82,7 @@ pub(crate) async fn a_log_is_followed_from_the_hub_until_its_cluster_is_cut_off(
 }
 
 /// The cluster's API logs a request when it is over.
-async fn a_viewer_who_goes_takes_the_request_along(stage: &Stage, kubectl: &Kubectl) -> Result<()> {
+async fn a_closed_viewer_ends_the_request(stage: &Stage, kubectl: &Kubectl) -> Result<()> {
     let audit = stage.lab.spoke(1).audit();
     let mark = audit.mark()?;
     let mut viewer = kubectl.follows(&["logs", "-f", "talker"])?;
@@ -130,7 +130,7 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
     let pod = kubectl.prints(&pods).await?;
     let pod = pod.trim().strip_prefix("pod/").context("one Pod")?;
 
-    // The agent is replaced by one that knows the new level, and then looks at what the Application has.
+    // The agent restarts with the new level, and then reads the resources of the Application.
     let exec = |script| ["-n", PLACE, "exec", pod, "--", "sh", "-c", script];
     kubectl.until_it_sees(&exec("true")).await?;
     let ended = kubectl.run(&exec("echo hello; exit 7")).await?;
@@ -143,8 +143,8 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
     viewer.types("echo heard > /proc/1/fd/1; exit 5\n").await?;
     terminal::ended_with(viewer, 5).await?;
     let log = ["-n", PLACE, "logs", pod];
-    let stated = async || kubectl.prints(&log).await;
-    wait::until("its log has it", stated, |stated| stated == "heard\n").await?;
+    let look = async || kubectl.prints(&log).await;
+    wait::until("its log has it", look, |text| text == "heard\n").await?;
 
     let alone = local(PLACE, "alone", "exec sleep infinity").to_string();
     let spoke = &stage.lab.spokes()[0];
@@ -152,10 +152,10 @@ pub(crate) async fn a_terminal_is_opened_from_the_hub_in_a_pod_of_an_application
     kubectl
         .until_it_sees(&["-n", PLACE, "logs", "alone"])
         .await?;
-    let reply = kubectl
+    let error = kubectl
         .fails(&["-n", PLACE, "exec", "alone", "--", "true"])
         .await?;
-    ensure!(reply.contains("belongs to no Application"), "{reply}");
+    ensure!(error.contains("belongs to no Application"), "{error}");
 
     let mut viewer = Viewer::open(&at, pod).await?;
     viewer.types("echo up $((1 + 1))\n").await?;

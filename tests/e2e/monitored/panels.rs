@@ -4,14 +4,14 @@ use anyhow::{Context as _, Result};
 use lab::{prometheus::Prometheus, wait};
 use serde_json::Value;
 
-/// What Grafana puts in where everything is chosen: the value for all of a variable, and a range with many scrapes in it.
+/// The values of Grafana's variables when everything is selected, and a rate interval of many scrapes.
 const CHOSEN: [(&str, &str); 3] = [
     ("$job", ".+"),
     ("$instance", ".+"),
     ("$__rate_interval", "1m"),
 ];
 
-/// What has no number in a fleet that is well, and why.
+/// Panels without data in a healthy fleet, and why.
 const MAY_BE_EMPTY: [(&str, &str); 1] = [(
     "Time of reconciles",
     "of nothing, where nothing has to be reconciled for a minute",
@@ -22,7 +22,7 @@ const MAY_BE_EMPTY: [(&str, &str); 1] = [(
 pub(super) struct Board {
     /// `fleet`, `cluster` or `live`.
     pub(super) name: String,
-    /// Each query, and what it is for.
+    /// The title and the query of each panel and variable.
     queries: Vec<(String, String)>,
 }
 
@@ -62,7 +62,7 @@ impl Board {
     }
 }
 
-/// What variables offer for choice: `label_values(METRIC, LABEL)`.
+/// The queries of variables: `label_values(METRIC, LABEL)`.
 fn variables(board: &Value) -> impl Iterator<Item = (String, String)> {
     let all = board["templating"]["list"].as_array().into_iter().flatten();
     all.filter_map(|variable| {

@@ -59,14 +59,15 @@ impl Asker {
 /// All that was printed, its end, what is new, with times, of either container.
 pub(crate) async fn a_log_is_shown_as_it_was_asked_for(lab: Arc<Lab>) -> Result<()> {
     let asker = Asker::new(&lab, "logs").await?;
-    let script = "seq 1000; echo oh >&2; sleep 2; echo late; touch /data/said; exec sleep infinity";
+    let script =
+        "seq 1000; echo oh >&2; sleep 2; echo late; touch /data/written; exec sleep infinity";
     let mut quiet = container("echo quiet; exec sleep infinity");
     quiet["name"] = json!("quiet");
     let shared = tempfile::tempdir()?;
     let containers = json!([container(script), quiet]);
     asker.ready("talker", containers, shared.path()).await?;
-    let stated = || async { Ok(shared.path().join("said").exists()) };
-    wait::until("it has said everything", stated, |stated| *stated).await?;
+    let look = || async { Ok(shared.path().join("written").exists()) };
+    wait::until("it has written everything", look, |written| *written).await?;
 
     let numbers: Vec<String> = (1..=1000).map(|number| format!("{number}\n")).collect();
     let all = numbers.concat() + "oh\nlate\n";
@@ -94,8 +95,8 @@ pub(crate) async fn a_log_is_shown_as_it_was_asked_for(lab: Arc<Lab>) -> Result<
     let other = asker.prints(&["logs", "talker", "-c", "quiet"]).await?;
     ensure!(other == "quiet\n", "{other}");
     let words = asker.words(&["logs", "talker", "-c", "c", "--previous"]);
-    let reply = asker.kubectl.fails(&words).await?;
-    ensure!(reply.contains("previous terminated container"), "{reply}");
+    let error = asker.kubectl.fails(&words).await?;
+    ensure!(error.contains("previous terminated container"), "{error}");
     asker.place.leave().await
 }
 
@@ -133,16 +134,13 @@ pub(crate) async fn the_log_before_a_crash_is_shown(lab: Arc<Lab>) -> Result<()>
     let again = |status: &super::ContainerStatus| status.ready && status.restart_count == 1;
     asker.place.until("crash", "runs again", again).await?;
     let second = async || asker.prints(&["logs", "crash"]).await;
-    wait::until("the second run speaks", second, |stated| {
-        stated == "second\n"
-    })
-    .await?;
+    wait::until("the second run speaks", second, |text| text == "second\n").await?;
     let first = asker.prints(&["logs", "crash", "--previous"]).await?;
     ensure!(first == "first\n", "{first}");
     asker.place.leave().await
 }
 
-/// Output and complaints are told apart, the exit code is the command's, and what goes in comes whole.
+/// Standard output and standard error are separate, the exit code is the command's, and the input arrives whole.
 pub(crate) async fn a_command_has_its_streams_and_its_exit_code(lab: Arc<Lab>) -> Result<()> {
     let asker = Asker::new(&lab, "commands").await?;
     let mut sleeper = container("exec sleep infinity");
@@ -159,8 +157,8 @@ pub(crate) async fn a_command_has_its_streams_and_its_exit_code(lab: Arc<Lab>) -
     ensure!(ended.out == "hello\nsleeper\n", "{ended:?}");
     ensure!(ended.err.starts_with("oh\n"), "{ended:?}");
     let absent = asker.words(&["exec", "sleeper", "--", "/bin/absent"]);
-    let reply = asker.kubectl.fails(&absent).await?;
-    ensure!(reply.contains("execute /bin/absent"), "{reply}");
+    let error = asker.kubectl.fails(&absent).await?;
+    ensure!(error.contains("execute /bin/absent"), "{error}");
     let nowhere = asker.words(&["exec", "sleeper", "-c", "other", "--", "true"]);
     asker.kubectl.fails(&nowhere).await?;
 
@@ -206,7 +204,6 @@ pub(crate) async fn a_terminal_has_a_size_and_ends_with_its_viewer(lab: Arc<Lab>
         stdout.read_to_string(&mut text).await?;
         anyhow::Ok(text)
     };
-    // Keys are signals, since the terminal is the shell's own. A shell that is about to become another program may lose
     // Keys are signals, since the terminal is the shell's own: this one is for the program that runs then.
     viewer.types("sleep 54321\n").await?;
     let sleeps = |text: &String| text.contains("sleep 54321");

@@ -1,5 +1,5 @@
-//! An agent that nobody has made known registers itself, and Argo CD on the hub sees its cluster with nothing but what
-//! the cluster Secret holds.
+//! An agent without a cluster Secret registers itself, and Argo CD on the hub reaches its cluster with the credentials in
+//! the Secret.
 
 use std::sync::Arc;
 
@@ -37,17 +37,17 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
     let made = At::secret(&setting.names.hub, "cluster-newcomer");
     let shared = At::secret(&setting.names.hub, SHARED);
     let (first, next) = ("argo-cd-of-the-hub", "argo-cd-of-the-hub-again");
-    let papers = setting.papers.of_agent(first)?;
+    let credentials = setting.papers.of_agent(first)?;
     let authority = setting.papers.authority().to_owned();
-    hub.apply(&shared, body(&papers, &authority)).await?;
-    let papers = setting.papers.of_agent(next)?;
+    hub.apply(&shared, body(&credentials, &authority)).await?;
+    let credentials = setting.papers.of_agent(next)?;
     setting.way.principal.extend([
         ("enable-self-cluster-registration", "true".to_owned()),
         ("self-registration-client-cert-secret", SHARED.to_owned()),
         ("resource-proxy-address", "127.0.0.1:9090".to_owned()),
     ]);
     let mut pair = Pair::start_in(&lab, setting, OURS).await?;
-    let reply = async {
+    let result = async {
         let secret = pair.hub.read(&made).await?;
         let labels = &secret["metadata"]["labels"];
         ensure!(
@@ -63,7 +63,7 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
             "the certificate opens a cluster without the token"
         );
         // Another certificate reaches every cluster Secret, with tokens that belong to it.
-        let body = body(&papers, &authority);
+        let body = body(&credentials, &authority);
         pair.hub.apply(&shared, body).await?;
         let before = secret["data"]["config"].clone();
         let renewed = |secret: &Value| secret["data"]["config"] != before;
@@ -71,11 +71,11 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
         sees(&secret).await?;
         is_kept_out_when_it_is_revoked(&pair, &made).await
     };
-    let reply = reply.await;
-    finish(pair, reply).await
+    let result = result.await;
+    finish(pair, result).await
 }
 
-/// Whoever is to stay away is on the list before its Secret goes.
+/// A revoked agent does not register itself again after its Secret was deleted.
 async fn is_kept_out_when_it_is_revoked(pair: &Pair, made: &At) -> Result<()> {
     revoke(pair, Some("cluster.newcomer")).await?;
     pair.hub.delete(made).await?;
@@ -88,13 +88,13 @@ async fn is_kept_out_when_it_is_revoked(pair: &Pair, made: &At) -> Result<()> {
     Ok(())
 }
 
-fn body(papers: &certs::Pair, authority: &str) -> Value {
+fn body(credentials: &certs::Pair, authority: &str) -> Value {
     json!({"stringData": {
-        "tls.crt": papers.cert, "tls.key": papers.key, "ca.crt": authority,
+        "tls.crt": credentials.cert, "tls.key": credentials.key, "ca.crt": authority,
     }})
 }
 
-/// Waits until Argo CD would see the cluster with this Secret: a lane opens a moment after its session.
+/// Waits until Argo CD could reach the cluster with this Secret: a tunnel opens a moment after its session.
 async fn sees(secret: &Value) -> Result<()> {
     let config: Value = serde_json::from_str(&text(secret, "config")?)?;
     let look = async || Ok(visit(secret, &config).await);

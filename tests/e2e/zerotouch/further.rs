@@ -1,4 +1,4 @@
-//! Empty clusters that are not the usual ones: nothing is wanted there, they own their Applications, or the hub is not well.
+//! Empty clusters without an installation, in mode autonomous, or with a faulty Argo CD on the hub.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -13,18 +13,18 @@ use lab::{
 };
 use serde_json::{Value, json};
 
-use super::{BROUGHT, WHOSE, programs};
+use super::{INSTALLED, ORIGIN, programs};
 use crate::stage::{SOON, Stage, commit};
 
 const CLUSTER: &str = "spoke2";
-/// A registry that has nothing, and an image that nobody has.
+/// A registry without images, and an image that does not exist.
 const NOWHERE: &str = "registry.example";
-const NOBODYS: &str = "registry.example/argocd:v9";
+const MISSING: &str = "registry.example/argocd:v9";
 /// Another version, which the lab has as it has every one.
 const NEXT: &str = "quay.io/argoproj/argocd:v9.9.9";
 
-/// With `INSTALL_ARGOCD=false` nothing comes to an empty cluster; the condition says so and what to do, and when somebody
-/// has installed an Argo CD, that one is served and stays theirs.
+/// With `INSTALL_ARGOCD=false` nothing is installed on an empty cluster; the condition names the next step. When a user
+/// installs an Argo CD, the agent serves it and does not take it over.
 pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
@@ -34,8 +34,8 @@ pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) ->
     app.apply(hub).await?;
     // As with `clusteradm addon enable`, with the configuration from the first moment.
     enrol::by_addon_with_variable(hub, CLUSTER, "INSTALL_ARGOCD", "false").await?;
-    let stated = until_degraded(stage, "ArgoCDMissing", "INSTALL_ARGOCD is false").await?;
-    ensure!(stated.contains("install Argo CD there"), "{stated}");
+    let message = until_degraded(stage, "ArgoCDMissing", "INSTALL_ARGOCD is false").await?;
+    ensure!(message.contains("install Argo CD there"), "{message}");
     enrol::until_available(hub, CLUSTER).await?;
     for program in programs() {
         ensure!(spoke.get(&program).await?.is_none(), "{program}");
@@ -44,11 +44,14 @@ pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) ->
     argocd::install(std::slice::from_ref(empty), tools).await?;
     deliver::until_healthy(hub, &app.at, "").await?;
     let addon = until_calm(stage).await?;
-    ensure!(addon["metadata"]["annotations"][WHOSE].is_null(), "{addon}");
+    ensure!(
+        addon["metadata"]["annotations"][ORIGIN].is_null(),
+        "{addon}"
+    );
     for program in programs() {
         let program = spoke.read(&program).await?;
         ensure!(
-            program["metadata"]["labels"][BROUGHT].is_null(),
+            program["metadata"]["labels"][INSTALLED].is_null(),
             "{program}"
         );
     }
@@ -57,18 +60,18 @@ pub(crate) async fn install_argocd_false_reports_the_next_step(stage: &Stage) ->
     stage.not_enrolled(2).await
 }
 
-/// A hub without an Argo CD to copy says so, and goes on when it has one. A cluster that owns its Applications gets what it
-/// needs for that: one in the project `default` runs and is shown on the hub. What comes to be wrong with the programs is
-/// told, and goes; the hub's upgrades reach them.
+/// Without an Argo CD on the hub to copy, the add-on is Degraded until there is one. An autonomous cluster gets the project
+/// `default`: an Application in it runs and is mirrored. A condition reports unhealthy workloads until they recover, and
+/// the cluster follows upgrades of the hub's Argo CD.
 pub(crate) async fn an_empty_autonomous_cluster_follows_the_hubs_argo_cd(
     stage: &Stage,
 ) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
     argocd::purge(empty, tools).await?;
-    let reply = lived(stage).await;
+    let result = lived(stage).await;
     let cleared = cleared(stage).await;
-    reply.and(cleared)
+    result.and(cleared)
 }
 
 async fn cleared(stage: &Stage) -> Result<()> {
@@ -90,11 +93,11 @@ async fn lived(stage: &Stage) -> Result<()> {
         hub.delete(&At::deployment(enrol::ARGOCD, name)).await?;
     }
     enrol::by_label_as(hub, CLUSTER, "autonomous").await?;
-    let stated = until_degraded(stage, "HubArgoCDUnreadable", "is missing").await?;
-    ensure!(stated.contains("install Argo CD there"), "{stated}");
+    let message = until_degraded(stage, "HubArgoCDUnreadable", "is missing").await?;
+    ensure!(message.contains("install Argo CD there"), "{message}");
     ensure!(
         spoke.get(&programs()[0]).await?.is_none(),
-        "brought without a pattern"
+        "installed without a pattern"
     );
 
     argocd::install_application_sets(stage.lab.hub(), tools).await?;
@@ -102,7 +105,7 @@ async fn lived(stage: &Stage) -> Result<()> {
         let runs = |it: &Value| it["status"]["readyReplicas"] == 1;
         spoke.until(&program, "runs", SOON * 2, runs).await?;
     }
-    // Nobody was told anything of an ordinary start.
+    // An ordinary start leaves no condition behind.
     until_calm(stage).await?;
 
     let default = At::project(enrol::ARGOCD, "default");
@@ -119,7 +122,7 @@ async fn lived(stage: &Stage) -> Result<()> {
     hub.until_gone(&mirror, SOON).await
 }
 
-/// An Application that somebody makes on the spoke, as tutorials have it.
+/// An Application that a user creates on the spoke, as in tutorials.
 fn own(stage: &Stage) -> Result<Application> {
     let repository = stage.lab.git().repository("sown")?;
     commit(&repository, "hello", "v1")?;
@@ -135,17 +138,17 @@ fn own(stage: &Stage) -> Result<Application> {
     })
 }
 
-/// The cluster is led to a mirror that has nothing, and away from it while the hub's Argo CD has an image that cannot be pulled
-/// either: that one stays the hub's own trouble. A better one is followed.
+/// An empty mirror makes the cluster's Argo CD unhealthy. Without the mirror it recovers, even while the hub's Argo CD has an
+/// image that cannot be pulled: the cluster does not copy it. It follows a good image.
 async fn upgraded(stage: &Stage) -> Result<()> {
     mirrored(
         stage,
         &json!([{"source": "quay.io/argoproj", "mirror": NOWHERE}]),
     )
     .await?;
-    let stated = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
-    ensure!(stated.contains("cannot be pulled"), "{stated}");
-    hub_has(stage, NOBODYS).await?;
+    let message = until_degraded(stage, "ArgoCDUnhealthy", NOWHERE).await?;
+    ensure!(message.contains("cannot be pulled"), "{message}");
+    hub_has(stage, MISSING).await?;
     mirrored(stage, &json!([])).await?;
     until_calm(stage).await?;
     for program in programs() {
@@ -167,7 +170,7 @@ async fn upgraded(stage: &Stage) -> Result<()> {
     until_calm(stage).await.map(drop)
 }
 
-/// Says where the cluster gets its images.
+/// Configures the image mirrors of the cluster.
 async fn mirrored(stage: &Stage, registries: &Value) -> Result<()> {
     enrol::with_configuration(&stage.hub, CLUSTER, json!({"registries": registries})).await
 }
@@ -182,24 +185,24 @@ async fn hub_has(stage: &Stage, image: &str) -> Result<()> {
     stage.hub.merge(&at, template).await.map(drop)
 }
 
-/// What the condition says, once it is Degraded for this reason and says this part.
+/// The message of the condition, once it is Degraded for this reason and contains this part.
 async fn until_degraded(stage: &Stage, reason: &str, part: &str) -> Result<String> {
     let message = |addon: &Value| {
         let degraded = condition(addon, "Degraded")?;
         degraded["message"].as_str().map(str::to_owned)
     };
-    let reply = |addon: &Value| {
+    let is_reported = |addon: &Value| {
         has_condition(addon, "Degraded", "True", reason)
             && message(addon).is_some_and(|message| message.contains(part))
     };
     let at = At::addon(CLUSTER);
     let what = format!("says {reason}: {part}");
-    let addon = stage.hub.until(&at, &what, SOON * 2, reply).await?;
+    let addon = stage.hub.until(&at, &what, SOON * 2, is_reported).await?;
     message(&addon).context("no message")
 }
 
 async fn until_calm(stage: &Stage) -> Result<Value> {
     let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "AsExpected");
     let at = At::addon(CLUSTER);
-    stage.hub.until(&at, "needs nobody", SOON, calm).await
+    stage.hub.until(&at, "is not Degraded", SOON, calm).await
 }

@@ -1,4 +1,4 @@
-//! The alerts as the chart renders them, judged by Prometheus' own `promtool`: what it takes for rules, and when each of
+//! The alerts as the chart renders them, checked by Prometheus' own `promtool`: the syntax of the rules, and when each of
 //! them fires, with the words that a person reads then. The cases are in `tests/rules/alerts`.
 
 use std::{
@@ -30,7 +30,7 @@ fn cases() -> Vec<PathBuf> {
     files.map(|file| file.path()).collect()
 }
 
-/// A folder with the rules as `rules.yaml`, which is what the cases call them, and the cases.
+/// A folder with the cases and the rules, under their name `rules.yaml` in the cases.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     let rules = serde_saphyr::to_string(&groups()).expect("YAML");
@@ -49,21 +49,21 @@ fn promtool(folder: &TempDir, arguments: &[&str]) -> (bool, String) {
         .current_dir(folder.path())
         .output()
         .expect("promtool runs");
-    let stated = [done.stdout, done.stderr].concat();
+    let text = [done.stdout, done.stderr].concat();
     (
         done.status.success(),
-        String::from_utf8_lossy(&stated).into_owned(),
+        String::from_utf8_lossy(&text).into_owned(),
     )
 }
 
 #[test]
 fn prometheus_takes_the_rules_that_the_chart_renders() {
-    let (is_good, stated) = promtool(&folder(), &["check", "rules", "rules.yaml"]);
-    assert!(is_good, "{stated}");
-    let count: Option<usize> = stated.split_whitespace().find_map(|word| word.parse().ok());
+    let (is_good, text) = promtool(&folder(), &["check", "rules", "rules.yaml"]);
+    assert!(is_good, "{text}");
+    let count: Option<usize> = text.split_whitespace().find_map(|word| word.parse().ok());
     assert!(
         count.is_some_and(|count| count > 30),
-        "few rules were seen: {stated}"
+        "few rules were seen: {text}"
     );
 }
 
@@ -73,24 +73,24 @@ fn alerts_fire_with_the_expected_text() {
     let mut seen = 0;
     for file in cases() {
         let name = file.file_name().expect("a name").to_string_lossy();
-        let (is_good, stated) = promtool(&folder, &["test", "rules", &name]);
-        assert!(is_good, "{name}: {stated}");
+        let (is_good, text) = promtool(&folder, &["test", "rules", &name]);
+        assert!(is_good, "{name}: {text}");
         seen += 1;
     }
     assert!(seen > 2, "only {seen} files have cases");
 }
 
-/// A case that is wrong is found out, so that the others prove something.
+/// A wrong case fails, so a passing case proves something.
 #[test]
-fn an_alert_that_says_something_else_is_found_out() {
+fn a_wrong_alert_text_fails_its_case() {
     let folder = folder();
     let path = folder.path().join("hub-work.yaml");
     let cases = fs::read_to_string(&path).expect("cases");
     let other = cases.replace("hub shows old states: 7", "hub shows old states: 8");
     assert_ne!(cases, other);
     fs::write(&path, other).expect("a wrong case");
-    let (is_good, stated) = promtool(&folder, &["test", "rules", "hub-work.yaml"]);
-    assert!(!is_good && stated.contains("HubWritesStuck"), "{stated}");
+    let (is_good, text) = promtool(&folder, &["test", "rules", "hub-work.yaml"]);
+    assert!(!is_good && text.contains("HubWritesStuck"), "{text}");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn row(rule: &Value) -> String {
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (what, rest) = part.split_once("}}").expect("the end of a template");
-        // A label is called what it is, and a value is a number.
+        // A label is replaced by its name, and a value by N.
         plain.push_str(what.trim().strip_prefix("$labels.").unwrap_or("N"));
         plain.push_str(rest);
     }
@@ -164,7 +164,7 @@ fn row(rule: &Value) -> String {
     format!("| `{name}` | {severity} | {waits} | {plain} |")
 }
 
-/// What is in a list of each member of a list.
+/// The members of a nested list, over all members of the outer list.
 fn all<'a>(list: &'a Value, of: &'a str) -> impl Iterator<Item = &'a Value> {
     let members = list.as_array().into_iter().flatten();
     members.flat_map(move |it| it[of].as_array().into_iter().flatten())

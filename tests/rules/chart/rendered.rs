@@ -1,4 +1,4 @@
-//! What Helm makes of the chart with some values.
+//! The chart as Helm renders it with some values.
 
 use std::process::Command;
 
@@ -90,14 +90,14 @@ pub(crate) const GOLDEN: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Helm's answer.
-pub(crate) struct Said {
+/// The output of Helm.
+pub(crate) struct HelmOutput {
     pub(crate) success: bool,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-pub(crate) fn run(arguments: &[&str], sets: &[&str]) -> Said {
+pub(crate) fn run(arguments: &[&str], sets: &[&str]) -> HelmOutput {
     let program = Tools::ensure_helm().expect("helm");
     let home = tempfile::tempdir().expect("a directory");
     let mut command = Command::new(program);
@@ -106,14 +106,14 @@ pub(crate) fn run(arguments: &[&str], sets: &[&str]) -> Said {
         command.args(["--set", set]);
     }
     let done = command.output().expect("helm runs");
-    Said {
+    HelmOutput {
         success: done.status.success(),
         out: String::from_utf8_lossy(&done.stdout).into_owned(),
         err: String::from_utf8_lossy(&done.stderr).into_owned(),
     }
 }
 
-pub(crate) fn template(sets: &[&str]) -> Said {
+pub(crate) fn template(sets: &[&str]) -> HelmOutput {
     let chart = helm::chart();
     let chart = helm::text(&chart).expect("a path");
     run(
@@ -124,9 +124,9 @@ pub(crate) fn template(sets: &[&str]) -> Said {
 
 /// The text of every object.
 pub(crate) fn documents(sets: &[&str]) -> Vec<String> {
-    let stated = template(sets);
-    assert!(stated.success, "{}", stated.err);
-    let parts = stated
+    let output = template(sets);
+    assert!(output.success, "{}", output.err);
+    let parts = output
         .out
         .split("\n---\n")
         .map(|it| it.trim_start_matches("---\n").to_owned());

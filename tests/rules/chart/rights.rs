@@ -1,4 +1,4 @@
-//! What the chart grants.
+//! The rights that the chart grants.
 
 use super::{rendered::documents, *};
 
@@ -10,7 +10,7 @@ fn every_rule_has_a_reason_and_none_has_a_wildcard() {
         for line in document.lines() {
             let trimmed = line.trim_start();
             inside |= trimmed == "rules:";
-            // A reason may stand over several rules that belong together.
+            // One reason may cover several rules that belong together.
             reason |= inside && trimmed.starts_with('#');
             if inside && trimmed.starts_with("- apiGroups") {
                 assert!(reason, "{line} in\n{document}");

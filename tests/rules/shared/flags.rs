@@ -1,4 +1,4 @@
-//! Command lines as clap is told about them, read from the sources.
+//! Command-line flags as declared for clap, read from the sources.
 
 use std::collections::BTreeMap;
 
@@ -54,10 +54,11 @@ fn group(fields: TokenStream) -> Group {
         }
         let field = (attributes.as_slice(), words.as_slice());
         if let (attributes, [_pub, name, _colon, kind, ..]) = field {
-            let stated = |word: &str| attributes.iter().find_map(|it| inside(it.clone(), word));
-            if let Some(settings) = stated("arg") {
+            let argument_of =
+                |word: &str| attributes.iter().find_map(|it| inside(it.clone(), word));
+            if let Some(settings) = argument_of("arg") {
                 group.flags.extend(flag(name, &settings));
-            } else if stated("command").is_some_and(|it| it.to_string() == "flatten") {
+            } else if argument_of("command").is_some_and(|it| it.to_string() == "flatten") {
                 group.parts.push(kind.clone());
             }
         }
@@ -120,7 +121,7 @@ pub(crate) fn changed_defaults(stream: TokenStream) -> BTreeMap<String, String> 
     found
 }
 
-/// What `("id", "VARIABLE")` in a file says.
+/// The pairs `("id", "VARIABLE")` in a file.
 pub(crate) fn variables(path: &str) -> BTreeMap<String, String> {
     let pairs = tuples(tokens(path))
         .into_iter()
@@ -138,12 +139,12 @@ pub(crate) fn tuples(stream: TokenStream) -> Vec<Vec<String>> {
         if let TokenTree::Group(group) = &token {
             if group.delimiter() == Delimiter::Parenthesis {
                 let parts = split(group.stream());
-                let stated = parts.iter().filter_map(|part| match part.as_slice() {
+                let strings = parts.iter().filter_map(|part| match part.as_slice() {
                     [] => None,
                     [single] => text(single).or_else(|| Some(single.to_string())),
                     several => Some(several.iter().map(ToString::to_string).collect()),
                 });
-                found.push(stated.collect());
+                found.push(strings.collect());
             }
             found.extend(tuples(group.stream()));
         }
@@ -160,7 +161,7 @@ fn split(stream: TokenStream) -> Vec<Vec<TokenTree>> {
         .collect()
 }
 
-/// What is in the parentheses behind a word.
+/// The contents of the parentheses behind a word.
 fn inside(stream: TokenStream, word: &str) -> Option<TokenStream> {
     let mut before = String::new();
     stream.into_iter().find_map(|token| {

@@ -1,4 +1,4 @@
-//! What our programs show, as their own registration shows it: nothing here names a metric.
+//! The metrics that our programs register, read from the registries themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub(crate) struct Metric {
     pub(crate) help: String,
     /// Each label with its values.
     pub(crate) labels: BTreeMap<String, BTreeSet<String>>,
-    /// What its series are called.
+    /// The names of its series.
     pub(crate) series: BTreeSet<String>,
 }
 
@@ -39,7 +39,7 @@ fn of(register: impl FnOnce(&Registry)) -> Metrics {
     read(&registry.encode().expect("a text"))
 }
 
-/// Reads what Prometheus would be told.
+/// Parses metrics in the text format of Prometheus.
 pub(crate) fn read(text: &str) -> Metrics {
     let mut metrics = Metrics::new();
     let mut current = String::new();
@@ -83,7 +83,7 @@ fn labels(line: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What a query may call the metric: counters and information have an ending that its description does not.
+/// The name of the metric in a query: counters and information have a suffix that the description does not have.
 pub(crate) fn asked_as(name: &str, metric: &Metric) -> String {
     match metric.kind.as_str() {
         "counter" => format!("{name}_total"),

@@ -1,4 +1,4 @@
-//! The sources of our programs as tokens: what they say, without comments, attributes and tests.
+//! The string literals of our programs, read from their tokens without comments, attributes and tests.
 
 use std::{
     fs,
@@ -29,11 +29,11 @@ pub(crate) struct Text {
     pub(crate) used: Use,
 }
 
-/// What a text is for.
+/// How a literal is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// The program says it, as far as can be seen.
-    Said,
+    /// The program writes it, as far as the source shows.
+    Emitted,
     /// It is compared with, or names a kind of object.
     Read,
 }
@@ -68,7 +68,7 @@ pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
     texts
 }
 
-/// The texts of all programs, the command line included, whatever they are for.
+/// The texts of all programs, the command line included, for any use.
 pub(crate) fn literals() -> Vec<Text> {
     let mut texts = Vec::new();
     for path in PROGRAMS.iter().flat_map(|name| files(name)) {
@@ -131,14 +131,14 @@ fn collect(stream: TokenStream, named: bool, file: &str, texts: &mut Vec<Text>) 
             texts.push(Text {
                 words: text,
                 file: file.to_owned(),
-                used: if read { Use::Read } else { Use::Said },
+                used: if read { Use::Read } else { Use::Emitted },
             });
         }
         before.push(token.to_string());
     }
 }
 
-/// Functions whose text is a name for debugging, or something to look for.
+/// Functions whose literal is a debug name or a search string.
 const NAMING: [&str; 3] = ["debug_struct", "debug_tuple", "has"];
 
 fn is_compared_or_a_kind(before: &[String]) -> bool {
@@ -154,14 +154,14 @@ fn starts_an_arrow(mut rest: impl Iterator<Item = TokenTree>) -> bool {
         && rest.next().is_some_and(|token| is_punct(&token, '>'))
 }
 
-/// What a text literal says; its escapes stay as they are written.
+/// The content of a string literal, with its escapes as written.
 pub(crate) fn text(token: &TokenTree) -> Option<String> {
     let TokenTree::Literal(literal) = token else {
         return None;
     };
     let written = literal.to_string();
-    let stated = written.strip_prefix('"')?.strip_suffix('"')?;
-    Some(stated.to_owned())
+    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
+    Some(inner.to_owned())
 }
 
 pub(crate) fn is_punct(token: &TokenTree, wanted: char) -> bool {

@@ -1,30 +1,30 @@
-//! What people do, and what goes wrong.
+//! The steps of a history: user actions and faults.
 
 use principal::store::Watched;
 
 use super::{World, fleet};
-use crate::network::Weather;
+use crate::network::Conditions;
 use crate::process::Principal;
 use crate::slow::Manners;
 
 impl World {
-    /// Somebody does something, or something goes wrong; then time passes.
+    /// A user action or a fault; then time passes.
     pub(super) async fn step(&mut self) {
         match self.dice.below(100) {
             0..60 => {
-                let stated = self.people.act_on_hub();
-                self.deletions += usize::from(stated.contains("deleted"));
-                self.trace.emit(format_args!("hub: {stated}"));
+                let action = self.people.act_on_hub();
+                self.deletions += usize::from(action.contains("deleted"));
+                self.trace.emit(format_args!("hub: {action}"));
             }
             60..75 => {
                 let site = self.dice.pick(&self.sites);
                 let before = site.store.inner.all();
-                let stated = self.people.act_on_spoke(&site.store.inner);
-                site.forget_what_nobody_saw_go(before);
-                self.deletions += usize::from(stated.contains("deleted"));
-                self.trace.emit(format_args!("{}: {stated}", site.name));
+                let action = self.people.act_on_spoke(&site.store.inner);
+                site.forget_unseen_deletions(before);
+                self.deletions += usize::from(action.contains("deleted"));
+                self.trace.emit(format_args!("{}: {action}", site.name));
             }
-            75..82 => self.change_weather(),
+            75..82 => self.change_conditions(),
             82..86 => self.change_manners(),
             86..90 => self.end_an_agent().await,
             90..93 => self.end_the_principal().await,
@@ -55,9 +55,9 @@ impl World {
         tokio::time::sleep(pause).await;
     }
 
-    fn change_weather(&mut self) {
+    fn change_conditions(&mut self) {
         let (cut, often) = (self.dice.probability(0.4), [0.0, 0.0, 0.1, 0.3]);
-        let transient = Weather {
+        let conditions = Conditions {
             cut,
             loss: *self.dice.pick(&often),
             twice: *self.dice.pick(&often),
@@ -65,8 +65,8 @@ impl World {
         };
         let site = self.dice.pick(&self.sites);
         self.trace
-            .emit(format_args!("{}: {transient:?}", site.name));
-        self.network.set_weather(&site.name, transient);
+            .emit(format_args!("{}: {conditions:?}", site.name));
+        self.network.set_conditions(&site.name, conditions);
     }
 
     fn change_manners(&mut self) {

@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::process::Agent;
 use crate::slow::Slow;
 
-/// After so long an agent has seen what is on its spoke, however slow the API server is.
+/// After so long an agent has listed its spoke, however slow the API server is.
 const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 pub(super) struct Site {
@@ -42,8 +42,8 @@ impl Site {
         }
     }
 
-    /// What was deleted just now while no agent looked has taken the record of its last sync along.
-    pub(super) fn forget_what_nobody_saw_go(&self, before: Vec<(ObjectKey, Value)>) {
+    /// Forgets the sync records of Applications that were deleted while no agent was watching.
+    pub(super) fn forget_unseen_deletions(&self, before: Vec<(ObjectKey, Value)>) {
         if self.agent.is_some() && self.started.elapsed() > FIRST_LOOK {
             return;
         }

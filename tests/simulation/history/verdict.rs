@@ -1,4 +1,4 @@
-//! Everything works again: what has to be so then.
+//! The end of a history: all faults are repaired, and the findings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use agent::sync::api;
 use tokio::time::Instant;
 
 use super::{World, fleet};
-use crate::network::Weather;
+use crate::network::Conditions;
 use crate::oracle::Oracle;
 use crate::slow::Manners;
 
@@ -17,18 +17,18 @@ const QUIET: Duration = Duration::from_mins(5);
 const TIME_LIMIT: Duration = Duration::from_hours(1);
 
 impl World {
-    /// Everything works again; then both sides have to agree, and go on agreeing.
+    /// Repairs all faults; then both sides have to agree, also after further connects, restarts and commands.
     pub(super) async fn end(&mut self) -> Vec<String> {
         self.trace.emit("everything works again");
         let names = self.names();
         self.hub.behave(Manners::GOOD);
         self.hub.inner.break_watches(false);
         self.start_principal();
-        // A cluster that has left comes back to a second session, in which the hub's word counts in full.
+        // A cluster that has left gets a second session, in which the hub's spec wins everywhere.
         self.fleet.send_replace(fleet(&names, &[], false));
         for site in &mut self.sites {
             site.store.behave(Manners::GOOD);
-            self.network.set_weather(&site.name, Weather::FINE);
+            self.network.set_conditions(&site.name, Conditions::FINE);
         }
         self.start_agents();
         let mut findings = self.settle("after the faults").await;
@@ -36,13 +36,13 @@ impl World {
             self.network.break_lines(name);
         }
         findings.extend(self.settle("after a new connection").await);
-        findings.extend(self.oracle_says());
+        findings.extend(self.oracle_findings());
         findings.extend(self.once());
         if findings.is_empty() {
             findings.extend(self.rest().await);
         }
         if findings.is_empty() {
-            findings.extend(self.obeys().await);
+            findings.extend(self.run_new_commands().await);
         }
         findings
     }
@@ -77,7 +77,7 @@ impl World {
             .collect()
     }
 
-    fn oracle_says(&self) -> Vec<String> {
+    fn oracle_findings(&self) -> Vec<String> {
         let spokes = self.spokes();
         Oracle::new(&self.hub.inner, &spokes).findings()
     }
@@ -111,7 +111,7 @@ impl World {
         findings
     }
 
-    /// Whoever is restarted when both sides agree has nothing to write.
+    /// A restart of either end makes no writes when both sides agree.
     async fn rest(&mut self) -> Vec<String> {
         let mut findings = vec![];
         let before = self.signature();
@@ -156,19 +156,19 @@ impl World {
         findings
     }
 
-    /// What is asked for now is done, once.
-    async fn obeys(&mut self) -> Vec<String> {
+    /// New commands run once.
+    async fn run_new_commands(&mut self) -> Vec<String> {
         let spokes = self.spokes();
         let delivered = Oracle::new(&self.hub.inner, &spokes).delivered();
         let mut asked = vec![];
         for (key, object) in &delivered {
-            let stated = self.people.sync(key, object);
-            asked.push(stated.split(' ').nth(1).unwrap_or_default().to_owned());
-            self.trace.emit(format_args!("hub: {stated}"));
+            let action = self.people.sync(key, object);
+            asked.push(action.split(' ').nth(1).unwrap_or_default().to_owned());
+            self.trace.emit(format_args!("hub: {action}"));
             self.people.refresh(key);
         }
         let mut findings = self.settle("after the last commands").await;
-        findings.extend(self.oracle_says());
+        findings.extend(self.oracle_findings());
         let done: BTreeMap<String, usize> = self
             .sites
             .iter()

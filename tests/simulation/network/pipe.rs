@@ -33,7 +33,7 @@ struct Pipe {
     failed: bool,
 }
 
-/// What comes out of `body` at the other end of `line`.
+/// `body` as the other end of `line` receives it.
 pub(super) fn pipe(body: Body, line: Line, dice: Dice, is_stream: bool) -> Body {
     let pipe = Pipe {
         inner: Some(body),

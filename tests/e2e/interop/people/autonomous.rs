@@ -18,8 +18,8 @@ pub(crate) async fn live_views_work_for_autonomous_clusters(
     way: Way,
 ) -> Result<()> {
     let (pair, look) = begin(&lab, pairing, (way, "own", Mapping::Autonomous)).await?;
-    let reply = works(&pair, &look).await;
-    end(pair, reply).await
+    let result = works(&pair, &look).await;
+    end(pair, result).await
 }
 
 async fn works(pair: &Pair, look: &Look) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What people at the hub change on a cluster where one end is Go's.
+//! Changes from the hub on a cluster where one end is Go's.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ use serde_json::json;
 
 use super::{Look, POD, SOON, STRANGER, begin, end};
 
-/// A patch as Argo CD's actions send them and a deletion go through to what an Application has, and to nothing else.
+/// A patch as Argo CD's actions send it and a deletion reach resources of an Application, and no other object.
 pub(crate) async fn actions_and_deletions_reach_the_cluster(
     lab: Arc<Lab>,
     pairing: Pairing,
     way: Way,
 ) -> Result<()> {
     let (pair, look) = begin(&lab, pairing, (way, "change", Mapping::Namespace)).await?;
-    let reply = changes(&pair, &look).await;
-    end(pair, reply).await
+    let result = changes(&pair, &look).await;
+    end(pair, result).await
 }
 
 pub(super) async fn changes(pair: &Pair, look: &Look) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) async fn changes(pair: &Pair, look: &Look) -> Result<()> {
     ensure!(refused.is_err(), "a stranger is deleted");
 
     let deleted = pods.delete(POD, &DeleteParams::default()).await;
-    // Go's principal says nothing where a client reads an object.
+    // Go's principal responds without the object that the client expects.
     if pair.pairing.principal == Make::Ours {
         deleted?;
     }

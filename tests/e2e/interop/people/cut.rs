@@ -1,4 +1,4 @@
-//! A cluster that is cut off while people at the hub look at it, where one end is Go's.
+//! A cluster is disconnected while users at the hub read from it, where one end is Go's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ const LARGE: &str = "heavy-map";
 /// Of this many bytes, and so many of them a second, so that it takes much longer than to cut it off.
 const LARGEST: usize = 900_000;
 const SLOWLY: u32 = 16 << 10;
-/// Whoever looks is told without waiting for an answer that does not come any more.
+/// Clients get an error at once, without waiting for a response that cannot arrive.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// A log that is followed, a large answer and a terminal end at once, and work again when the cluster is back.
@@ -38,11 +38,11 @@ pub(crate) async fn live_streams_end_when_the_connection_breaks(
         ..way
     };
     let (mut pair, look) = begin(&lab, pairing, (way, "cut", Mapping::Namespace)).await?;
-    let reply = cut_off(&lab, &mut pair, &look).await;
+    let result = cut_off(&lab, &mut pair, &look).await;
     lab.faults().heal(BETWEEN);
     let at = At::config_map(&pair.names.spoke, LARGE);
-    let reply = reply.and(pair.spoke.delete(&at).await);
-    end(pair, reply).await
+    let result = result.and(pair.spoke.delete(&at).await);
+    end(pair, result).await
 }
 
 async fn cut_off(lab: &Lab, pair: &mut Pair, look: &Look) -> Result<()> {
@@ -74,21 +74,21 @@ async fn cut_off(lab: &Lab, pair: &mut Pair, look: &Look) -> Result<()> {
         lab.faults().cut(BETWEEN);
         Ok(tokio::time::Instant::now())
     };
-    let (stated, cut) = tokio::join!(look.visitor.run(&large), cutting);
-    let (stated, cut): (_, Result<_>) = (stated?, cut);
+    let (output, cut) = tokio::join!(look.visitor.run(&large), cutting);
+    let (output, cut): (_, Result<_>) = (output?, cut);
     let late = cut?.elapsed();
     ensure!(
-        !stated.succeeded(),
+        !output.succeeded(),
         "a whole answer came from a cluster that is cut off"
     );
     timeout(AT_ONCE, terminal::ended(viewer))
         .await
         .context("the terminal goes on")??;
     if pair.pairing.principal == Make::Ours {
-        ensure!(late < AT_ONCE, "{late:?}: {stated:?}");
+        ensure!(late < AT_ONCE, "{late:?}: {output:?}");
         ensure!(
-            stated.err.contains("agent of this cluster") || stated.err.contains("session"),
-            "{stated:?}"
+            output.err.contains("agent of this cluster") || output.err.contains("session"),
+            "{output:?}"
         );
         let ended = following.ended(AT_ONCE).await.context("the log goes on")?;
         ensure!(

@@ -20,29 +20,29 @@ pub(crate) async fn people_at_the_hub_open_terminals(
     pairing: Pairing,
     way: Way,
 ) -> Result<()> {
-    // Go's principal says no codes; a Go agent cuts off its last word itself where a stream is a WebSocket.
-    let says_codes = match pairing.principal {
+    // Go's principal reports no exit codes; a Go agent cuts off its last message where a stream is a WebSocket.
+    let reports_exit_codes = match pairing.principal {
         Make::Ours => pairing.agent == Make::Ours || way.agent.is_empty(),
         Make::Go => false,
     };
     let (mut pair, look) = begin(&lab, pairing, (way, "shell", Mapping::Namespace)).await?;
-    let reply = opens(&lab, &mut pair, &look, says_codes).await;
-    end(pair, reply).await
+    let result = opens(&lab, &mut pair, &look, reports_exit_codes).await;
+    end(pair, result).await
 }
 
-async fn opens(lab: &Lab, pair: &mut Pair, look: &Look, says_codes: bool) -> Result<()> {
+async fn opens(lab: &Lab, pair: &mut Pair, look: &Look, reports_exit_codes: bool) -> Result<()> {
     let pods = look.pods(pair).await?;
     let mut viewer = Viewer::open(&pods, POD).await?;
     viewer.resized(111, 37).await?;
     viewer.types("echo typed $((1 + 1)); exit 5\n").await?;
     viewer.until_it_reads("typed 2").await?;
-    if says_codes {
+    if reports_exit_codes {
         terminal::ended_with(viewer, 5).await?;
     } else {
         terminal::ended(viewer).await?;
     }
     let both_go = pair.pairing.principal == Make::Go && pair.pairing.agent == Make::Go;
-    // A Go agent with a Go principal opens one in any Pod, and has a command go on that does not read.
+    // A Go agent with a Go principal opens one in any Pod, and does not end a command that reads no input.
     if !both_go {
         a_stranger_is_refused(pair, &pods).await?;
         a_command_ends_with_its_viewer(lab, pair, &pods).await?;
@@ -72,7 +72,7 @@ async fn a_stranger_is_refused(pair: &Pair, pods: &Api<Pod>) -> Result<()> {
     }
 }
 
-/// One that neither reads nor writes would not notice by itself.
+/// A command that neither reads nor writes does not notice the disconnect by itself.
 async fn a_command_ends_with_its_viewer(lab: &Lab, pair: &Pair, pods: &Api<Pod>) -> Result<()> {
     let mut viewer = Viewer::open(pods, POD).await?;
     viewer

@@ -1,4 +1,4 @@
-//! A peer that is not who it says, or not any more.
+//! A peer whose credentials do not prove the identity that it claims.
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
@@ -11,7 +11,7 @@ use tonic::Code;
 
 use crate::{programs::Program, stage::Stage};
 
-/// What becomes of a peer at the door.
+/// The outcome of a connection attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     /// TLS ends with this alert.
@@ -20,18 +20,18 @@ enum Fate {
     Status(Code, String),
 }
 
-/// A peer with papers that are not good enough, or that claims what it is not.
+/// A peer with invalid credentials, or with a wrong claim.
 struct Case {
     what: &'static str,
-    papers: Option<Papers>,
+    credentials: Option<Papers>,
     mode: &'static str,
     fate: Fate,
     /// The series of the principal that counts it.
     counted: String,
 }
 
-/// A peer of another authority, of a cluster that is not enrolled, with an old certificate or with none gets nowhere; it
-/// is told so as far as it may know, and counted.
+/// The principal rejects a peer of another CA, of a cluster that is not enrolled, with an expired certificate or with none.
+/// The error reveals no more than it may, and the principal counts it.
 pub(crate) async fn peer_with_wrong_credentials_is_rejected(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
@@ -39,20 +39,20 @@ pub(crate) async fn peer_with_wrong_credentials_is_rejected(stage: &Stage) -> Re
     let good = forger.papers(&agent_name("spoke1"), &[], Duration::days(365))?;
     let version = door.version(&good).await?;
     let manager = Program::Manager.running(stage).await?;
-    for case in wrong_papers(&forger)? {
+    for case in wrong_credentials(&forger)? {
         let Case {
             what,
-            papers,
+            credentials,
             mode,
             fate,
             counted,
         } = case;
         let before = manager.metrics().await?.value(&counted);
-        let papers = papers.as_ref();
-        let seen = if let Some(alert) = door.alert(papers).await? {
+        let credentials = credentials.as_ref();
+        let seen = if let Some(alert) = door.alert(credentials).await? {
             Fate::Alert(alert)
         } else {
-            let status = door.authenticate(papers, mode, &version).await?.err();
+            let status = door.authenticate(credentials, mode, &version).await?.err();
             let status = status.with_context(|| format!("{what}: was let in"))?;
             Fate::Status(status.code(), status.message().to_owned())
         };
@@ -66,7 +66,7 @@ pub(crate) async fn peer_with_wrong_credentials_is_rejected(stage: &Stage) -> Re
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }
 
-fn wrong_papers(forger: &Forger) -> Result<Vec<Case>> {
+fn wrong_credentials(forger: &Forger) -> Result<Vec<Case>> {
     let mut cases = refused_by_tls(forger)?;
     cases.extend(refused_by_name(forger)?);
     Ok(cases)
@@ -75,13 +75,13 @@ fn wrong_papers(forger: &Forger) -> Result<Vec<Case>> {
 fn refused_by_tls(forger: &Forger) -> Result<Vec<Case>> {
     let spoke1 = agent_name("spoke1");
     let year = Duration::days(365);
-    let foreign = Forger::unknown("somebody-elses-ca")?.papers(&spoke1, &[], year)?;
-    // What TLS finds wrong then is the signature.
+    let foreign = Forger::unknown("other-ca")?.papers(&spoke1, &[], year)?;
+    // Here TLS rejects the signature.
     let namesake = Forger::unknown("argocd-agent-ca")?.papers(&spoke1, &[], year)?;
     let old = forger.papers(&spoke1, &[], -Duration::days(1))?;
-    let case = |what, papers, alert, outcome| Case {
+    let case = |what, credentials, alert, outcome| Case {
         what,
-        papers,
+        credentials,
         mode: "managed",
         fate: Fate::Alert(alert),
         counted: format!("argocd_principal_handshakes_total{{outcome=\"{outcome}\"}}"),
@@ -114,10 +114,10 @@ fn refused_by_tls(forger: &Forger) -> Result<Vec<Case>> {
     ])
 }
 
-/// The status, its text, and the word of the metric.
+/// The status, its text, and the reason label of the metric.
 type Refusal = (Code, &'static str, &'static str);
 
-const NOBODY: Refusal = (
+const UNKNOWN_PEER: Refusal = (
     Code::Unauthenticated,
     "authentication failed",
     "AuthenticationFailed",
@@ -133,7 +133,7 @@ fn refused_by_name(forger: &Forger) -> Result<Vec<Case>> {
     let case = |what, name: &str, mode, (code, text, reason): Refusal| {
         anyhow::Ok(Case {
             what,
-            papers: Some(forger.papers(name, &[], Duration::days(365))?),
+            credentials: Some(forger.papers(name, &[], Duration::days(365))?),
             mode,
             fate: Fate::Status(code, text.to_owned()),
             counted: format!("argocd_principal_refusals_total{{reason=\"{reason}\"}}"),
@@ -150,9 +150,14 @@ fn refused_by_name(forger: &Forger) -> Result<Vec<Case>> {
             NOT_ENROLLED,
         )?,
         case("not there", &agent_name("spoke11"), "managed", NOT_ENROLLED)?,
-        case("a bare name", "spoke1", "managed", NOBODY)?,
-        case("another form of a name", other_form, "managed", NOBODY)?,
-        case("another add-on", other_addon, "managed", NOBODY)?,
+        case("a bare name", "spoke1", "managed", UNKNOWN_PEER)?,
+        case(
+            "another form of a name",
+            other_form,
+            "managed",
+            UNKNOWN_PEER,
+        )?,
+        case("another add-on", other_addon, "managed", UNKNOWN_PEER)?,
         case(
             "another mode than recorded",
             &spoke1,
