@@ -1,5 +1,4 @@
-//! One question to a container: a request, a connection, a command. Lifecycle hooks ask in the same
-//! words.
+//! One check of a container: a request, a connection, a command. Lifecycle hooks use them too.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -25,7 +24,7 @@ use tokio_rustls::TlsConnector;
 use super::Patient;
 use crate::command;
 
-/// What to ask.
+/// The kind of a check.
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
     Http(HTTPGetAction),
@@ -69,7 +68,7 @@ impl From<&LifecycleHandler> for Check {
     }
 }
 
-/// Asks a probe's question once; an error says in words for people what the answer was.
+/// Runs a probe once; an error describes the failure for users.
 pub(super) async fn ask(probe: &Probe, limit: Duration, patient: &Patient) -> Result<(), String> {
     Check::from(probe)
         .ask(limit, patient)
@@ -78,7 +77,7 @@ pub(super) async fn ask(probe: &Probe, limit: Duration, patient: &Patient) -> Re
 }
 
 impl Check {
-    /// Asks once, and waits no longer than `limit`.
+    /// Runs the check once, and waits no longer than `limit`.
     pub(crate) async fn ask(&self, limit: Duration, patient: &Patient) -> anyhow::Result<()> {
         let asking = async {
             match self {
@@ -111,7 +110,7 @@ impl Where {
     }
 }
 
-/// The number of a port that may be said by its name.
+/// The number of a port, which may be given by its name.
 fn number(port: &IntOrString, container: &Container) -> anyhow::Result<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
@@ -175,10 +174,10 @@ where
         request = request.header(http::header::HOST, host);
     }
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
-    // The connection works only while it is polled; it may end with the answer already given.
+    // The connection progresses only while it is polled; it may end after the answer has arrived.
     let (status, _ended) = tokio::join!(
         async {
-            // Not the answer itself: the connection waits for whoever could still read its body.
+            // Not the answer itself: the connection stays open while its body could still be read.
             let status = answer.await.map(|answer| answer.status());
             drop(sender);
             status
@@ -201,7 +200,7 @@ async fn execute(exec: &ExecAction, limit: Duration, patient: &Patient) -> anyho
     Ok(())
 }
 
-/// Trusts every server: a probe asks whether somebody answers, not who, as the real kubelet has it.
+/// Trusts every server, like the real kubelet: a probe checks that a server answers, not its identity.
 fn trusting() -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let schemes = provider
