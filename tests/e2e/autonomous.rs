@@ -2,12 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
+    raw_client::agent_name,
     steps::{
         At, Objects,
         deliver::{self, Application, CASCADE},
         enrol, workload,
     },
-    stranger::agent_name,
 };
 use protocol::{Event, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};
@@ -290,7 +290,7 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
         .await?;
 
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
+    let papers = forger.issue(&agent_name(CLUSTER), &[], Duration::days(1))?;
     let version = door.version(&papers).await?;
     // In the first session of an enrolment nothing is taken away.
     kill_agent(stage).await?;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     product,
+    raw_client::{Credentials, Forger, agent_name},
     steps::{
         ADDON, At, Objects,
         deliver::{self, Application},
         enrol::{AGENT_NAMESPACE, CERTIFICATE, until_available},
         objects::{condition, has_condition},
     },
-    stranger::{Forger, Papers, agent_name},
     wait,
 };
 use serde_json::{Value, json};
@@ -109,7 +109,7 @@ pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Resu
     let before = processes(stage).await?;
     for round in ["first", "second"] {
         let (_, old) = stage.door().await?;
-        let papers = old.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
+        let papers = old.issue(&agent_name("spoke1"), &[], time::Duration::days(1))?;
         let was = stage.hub.read(&ca()).await?;
         let leaves = leaves(stage).await?;
         annotate(&stage.hub, &ca(), ROTATE, json!(round)).await?;
@@ -195,13 +195,13 @@ pub(crate) async fn a_certificate_that_changes_all_the_time_loses_nothing(
     traffic.end().await
 }
 
-fn short_lived(forger: &Forger, cluster: &str, life: time::Duration) -> Result<Papers> {
+fn short_lived(forger: &Forger, cluster: &str, life: time::Duration) -> Result<Credentials> {
     let group = format!("system:open-cluster-management:cluster:{cluster}:addon:{ADDON}");
     let all = format!("system:open-cluster-management:addon:{ADDON}");
-    forger.papers_from(&agent_name(cluster), &[&group, &all], -life / 20, life)
+    forger.issue_from(&agent_name(cluster), &[&group, &all], -life / 20, life)
 }
 
-async fn write(spoke: &Objects, papers: &Papers) -> Result<()> {
+async fn write(spoke: &Objects, papers: &Credentials) -> Result<()> {
     let data = json!({"stringData": {"tls.crt": papers.certificate, "tls.key": papers.key}});
     spoke.merge(&leaf(), data).await.map(drop)
 }
@@ -216,7 +216,7 @@ pub(crate) async fn a_certificate_is_renewed_through_ocm(stage: &Stage) -> Resul
     let group = format!("system:open-cluster-management:cluster:spoke1:addon:{ADDON}");
     let all = format!("system:open-cluster-management:addon:{ADDON}");
     let (since, left) = (time::Duration::days(-20), time::Duration::days(2));
-    let old = forger.papers_from(&agent_name("spoke1"), &[&group, &all], since, left)?;
+    let old = forger.issue_from(&agent_name("spoke1"), &[&group, &all], since, left)?;
     write(spoke, &old).await?;
     let renewed = |secret: &Value| {
         text(secret, "tls.crt").is_ok_and(|now| !now.is_empty() && now != old.certificate)
@@ -239,7 +239,7 @@ pub(crate) async fn a_revoked_agent_is_out_and_others_go_on(stage: &Stage) -> Re
     let availability = |addon: &Value| condition(addon, "Available").cloned();
     let before = availability(&stage.hub.read(&At::addon("spoke1")).await?);
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name("spoke2"), &[], time::Duration::days(1))?;
+    let papers = forger.issue(&agent_name("spoke2"), &[], time::Duration::days(1))?;
     let version = door.version(&papers).await?;
 
     let addon = At::addon("spoke2");
@@ -290,7 +290,7 @@ pub(crate) async fn an_expired_serving_certificate_is_replaced(stage: &Stage) ->
     let mut traffic = Traffic::begin(stage, "expired-serving", 1).await?;
     let before = stage.hub.read(&At::addon("spoke1")).await?;
     let (_, forger) = stage.door().await?;
-    let old = forger.papers_from(
+    let old = forger.issue_from(
         "argocd-agent",
         &[],
         time::Duration::days(-90),
@@ -306,7 +306,7 @@ pub(crate) async fn an_expired_serving_certificate_is_replaced(stage: &Stage) ->
         .await?;
     traffic.change().await?;
     let (door, forger) = stage.door().await?;
-    let papers = forger.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
+    let papers = forger.issue(&agent_name("spoke1"), &[], time::Duration::days(1))?;
     door.version(&papers)
         .await
         .context("the principal serves with a good certificate")?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
-    call::Said,
+    call::Output,
     faults::Fault,
     steps::{
         At, Objects, deliver,
@@ -162,7 +162,7 @@ async fn it_is_patched(
     ensure!(map["data"]["greeting"] == "patched", "{map}");
     let diff = ["app", "diff", app, "--refresh"];
     let differs = || console.run(&diff);
-    let is_shown = |stated: &Said| !stated.succeeded() && stated.out.contains("patched");
+    let is_shown = |stated: &Output| !stated.succeeded() && stated.out.contains("patched");
     wait::until("the difference is shown", differs, is_shown)
         .await
         .map(drop)

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, os::unix::fs::symlink, tim
 use anyhow::{Context as _, Result, bail, ensure};
 use lab::{
     Cluster,
-    call::{Said, call},
+    call::{Output, call},
     pages, tools,
 };
 use tempfile::TempDir;
@@ -81,7 +81,7 @@ impl Reader {
             .envs(&self.variables)
             .env("HOME", self.home.path());
         // Complaints stand where they were made: the script has both in one.
-        let Said {
+        let Output {
             code, out: stated, ..
         } = call(shell, BOUND).await?;
         if code != Some(0) {

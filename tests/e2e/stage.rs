@@ -7,12 +7,12 @@ use lab::{
     Lab,
     git::Repository,
     product,
+    raw_client::{Forger, RawClient},
     steps::{
         At, Objects,
         deliver::{self, Application},
         enrol, workload,
     },
-    stranger::{Door, Forger},
 };
 use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ impl Stage {
     }
 
     /// The principal's door as agents see it, and its authority in the hands of a forger.
-    pub(crate) async fn door(&self) -> Result<(Door, Forger)> {
+    pub(crate) async fn door(&self) -> Result<(RawClient, Forger)> {
         let service = self
             .hub
             .read(&At::service(product::NAMESPACE, product::SERVICE))
@@ -164,7 +164,7 @@ impl Stage {
         let (authority, key) = (text(&ca, "tls.crt")?, text(&ca, "tls.key")?);
         let forger = Forger::with(&authority, &key)?;
         Ok((
-            Door {
+            RawClient {
                 address: format!("{ip}:443"),
                 authority,
             },

@@ -117,7 +117,7 @@ async fn behind(
             .principal
             .push(("trusted-proxy", edge::NAME.to_owned()));
     }
-    let papers = setting.papers.of_proxy()?;
+    let papers = setting.credentials.of_proxy()?;
     let mut proxy = edge::start(kind, &setting.directory, passing, &papers, name).await?;
     let reply = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
@@ -174,7 +174,7 @@ async fn counted(what: &str) -> Result<()> {
 async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
     setting.way.port = edge::PORT;
-    let papers = setting.papers.of_proxy()?;
+    let papers = setting.credentials.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,
@@ -275,7 +275,7 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         agent: plaintext(),
         ..Way::default()
     };
-    let papers = setting.papers.of_proxy()?;
+    let papers = setting.credentials.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use lab::{
     argocd,
-    call::{Following, Said, call},
+    call::{Following, Output, call},
     product,
     steps::{At, enrol::ARGOCD},
     wait,
@@ -65,7 +65,7 @@ impl Console {
         ];
         let login = [&login[..], &[&password, "--insecure"]].concat();
         let logged_in = || console.run(&login);
-        wait::until("argocd logs in", logged_in, Said::succeeded).await?;
+        wait::until("argocd logs in", logged_in, Output::succeeded).await?;
         Ok(console)
     }
 
@@ -84,7 +84,7 @@ impl Console {
     }
 
     /// A call, to its end.
-    pub(super) async fn run(&self, arguments: &[&str]) -> Result<Said> {
+    pub(super) async fn run(&self, arguments: &[&str]) -> Result<Output> {
         call(self.command(arguments), SOON).await
     }
 
@@ -100,7 +100,7 @@ impl Console {
         fits: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let looking = || self.run(arguments);
-        let fits = |stated: &Said| stated.succeeded() && fits(&stated.out);
+        let fits = |stated: &Output| stated.succeeded() && fits(&stated.out);
         let what = format!("argocd {arguments:?} prints it");
         wait::until(&what, looking, fits).await.map(drop)
     }

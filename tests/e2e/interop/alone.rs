@@ -123,7 +123,7 @@ async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
 
 fn principal(setting: &Setting) -> Result<Process> {
     let papers = namespaces::scratch().join("state/alone");
-    setting.papers.write(&papers)?;
+    setting.credentials.write(&papers)?;
     std::fs::write(papers.join("auth"), PASSWORDS[0])?;
     let [redis, _, redis_proxy] = REDIS_PORTS;
     let [gate, health, metrics, ..] = PORTS;

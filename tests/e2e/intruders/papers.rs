@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
+    raw_client::{Credentials, Forger, agent_name},
     steps::enrol,
-    stranger::{Forger, Papers, agent_name},
 };
 use rustls::AlertDescription as Alert;
 use time::Duration;
@@ -23,7 +23,7 @@ enum Fate {
 /// A peer with papers that are not good enough, or that claims what it is not.
 struct Case {
     what: &'static str,
-    papers: Option<Papers>,
+    papers: Option<Credentials>,
     mode: &'static str,
     fate: Fate,
     /// The series of the principal that counts it.
@@ -36,7 +36,7 @@ pub(crate) async fn peer_with_wrong_credentials_is_rejected(stage: &Stage) -> Re
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
     let (door, forger) = stage.door().await?;
-    let good = forger.papers(&agent_name("spoke1"), &[], Duration::days(365))?;
+    let good = forger.issue(&agent_name("spoke1"), &[], Duration::days(365))?;
     let version = door.version(&good).await?;
     let manager = Program::Manager.running(stage).await?;
     for case in wrong_papers(&forger)? {
@@ -75,10 +75,10 @@ fn wrong_papers(forger: &Forger) -> Result<Vec<Case>> {
 fn refused_by_tls(forger: &Forger) -> Result<Vec<Case>> {
     let spoke1 = agent_name("spoke1");
     let year = Duration::days(365);
-    let foreign = Forger::unknown("somebody-elses-ca")?.papers(&spoke1, &[], year)?;
+    let foreign = Forger::unknown("somebody-elses-ca")?.issue(&spoke1, &[], year)?;
     // What TLS finds wrong then is the signature.
-    let namesake = Forger::unknown("argocd-agent-ca")?.papers(&spoke1, &[], year)?;
-    let old = forger.papers(&spoke1, &[], -Duration::days(1))?;
+    let namesake = Forger::unknown("argocd-agent-ca")?.issue(&spoke1, &[], year)?;
+    let old = forger.issue(&spoke1, &[], -Duration::days(1))?;
     let case = |what, papers, alert, outcome| Case {
         what,
         papers,
@@ -133,7 +133,7 @@ fn refused_by_name(forger: &Forger) -> Result<Vec<Case>> {
     let case = |what, name: &str, mode, (code, text, reason): Refusal| {
         anyhow::Ok(Case {
             what,
-            papers: Some(forger.papers(name, &[], Duration::days(365))?),
+            papers: Some(forger.issue(name, &[], Duration::days(365))?),
             mode,
             fate: Fate::Status(code, text.to_owned()),
             counted: format!("argocd_principal_refusals_total{{reason=\"{reason}\"}}"),
