@@ -46,7 +46,7 @@ pub struct Faults {
 type Table = BTreeMap<String, Fault>;
 
 /// The key of the fault for every cluster that has no fault of its own.
-const EVERYBODY: &str = "*";
+const ALL_CLUSTERS: &str = "*";
 
 impl Default for Faults {
     fn default() -> Self {
@@ -66,7 +66,7 @@ impl Faults {
 
     /// Sets the fault of connections from every cluster that has none of its own.
     pub fn set_for_all(&self, fault: Fault) {
-        self.set(EVERYBODY, fault);
+        self.set(ALL_CLUSTERS, fault);
     }
 
     /// Cuts the connections of a cluster.
@@ -107,7 +107,7 @@ impl Current {
         let table = self.table.borrow_and_update();
         table
             .get(&self.cluster)
-            .or_else(|| table.get(EVERYBODY))
+            .or_else(|| table.get(ALL_CLUSTERS))
             .copied()
             .unwrap_or_default()
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_of_its_own_goes_before_everybodys() {
+    fn a_clusters_own_fault_overrides_the_general_one() {
         let faults = Faults::default();
         faults.set_for_all(Fault::Stall);
         faults.cut("spoke1");

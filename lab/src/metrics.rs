@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_is_found_as_it_is_written() {
+    fn a_series_is_found_by_its_name_and_labels() {
         let metrics =
             Metrics::parse("# TYPE a counter\na_total{reason=\"too many\"} 3\nb 1.5\n# EOF\n");
         assert!((metrics.value("a_total{reason=\"too many\"}") - 3.0).abs() < f64::EPSILON);

@@ -96,7 +96,7 @@ impl State {
 /// When a process started, in ticks since boot; none if there is no such process, or only a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may have anything in it; what follows has fixed places (proc_pid_stat(5)).
+    // The name in parentheses may contain any text; the fields after it have fixed positions (proc_pid_stat(5)).
     let (_name, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?;

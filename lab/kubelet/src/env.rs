@@ -28,12 +28,12 @@ pub(crate) fn process(
     addresses: &Addresses,
 ) -> Result<Process, Refused> {
     let own = environment(pod, container, look, addresses)?;
-    let who = who(pod, container, image)?;
+    let identity = identity(pod, container, image)?;
     let mut env = Env::from([("PATH".to_owned(), PATH.to_owned())]);
     env.insert("HOSTNAME".to_owned(), hostname(pod));
     env.insert(
         "HOME".to_owned(),
-        if who.user == 0 {
+        if identity.user == 0 {
             "/root".to_owned()
         } else {
             "/".to_owned()
@@ -64,9 +64,9 @@ pub(crate) fn process(
         argv: words,
         env,
         working_dir,
-        user: who.user,
-        group: who.group,
-        groups: who.groups,
+        user: identity.user,
+        group: identity.group,
+        groups: identity.groups,
         no_new_privileges: security.and_then(|context| context.allow_privilege_escalation)
             == Some(false),
         init: image.init,
@@ -82,13 +82,13 @@ pub(crate) enum Refused {
     Root,
 }
 
-struct Who {
+struct Identity {
     user: u32,
     group: u32,
     groups: Vec<u32>,
 }
 
-fn who(pod: &Pod, container: &Container, image: &Image) -> Result<Who, Refused> {
+fn identity(pod: &Pod, container: &Container, image: &Image) -> Result<Identity, Refused> {
     let of_pod = pod
         .spec
         .as_ref()
@@ -123,7 +123,7 @@ fn who(pod: &Pod, container: &Container, image: &Image) -> Result<Who, Refused> 
     let groups = fs_group(pod)
         .into_iter()
         .chain(more.iter().filter_map(|group| u32::try_from(*group).ok()));
-    Ok(Who {
+    Ok(Identity {
         user,
         group: group.unwrap_or(default_group),
         groups: groups.collect(),
@@ -321,7 +321,7 @@ fn resource(selector: &ResourceFieldSelector, container: &Container) -> String {
     format!("{:.0}", (value / divisor.unwrap_or(1.0)).ceil())
 }
 
-/// The number a quantity stands for.
+/// The value of a quantity.
 fn amount(quantity: &str) -> Option<f64> {
     let split = quantity
         .find(|c: char| c.is_ascii_alphabetic())

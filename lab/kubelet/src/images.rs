@@ -91,7 +91,7 @@ pub enum Source {
     Link(String),
     /// An executable text, such as a shell script.
     Script(String),
-    /// An empty directory that everybody may write to.
+    /// An empty directory that every user may write to.
     Directory,
 }
 
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_reference_goes_before_its_repository() {
+    fn a_full_reference_overrides_its_repository() {
         let images = Images::default();
         images.insert("a/b", Image::default().user(1));
         images.insert("a/b:v2", Image::default().user(2));

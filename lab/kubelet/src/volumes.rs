@@ -45,7 +45,7 @@ impl Volumes {
     /// Creates missing volumes and replaces changed ones. A second call with the same inputs
     /// does nothing.
     ///
-    /// An error names what is missing; existing volumes stay unchanged.
+    /// An error names the missing object; existing volumes stay unchanged.
     pub(crate) fn refresh(
         &mut self,
         pod: &Pod,

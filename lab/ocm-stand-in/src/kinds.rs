@@ -86,7 +86,7 @@ kinds! {
 pub(crate) mod words {
     /// The namespace of the klusterlet's agents on a spoke.
     pub(crate) const AGENT_NAMESPACE: &str = "open-cluster-management-agent";
-    /// Where an add-on's agent goes unless it says otherwise.
+    /// The default namespace of an add-on's agent.
     pub(crate) const ADD_ON_NAMESPACE: &str = "open-cluster-management-agent-addon";
     /// The name of each cluster's own lease in its namespace on the hub.
     pub(crate) const CLUSTER_LEASE: &str = "managed-cluster-lease";

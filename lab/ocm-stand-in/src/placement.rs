@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_clusters_by_its_label_or_by_any_label() {
+    fn a_set_selects_clusters_by_its_label_or_by_any_label() {
         let clusters = [cluster("a", &[(SET_LABEL, "team")]), cluster("b", &[])];
         let exclusive =
             json!({ "clusterSelector": { "selectorType": "ExclusiveClusterSetLabel" } });

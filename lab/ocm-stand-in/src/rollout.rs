@@ -183,7 +183,7 @@ fn merge_into(into: &mut Value, from: Value) {
     }
 }
 
-/// Sets `lastAppliedConfig` (and for a progression `lastKnownGoodConfig`) to what is desired.
+/// Sets `lastAppliedConfig` (and for a progression `lastKnownGoodConfig`) to the desired configuration.
 pub(crate) fn mark_applied(references: &mut Value, keys: &[&str]) {
     for entry in references.as_array_mut().into_iter().flatten() {
         let desired = entry["desiredConfig"].clone();

@@ -97,7 +97,7 @@ impl Manifests {
         })
     }
 
-    /// Only Deployments, StatefulSets and Services.
+    /// Only Deployments, `StatefulSets` and Services.
     pub(super) fn programs(&self) -> String {
         let runs = |object: &&Value| {
             matches!(

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::faults::Fault;
 
-    /// A server that sends back what it gets.
+    /// An echo server.
     async fn echo() -> Result<(SocketAddr, AbortOnDropHandle<()>)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;

@@ -11,7 +11,7 @@ use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinSet};
 /// The port for the first listener; the next ones lead to the ports after it.
 const FIRST_PORT: u16 = 6443;
 
-/// Starts relaying. Dropping what it returns ends all of it.
+/// Starts relaying. Dropping the returned set ends it.
 pub(super) fn start(listeners: Vec<TcpListener>) -> Result<JoinSet<()>> {
     let mut relays = JoinSet::new();
     for (listener, port) in listeners.into_iter().zip(FIRST_PORT..) {

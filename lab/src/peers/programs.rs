@@ -30,7 +30,7 @@ pub struct Setting {
     pub hub: Cluster,
     /// The principal's kubeconfig.
     pub hub_kubeconfig: PathBuf,
-    /// Namespaces for agents that the principal admits, besides what the mapping needs.
+    /// Namespaces for agents that the principal admits, besides those of the mapping.
     pub admitted: Vec<String>,
     /// The agent's cluster.
     pub spoke: Cluster,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{at::At, enrol::ARGOCD, objects::Objects};
 
-/// The finalizer with which Argo CD removes what an Application deployed.
+/// The finalizer with which Argo CD removes the deployed objects of an Application.
 pub const CASCADE: &str = "resources-finalizer.argocd.argoproj.io";
 /// Stamped by the agent on every replica: the UID of the hub object.
 pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn arbitrary_bytes_do_not_panic() {
         let asked = question("some.name", TYPE_A);
         for cut in 0..asked.len() {
             assert_eq!(answer(&asked[..cut], 512, |_| Found::Nothing), None);

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_was_restarted_goes_on_counting() {
+    fn a_restarted_kubelet_continues_the_restart_count() {
         let status = serde_json::json!({
             "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 2,
             "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },

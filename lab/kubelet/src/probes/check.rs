@@ -28,7 +28,7 @@ use crate::command;
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
     Http(HTTPGetAction),
-    Tcp(Where),
+    Tcp(Target),
     Exec(ExecAction),
     Sleep(Duration),
     Unknown,
@@ -36,7 +36,7 @@ pub(crate) enum Check {
 
 /// An address to connect to.
 #[derive(Debug, Clone)]
-pub(crate) struct Where {
+pub(crate) struct Target {
     host: Option<String>,
     port: IntOrString,
 }
@@ -45,7 +45,7 @@ impl From<&Probe> for Check {
     fn from(probe: &Probe) -> Self {
         match (&probe.http_get, &probe.tcp_socket, &probe.exec) {
             (Some(get), _, _) => Self::Http(get.clone()),
-            (_, Some(tcp), _) => Self::Tcp(Where {
+            (_, Some(tcp), _) => Self::Tcp(Target {
                 host: tcp.host.clone(),
                 port: tcp.port.clone(),
             }),
@@ -97,7 +97,7 @@ impl Check {
     }
 }
 
-impl Where {
+impl Target {
     async fn connect(&self, patient: &Patient) -> anyhow::Result<TcpStream> {
         let port = number(&self.port, &patient.container)?;
         let host = self
@@ -126,7 +126,7 @@ fn number(port: &IntOrString, container: &Container) -> anyhow::Result<u16> {
 }
 
 async fn request(get: &HTTPGetAction, patient: &Patient) -> anyhow::Result<()> {
-    let to = Where {
+    let to = Target {
         host: get.host.clone(),
         port: get.port.clone(),
     };
@@ -209,14 +209,14 @@ fn trusting() -> anyhow::Result<ClientConfig> {
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(schemes)))
+        .with_custom_certificate_verifier(Arc::new(AnyServer(schemes)))
         .with_no_client_auth())
 }
 
 #[derive(Debug)]
-struct Anybody(Vec<SignatureScheme>);
+struct AnyServer(Vec<SignatureScheme>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

@@ -1,4 +1,4 @@
-//! The empty values that OCM's webhook leaves in what it converts.
+//! The empty values that OCM's webhook leaves in converted objects.
 //!
 //! It reads objects into structs and writes those, so members that a struct always writes appear although
 //! no client set them. A client of the add-on API sees them on every hub with OCM's own webhook: a `null`

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_holds_for_five_of_its_durations() {
+    fn a_lease_is_valid_for_five_of_its_durations() {
         let cluster = object(json!({ "metadata": {}, "spec": { "leaseDurationSeconds": 2 } }));
         let lease = object(
             json!({ "metadata": {}, "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } }),
