@@ -22,7 +22,7 @@ use super::{
     figures::{Column, Times, beside, makes, rate, variable},
     meter::{processor, resident_kib},
     observer::{Observer, Shown},
-    simulated::{PrincipalEndpoint, Simulated},
+    simulated::{Principal, Simulated},
 };
 use crate::{
     Lab,
@@ -86,7 +86,7 @@ struct Bench {
     process: Process,
     hub: Objects,
     seen: Observer,
-    endpoint: Arc<PrincipalEndpoint>,
+    endpoint: Arc<Principal>,
     word: &'static str,
     sizes: Sizes,
     column: Column,
@@ -121,7 +121,7 @@ impl Bench {
         healthy(PRINCIPAL_HEALTH, wait::BOUND)
             .await
             .with_context(|| process.log_tail())?;
-        let endpoint = PrincipalEndpoint {
+        let endpoint = Principal {
             address: format!("{}:{}", setting.way.host, setting.way.port),
             authority: setting.credentials.authority().to_owned(),
         };

@@ -398,12 +398,9 @@ async fn until_reported(hub: Cluster, clusters: usize) -> Result<()> {
         Ok(stated.count())
     };
     let bound = Duration::from_mins(15);
-    wait::slowly(
-        bound,
-        "the manager has reported all clusters",
-        look,
-        |count| *count == clusters,
-    )
+    wait::slowly(bound, "all clusters are reported", look, |count| {
+        *count == clusters
+    })
     .await
     .map(drop)
 }

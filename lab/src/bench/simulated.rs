@@ -42,7 +42,7 @@ const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
 /// The endpoint of the principal.
 #[derive(Debug)]
-pub(super) struct PrincipalEndpoint {
+pub(super) struct Principal {
     /// Its `host:port`.
     pub(super) address: String,
     /// The authority of its certificate, PEM.
@@ -65,11 +65,11 @@ pub(super) struct Simulated {
 impl Simulated {
     /// Connects, authenticates and subscribes, and returns when the principal has acknowledged a first heartbeat.
     pub(super) async fn connect(
-        endpoint: Arc<PrincipalEndpoint>,
+        endpoint: Arc<Principal>,
         name: String,
-        credentials: Pair,
+        pair: Pair,
     ) -> Result<Self> {
-        let channel = endpoint.open(&credentials).await.context("connect")?;
+        let channel = endpoint.open(&pair).await.context("connect")?;
         let (token, capabilities) = authenticate(channel.clone()).await?;
         let stream = Stream::open(channel, token).await?;
         let (emits, received) = watch::channel(Received::new());
@@ -115,7 +115,7 @@ impl Simulated {
     }
 }
 
-impl PrincipalEndpoint {
+impl Principal {
     async fn open(&self, credentials: &Pair) -> Result<Channel> {
         let tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&self.authority))
@@ -309,13 +309,10 @@ impl Life {
             self.work();
             let full = self.send();
             let wait = self.wait(full);
-            let Stream {
-                outgoing, incoming, ..
-            } = &mut self.stream;
-            let outgoing = outgoing.clone();
+            let outgoing = self.stream.outgoing.clone();
             let mut room = pin!(outgoing.reserve());
             let received = tokio::select! {
-                frame = incoming.message() => Some(frame),
+                frame = self.stream.incoming.message() => Some(frame),
                 Some(revision) = orders.recv() => {
                     self.report(revision);
                     None
