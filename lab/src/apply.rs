@@ -1,4 +1,4 @@
-//! Bringing YAML into a cluster, as `kubectl apply --server-side` would.
+//! Applies YAML to a cluster, like `kubectl apply --server-side`.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::wait;
 /// The field manager of everything the lab applies.
 const MANAGER: &str = "lab";
 
-/// Knows how the kinds of one cluster are reached.
+/// The resources of one cluster by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    // Guards what was learnt; held over the question, so that one kind is asked for once.
+    // The known kinds; locked during discovery, so that each kind is requested once.
     known: Mutex<BTreeMap<String, (ApiResource, ApiCapabilities)>>,
 }
 
@@ -59,7 +59,7 @@ impl Kinds {
     }
 }
 
-/// Applies every object of a YAML text, what others need first.
+/// Applies every object of a YAML text, dependencies first.
 pub(crate) async fn apply(client: &Client, kinds: &Kinds, text: &str) -> Result<()> {
     let mut objects = parse(text)?;
     objects.sort_by_key(rank);
@@ -73,7 +73,7 @@ pub(crate) async fn apply(client: &Client, kinds: &Kinds, text: &str) -> Result<
     Ok(())
 }
 
-/// Deletes every object of a YAML text that is there, in the opposite order.
+/// Deletes every existing object of a YAML text, in the opposite order.
 pub(crate) async fn delete(client: &Client, kinds: &Kinds, text: &str) -> Result<()> {
     let mut objects = parse(text)?;
     objects.sort_by_key(|object| std::cmp::Reverse(rank(object)));
@@ -143,7 +143,7 @@ fn documents(text: &str) -> Vec<String> {
     documents
 }
 
-/// Where an object stands in line: what others live in or are made of goes first.
+/// The position of an object in the order of applying: namespaces and other dependencies first.
 fn rank(object: &DynamicObject) -> u8 {
     match object.types.as_ref().map(|types| types.kind.as_str()) {
         Some("Namespace") => 0,

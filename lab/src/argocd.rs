@@ -1,10 +1,9 @@
 //! Argo CD, the real one: its own manifests, its own program, a real redis, in Pods of the lab's
 //! kubelet.
 //!
-//! A spoke gets what `core-install.yaml` of Argo CD has for applications: application controller,
-//! repo server, redis. The hub gets the CRDs and the namespace only; there our principal stands
-//! where a controller would. Where tests want it, the hub's `ApplicationSet` controller comes in addition, and the
-//! server, which people talk to.
+//! A spoke gets the parts of Argo CD's `core-install.yaml` for applications: application controller,
+//! repo server, redis. The hub gets only the CRDs and the namespace; there our principal replaces
+//! the controller. Tests can also install the hub's `ApplicationSet` controller and the API server.
 
 mod images;
 mod manifests;
@@ -25,17 +24,17 @@ use crate::{Cluster, Tools, wait};
 pub use images::provide as provide_images;
 use manifests::Manifests;
 
-/// Where Argo CD is, on hub and spokes.
+/// The namespace of Argo CD, on hub and spokes.
 pub const NAMESPACE: &str = "argocd";
 /// Its application controller, a `StatefulSet`.
 pub const CONTROLLER: &str = "argocd-application-controller";
 /// Its other programs, Deployments.
 pub const DEPLOYMENTS: [&str; 2] = ["argocd-redis", "argocd-repo-server"];
 
-/// What makes Applications from `ApplicationSets`, a Deployment.
+/// The controller that creates Applications from `ApplicationSets`, a Deployment.
 pub const APPLICATION_SETS: &str = "argocd-applicationset-controller";
 
-/// What people talk to, a Deployment and a Service.
+/// The server of API and UI, a Deployment and a Service.
 pub const SERVER: &str = "argocd-server";
 
 /// Prepares a hub for Applications: the CRDs and the namespace.
@@ -69,7 +68,7 @@ async fn install_on(cluster: &Cluster, namespace: &str, manifests: &Manifests) -
     until_available(cluster, namespace).await
 }
 
-/// Installs on a hub what makes Applications from `ApplicationSets`, with progressive syncs, and returns when it is
+/// Installs the `ApplicationSet` controller on a hub, with progressive syncs, and returns when it is
 /// available.
 pub async fn install_application_sets(hub: &Cluster, tools: &Tools) -> Result<()> {
     hub.apply(&Manifests::read(tools, NAMESPACE)?.application_sets())
@@ -79,7 +78,7 @@ pub async fn install_application_sets(hub: &Cluster, tools: &Tools) -> Result<()
     until_deployed(hub, NAMESPACE, &[APPLICATION_SETS]).await
 }
 
-/// Installs on a hub, beside what makes Applications, the server that people talk to, with Argo CD's own settings, and
+/// Installs Argo CD's server on a hub, beside the `ApplicationSet` controller, with Argo CD's own settings, and
 /// returns when it is available.
 pub async fn install_server(hub: &Cluster, tools: &Tools) -> Result<()> {
     hub.apply(&Manifests::read(tools, NAMESPACE)?.server())
@@ -119,7 +118,7 @@ fn is_available(deployment: &Deployment) -> bool {
     })
 }
 
-/// Removes what runs of Argo CD, and waits until no Pod of it is left.
+/// Removes the programs of Argo CD, and waits until none of its Pods is left.
 async fn remove_from(cluster: &Cluster, namespace: &str, manifests: &Manifests) -> Result<()> {
     cluster.delete(&manifests.programs()).await?;
     let pods: Api<Pod> = Api::namespaced(cluster.client(), namespace);
@@ -141,7 +140,7 @@ pub async fn purge(cluster: &Cluster, tools: &Tools) -> Result<()> {
     purge_from(cluster, NAMESPACE, tools).await
 }
 
-/// As [`purge`], from another namespace. The CRDs go with it.
+/// Like [`purge`], from another namespace. Removes the CRDs too.
 pub async fn purge_from(cluster: &Cluster, namespace: &str, tools: &Tools) -> Result<()> {
     let manifests = Manifests::read(tools, namespace)?;
     remove_from(cluster, namespace, &manifests).await?;

@@ -1,4 +1,4 @@
-//! What the API server was asked: read from its audit log, which has every request with who made it and the answer.
+//! The requests to an API server: read from its audit log, which has the user and the response of every request.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,16 +14,16 @@ pub struct Log {
     path: PathBuf,
 }
 
-/// A place in a log, to read from there.
+/// A position in a log, to read from there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
-/// One request that was answered.
+/// One answered request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Who was asking; whom they acted as, if they acted as somebody else.
+    /// The user; with impersonation, the impersonated user.
     pub user: String,
-    /// What the program called itself.
+    /// The user agent.
     pub agent: String,
     /// `get`, `list`, `create`, `patch` and so on.
     pub verb: String,
@@ -31,13 +31,13 @@ pub struct Entry {
     pub object: Option<Object>,
     /// The field manager of a write that names one; empty otherwise.
     pub field_manager: String,
-    /// The HTTP status of the answer.
+    /// The HTTP status of the response.
     pub code: u16,
-    /// Why RBAC allowed it, in its words: `RBAC: allowed by RoleBinding "x/y" of Role "y" to …`.
+    /// Why RBAC allowed it, as logged: `RBAC: allowed by RoleBinding "x/y" of Role "y" to …`.
     pub reason: String,
 }
 
-/// What a request was about.
+/// The object of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Object {
@@ -54,7 +54,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// `applications.argoproj.io/status`: resource, group and subresource as RBAC thinks of them.
+    /// `applications.argoproj.io/status`: resource, group and subresource in RBAC's notation.
     pub fn kind(&self) -> String {
         let Self {
             api_group,
@@ -70,7 +70,7 @@ impl Object {
 }
 
 impl Entry {
-    /// Whether the request would change something.
+    /// Whether the request is a write.
     pub fn is_write(&self) -> bool {
         matches!(
             self.verb.as_str(),
@@ -78,7 +78,7 @@ impl Entry {
         )
     }
 
-    /// Whether it was refused for lack of rights.
+    /// Whether the user lacked the rights.
     pub const fn is_forbidden(&self) -> bool {
         self.code == 403
     }
@@ -89,7 +89,7 @@ impl Log {
         Self { path }
     }
 
-    /// The end of the log as it is now.
+    /// The current end of the log.
     pub fn mark(&self) -> Result<Mark> {
         match std::fs::metadata(&self.path) {
             Ok(found) => Ok(Mark(found.len())),
@@ -114,7 +114,7 @@ impl Log {
         };
         let text = read().with_context(|| format!("read {}", self.path.display()))?;
         let text = String::from_utf8_lossy(&text);
-        // The last line may be one that is being written.
+        // The last line may be incomplete.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole
             .lines()
@@ -216,7 +216,7 @@ fn parse(line: &str) -> Result<Option<Entry>> {
     let event: Event = serde_json::from_str(line)
         .with_context(|| format!("an audit line that cannot be read: {line}"))?;
     let code = event.response_status.map_or(0, |status| status.code);
-    // A watch that was refused never starts.
+    // A refused watch never starts.
     let at_start = event.verb == "watch" && code < 400;
     if at_start != (event.stage == "ResponseStarted") {
         return Ok(None);
@@ -236,7 +236,7 @@ fn parse(line: &str) -> Result<Option<Entry>> {
     }))
 }
 
-/// What a request calls the manager of the fields that it writes.
+/// The field manager that a request sets.
 fn field_manager(uri: &str) -> &str {
     let parameters = uri.split_once('?').map_or("", |(_, parameters)| parameters);
     let mut values = parameters.split('&');
@@ -257,7 +257,7 @@ mod tests {
         "annotations":{"authorization.k8s.io/decision":"allow","authorization.k8s.io/reason":"because"}}"#;
 
     #[test]
-    fn a_line_tells_who_did_what() -> Result<()> {
+    fn an_audit_line_has_user_verb_and_object() -> Result<()> {
         let entry = parse(LINE)?.context("an entry")?;
         assert_eq!((entry.user.as_str(), entry.code), ("ann", 200));
         assert_eq!(entry.field_manager, "ann-status");

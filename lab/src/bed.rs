@@ -1,4 +1,4 @@
-//! A lab as a whole: what it is made of, its start and its end.
+//! A lab as a whole: its parts, its start and its end.
 
 mod layers;
 mod past;
@@ -28,16 +28,16 @@ use crate::{
 pub use layers::Ocm;
 pub use past::Past;
 
-/// What a lab shall have.
+/// The parts of a lab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "layers that can each be left out"
+    reason = "layers that can each be omitted"
 )]
 pub struct Options {
     /// How many spokes beside the hub.
     pub spokes: u8,
-    /// Whether Pods run and Services lead somewhere.
+    /// Whether kubelets run Pods and serve Services.
     pub pods: bool,
     /// Whether Open Cluster Management runs, with every spoke joined.
     pub ocm: bool,
@@ -45,12 +45,12 @@ pub struct Options {
     pub argocd: bool,
     /// Whether our own programs are installed on the hub, from the chart in `manifests/hub`.
     pub product: bool,
-    /// Whether there is another control plane, which has nothing but Pods and can become the hub.
+    /// Whether there is another control plane, which only runs Pods and can become the hub.
     pub spare: bool,
 }
 
 impl Options {
-    /// Only control planes: a hub and so many spokes.
+    /// Only control planes: a hub and this many spokes.
     pub const fn control_planes(spokes: u8) -> Self {
         Self {
             spokes,
@@ -62,7 +62,7 @@ impl Options {
         }
     }
 
-    /// Everything, with so many spokes.
+    /// All parts, with this many spokes.
     pub const fn everything(spokes: u8) -> Self {
         Self {
             spokes,
@@ -74,7 +74,7 @@ impl Options {
         }
     }
 
-    /// Everything but our own programs.
+    /// All parts except our own programs.
     pub const fn without_product(spokes: u8) -> Self {
         Self {
             product: false,
@@ -93,23 +93,23 @@ pub struct Lab {
     tools: Tools,
     dir: PathBuf,
     clusters: Vec<Cluster>,
-    // Held while the hub's is saved or put back.
+    // Locked while the hub's data are saved or restored.
     etcd: Mutex<Etcd>,
     etcd_of_spokes: Etcd,
     git: git::Server,
     faults: Faults,
     images: Images,
-    // Taken out by whoever ends one; held for that only.
+    // The kubelet to be ended is taken out; locked only for that.
     kubelets: std::sync::Mutex<Vec<Kubelet>>,
-    // Held by the test that ends or resumes a part of OCM.
+    // Locked by the test that ends or resumes a part of OCM.
     ocm: Mutex<Option<Ocm>>,
 }
 
 impl Lab {
-    /// Starts a lab in the namespaces this process is in, with logs and kubeconfigs below `dir`.
+    /// Starts a lab in the namespaces of this process, with logs and kubeconfigs below `dir`.
     ///
     /// `outside_ports` are the ports that lead to the clusters from outside the namespaces, the hub's first; empty
-    /// when nobody outside needs to.
+    /// without access from outside.
     pub async fn start(
         options: Options,
         dir: &Path,
@@ -120,12 +120,12 @@ impl Lab {
             namespaces::are_ours(),
             "a lab needs namespaces of its own: see lab::namespaces"
         );
-        // Fails only when somebody chose one before; there is but one in this program.
+        // Fails only when a provider is installed already; this program has but one.
         let _chosen = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let tools = Tools::find()?;
         network::prepare(&tools.ip)?;
         let state = namespaces::scratch().join("state");
-        // What an earlier lab of the same process left.
+        // Left by an earlier lab of the same process.
         if state.exists() {
             std::fs::remove_dir_all(&state).context("clear the state of an earlier lab")?;
         }
@@ -158,7 +158,7 @@ impl Lab {
         }
     }
 
-    /// Ends a lab that did not start, and says what there is to see.
+    /// Ends a lab that did not start, and adds its state to the error.
     async fn explain(self, error: anyhow::Error) -> anyhow::Error {
         let kept = world::directory("start");
         let seen = world::keep(&self, &kept).await;
@@ -167,7 +167,7 @@ impl Lab {
         anyhow!("{error:#}\n\nthe world ({}):\n{seen}", kept.display())
     }
 
-    /// Starts what the options say beyond control planes.
+    /// Starts the layers above the control planes.
     async fn start_layers(&mut self, progress: &mut Progress) -> Result<()> {
         let Options {
             spokes: _,
@@ -185,7 +185,7 @@ impl Lab {
                 .unwrap_or_else(PoisonError::into_inner) = kubelets;
             progress.step("kubelets: Pods can run");
         }
-        // Two layers tell of themselves; held for a line each.
+        // Two layers report progress; locked for a line each.
         let progress = std::sync::Mutex::new(progress);
         let step = |what: String| {
             progress
@@ -215,7 +215,7 @@ impl Lab {
             }
             anyhow::Ok(())
         };
-        // Neither needs the other, and both wait most of the time.
+        // Neither needs the other, and both mostly wait.
         let (ocm, ()) = tokio::try_join!(start_ocm, start_argocd)?;
         *self.ocm.get_mut() = ocm;
         if product {
@@ -226,7 +226,7 @@ impl Lab {
         Ok(())
     }
 
-    /// What this lab was made with.
+    /// The options of this lab.
     pub const fn options(&self) -> &Options {
         &self.options
     }
@@ -241,7 +241,7 @@ impl Lab {
         Helm::on(&self.tools, self.hub())
     }
 
-    /// Where its logs and kubeconfigs are.
+    /// The directory of its logs and kubeconfigs.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -279,10 +279,10 @@ impl Lab {
     /// Spoke number `number`, counted from 1 as in its name.
     ///
     /// # Panics
-    /// When the lab was not asked for so many.
+    /// When the lab has fewer spokes.
     #[expect(
         clippy::panic,
-        reason = "a test that names a spoke it did not ask for is wrong"
+        reason = "a test that uses a spoke it did not request is wrong"
     )]
     pub fn spoke(&self, number: usize) -> &Cluster {
         match self.fleet().get(number) {
@@ -296,17 +296,17 @@ impl Lab {
         &self.git
     }
 
-    /// What is wrong with the network between the clusters.
+    /// The faults of the network between the clusters.
     pub const fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What stands for container images, in every cluster.
+    /// The replacements of container images, in every cluster.
     pub const fn images(&self) -> &Images {
         &self.images
     }
 
-    /// Open Cluster Management, to end or resume parts of it; nobody else can meanwhile.
+    /// Open Cluster Management, to end or resume parts of it; locked for other callers meanwhile.
     pub async fn ocm(&self) -> Result<MappedMutexGuard<'_, Ocm>> {
         let guard = self.ocm.lock().await;
         MutexGuard::try_map(guard, Option::as_mut)

@@ -1,21 +1,21 @@
-//! Measuring: each benchmark gets a hub of its own and answers with tables, which are printed as Markdown.
+//! Benchmarks: each gets a hub of its own and returns tables, which are printed as Markdown.
 //!
-//! `make bench` runs them all, `make bench BENCH=scale` those whose name has that in it. Parameters are variables of the
-//! environment, each told where it is read. Nothing here is a test: a number is only ever printed.
+//! `make bench` runs them all, `make bench BENCH=scale` those whose name contains it. Parameters are environment
+//! variables, documented in the benchmark that reads them. Nothing here is a test: numbers are only printed.
 
 pub mod scale;
 
 mod agents;
 mod applications;
-mod aside;
+mod background;
 mod crowd;
 mod figures;
-mod lane;
 mod latency;
 mod meter;
-mod sight;
+mod observer;
 mod simulated;
 mod sync;
+mod tunnel;
 mod view;
 
 use std::{fmt, process::ExitCode, sync::Arc};
@@ -26,18 +26,18 @@ use tokio::runtime::Runtime;
 
 use crate::{
     Lab, Options, Tools,
-    namespaces::{self, Door, Entered},
-    progress::{Progress, say},
+    namespaces::{self, EnterOptions, Entered},
+    progress::{Progress, print},
     world,
 };
 
 /// One benchmark.
 struct Bench {
-    /// By this name it is chosen.
+    /// The name that selects it.
     name: &'static str,
-    /// What its lab has.
+    /// The options of its lab.
     options: Options,
-    /// Measures.
+    /// Runs it.
     measure: fn(Arc<Lab>) -> LocalBoxFuture<'static, Result<Vec<Table>>>,
 }
 
@@ -60,12 +60,12 @@ fn all() -> Vec<Bench> {
             measure: |lab| Box::pin(agents::tables(lab)),
         },
         Bench {
-            name: "lane",
+            name: "tunnel",
             options: Options {
                 pods: true,
                 ..Options::control_planes(1)
             },
-            measure: |lab| Box::pin(lane::tables(lab)),
+            measure: |lab| Box::pin(tunnel::tables(lab)),
         },
         Bench {
             name: "view",
@@ -75,10 +75,10 @@ fn all() -> Vec<Bench> {
     ]
 }
 
-/// What was measured.
+/// A table of measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What the numbers are about.
+    /// The subject of the numbers.
     pub title: String,
     /// The heads of its columns.
     pub columns: Vec<String>,
@@ -120,14 +120,14 @@ impl fmt::Display for Table {
     }
 }
 
-/// The main of `bench`: arguments are parts of the names of what shall run, all without.
+/// The main of `bench`: arguments are parts of the names of benchmarks to run; none runs all.
 pub fn main() -> ExitCode {
     lab_kubelet::maybe_become_container();
     namespaces::maybe_become_init();
     match run() {
         Ok(code) => code,
         Err(error) => {
-            say(format_args!("bench: {error:#}"));
+            print(format_args!("bench: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -143,11 +143,11 @@ fn run() -> Result<ExitCode> {
     if !namespaces::are_ours() {
         Tools::ensure()?;
     }
-    let door = Door {
+    let options = EnterOptions {
         ports: 0,
         follow_parent: true,
     };
-    match namespaces::enter(door)? {
+    match namespaces::enter(options)? {
         Entered::Ended(code) => return Ok(code),
         Entered::Inside(_) => {}
     }
@@ -157,7 +157,7 @@ fn run() -> Result<ExitCode> {
         let name = bench.name;
         let tables = runtime.block_on(one(bench));
         for table in tables.with_context(|| format!("measure {name}"))? {
-            say(format_args!("\n{table}"));
+            print(format_args!("\n{table}"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -166,7 +166,7 @@ fn run() -> Result<ExitCode> {
 async fn one(bench: Bench) -> Result<Vec<Table>> {
     let dir = namespaces::scratch().join("lab");
     if dir.exists() {
-        std::fs::remove_dir_all(&dir).context("clear the directory of the lab before")?;
+        std::fs::remove_dir_all(&dir).context("clear the directory of the previous lab")?;
     }
     let lab = Lab::start(bench.options, &dir, &[], &mut Progress::new()).await?;
     let lab = Arc::new(lab);

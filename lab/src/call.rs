@@ -1,4 +1,4 @@
-//! Programs, called as people call them: heard to their end or line by line, and never waited for without a bound.
+//! Runs programs as users do: to their end or line by line, and never without a time limit.
 
 use std::{
     process::{ExitStatus, Stdio},
@@ -12,10 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-/// What a program said, and how it ended.
+/// The result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// The call: the program and its arguments.
+pub struct Output {
+    /// The command line: the program and its arguments.
     pub call: String,
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,
@@ -25,28 +25,28 @@ pub struct Said {
     pub err: String,
 }
 
-impl Said {
-    /// Whether it was content.
+impl Output {
+    /// Whether its exit code is 0.
     pub const fn succeeded(&self) -> bool {
         matches!(self.code, Some(0))
     }
 
-    /// What it printed, if it was content.
+    /// Its standard output, if it succeeded.
     pub fn printed(self) -> Result<String> {
         let Self { call, out, err, .. } = &self;
         ensure!(self.succeeded(), "{call}: {}\n{}", err.trim(), out.trim());
         Ok(self.out)
     }
 
-    /// What it complained of, if it was not.
+    /// Its standard error, if it failed.
     pub fn complained(self) -> Result<String> {
         ensure!(!self.succeeded(), "{} succeeds: {}", self.call, self.out);
         Ok(self.err)
     }
 }
 
-/// Calls a program, which hears nothing, and waits for its end.
-pub async fn call(mut command: Command, within: Duration) -> Result<Said> {
+/// Runs a program without input, and waits for its end.
+pub async fn call(mut command: Command, within: Duration) -> Result<Output> {
     let call = shown(&command);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let ended = timeout(within, command.output()).await;
@@ -55,7 +55,7 @@ pub async fn call(mut command: Command, within: Duration) -> Result<Said> {
     let [out, err] =
         [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let code = ended.status.code();
-    Ok(Said {
+    Ok(Output {
         call,
         code,
         out,
@@ -70,7 +70,7 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// A program that goes on printing; it ends when this is dropped.
+/// A running program whose output is read line by line; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Following {
     call: String,

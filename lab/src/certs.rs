@@ -1,4 +1,4 @@
-//! Certificates for the control planes: one authority for each cluster, made anew each time.
+//! Certificates for the control planes: one authority for each cluster, created at each start.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-/// How long what we issue is valid. Nobody keeps a lab for longer.
+/// How long our certificates are valid. A lab does not run for longer.
 const VALIDITY: Duration = Duration::days(30);
 
 /// A certificate and its key, as PEM.
@@ -81,7 +81,7 @@ impl Authority {
     }
 
     /// Issues a client certificate: Kubernetes reads the user from the name and the group from the organization.
-    /// (More than one organization is more than rcgen can write.)
+    /// (rcgen can write only one organization.)
     pub fn client(&self, name: &str, organization: Option<&str>) -> Result<Pair> {
         let mut params = params(name, organization);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -109,7 +109,7 @@ fn params(name: &str, organization: Option<&str>) -> CertificateParams {
         subject.push(DnType::OrganizationName, organization);
     }
     params.distinguished_name = subject;
-    // A clock that is a little behind must not refuse what was just made.
+    // A clock that is slightly behind must not reject a new certificate.
     params.not_before = OffsetDateTime::now_utc() - Duration::minutes(5);
     params.not_after = OffsetDateTime::now_utc() + VALIDITY;
     params

@@ -28,10 +28,10 @@ use crate::{
     process::Process,
 };
 
-/// The file with cluster admin's access for people and programs outside the lab.
+/// The file with cluster admin's access for users and programs outside the lab.
 pub const KUBECONFIG: &str = "kubeconfig";
 
-/// A cluster: its API server and controller manager, and whatever else [`Options`](crate::Options) asked for. Clones
+/// A cluster: its API server and controller manager, and the layers that [`Options`](crate::Options) request. Clones
 /// are the same cluster.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -48,12 +48,12 @@ struct Inner {
     admin: Access,
     client: OnceClient,
     kinds: Kinds,
-    // Held while the program starts or stops, so that two tests cannot do both at once.
+    // Locked while the program starts or stops, so that two tests cannot do both at once.
     api_server: Mutex<ApiServer>,
     controller_manager: Mutex<Option<Process>>,
 }
 
-/// A client that shows nothing of itself.
+/// A client that is hidden from debug output.
 struct OnceClient(Client);
 
 impl std::fmt::Debug for OnceClient {
@@ -62,7 +62,7 @@ impl std::fmt::Debug for OnceClient {
     }
 }
 
-/// Where a cluster's things are.
+/// The paths and numbers of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// The cluster's name.
@@ -175,7 +175,7 @@ impl Cluster {
         &self.inner.authority.pair().cert
     }
 
-    /// The authority itself, for whoever wants to issue certificates of the cluster.
+    /// The authority itself, to issue certificates of the cluster.
     pub fn authority(&self) -> &Authority {
         &self.inner.authority
     }
@@ -190,7 +190,7 @@ impl Cluster {
         self.inner.dir.join("pods.kubeconfig")
     }
 
-    /// What the cluster's kubelet serves its API server with.
+    /// The certificates with which the cluster's kubelet serves its API server.
     pub(crate) fn kubelet_serving(&self) -> Serving {
         self.inner.kubelet.clone()
     }
@@ -268,17 +268,17 @@ impl Cluster {
             .await
     }
 
-    /// What the API server was asked, by whom, and what it answered.
+    /// The API server's audit log.
     pub fn audit(&self) -> audit::Log {
         audit::Log::of(self.inner.dir.join("audit.log"))
     }
 
-    /// Stops the API server in order; what it stored stays.
+    /// Stops the API server in order; its data stay.
     pub async fn stop_api(&self) {
         self.inner.api_server.lock().await.stop().await;
     }
 
-    /// Ends the API server as a crash would.
+    /// Kills the API server, like a crash.
     pub async fn kill_api(&self) {
         self.inner.api_server.lock().await.kill().await;
     }

@@ -1,4 +1,4 @@
-//! A stand-in for a collector of traces: takes spans by OTLP over gRPC, as an OpenTelemetry Collector does, and keeps them.
+//! A stand-in for a collector of traces: receives spans by OTLP over gRPC, like an OpenTelemetry Collector, and keeps them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,24 +23,24 @@ use tonic::{
     transport::{Identity, Server, ServerTlsConfig},
 };
 
-/// A span that was sent.
+/// A received span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What the program that sent it calls itself.
+    /// The service name of the sender.
     pub service: String,
-    /// What was done.
+    /// The name of the span.
     pub name: String,
-    /// Which trace it is of.
+    /// The trace ID.
     pub trace: Vec<u8>,
-    /// Which span of it.
+    /// The span ID.
     pub id: Vec<u8>,
-    /// The span that it is a part of; empty for the first of a trace.
+    /// The ID of the parent span; empty for the root of a trace.
     pub parent: Vec<u8>,
-    /// What is known of it.
+    /// The attributes.
     pub attributes: BTreeMap<String, String>,
-    /// Spans that it stands for as well.
+    /// Linked spans.
     pub links: usize,
-    /// Whether it went wrong.
+    /// Whether its status is an error.
     pub failed: bool,
 }
 
@@ -56,12 +56,12 @@ pub struct Collector {
 struct Kept(Arc<Mutex<Vec<Seen>>>);
 
 impl Collector {
-    /// Starts one that is talked to without TLS.
+    /// Starts one without TLS.
     pub async fn start() -> Result<Self> {
         Self::serve(Server::builder()).await
     }
 
-    /// Starts one with a certificate, and says by which it is known.
+    /// Starts one with TLS, and returns its certificate.
     pub async fn with_tls() -> Result<(Self, String)> {
         let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         let pem = own.cert.pem();
@@ -78,7 +78,7 @@ impl Collector {
         let seen = Kept::default();
         let server = server.add_service(TraceServiceServer::new(seen.clone()));
         let serve = async move {
-            // What fails is for the programs to notice.
+            // The programs notice failures.
             drop(
                 server
                     .serve_with_incoming(TcpListenerStream::new(listener))
@@ -97,7 +97,7 @@ impl Collector {
         })
     }
 
-    /// host:port of it.
+    /// Its `host:port`.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -108,7 +108,7 @@ impl Collector {
         seen.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// For each span of this name that such a program sent: it and what it is a part of, from the first on, as
+    /// The path to each span of this name from this service: the spans from the root on, as
     /// `service name`.
     pub fn ways_to(&self, service: &str, name: &str) -> Vec<Vec<String>> {
         let spans = self.spans();

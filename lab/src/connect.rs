@@ -1,5 +1,5 @@
-//! A stand-in for a company's forward proxy: it understands CONNECT, wants a password if told so, and leads every name to
-//! one address. It is not a real proxy, only as much of one as an agent meets.
+//! A stand-in for a company's forward proxy: it handles CONNECT, optionally requires a password, and leads every name to
+//! one address. It implements only the parts of a proxy that an agent uses.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -25,12 +25,12 @@ pub struct ConnectProxy {
     _task: AbortOnDropHandle<()>,
 }
 
-/// What was asked for: `host:port`, and whether it was granted.
+/// The requests so far: `host:port`, and whether the proxy accepted it.
 type Asked = Arc<Mutex<Vec<(String, bool)>>>;
 
 impl ConnectProxy {
-    /// Listens on a free port of every address here, and leads whoever has the credentials (`user:password`, none:
-    /// everybody) to the target.
+    /// Listens on a free port of every address here, and leads clients with the credentials (`user:password`; none admits
+    /// every client) to the target.
     pub async fn start(target: SocketAddr, credentials: Option<&str>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))
             .await
@@ -53,7 +53,7 @@ impl ConnectProxy {
                     accepted = listener.accept() => if let Ok((client, _peer)) = accepted {
                         let (wanted, log) = (wanted.clone(), Arc::clone(&log));
                         connections.spawn(async move {
-                            // A connection that fails is the client's to notice.
+                            // The client notices a connection that fails.
                             drop(carry(client, target, wanted, &log).await);
                         });
                     },
@@ -78,7 +78,7 @@ impl ConnectProxy {
         self.address.port()
     }
 
-    /// What was asked for so far, and whether it was granted.
+    /// The requests so far, and whether the proxy accepted each.
     pub fn asked(&self) -> Vec<(String, bool)> {
         self.asked
             .lock()
@@ -103,7 +103,7 @@ async fn carry(
         words.next().unwrap_or_default(),
         words.next().unwrap_or_default(),
     );
-    // Base64 differs by case, but nobody forges a password here.
+    // Base64 differs by case, but no test sends a wrong case on purpose.
     let granted =
         wanted.is_none_or(|wanted| head.lines().any(|line| line.to_ascii_lowercase() == wanted));
     asked

@@ -1,4 +1,4 @@
-//! The main job from end to end, with a line for each step: what `make demo` shows.
+//! The main job from end to end, with a line for each step, for `make demo`.
 
 use anyhow::{Context as _, Result, ensure};
 use comfy_table::Table;
@@ -8,7 +8,7 @@ use crate::{
     Lab,
     git::Repository,
     product,
-    progress::{Progress, say},
+    progress::{Progress, print},
     steps::{
         At, Objects,
         deliver::{self, Application},
@@ -28,7 +28,7 @@ pub struct Demo<'a> {
     repository: Repository,
 }
 
-/// What the table at the end says of one Application.
+/// The line of one Application in the table at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Row {
     cluster: String,
@@ -36,7 +36,7 @@ struct Row {
     application: String,
     sync: String,
     health: String,
-    /// From its creation on the hub until it read Synced and Healthy there.
+    /// From its creation on the hub until it was Synced and Healthy there.
     seconds: String,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Demo<'a> {
         })
     }
 
-    /// Does the main job; an error is a step that did not happen.
+    /// Runs the main job; an error is a step that failed.
     pub async fn run(&self, progress: &mut Progress) -> Result<()> {
         product::until_ready(&self.hub).await?;
         progress.step("the addon-manager serves on the hub");
@@ -159,8 +159,8 @@ impl<'a> Demo<'a> {
         let ended = |app: &Value| {
             app["operation"].is_null() && app["status"]["operationState"]["phase"] == "Succeeded"
         };
-        // The syncs of both revisions, before one more can be counted. Times will not do: they have
-        // seconds only, and syncs are quicker.
+        // The syncs of both revisions, before one more can be counted. Times do not suffice: they
+        // have only seconds, and syncs are faster.
         let both = |app: &Value| ended(app) && history(app) >= 2;
         let before = self
             .hub
@@ -204,7 +204,7 @@ impl<'a> Demo<'a> {
         enrol::until_available(&self.hub, "spoke2").await?;
         deliver::until_healthy(&self.hub, &app.at, "").await?;
         let after = self.spoke(2)?.read(&workload).await?["metadata"]["uid"].clone();
-        ensure!(after == before, "the workload on spoke2 was made anew");
+        ensure!(after == before, "the workload on spoke2 was recreated");
         progress.step("spoke2 opted in again and adopted what was there");
         Ok(())
     }
@@ -236,7 +236,7 @@ impl<'a> Demo<'a> {
             } = self.row(number, at, *seconds).await?;
             table.add_row([cluster, addon, application, sync, health, seconds]);
         }
-        say(table);
+        print(table);
         Ok(())
     }
 
@@ -260,30 +260,30 @@ impl<'a> Demo<'a> {
         })
     }
 
-    /// How to look around while the lab stays up.
+    /// Prints how to explore the lab while it stays up.
     pub fn look_around(&self) {
         let kubectl = self.lab.tools().kubectl.display().to_string();
-        say("");
-        say("The lab stays up until Ctrl-C. Look around from another terminal:");
+        print("");
+        print("The lab stays up until Ctrl-C. Look around from another terminal:");
         for cluster in self.lab.clusters() {
             let kubeconfig = cluster.dir().join(crate::cluster::KUBECONFIG);
-            say(format_args!(
+            print(format_args!(
                 "  export KUBECONFIG={}   # {}",
                 kubeconfig.display(),
                 cluster.name()
             ));
         }
-        say(format_args!(
+        print(format_args!(
             "  {kubectl} get managedclusteraddons -A          # on the hub"
         ));
-        say(format_args!(
+        print(format_args!(
             "  {kubectl} get applications.argoproj.io -A      # on any cluster"
         ));
-        say(format_args!(
+        print(format_args!(
             "  {kubectl} -n {} get pods                # the manager, on the hub",
             product::NAMESPACE
         ));
-        say(format_args!(
+        print(format_args!(
             "  {kubectl} -n {} get pods   # the agent, on a spoke",
             enrol::AGENT_NAMESPACE
         ));

@@ -29,12 +29,12 @@ pub struct E2eTest {
 }
 
 impl E2eTest {
-    /// Its name as tests are called: `module::function`.
+    /// Its name on the command line: `module::function`.
     fn title(&self) -> String {
         self.name.replace(' ', "")
     }
 
-    /// What it needs and does not have.
+    /// The missing requirement.
     fn is_missing(&self) -> Option<&'static str> {
         self.needs
             .filter(|variable| std::env::var_os(variable).is_none_or(|value| value.is_empty()))
@@ -49,19 +49,19 @@ impl std::fmt::Debug for E2eTest {
     }
 }
 
-/// Tests that want the same kind of lab.
+/// Tests that need the same options.
 #[derive(Clone, Debug)]
 pub struct TestGroup {
-    /// What the lab has.
+    /// The options of the lab.
     pub options: Options,
-    /// Whether the tests leave the lab as they found it, so that the next one can have it.
+    /// Whether the tests restore the lab, so that the next one can use it.
     pub shared: bool,
     /// The tests, in the order they run.
     pub e2e_tests: Vec<E2eTest>,
 }
 
 impl TestGroup {
-    /// Tests that share one lab: each uses names of its own, and heals what it breaks.
+    /// Tests that share one lab: each uses names of its own, and repairs everything it breaks.
     pub const fn shared(options: Options, e2e_tests: Vec<E2eTest>) -> Self {
         Self {
             options,

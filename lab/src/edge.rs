@@ -13,14 +13,14 @@ use crate::{certs::Pair, process::Process, tools, wait};
 mod haproxy;
 mod nginx;
 
-/// The common name of a proxy's client certificate, by which a principal knows it.
+/// The common name of a proxy's client certificate, by which a principal identifies it.
 pub const NAME: &str = "edge-proxy";
 /// Its port.
 pub const PORT: u16 = 18543;
 
-/// What it shows to agents and to the principal, and whom it trusts to be the principal.
+/// The certificates of a proxy, and the CA of the principal.
 #[derive(Debug)]
-pub struct Papers {
+pub struct Credentials {
     /// For agents.
     pub serving: Pair,
     /// For the principal.
@@ -29,20 +29,20 @@ pub struct Papers {
     pub authority: String,
 }
 
-/// How it passes on what comes.
+/// How a proxy forwards connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passing {
-    /// Bytes as they are, TLS and all.
+    /// Forwards TCP unchanged, with TLS passing through.
     Through,
-    /// Ends TLS and speaks HTTP/2.
+    /// Terminates TLS and uses HTTP/2.
     Http2,
-    /// Ends TLS and speaks HTTP/1.1 only.
+    /// Terminates TLS and uses only HTTP/1.1.
     Http1,
-    /// As the sidecar of a mesh does: plaintext on both sides, and a header that says who it is.
+    /// Like the sidecar of a mesh: plaintext on both sides, and a header with the identity.
     Mesh,
 }
 
-/// Which program it is.
+/// The proxy program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// nginx.
@@ -66,7 +66,7 @@ pub async fn start(
     kind: Kind,
     directory: &Path,
     passing: Passing,
-    papers: &Papers,
+    credentials: &Credentials,
     agent: &str,
 ) -> Result<Process> {
     let name = kind.name();
@@ -74,17 +74,17 @@ pub async fn start(
     let directory = directory.join(name);
     fs::create_dir_all(&directory).with_context(|| format!("make {name}'s directory"))?;
     for (name, text) in [
-        ("serving.crt", &papers.serving.cert),
-        ("serving.key", &papers.serving.key),
-        ("client.crt", &papers.client.cert),
-        ("client.key", &papers.client.key),
-        ("ca.crt", &papers.authority),
+        ("serving.crt", &credentials.serving.cert),
+        ("serving.key", &credentials.serving.key),
+        ("client.crt", &credentials.client.cert),
+        ("client.key", &credentials.client.key),
+        ("ca.crt", &credentials.authority),
     ] {
         fs::write(directory.join(name), text).with_context(|| format!("write {name}"))?;
     }
     let mut process = match kind {
         Kind::Nginx => nginx::program(path, &directory, passing, agent)?,
-        Kind::Haproxy => haproxy::program(path, &directory, passing, papers, agent)?,
+        Kind::Haproxy => haproxy::program(path, &directory, passing, credentials, agent)?,
     }
     .start()?;
     let look = || async {
@@ -99,7 +99,7 @@ pub async fn start(
     Ok(process)
 }
 
-/// Writes what the program is to do, where it will look for it.
+/// Writes a file into the directory of the proxy.
 fn write(directory: &Path, name: &str, text: &str) -> Result<PathBuf> {
     let path = directory.join(name);
     fs::write(&path, text).with_context(|| format!("write {name}"))?;

@@ -1,6 +1,6 @@
-//! What can be wrong with the network between clusters: cut, stalled, slow or narrow, for everybody or for one cluster.
+//! Faults of the network between clusters: cut, stalled, slow or narrow, for all clusters or for one.
 //!
-//! There is no `tc netem` to rely on, so faults are made where connections pass through a process of the lab anyway:
+//! `tc netem` is not always available, so faults are injected where connections pass through a process of the lab anyway:
 //! at the load balancer of the kubelet ([`Faults`] is its [`lab_kubelet::Forward`]), or at a [`Proxy`] of one's own.
 
 mod carry;
@@ -20,24 +20,24 @@ use tokio::{net::TcpStream, sync::watch};
 use crate::bed::cluster_name;
 pub use proxy::Proxy;
 
-/// What happens to the bytes of a connection.
+/// A fault of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: they pass.
+    /// None: bytes pass.
     #[default]
     None,
-    /// Connections end at once, and new ones are not answered for.
+    /// Connections end at once, and new ones fail.
     Cut,
-    /// Connections stay, but nothing passes, as with a firewall that forgot them. New ones open and are silent.
+    /// Connections stay, but no bytes pass, as with a firewall that lost their state. New ones open and are silent.
     Stall,
-    /// Everything comes so much later, in each direction.
+    /// All bytes arrive this much later, in each direction.
     Delay(Duration),
-    /// So many bytes pass in a second, in each direction of each connection.
+    /// The most bytes per second, in each direction of each connection.
     Throttle(u32),
 }
 
-/// The faults of a lab, by the cluster a connection comes from. Clones share them; a change takes effect at once, on
-/// connections that are there too.
+/// The faults of a lab, by the cluster that a connection comes from. Clones share them; a change takes effect at once,
+/// also on existing connections.
 #[derive(Clone, Debug)]
 pub struct Faults {
     table: Arc<watch::Sender<Table>>,
@@ -45,8 +45,8 @@ pub struct Faults {
 
 type Table = BTreeMap<String, Fault>;
 
-/// The key of what holds for every cluster that has no fault of its own.
-const EVERYBODY: &str = "*";
+/// The key of the fault for every cluster that has no fault of its own.
+const ALL_CLUSTERS: &str = "*";
 
 impl Default for Faults {
     fn default() -> Self {
@@ -66,27 +66,27 @@ impl Faults {
 
     /// Sets the fault of connections from every cluster that has none of its own.
     pub fn set_for_all(&self, fault: Fault) {
-        self.set(EVERYBODY, fault);
+        self.set(ALL_CLUSTERS, fault);
     }
 
-    /// Cuts a cluster off.
+    /// Cuts the connections of a cluster.
     pub fn cut(&self, cluster: &str) {
         self.set(cluster, Fault::Cut);
     }
 
-    /// Takes back the fault of a cluster.
+    /// Removes the fault of a cluster.
     pub fn heal(&self, cluster: &str) {
         self.table.send_modify(|table| {
             table.remove(cluster);
         });
     }
 
-    /// Takes back all faults.
+    /// Removes all faults.
     pub fn heal_all(&self) {
         self.table.send_modify(Table::clear);
     }
 
-    /// What holds for connections from `cluster`, now and later.
+    /// The fault for connections from `cluster`, now and later.
     fn of(&self, cluster: String) -> Current {
         Current {
             table: self.table.subscribe(),
@@ -95,7 +95,7 @@ impl Faults {
     }
 }
 
-/// The fault of one connection, as it is at any time.
+/// The current fault of one connection.
 #[derive(Clone, Debug)]
 struct Current {
     table: watch::Receiver<Table>,
@@ -107,16 +107,16 @@ impl Current {
         let table = self.table.borrow_and_update();
         table
             .get(&self.cluster)
-            .or_else(|| table.get(EVERYBODY))
+            .or_else(|| table.get(ALL_CLUSTERS))
             .copied()
             .unwrap_or_default()
     }
 
-    /// Returns when the fault is another one than `than`. Cancel-safe.
+    /// Returns when the fault differs from `than`. Cancel-safe.
     async fn changes(&mut self, than: Fault) -> Fault {
         loop {
             if self.table.changed().await.is_err() {
-                // The lab is gone, and this with it.
+                // The lab is gone, and this connection with it.
                 std::future::pending::<()>().await;
             }
             let now = self.get();
@@ -139,7 +139,7 @@ impl Forward for Faults {
     }
 }
 
-/// The cluster that a Pod's address belongs to; whoever is no Pod is the hub's neighbour.
+/// The cluster of a Pod's address; an address that is no Pod's counts as the hub's.
 fn cluster_of(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => match v4.octets() {
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_of_its_own_goes_before_everybodys() {
+    fn a_clusters_own_fault_overrides_the_general_one() {
         let faults = Faults::default();
         faults.set_for_all(Fault::Stall);
         faults.cut("spoke1");

@@ -1,5 +1,5 @@
-//! A git server with repositories that tests commit to. Argo CD's git client wants a smart server, so this is
-//! `git daemon`; [`private`] has them behind a password.
+//! A git server with repositories that tests commit to. Argo CD's git client needs a smart server, so this is
+//! `git daemon`; [`private`] serves them with a password.
 
 pub mod private;
 
@@ -21,7 +21,7 @@ use crate::{
 /// The port of the git protocol.
 const PORT: u16 = 9418;
 
-/// The name by which Pods of every cluster find the server.
+/// The name of the server for Pods of every cluster.
 pub const HOST: &str = "git.lab";
 
 /// A running server and its repositories.
@@ -45,7 +45,7 @@ impl Server {
             .flag("port", PORT.to_string())
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_SYSTEM", "/dev/null")
-            // The repositories belong to whom the lab runs as, whatever that is called in this user namespace.
+            // The repositories belong to the lab's user, under any number in this user namespace.
             .env("GIT_CONFIG_COUNT", "1")
             .env("GIT_CONFIG_KEY_0", "safe.directory")
             .env("GIT_CONFIG_VALUE_0", "*")
@@ -156,7 +156,7 @@ impl Repository {
                 "user.email=lab@lab",
             ])
             .args(arguments)
-            // Whatever the caller's configuration says about signing, hooks or branches is not for us.
+            // Ignore the caller's configuration of signing, hooks and branches.
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_SYSTEM", "/dev/null");
         output(&mut command)

@@ -1,4 +1,4 @@
-//! The example add-on of the SDK, installed on the hub as its tutorial says.
+//! The example add-on of the SDK, installed on the hub as its tutorial describes.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use crate::{Cluster, product, steps::At};
 
 /// Its name: of the `ClusterManagementAddOn`, the `ManagedClusterAddOns`, the lease, the agent.
 pub const ADDON: &str = "hello";
-/// Where its manager is.
+/// The namespace of its manager.
 pub const NAMESPACE: &str = "hello-addon";
 /// The manager's Deployment and service account.
 pub const MANAGER: &str = "hello-manager";
 
-/// As whom the manager asks the hub.
+/// The manager's user on the hub.
 pub const USER: &str = "system:serviceaccount:hello-addon:hello-manager";
 
-/// Tells the kubelets what the image stands for.
+/// Registers the replacement of the image with the kubelets.
 pub fn provide_image(images: &Images) -> Result<()> {
     let program = product::programs()?.join("examples/hello_addon");
     ensure!(
@@ -30,7 +30,7 @@ pub fn provide_image(images: &Images) -> Result<()> {
     Ok(())
 }
 
-/// Applies what the tutorial has for a hub.
+/// Applies the tutorial's manifests for a hub.
 pub async fn apply(hub: &Cluster) -> Result<()> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ocm/examples/hello_addon/hub.yaml");
     let text = tokio::fs::read_to_string(&file).await;

@@ -1,4 +1,4 @@
-//! Helm, the real one, as whoever installs the product uses it.
+//! The real Helm, as a user installs the product with it.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use crate::{
     Cluster, Tools,
-    call::{Said, call},
+    call::{Output, call},
     tools::workspace,
 };
 
@@ -22,7 +22,7 @@ pub fn chart() -> PathBuf {
     workspace().join("manifests/hub")
 }
 
-/// Helm on one cluster, with the rights of whoever set the cluster up.
+/// Helm on one cluster, with the rights of a cluster administrator.
 #[derive(Clone, Debug)]
 pub struct Helm {
     program: PathBuf,
@@ -40,13 +40,13 @@ impl Helm {
         }
     }
 
-    /// Calls it, and fails if it does; returns what it printed.
+    /// Runs it, and fails if it does; returns its output.
     pub async fn run(&self, arguments: &[&str]) -> Result<String> {
         self.attempt(arguments).await?.printed()
     }
 
-    /// Calls it and returns what it said, whatever that is.
-    pub async fn attempt(&self, arguments: &[&str]) -> Result<Said> {
+    /// Runs it and returns its result, also after a failure.
+    pub async fn attempt(&self, arguments: &[&str]) -> Result<Output> {
         let mut command = Command::new(&self.program);
         command
             .args(arguments)

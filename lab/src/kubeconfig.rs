@@ -1,4 +1,4 @@
-//! Kubeconfigs: how programs and people reach a cluster, and as whom.
+//! Kubeconfigs: the address of a cluster and the credentials of a user.
 
 use std::{fs, os::unix::fs::OpenOptionsExt, path::Path};
 
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::certs::Pair;
 
-/// A kubeconfig with what Argo CD has in the `config` of a cluster Secret, as JSON. `name` is what the certificate of the
-/// server says, where that is not in its address.
+/// A kubeconfig from the `config` of an Argo CD cluster Secret, as JSON. `name` is the host name in the server's
+/// certificate, if it differs from the address.
 pub fn of_cluster_secret(server: &str, name: Option<&str>, config: &Value) -> Value {
     let access = &config["tlsClientConfig"];
     json!({
@@ -35,7 +35,7 @@ pub fn of_cluster_secret(server: &str, name: Option<&str>, config: &Value) -> Va
     })
 }
 
-/// How a user proves who they are.
+/// The credentials of a user.
 #[derive(Clone, Debug)]
 pub enum Credential {
     /// A client certificate.
@@ -44,18 +44,18 @@ pub enum Credential {
     Token(String),
 }
 
-/// One cluster and one user, which is all that a kubeconfig of the lab has.
+/// One cluster and one user, the content of a kubeconfig of the lab.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The cluster's name; the context is called so too.
     pub cluster: String,
     /// The address of the API, with its scheme.
     pub server: String,
-    /// Who signed the API's certificate, as PEM.
+    /// The authority of the API's certificate, as PEM.
     pub authority: String,
     /// The user's name in the file.
     pub user: String,
-    /// How the user proves who they are.
+    /// The user's credentials.
     pub credential: Credential,
 }
 
@@ -100,7 +100,7 @@ contexts:
         )
     }
 
-    /// The same access through another address.
+    /// Equal access through another address.
     #[must_use]
     pub fn through(&self, server: impl Into<String>) -> Self {
         Self {
@@ -109,9 +109,9 @@ contexts:
         }
     }
 
-    /// Writes the file, readable by its owner only, so that it is there whole or not at all.
+    /// Writes the file atomically, readable by its owner only.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let aside = path.with_extension("new");
+        let temporary = path.with_extension("new");
         let write = || {
             if let Some(dir) = path.parent() {
                 fs::create_dir_all(dir)?;
@@ -121,9 +121,9 @@ contexts:
                 .create(true)
                 .truncate(true)
                 .mode(0o600)
-                .open(&aside)?;
+                .open(&temporary)?;
             std::io::Write::write_all(&mut file, self.to_yaml().as_bytes())?;
-            fs::rename(&aside, path)
+            fs::rename(&temporary, path)
         };
         write().with_context(|| format!("write kubeconfig {}", path.display()))
     }
@@ -133,7 +133,7 @@ contexts:
         self.client_as(None, &[]).await
     }
 
-    /// A client that acts as somebody else, which the user must be allowed to do.
+    /// A client that impersonates another user, which the user must be allowed to do.
     pub(crate) async fn client_as(&self, user: Option<&str>, groups: &[&str]) -> Result<Client> {
         let mut parsed =
             Kubeconfig::from_yaml(&self.to_yaml()).context("read our own kubeconfig")?;
@@ -147,7 +147,7 @@ contexts:
         let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await?;
         let client = Client::try_from(config);
         let client = client.with_context(|| format!("a client for {}", self.server))?;
-        // The kubelets live on when a test puts a cluster back to an earlier state.
+        // The kubelets continue when a test restores an earlier state of a cluster.
         Ok(runtime::kube::with_history(client))
     }
 }

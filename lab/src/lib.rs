@@ -1,9 +1,9 @@
 //! The lab: a test bed of real Kubernetes control planes on one machine, without containers.
 //!
 //! A [`Lab`] is a hub and some spokes: kube-apiserver and kube-controller-manager for each, an etcd for the hub and one for
-//! all spokes, and as [`Options`] say, Pods that run, Open Cluster Management and Argo CD. Everything lives in namespaces of its own
-//! (processes, mounts, network), see [`namespaces`]: when the first process in there goes, however that comes about,
-//! the kernel takes everything else along.
+//! all spokes, and by [`Options`] Pods, Open Cluster Management and Argo CD. Everything runs in namespaces of its own
+//! (processes, mounts, network), see [`namespaces`]: when the first process in there ends, for any reason,
+//! the kernel ends everything else.
 //!
 //! ```text
 //!   caller's terminal                         inside the namespaces
@@ -15,12 +15,12 @@
 //!                                └──────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The rules of whoever waits here: no sleeping, [`wait`] for a value, with a bound; a failure prints what was waited
-//! for and the last value seen, and [`world`] keeps the rest.
+//! The rules of waiting: no sleeping, [`wait`] for a value, with a bound; a failure prints the awaited value
+//! and the last one seen, and [`world`] keeps the rest.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "of JSON, which answers null for what is not there; nobody hostile talks to the lab"
+    reason = "of JSON, which answers null for absent members; no hostile client connects to the lab"
 )]
 
 pub mod argocd;
@@ -47,9 +47,9 @@ pub mod process;
 pub mod product;
 pub mod progress;
 pub mod prometheus;
+pub mod raw_client;
 pub mod redis;
 pub mod steps;
-pub mod stranger;
 pub mod tools;
 pub mod up;
 pub mod wait;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use clap::{ArgAction, Parser, Subcommand};
 use lab::{
     Options, Tools, namespaces,
-    progress::say,
+    progress::print,
     up::{self, Request},
 };
 
@@ -26,13 +26,13 @@ struct Arguments {
 enum Command {
     /// Starts a lab and returns when it is ready; it stays until `lab down`.
     Up(Up),
-    /// Tells how labs are doing; succeeds if they are ready.
+    /// Shows the state of labs; succeeds if they are ready.
     Status(Where),
     /// Ends a lab, with everything in it.
     Down(Where),
     /// Shows the main job on a lab of its own. At a terminal it then stays until Ctrl-C, unless `DEMO_EXIT` is set.
     Demo(Place),
-    /// Builds or installs the programs that labs run, and tells where they are.
+    /// Builds or installs the programs that labs run, and prints their paths.
     Tools,
 }
 
@@ -53,27 +53,27 @@ struct Up {
     /// Whether Open Cluster Management runs.
     #[arg(long, action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true")]
     ocm: bool,
-    /// Whether Pods run. Without, nothing else does but the control planes.
+    /// Whether Pods run. Without Pods only the control planes run.
     #[arg(long, action = ArgAction::Set, default_value_t = true, num_args = 0..=1, default_missing_value = "true")]
     pods: bool,
     /// Stay attached until interrupted.
     #[arg(long)]
     foreground: bool,
-    /// Be the lab in the background.
+    /// Run as the lab in the background.
     #[arg(long, hide = true)]
     prepared: bool,
 }
 
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// Where kubeconfigs and logs go: DIR/hub/kubeconfig, DIR/spoke1/kubeconfig and so on.
+    /// The directory for kubeconfigs and logs: DIR/hub/kubeconfig, DIR/spoke1/kubeconfig and so on.
     #[arg(long, env = "LAB_DIR")]
     dir: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 struct Where {
-    /// The directory of the lab; without, the one that runs.
+    /// The directory of the lab; by default that of the running one.
     #[arg(long, env = "LAB_DIR")]
     dir: Option<PathBuf>,
 }
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
-            say(format_args!("lab: {error:#}"));
+            print(format_args!("lab: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -133,13 +133,13 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Status(place) => up::status(absolute(place.dir)?.as_deref()),
         Command::Down(place) => up::down(absolute(place.dir)?.as_deref()),
         Command::Tools => {
-            say(format_args!("{:#?}", Tools::ensure()?));
+            print(format_args!("{:#?}", Tools::ensure()?));
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// The directory that was asked for, or one of our own below `target`.
+/// The requested directory, or a default one below `target`.
 fn directory(place: Place, name: &str) -> Result<PathBuf> {
     let own = || lab::tools::workspace().join("target/lab").join(name);
     Ok(absolute(place.dir)?.unwrap_or_else(own))

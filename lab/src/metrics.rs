@@ -1,4 +1,4 @@
-//! What a program in a Pod counts, read as Prometheus would.
+//! The metrics of a program in a Pod, read like Prometheus does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,15 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     series: BTreeMap<String, f64>,
-    /// What is described, with the ending that counters and information have in queries.
+    /// The described metrics, with the suffix that counters and information have in queries.
     names: BTreeSet<String>,
 }
 
-/// What a program answers at a path: the first line, and what follows the head.
+/// The response of a program at a path: the status line, and the body.
 pub async fn ask(address: SocketAddr, path: &str) -> Result<(String, String)> {
     let read = async {
         let mut stream = TcpStream::connect(address).await?;
-        // HTTP/1.0: the answer comes in one piece and ends the connection.
+        // HTTP/1.0: the response comes in one piece and ends the connection.
         let request = format!("GET {path} HTTP/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
         let mut answer = String::new();
@@ -43,7 +43,7 @@ pub async fn ask(address: SocketAddr, path: &str) -> Result<(String, String)> {
     Ok((status.to_owned(), body.to_owned()))
 }
 
-/// The names of all metrics below some headings of `docs/metrics.md`, as they are asked for.
+/// The names of all metrics below some headings of `docs/metrics.md`, as used in queries.
 pub fn documented(page: &str, headings: &[&str]) -> BTreeSet<String> {
     let mut is_wanted = false;
     let mut names = BTreeSet::new();
@@ -86,13 +86,13 @@ impl Metrics {
         }
     }
 
-    /// The names of all metrics, as they are asked for.
+    /// The names of all metrics, as used in queries.
     pub const fn names(&self) -> &BTreeSet<String> {
         &self.names
     }
 
-    /// The value of a series as it is written, such as `refusals_total{reason="TooMany"}`; zero if it is not there,
-    /// as a counter is that has not counted yet.
+    /// The value of a series in exposition format, such as `refusals_total{reason="TooMany"}`; zero if it is missing,
+    /// like a counter that has not counted yet.
     pub fn value(&self, series: &str) -> f64 {
         self.series.get(series).copied().unwrap_or_default()
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_is_found_as_it_is_written() {
+    fn a_series_is_found_by_its_name_and_labels() {
         let metrics =
             Metrics::parse("# TYPE a counter\na_total{reason=\"too many\"} 3\nb 1.5\n# EOF\n");
         assert!((metrics.value("a_total{reason=\"too many\"}") - 3.0).abs() < f64::EPSILON);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_heading_is_read() {
+    fn metrics_below_a_heading_are_read() {
         let page = "### One\n\n| metric | type |\n|---|---|\n| `a_total` | counter |\n### Two\n| `b` | gauge |\n";
         assert_eq!(documented(page, &["One"]), ["a_total".to_owned()].into());
         assert_eq!(documented(page, &["Two", "Three"]), ["b".to_owned()].into());

@@ -1,4 +1,4 @@
-//! Namespaces that a lab has to itself, so that nothing of it can stay behind.
+//! Namespaces of one lab, so that no part of it can stay behind.
 //!
 //! A program that runs labs calls [`enter`] before it starts a thread. It becomes the **supervisor**: it stays in the
 //! caller's process namespace, and runs itself a second time inside new ones, below an **init**.
@@ -10,13 +10,13 @@
 //!          └─ the program again             `enter` returns `Inside`; everything the lab starts is below it
 //! ```
 //!
-//! *Nothing stays.* Whoever ends init ends everything: the kernel kills all processes of its namespace, and mounts
-//! and devices go with the last process that sees them. Init ends when its supervisor does, by the death signal and by
-//! the end of a pipe; so `kill -9` on any of the three is enough. What a lab keeps on disk it keeps in memory below
-//! [`scratch`], which goes too.
+//! *Nothing stays.* The end of init ends everything: the kernel kills all processes of its namespace, and mounts
+//! and devices disappear with the last process that sees them. Init ends when its supervisor does, by the death signal and by
+//! the end of a pipe; so `kill -9` on any of the three is enough. A lab keeps its data in memory below
+//! [`scratch`], which disappears too.
 //!
 //! *Signals.* Only the supervisor is in the foreground of the terminal. It passes one interrupt on, so that the
-//! program inside can tell the state of things and end in order; a second one, or [`GRACE`], ends it all.
+//! program inside can report the state and end in order; a second one, or [`GRACE`], ends it all.
 
 mod init;
 mod outside;
@@ -33,26 +33,26 @@ use anyhow::{Context, Result};
 use nix::sys::signal::SigSet;
 use serde::{Deserialize, Serialize};
 
-/// How long the program inside may take to end in order. A dump of the world is the longest thing it does.
+/// How long the program inside may take to end in order. A dump of the world takes longest.
 pub const GRACE: Duration = Duration::from_secs(30);
 
-/// Tells the program inside that it is, and what it needs to know of the outside.
+/// The variable that marks the program inside, with its data about the outside.
 const INSIDE: &str = "LAB_INSIDE";
 
-/// The name (`argv[0]`) that init is called by.
+/// The name (`argv[0]`) under which init is executed.
 const INIT: &str = "lab-init";
 
-/// What [`enter`] needs to know.
+/// The options of [`enter`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Door {
+pub struct EnterOptions {
     /// How many ports of the caller's loopback shall lead inside, to 6443 and the ports after it.
     pub ports: u8,
-    /// Whether to end when the parent process does. Right for what somebody waits for, wrong for what goes on in the
+    /// Whether to end when the parent process does. Right for a program that a user waits for, wrong for one in the
     /// background.
     pub follow_parent: bool,
 }
 
-/// What the program inside knows of the outside.
+/// The data of the program inside about the outside.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inside {
     /// The ports of the caller's loopback: the first leads to 6443 inside, and so on.
@@ -61,29 +61,29 @@ pub struct Inside {
     pub supervisor: u32,
 }
 
-/// On which side a program is after [`enter`].
+/// The side on which a program is after [`enter`].
 #[derive(Debug)]
 pub enum Entered {
-    /// Inside: go on.
+    /// Inside: continue.
     Inside(Inside),
-    /// Outside, and what ran inside has ended like this: end likewise.
+    /// Outside, and the program inside has ended with this code: end likewise.
     Ended(ExitCode),
 }
 
-/// Becomes init if that is what this program was called for, and then never returns.
+/// Becomes init if this program was executed for that, and then never returns.
 ///
 /// Must be called in `main` before any thread is started.
 pub fn maybe_become_init() {
     if std::env::args_os().next().is_some_and(|name| name == INIT) {
-        #[expect(clippy::exit, reason = "the program this is part of must not go on")]
+        #[expect(clippy::exit, reason = "the program this is part of must not continue")]
         std::process::exit(init::play());
     }
 }
 
 /// Runs the calling program again inside namespaces of its own, or returns if this is the one inside.
 ///
-/// Must be called before any thread is started; tools are to be built before, since there is no network inside.
-pub fn enter(door: Door) -> Result<Entered> {
+/// Must be called before any thread is started; build tools before, since there is no network inside.
+pub fn enter(options: EnterOptions) -> Result<Entered> {
     match std::env::var(INSIDE) {
         Ok(reply) => {
             let inside = serde_json::from_str(&reply).context("understand LAB_INSIDE")?;
@@ -93,7 +93,7 @@ pub fn enter(door: Door) -> Result<Entered> {
                 .context("unblock signals")?;
             Ok(Entered::Inside(inside))
         }
-        Err(_) => outside::supervise(door).map(Entered::Ended),
+        Err(_) => outside::supervise(options).map(Entered::Ended),
     }
 }
 
@@ -102,12 +102,12 @@ pub fn are_ours() -> bool {
     std::env::var_os(INSIDE).is_some() && scratch().is_dir()
 }
 
-/// A directory in memory that goes with the namespaces.
+/// A directory in memory that disappears with the namespaces.
 pub fn scratch() -> PathBuf {
     Path::new("/run/lab").to_owned()
 }
 
-/// A listener of the caller's network, made before that is left.
+/// A listener in the caller's network, created before leaving it.
 fn listener() -> Result<(TcpListener, u16)> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("listen on the loopback")?;
     let port = listener

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::tools::output;
 
-/// Brings up what every lab needs. Bridges and addresses of Pods and Services are made by the kubelets.
+/// Brings up the loopback and forwarding. The kubelets create bridges and addresses of Pods and Services.
 pub(crate) fn prepare(ip: &Path) -> Result<()> {
     output(Command::new(ip).args(["link", "set", "lo", "up"])).context("bring up the loopback")?;
     // Pods of different clusters meet here, as they would over the internet.

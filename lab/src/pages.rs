@@ -1,10 +1,10 @@
-//! The documentation as its tests see it: links, anchors, and blocks of commands with what is said about who runs them.
+//! Parses the pages of the documentation: links, anchors, and blocks of commands with their marks.
 //!
-//! A block of commands says so in a comment before it, which readers do not see:
+//! A mark is a comment before a block of commands, invisible to readers:
 //!
 //! ```text
-//! <!-- run: the_name_of_a_story -->       that test takes the block from the page and runs it
-//! <!-- not run: reason -->                nobody does, and why
+//! <!-- run: the_name_of_a_test -->        that test takes the block from the page and runs it
+//! <!-- not run: reason -->                no test runs it, and why
 //! ```
 //!
 //! Pure: text in, values out.
@@ -14,12 +14,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Fences whose content a reader types into a shell.
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 
-/// What is said before a block of commands.
+/// The mark of a block of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// The test of this name runs it.
     Run(String),
-    /// Nobody runs it, for this reason.
+    /// No test runs it, for this reason.
     NotRun(String),
 }
 
@@ -28,11 +28,11 @@ pub enum Mark {
 pub struct Block {
     /// The line of its first fence, counted from 1.
     pub line: usize,
-    /// What stands behind the fence.
+    /// The language after the fence.
     pub language: String,
-    /// What is said before it.
+    /// Its mark.
     pub mark: Option<Mark>,
-    /// What is in it, without the fence's own indentation.
+    /// Its content, without the fence's own indentation.
     pub text: String,
 }
 
@@ -48,7 +48,7 @@ impl Block {
 pub struct Link {
     /// The line that it is in, counted from 1.
     pub line: usize,
-    /// Where it leads.
+    /// Its target.
     pub target: String,
 }
 
@@ -90,7 +90,7 @@ pub fn blocks_of(page: &str, e2e_test: &str) -> Vec<Block> {
     .collect()
 }
 
-/// What a comment says about the block after it.
+/// The mark in a comment.
 fn stated(line: &str) -> Option<Mark> {
     let comment = line.strip_prefix("<!--")?.strip_suffix("-->")?.trim();
     let words = |prefix: &str| {
@@ -121,7 +121,7 @@ pub fn links(page: &str) -> Vec<Link> {
     links
 }
 
-/// What can be linked to in a page: its headings, as GitHub and mdBook name them.
+/// The link targets in a page: its headings, as GitHub and mdBook name them.
 pub fn anchors(page: &str) -> BTreeSet<String> {
     let mut seen = BTreeMap::<String, usize>::new();
     let headings = prose(page).filter_map(|(_, line)| {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "# A page: `it` & more\n\
-        <!-- run: a_story -->\n\
+        <!-- run: a_test -->\n\
         ```sh\n\
         one <<EOF\n  two\nEOF\n\
         ```\n\
@@ -189,7 +189,7 @@ mod tests {
         See [this](one.md#two) and `[that](no.md)`, and [other](https://example.org).\n";
 
     #[test]
-    fn blocks_are_taken_with_what_is_said_before_them() {
+    fn blocks_are_read_with_their_marks() {
         let blocks = blocks(PAGE);
         let texts: Vec<_> = blocks.iter().map(|it| it.text.as_str()).collect();
         let list = "in a list\n  deeper\n";
@@ -199,15 +199,15 @@ mod tests {
         );
         let marks: Vec<_> = blocks.into_iter().map(|it| (it.line, it.mark)).collect();
         let not_run = Mark::NotRun("for a reason".to_owned());
-        let run = Mark::Run("a_story".to_owned());
+        let run = Mark::Run("a_test".to_owned());
         assert_eq!(marks, [(3, Some(run)), (14, Some(not_run)), (18, None)]);
-        assert_eq!(blocks_of(PAGE, "a_story").len(), 1);
+        assert_eq!(blocks_of(PAGE, "a_test").len(), 1);
         assert_eq!(blocks_of(PAGE, "another"), []);
     }
 
     #[test]
-    fn what_stands_between_a_comment_and_a_block_parts_them() {
-        let page = "<!-- run: a_story -->\nWords.\n```sh\nx\n```\n```sh\ny\n```\n";
+    fn text_between_a_mark_and_a_block_separates_them() {
+        let page = "<!-- run: a_test -->\nWords.\n```sh\nx\n```\n```sh\ny\n```\n";
         assert!(blocks(page).iter().all(|it| it.mark.is_none()));
         let nothing = "<!-- run: -->\n```sh\nx\n```\n";
         assert!(blocks(nothing).iter().all(|it| it.mark.is_none()));

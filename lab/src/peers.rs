@@ -1,10 +1,10 @@
 //! A principal and an agent as bare processes without OCM: ours, those of the Go argocd-agent, or one of each.
 //!
-//! Nothing of them is shared between two [`Pair`]s but the clusters: each has its own Argo CD namespaces, papers and
+//! Two [`Pair`]s share only the clusters: each has its own Argo CD namespaces, credentials and
 //! agent name, so that a test does not have to clean up after another. Both processes are on the lab's loopback, so
 //! only one pair can run at a time.
 
-mod papers;
+mod credentials;
 mod programs;
 
 use std::{path::PathBuf, time::Duration};
@@ -23,12 +23,12 @@ use crate::{
     wait,
 };
 
-pub use papers::{HUB, Papers};
+pub use credentials::{Credentials, HUB};
 pub use programs::{
     AGENT_HEALTH, GO, PRINCIPAL_HEALTH, Setting, Way, further_namespace, ours, principal,
 };
 
-/// Whose program.
+/// The make of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Make {
     /// Ours.
@@ -37,17 +37,17 @@ pub enum Make {
     Go,
 }
 
-/// Which principal with which agent.
+/// The makes of principal and agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairing {
-    /// Whose principal.
+    /// The make of the principal.
     pub principal: Make,
-    /// Whose agent.
+    /// The make of the agent.
     pub agent: Make,
 }
 
 impl Pairing {
-    /// The environment variable without which this pairing cannot be had.
+    /// The environment variable that this pairing needs.
     pub const fn needs(self) -> Option<&'static str> {
         match (self.principal, self.agent) {
             (Make::Ours, Make::Ours) => None,
@@ -56,14 +56,14 @@ impl Pairing {
     }
 }
 
-/// How Applications find their way.
+/// How Applications are routed to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mapping {
     /// The hub namespace is the agent's name.
     Namespace,
     /// `spec.destination.name` is the agent's name, and namespaces stay.
     Destination,
-    /// None has to: the agent owns them, and the hub shows them in the namespace that has its name.
+    /// No routing: the agent owns them, and the hub shows them in the namespace that has its name.
     Autonomous,
 }
 
@@ -85,9 +85,9 @@ pub struct Pair {
     pub hub: Objects,
     /// Objects on the spoke.
     pub spoke: Objects,
-    /// What things are called.
+    /// The names of the pair.
     pub names: Names,
-    /// Whose programs they are.
+    /// The makes of the programs.
     pub pairing: Pairing,
     /// The principal's process.
     pub principal: Process,
@@ -95,24 +95,24 @@ pub struct Pair {
     pub agent: Process,
 }
 
-/// How long the two may take to find each other: the Go agent backs off while nobody listens.
+/// How long the two may take to connect: the Go agent backs off while the principal does not listen.
 const CONNECT: Duration = Duration::from_mins(1);
 
 impl Pair {
-    /// Makes what the two need on the clusters, starts them and waits until they are connected.
+    /// Creates the objects on the clusters, starts both programs and waits until they are connected.
     pub async fn start(lab: &Lab, name: &str, pairing: Pairing, mapping: Mapping) -> Result<Self> {
         let setting = prepare(lab, name, mapping).await?;
         Self::start_in(lab, setting, pairing).await
     }
 
-    /// The same in a setting of one's own.
+    /// Like [`Self::start`], with a given setting.
     pub async fn start_in(lab: &Lab, setting: Setting, pairing: Pairing) -> Result<Self> {
         let mut pair = Self::launch(lab, setting, pairing)?;
         pair.connected().await?;
         Ok(pair)
     }
 
-    /// Starts both and waits for nothing.
+    /// Starts both without waiting.
     pub fn launch(lab: &Lab, setting: Setting, pairing: Pairing) -> Result<Self> {
         Ok(Self {
             hub: Objects::new(lab.hub().client()),
@@ -124,7 +124,7 @@ impl Pair {
         })
     }
 
-    /// Waits until the agent says that it is connected.
+    /// Waits until the agent reports that it is connected.
     pub async fn connected(&mut self) -> Result<()> {
         let found = healthy(AGENT_HEALTH, CONNECT).await;
         self.check()?;
@@ -152,26 +152,26 @@ impl Pair {
         )
     }
 
-    /// Starts a principal that was ended, and waits until the agent is back.
+    /// Starts an ended principal, and waits until the agent is connected again.
     pub async fn start_principal(&mut self) -> Result<()> {
         self.principal.restart()?;
         healthy(PRINCIPAL_HEALTH, CONNECT).await?;
         self.connected().await
     }
 
-    /// Starts an agent that was ended, and waits until it is back.
+    /// Starts an ended agent, and waits until it is connected again.
     pub async fn start_agent(&mut self) -> Result<()> {
         self.agent.restart()?;
         self.connected().await
     }
 }
 
-/// Makes namespaces, papers and the cluster Secret, and says with what the two programs are to be started.
+/// Creates namespaces, credentials and the cluster Secret, and returns the setting of the two programs.
 pub async fn prepare(lab: &Lab, name: &str, mapping: Mapping) -> Result<Setting> {
     prepare_on(lab, [lab.hub(), lab.spoke(1)], name, mapping).await
 }
 
-/// The same on these two clusters, hub and spoke, which may be one.
+/// Like [`prepare`], on the given hub and spoke, which may be one cluster.
 pub async fn prepare_on(
     lab: &Lab,
     [hub, spoke]: [&Cluster; 2],
@@ -197,8 +197,8 @@ pub async fn prepare_on(
             ))
             .await?;
     }
-    let papers = Papers::new(&names.agent)?;
-    papers
+    let credentials = Credentials::new(&names.agent)?;
+    credentials
         .provide(
             &Objects::new(hub.client()),
             &Objects::new(spoke.client()),
@@ -215,13 +215,13 @@ pub async fn prepare_on(
         admitted: Vec::new(),
         spoke: spoke.clone(),
         directory,
-        papers,
+        credentials,
         way: Way::default(),
         log_level: "debug",
     })
 }
 
-/// The CRDs of Argo CD, where they are not yet.
+/// Applies the CRDs of Argo CD where they are missing.
 async fn crds(cluster: &Cluster, lab: &Lab) -> Result<()> {
     let definitions = cluster
         .api("apiextensions.k8s.io/v1", "CustomResourceDefinition", None)
@@ -247,7 +247,7 @@ pub async fn healthy(port: u16, within: Duration) -> Result<()> {
     .map(drop)
 }
 
-/// What a port of the loopback answers to a GET, headers and all.
+/// The response of a port of the loopback to a GET, headers and all.
 pub async fn get(port: u16, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -258,7 +258,7 @@ pub async fn get(port: u16, path: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// A project on the hub that lets the pair's agent have everything.
+/// A project on the hub that permits the pair's agent everything.
 pub async fn allow(pair: &Pair, project: &str) -> Result<Value> {
     let Names { agent, hub, .. } = &pair.names;
     let body = json!({"spec": {

@@ -20,24 +20,24 @@ use tokio::{
     time::timeout,
 };
 
-/// How long a program may take to end when it is asked, before it is made to.
+/// How long a program may take to end when it is asked, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How much of a log a failure shows.
+/// How many lines of a log a failure shows.
 const SHOWN_LINES: usize = 30;
 
-/// What to start.
+/// The command line, environment and log of a program.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What messages and the log file call it.
+    /// Its name in messages and of its log file.
     pub name: String,
     /// The executable.
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// Its environment, all of it but `PATH` and `HOME`: what the caller's terminal has set shall make no difference.
+    /// Its environment without `PATH` and `HOME`: the caller's environment must make no difference.
     pub environment: BTreeMap<String, OsString>,
-    /// Where standard output and error go, one start after the other.
+    /// The file for standard output and error, appended at each start.
     pub log: PathBuf,
 }
 
@@ -120,12 +120,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// What messages call it.
+    /// Its name in messages.
     pub fn name(&self) -> &str {
         &self.program.name
     }
 
-    /// Where it logs.
+    /// Its log file.
     pub fn log(&self) -> &Path {
         &self.program.log
     }
@@ -146,7 +146,7 @@ impl Process {
         }
     }
 
-    /// Asks it to end, and makes it end if that takes too long. Waits until it is gone.
+    /// Asks it to end, and kills it if that takes too long. Waits until it is gone.
     pub async fn stop(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
         if let Some(id) = child.id().and_then(|id| i32::try_from(id).ok()) {
@@ -161,7 +161,7 @@ impl Process {
         status.ok()
     }
 
-    /// Ends it as a crash would. Waits until it is gone.
+    /// Kills it, like a crash. Waits until it is gone.
     pub async fn kill(&mut self) -> Option<ExitStatus> {
         let mut child = self.child.take()?;
         // Fails only when it has ended by itself.

@@ -10,13 +10,13 @@ use lab_kubelet::{Image, Images};
 use tokio::process::Command;
 
 use crate::{
-    call::{Said, call},
+    call::{Output, call},
     helm::{self, Helm},
     steps::{At, Objects, workload},
     wait,
 };
 
-/// Where the product's own objects are on the hub.
+/// The namespace of the product's own objects on the hub.
 pub const NAMESPACE: &str = "argocd-agent-addon";
 /// The name of its Helm release.
 pub const RELEASE: &str = "argocd-agent-addon";
@@ -25,24 +25,24 @@ pub const MANAGER: &str = "argocd-agent-addon-manager";
 /// The Service that agents dial.
 pub const SERVICE: &str = "argocd-agent-principal";
 
-/// The tag of the product's images, where nobody says another one.
+/// The tag of the product's images, unless set otherwise.
 pub const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
-/// The variable that names the folder of the release before.
+/// The variable with the directory of the previous release.
 pub const PREVIOUS: &str = "PREVIOUS_DIR";
 /// The tag of its images here.
 pub const PREVIOUS_TAG: &str = "previous";
 
-/// Whose images [`MIRROR`] has.
+/// The registry that [`MIRROR`] mirrors.
 pub const MIRRORED: &str = "quay.io/open-cluster-management";
-/// A registry of one's own.
+/// A private registry.
 pub const MIRROR: &str = "registry.example.com/mirror";
 
-/// The agent in it.
+/// The agent's image in it.
 pub fn mirrored_agent() -> String {
     format!("{MIRROR}/argocd-addon-agent:{TAG}")
 }
 
-/// How clusters opt in, which is a value of the chart.
+/// How clusters opt in, a value of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptIn {
     /// By the label and `clusteradm addon enable`.
@@ -51,7 +51,7 @@ pub enum OptIn {
     Placements,
 }
 
-/// Tells the kubelets which programs the product's images stand for, and the one of the tests' workload.
+/// Registers the programs for the product's images with the kubelets, and that of the tests' workload.
 pub fn provide_images(images: &Images) -> Result<()> {
     let programs = programs()?;
     let image = |registry: &str, name: &str, folder: &Path, tag: &str| {
@@ -77,7 +77,7 @@ pub fn provide_images(images: &Images) -> Result<()> {
     Ok(())
 }
 
-/// The folder that `cargo build` put our programs in: `LAB_BIN_DIR`, or the one this program is from.
+/// The output directory of `cargo build`: `LAB_BIN_DIR`, or the directory of this program.
 pub fn programs() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("LAB_BIN_DIR") {
         return Ok(folder.into());
@@ -103,17 +103,17 @@ pub fn programs() -> Result<PathBuf> {
 /// How long a command of `argocd-agentctl` may take.
 const COMMAND: Duration = Duration::from_mins(1);
 
-/// Calls `argocd-agentctl` with a kubeconfig, as people do, and returns what it said.
-pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+/// Runs `argocd-agentctl` with a kubeconfig, like a user, and returns the result.
+pub async fn agentctl(kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
     agentctl_within(COMMAND, kubeconfig, arguments).await
 }
 
-/// The same for a command that waits.
+/// Like [`agentctl`], for a command that waits.
 pub async fn agentctl_within(
     within: Duration,
     kubeconfig: &Path,
     arguments: &[&str],
-) -> Result<Said> {
+) -> Result<Output> {
     let mut command = Command::new(programs()?.join("argocd-agentctl"));
     command
         .args(arguments)
@@ -122,7 +122,7 @@ pub async fn agentctl_within(
     call(command, within).await
 }
 
-/// Installs the chart, or changes what is installed, so that clusters opt in this way.
+/// Installs or upgrades the chart, so that clusters opt in this way.
 pub async fn install(helm: &Helm, opt_in: OptIn) -> Result<()> {
     let placements = match opt_in {
         OptIn::Manual => "placement.enabled=false",
@@ -131,7 +131,7 @@ pub async fn install(helm: &Helm, opt_in: OptIn) -> Result<()> {
     upgrade(helm, &["--set", placements]).await.map(drop)
 }
 
-/// `helm upgrade --install` of the chart as it is in the source tree, with these arguments besides.
+/// Runs `helm upgrade --install` with the chart of the source tree and further arguments.
 pub async fn upgrade(helm: &Helm, arguments: &[&str]) -> Result<String> {
     let chart = helm::chart();
     let chart = helm::text(&chart)?;

@@ -1,10 +1,10 @@
-//! Telling somebody at a terminal what happens, with the time it took.
+//! Reports progress to a user at a terminal, with the time of each step.
 
 use std::{io::Write, time::Duration};
 
 use tokio::time::Instant;
 
-/// Prints one line for each step, with the time since the beginning and since the step before.
+/// Prints one line for each step, with the time since the beginning and since the previous step.
 #[derive(Clone, Debug)]
 pub struct Progress {
     began: Instant,
@@ -29,7 +29,7 @@ impl Progress {
         }
     }
 
-    /// Counts, and says nothing.
+    /// Counts without output.
     pub fn silent() -> Self {
         Self {
             silent: true,
@@ -37,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// Says that a step is done.
+    /// Reports that a step is done.
     pub fn step(&mut self, what: impl std::fmt::Display) {
         let now = Instant::now();
         let took = now - self.last;
@@ -45,7 +45,7 @@ impl Progress {
         if self.silent {
             return;
         }
-        say(format_args!(
+        print(format_args!(
             "[{:6.1} s] {what} ({:.1} s)",
             self.elapsed().as_secs_f32(),
             took.as_secs_f32()
@@ -58,8 +58,8 @@ impl Progress {
     }
 }
 
-/// Prints a line to standard output, at once. A terminal that went away is no reason to stop.
-pub fn say(line: impl std::fmt::Display) {
+/// Prints a line to standard output, at once. A closed terminal is no reason to stop.
+pub fn print(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
-    let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
+    let _ignored = writeln!(out, "{line}").and_then(|()| out.flush());
 }

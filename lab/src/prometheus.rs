@@ -1,4 +1,4 @@
-//! A real Prometheus, asked over its HTTP API as Grafana and people ask it, and how it finds what it scrapes.
+//! A real Prometheus, queried over its HTTP API like Grafana does, and its service discovery.
 
 use std::{
     fmt::Write as _,
@@ -20,7 +20,7 @@ use crate::{
 /// How long it may take to start.
 const START: Duration = Duration::from_secs(30);
 
-/// One that runs, on the loopback, with its data in a folder of the lab. It ends when this is dropped.
+/// A running Prometheus, on the loopback, with its data in a directory of the lab. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Prometheus {
     process: Process,
@@ -49,7 +49,7 @@ impl Prometheus {
         ready.map(|_| this)
     }
 
-    /// What its API answers at a path, below `/api/v1/`, with these parameters.
+    /// The response of its API at a path, below `/api/v1/`, with these parameters.
     pub async fn api(&self, path: &str, parameters: &[(&str, &str)]) -> Result<Value> {
         let mut whole = format!("/api/v1/{path}");
         for (number, (name, value)) in parameters.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Prometheus {
         Ok(answer.get("data").cloned().unwrap_or_default())
     }
 
-    /// How many numbers a query has for an answer at this moment.
+    /// How many numbers a query returns now.
     pub async fn numbers(&self, query: &str) -> Result<usize> {
         let data = self.api("query", &[("query", query)]).await?;
         let result = data.get("result").and_then(Value::as_array);
@@ -77,7 +77,7 @@ impl Prometheus {
     }
 }
 
-/// What Prometheus' own code finds in Kubernetes, for one that was built without. It ends when this is dropped.
+/// The service discovery of Prometheus' own code, for a build without it. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Targets {
     _process: Process,
@@ -101,7 +101,7 @@ impl Targets {
         })
     }
 
-    /// Where it writes what it has found, for `file_sd_configs`.
+    /// The file with its targets, for `file_sd_configs`.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::encoded;
 
     #[test]
-    fn what_a_query_string_gives_a_meaning_to_is_encoded() {
+    fn special_characters_of_a_query_string_are_encoded() {
         assert_eq!(
             encoded("a_b{c=~\"x|y\"} > 0 é"),
             "a_b%7bc%3d~%22x%7cy%22%7d%20%3e%200%20%c3%a9"

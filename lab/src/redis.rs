@@ -1,4 +1,4 @@
-//! Redis, the real one, as a bare process; and a client that talks to it, or to what stands before it, as Argo CD does.
+//! A real redis as a bare process; and a client that speaks to it, or to a proxy before it, like Argo CD does.
 
 use std::{path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     wait,
 };
 
-/// An answer that takes longer is not waited for.
+/// The time limit of a response.
 const LATE: Duration = Duration::from_mins(1);
 const LIMITS: Limits = Limits {
     depth: 8,
@@ -52,7 +52,7 @@ pub async fn server(tools: &Tools, directory: &Path, port: u16, password: &str) 
     Ok(started)
 }
 
-/// A client that has shown its password.
+/// An authenticated client.
 #[derive(Debug)]
 pub struct Client {
     io: TcpStream,
@@ -60,7 +60,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and says hello as Argo CD's client does.
+    /// Connects, and authenticates like Argo CD's client.
     pub async fn at(address: impl ToSocketAddrs, password: &str) -> Result<Self> {
         let io = TcpStream::connect(address).await.context("connect")?;
         let mut client = Self { io, buffer: vec![] };
@@ -72,34 +72,38 @@ impl Client {
         }
     }
 
-    /// The answer to a command.
+    /// The response to a command.
     pub async fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> Result<Value> {
-        self.say(words).await?;
+        self.send(words).await?;
         self.reply().await
     }
 
-    /// Gives a command and waits for nothing.
-    pub async fn say(&mut self, words: &[impl AsRef<[u8]>]) -> Result<()> {
+    /// Sends a command without waiting for the response.
+    pub async fn send(&mut self, words: &[impl AsRef<[u8]>]) -> Result<()> {
         let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
         let command = resp::command(&words);
-        let emitting = self.io.write_all(&command);
-        timeout(LATE, emitting).await.context("nobody reads")??;
+        let sending = self.io.write_all(&command);
+        timeout(LATE, sending)
+            .await
+            .context("the server does not read")??;
         Ok(())
     }
 
-    /// What comes next.
+    /// The next response.
     pub async fn reply(&mut self) -> Result<Value> {
-        let telling = async {
+        let receiving = async {
             loop {
                 if let Some((value, used)) = resp::decode(&self.buffer, LIMITS)? {
                     self.buffer.drain(..used);
                     return Ok(value);
                 }
                 let read = self.io.read_buf(&mut self.buffer).await?;
-                ensure!(read > 0, "redis hung up");
+                ensure!(read > 0, "redis closed the connection");
             }
         };
-        timeout(LATE, telling).await.context("no answer")?
+        timeout(LATE, receiving)
+            .await
+            .context("no response in time")?
     }
 
     /// The value of a key, if there is one.

@@ -1,7 +1,7 @@
-//! The steps of the main job, as a person at the hub would take them.
+//! The steps of the main job, as a user of the hub performs them.
 //!
-//! The demo and the tests run with the same steps: each does one thing through an ordinary
-//! client and waits, with a bound, until the world shows that it happened.
+//! The demo and the tests share these steps: each does one thing through an ordinary
+//! client and waits, with a bound, until its effect is visible.
 
 pub mod at;
 pub mod deliver;

@@ -1,7 +1,7 @@
-//! The programs that the lab runs and does not contain: where they are, and how they come to be there.
+//! The external programs that the lab runs: their paths, and how they are built or installed.
 //!
 //! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN`, Helm from `HELM_BIN`), else from
-//! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`. The lab itself only ever
+//! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`. The lab itself only
 //! calls [`Tools::find`]: inside its namespaces there is no network to build from.
 
 mod build;
@@ -36,7 +36,7 @@ pub struct Tools {
     pub kustomize: PathBuf,
     /// `etcd`.
     pub etcd: PathBuf,
-    /// Argo CD: one program that is a different one by `ARGOCD_BINARY_NAME`.
+    /// Argo CD: one program that acts as another one by `ARGOCD_BINARY_NAME`.
     pub argocd: PathBuf,
     /// The directory of Argo CD's Go module: its CRDs and manifests in `manifests/`, its wrapper scripts in `hack/`.
     pub argocd_module: PathBuf,
@@ -49,7 +49,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Finds all programs, and says by name which are missing and what puts them there.
+    /// Finds all programs, or names the missing ones and how to install them.
     pub fn find() -> Result<Self> {
         let mut missing = Vec::new();
         let mut program = |name: &'static str, found: Option<PathBuf>| {
@@ -83,20 +83,20 @@ impl Tools {
         )
     }
 
-    /// Finds `helm`, after building it if it is missing: what tests of the chart need that have no lab.
+    /// Finds `helm`, after building it if it is missing: for tests of the chart that have no lab.
     pub fn ensure_helm() -> Result<PathBuf> {
         build::ensure_helm()?;
         helm().context("helm is missing after it was built")
     }
 
-    /// Finds the program that holds dashboards against the rules of Grafana's linter, after building it if it is missing.
+    /// Finds the program that checks dashboards with Grafana's linter, after building it if it is missing.
     pub fn ensure_dashboard_linter() -> Result<PathBuf> {
         build::ensure_dashboard_linter()?;
         let linter = executable(directory().join("lint-dashboards"));
         linter.context("lint-dashboards is missing after it was built")
     }
 
-    /// Finds all programs, after building and installing what is missing. Says what it does: the first time takes
+    /// Finds all programs, after building and installing missing ones. Prints its progress: the first time takes
     /// minutes.
     pub fn ensure() -> Result<Self> {
         packages::ensure()?;
@@ -105,7 +105,7 @@ impl Tools {
     }
 }
 
-/// A program that comes as a package of the machine, and that only some tests need.
+/// A program from a package of the machine, which only some tests need.
 pub fn package(program: &str) -> Result<PathBuf> {
     on_path(program).with_context(|| format!("{program} not found; `make tools` installs it"))
 }
@@ -115,18 +115,18 @@ pub fn prometheus_operator() -> Result<PathBuf> {
     build::prometheus_operator().context("no Prometheus operator; `make tools` brings it")
 }
 
-/// The program that finds targets as Prometheus does.
+/// The program with Prometheus' service discovery.
 pub fn prometheus_targets() -> Result<PathBuf> {
     let found = executable(directory().join("prometheus-targets"));
     found.context("prometheus-targets not found; `make tools` builds it")
 }
 
-/// The directory of what we built.
+/// The directory of our builds.
 pub fn directory() -> PathBuf {
     workspace().join("target/tools")
 }
 
-/// The root of our own source tree: manifests are there, and `target`.
+/// The root of our own source tree.
 pub fn workspace() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     tests.parent().unwrap_or(tests).to_owned()
@@ -137,7 +137,7 @@ fn control_plane_program(name: &str) -> Option<PathBuf> {
     elsewhere(name).or_else(|| executable(directory().join(name)))
 }
 
-/// A program of the control plane that somebody else put on this machine.
+/// A program of the control plane that is installed on this machine.
 fn elsewhere(name: &str) -> Option<PathBuf> {
     let assets = std::env::var_os("KUBEBUILDER_ASSETS").filter(|dir| !dir.is_empty());
     assets
@@ -145,12 +145,12 @@ fn elsewhere(name: &str) -> Option<PathBuf> {
         .or_else(|| on_path(name))
 }
 
-/// Many machines have some kubectl; the one that was built with our API server goes before it.
+/// Many machines have some kubectl; prefer the one that was built with our API server.
 fn kubectl() -> Option<PathBuf> {
     executable(directory().join("kubectl")).or_else(|| elsewhere("kubectl"))
 }
 
-/// Many machines have some helm, perhaps of another major version; only one that is named goes before ours.
+/// Many machines have some helm, perhaps of another major version; use only one that `HELM_BIN` names.
 fn helm() -> Option<PathBuf> {
     match std::env::var_os("HELM_BIN").filter(|path| !path.is_empty()) {
         Some(named) => executable(named.into()),
@@ -179,7 +179,7 @@ fn executable(path: PathBuf) -> Option<PathBuf> {
     (found.is_file() && found.permissions().mode() & 0o111 != 0).then_some(path)
 }
 
-/// Runs a short command to its end and returns what it printed; its standard error goes into the failure.
+/// Runs a short command to its end and returns its output; the error contains its standard error.
 pub(crate) fn output(command: &mut std::process::Command) -> Result<String> {
     let shown = format!("{command:?}");
     let done = command.output().with_context(|| format!("start {shown}"))?;

@@ -1,8 +1,8 @@
 //! A lab that stays: `lab up`, `lab status` and `lab down`.
 //!
-//! Its directory holds what people outside need: `DIR/<cluster>/kubeconfig`, logs, and `lab.json`, which says how far
-//! the lab is. A list of the labs of this source tree, in `target/lab/running`, lets `status` and `down` find one
-//! without being told where.
+//! Its directory contains kubeconfigs (`DIR/<cluster>/kubeconfig`) and logs for users outside, and `lab.json` with its
+//! state. A list of the labs of this source tree, in `target/lab/running`, lets `status` and `down` find one
+//! without an argument.
 
 mod down;
 mod inside;
@@ -22,37 +22,37 @@ pub use down::down;
 pub use start::{Request, up};
 pub use status::status;
 
-/// The file that says how far a lab is.
+/// The file with the state of a lab.
 const STATE: &str = "lab.json";
 
 /// The log of a lab that runs in the background.
 const LOG: &str = "lab.log";
 
-/// How far a lab is.
+/// The phase of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// Not everything runs yet.
     Starting,
-    /// Everything that was asked for runs.
+    /// All requested parts run.
     Ready,
     /// It could not be started; the reason.
     Failed(String),
 }
 
-/// What `lab.json` says.
+/// The content of `lab.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The supervisor's process number: `kill` it and the lab is gone.
     pub pid: u32,
     /// When that process started, in the kernel's ticks: another process of the same number started at another time.
     pub started: u64,
-    /// How far it is.
+    /// Its phase.
     pub phase: Phase,
     /// The clusters, the hub first.
     pub clusters: Vec<Listed>,
 }
 
-/// A cluster as people outside see it.
+/// A cluster as visible from outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
     /// `hub`, `spoke1` and so on.
@@ -64,7 +64,7 @@ pub struct Listed {
 }
 
 impl State {
-    /// What the lab in `dir` says of itself; none if there is none.
+    /// The state of the lab in `dir`; none if there is none.
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join(STATE);
         let text = match fs::read_to_string(&path) {
@@ -78,12 +78,12 @@ impl State {
             .with_context(|| format!("understand {}", path.display()))
     }
 
-    /// Writes it, so that readers see it whole.
+    /// Writes it atomically.
     fn write(&self, dir: &Path) -> Result<()> {
-        let (path, aside) = (dir.join(STATE), dir.join("lab.json.new"));
+        let (path, temporary) = (dir.join(STATE), dir.join("lab.json.new"));
         let text = serde_json::to_string_pretty(self)?;
-        fs::write(&aside, text)
-            .and_then(|()| fs::rename(&aside, &path))
+        fs::write(&temporary, text)
+            .and_then(|()| fs::rename(&temporary, &path))
             .with_context(|| format!("write {}", path.display()))
     }
 
@@ -93,10 +93,10 @@ impl State {
     }
 }
 
-/// When a process started, in ticks since boot; none if there is no such process, or only what is left of one.
+/// When a process started, in ticks since boot; none if there is no such process, or only a zombie.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may have anything in it; what follows has fixed places (proc_pid_stat(5)).
+    // The name in parentheses may contain any text; the fields after it have fixed positions (proc_pid_stat(5)).
     let (_name, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
     let state = fields.next()?;

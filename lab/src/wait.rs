@@ -1,6 +1,6 @@
-//! Waiting for values: by looking again and again, never by sleeping and hoping.
+//! Waits for values by polling, never by sleeping for a guessed time.
 //!
-//! Every wait has a bound, and when that passes it says what it waited for and the last value it saw.
+//! Every wait has a bound; when it passes, the error contains the awaited value and the last one seen.
 
 use std::{fmt::Debug, future::Future, time::Duration};
 
@@ -9,11 +9,11 @@ use kube::{Api, Resource, api::DynamicObject};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The bound of a wait that names none: far longer than anything here takes on a slow machine, so that only what is
-/// really wrong fails.
+/// The default bound of a wait: far longer than anything here takes on a slow machine, so that only real
+/// errors exceed it.
 pub const BOUND: Duration = Duration::from_secs(90);
 
-/// Between two looks. Short enough to add nothing to a test, long enough to leave the processor to others.
+/// The polling interval. Short enough to add nothing to a test, long enough to leave the processor to others.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The longest text of a last value that a failure shows.
@@ -21,7 +21,7 @@ const SHOWN: usize = 6_000;
 
 /// Waits until `look` sees a value that `fits`, for at most [`BOUND`], and returns that value.
 ///
-/// A look that fails counts as a value that does not fit; its error is shown if it was the last.
+/// An error of `look` counts as a value that does not fit; it is shown if it was the last.
 pub async fn until<V, Looking>(
     what: &str,
     look: impl FnMut() -> Looking,
@@ -34,7 +34,7 @@ where
     until_within(BOUND, what, look, fits).await
 }
 
-/// As [`until`], with a bound of its own.
+/// Like [`until`], with a bound of its own.
 pub async fn until_within<V, Looking>(
     bound: Duration,
     what: &str,
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// As [`until_within`], looking ten times less often: for looks that cost what is being measured something.
+/// Like [`until_within`], polling ten times less often: for looks that would disturb a measurement.
 pub async fn slowly<V, Looking>(
     bound: Duration,
     what: &str,
@@ -88,7 +88,7 @@ where
     until_within(bound, what, paced, fits).await
 }
 
-/// Waits until the object is there and `fits`, and returns it. The failure shows the object without its managed
+/// Waits until the object exists and `fits`, and returns it. The error shows the object without its managed
 /// fields.
 pub async fn object<K>(
     api: &Api<K>,
@@ -116,7 +116,7 @@ where
         .ok_or_else(|| anyhow!("{what}: an object that fits is there"))
 }
 
-/// Waits until no object of that name is there.
+/// Waits until no object of that name exists.
 pub async fn gone<K>(api: &Api<K>, name: &str) -> Result<()>
 where
     K: Resource + Clone + Debug + Serialize + DeserializeOwned,
@@ -150,7 +150,7 @@ fn gave_up(what: &str, bound: Duration, last: &str) -> anyhow::Error {
     anyhow!("not within {bound:?}: {what}\nlast seen: {shown}")
 }
 
-/// A value that shows itself as YAML.
+/// A value that is displayed as YAML.
 struct AsYaml<K>(Option<K>);
 
 impl<K: Serialize> Debug for AsYaml<K> {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_fails_says_what_and_the_last_value() {
+    async fn a_failed_wait_reports_its_goal_and_the_last_value() {
         let look = || std::future::ready(Ok("amber"));
         let error = until("the light is green", look, |seen| *seen == "green").await;
         let text = error

@@ -1,4 +1,4 @@
-//! The state of the world, for whoever has to find out why something failed.
+//! The state of the world, for diagnosing a failure.
 
 use std::{
     fmt::Write,
@@ -19,18 +19,18 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{Cluster, Lab, namespaces, tools::workspace};
 
-/// How long one cluster may take to tell its state; its API may be what is broken.
+/// How long one cluster may take to return its state; its API may be broken.
 const TIME_LIMIT: Duration = Duration::from_secs(15);
 
-/// How many events of a cluster the short account has.
+/// How many events of a cluster the summary has.
 const EVENTS: usize = 15;
 
-/// Where the world of something that failed is kept.
+/// The directory for the world of a failure.
 pub fn directory(name: &str) -> PathBuf {
     workspace().join("target/lab/worlds").join(name)
 }
 
-/// Sends what this process logs to a file, by `LAB_LOG` (default: `info` of everybody, `debug` of the lab).
+/// Writes the log of this process to a file, filtered by `LAB_LOG` (default: `info` of all crates, `debug` of the lab).
 pub fn log_to(path: &Path) -> Result<()> {
     let filter = EnvFilter::try_from_env("LAB_LOG").unwrap_or_else(|_| {
         EnvFilter::new("info,kube_client::client::builder=off,lab=debug,lab_kubelet=debug,lab_ocm_stand_in=debug")
@@ -39,12 +39,12 @@ pub fn log_to(path: &Path) -> Result<()> {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false);
-    // Fails only when somebody else set one before, and then theirs it is.
+    // Fails only when another subscriber is set already, which then stays.
     let _set_before = subscriber.with_writer(file).try_init();
     Ok(())
 }
 
-/// Keeps all objects of all clusters and all logs in `dir`, and returns a short account of what stands out.
+/// Writes all objects of all clusters and all logs to `dir`, and returns a summary of the abnormal ones.
 pub async fn keep(lab: &Lab, dir: &Path) -> Result<String> {
     if dir.exists() {
         fs::remove_dir_all(dir).with_context(|| format!("clear {}", dir.display()))?;
@@ -108,7 +108,7 @@ async fn keep_objects(cluster: &Cluster, dir: &Path) -> Result<String> {
             let text = match objects {
                 Ok(objects) if objects.is_empty() => continue,
                 Ok(objects) if resource.group == "events.k8s.io" => {
-                    // The same as in the core group, in other words.
+                    // The same events as in the core group, in another format.
                     serde_saphyr::to_string(&objects)?
                 }
                 Ok(objects) => {
@@ -137,7 +137,7 @@ async fn list(client: &Client, resource: &kube::core::ApiResource) -> Result<Vec
     Ok(values)
 }
 
-/// Leaves of a Secret the names of its keys.
+/// Removes the values of a Secret.
 fn hide(secret: &mut Value) {
     if let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut) {
         for value in data.values_mut() {
@@ -146,7 +146,7 @@ fn hide(secret: &mut Value) {
     }
 }
 
-/// Adds to the account what somebody who looks for a failure would ask for first.
+/// Adds the objects that usually explain a failure to the summary.
 fn stands_out(kind: &str, namespaced: bool, objects: &[Value], account: &mut String) -> Result<()> {
     let shown: Vec<&Value> = match kind {
         "Pod" => objects.iter().filter(|pod| !is_ready(pod)).collect(),

@@ -2,12 +2,12 @@
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
+    raw_client::agent_name,
     steps::{
         At, Objects,
         deliver::{self, Application, CASCADE},
         enrol, workload,
     },
-    stranger::agent_name,
 };
 use protocol::{Event, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};

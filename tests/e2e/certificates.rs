@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     product,
+    raw_client::{Credentials, Forger, agent_name},
     steps::{
         ADDON, At, Objects,
         deliver::{self, Application},
         enrol::{AGENT_NAMESPACE, CERTIFICATE, until_available},
         objects::{condition, has_condition},
     },
-    stranger::{Forger, Papers, agent_name},
     wait,
 };
 use serde_json::{Value, json};
@@ -193,10 +193,10 @@ pub(crate) async fn frequent_certificate_renewal_loses_no_change(stage: &Stage) 
     traffic.end().await
 }
 
-fn short_lived(forger: &Forger, cluster: &str, life: time::Duration) -> Result<Papers> {
+fn short_lived(forger: &Forger, cluster: &str, life: time::Duration) -> Result<Credentials> {
     let group = format!("system:open-cluster-management:cluster:{cluster}:addon:{ADDON}");
     let all = format!("system:open-cluster-management:addon:{ADDON}");
-    forger.papers_from(&agent_name(cluster), &[&group, &all], -life / 20, life)
+    forger.issue_from(&agent_name(cluster), &[&group, &all], -life / 20, life)
 }
 
 async fn write(spoke: &Objects, credentials: &Papers) -> Result<()> {
@@ -215,7 +215,7 @@ pub(crate) async fn a_certificate_is_renewed_through_ocm(stage: &Stage) -> Resul
     let group = format!("system:open-cluster-management:cluster:spoke1:addon:{ADDON}");
     let all = format!("system:open-cluster-management:addon:{ADDON}");
     let (since, left) = (time::Duration::days(-20), time::Duration::days(2));
-    let old = forger.papers_from(&agent_name("spoke1"), &[&group, &all], since, left)?;
+    let old = forger.issue_from(&agent_name("spoke1"), &[&group, &all], since, left)?;
     write(spoke, &old).await?;
     let renewed = |secret: &Value| {
         text(secret, "tls.crt").is_ok_and(|now| !now.is_empty() && now != old.certificate)
@@ -294,7 +294,7 @@ pub(crate) async fn an_expired_serving_certificate_is_replaced(stage: &Stage) ->
     let mut traffic = Traffic::begin(stage, "expired-serving", 1).await?;
     let before = stage.hub.read(&At::addon("spoke1")).await?;
     let (_, forger) = stage.door().await?;
-    let old = forger.papers_from(
+    let old = forger.issue_from(
         "argocd-agent",
         &[],
         time::Duration::days(-90),

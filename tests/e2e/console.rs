@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
-    call::Said,
+    call::Output,
     faults::Fault,
     steps::{
         At, Objects, deliver,

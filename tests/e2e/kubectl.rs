@@ -9,7 +9,7 @@ use kube::{
 };
 use lab::{
     Cluster, Lab,
-    call::{Following, Said, call},
+    call::{Following, Output, call},
     kubeconfig, product,
     steps::{At, enrol::cluster_secret},
     wait,
@@ -104,7 +104,7 @@ impl Kubectl {
     }
 
     /// A call of it, to its end.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Said> {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Result<Output> {
         call(self.command(arguments), SOON).await
     }
 
@@ -116,7 +116,7 @@ impl Kubectl {
     /// Waits until it succeeds: a tunnel opens a moment after its session.
     pub(crate) async fn until_it_sees(&self, arguments: &[&str]) -> Result<()> {
         let looking = || self.run(arguments);
-        wait::until("the cluster is seen", looking, Said::succeeded)
+        wait::until("the cluster is seen", looking, Output::succeeded)
             .await
             .map(drop)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, os::unix::fs::symlink, tim
 use anyhow::{Context as _, Result, bail, ensure};
 use lab::{
     Cluster,
-    call::{Said, call},
+    call::{Output, call},
     pages, tools,
 };
 use tempfile::TempDir;

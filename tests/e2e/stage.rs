@@ -7,12 +7,12 @@ use lab::{
     Lab,
     git::Repository,
     product,
+    raw_client::{Forger, RawClient},
     steps::{
         At, Objects,
         deliver::{self, Application},
         enrol, workload,
     },
-    stranger::{Door, Forger},
 };
 use serde_json::{Value, json};
 
@@ -164,7 +164,7 @@ impl Stage {
         let (authority, key) = (text(&ca, "tls.crt")?, text(&ca, "tls.key")?);
         let forger = Forger::with(&authority, &key)?;
         Ok((
-            Door {
+            RawClient {
                 address: format!("{ip}:443"),
                 authority,
             },

@@ -1,4 +1,4 @@
-//! Load balancers: addresses for Services of type `LoadBalancer`, and who carries their
+//! Load balancers: allocates addresses for Services of type `LoadBalancer` and forwards their
 //! connections.
 
 use std::{
@@ -11,8 +11,8 @@ use std::{
 use futures::future::BoxFuture;
 use tokio::net::TcpStream;
 
-/// The addresses for Services of type `LoadBalancer`. Clones share one table, so that clusters do
-/// not collide, and a Service that is made again under its old name gets its old address.
+/// Allocates addresses for Services of type `LoadBalancer`. Clones share one table, so that
+/// clusters do not collide, and a recreated Service gets its old address.
 #[derive(Clone, Debug)]
 pub struct LoadBalancers {
     prefix: [u8; 3],
@@ -36,7 +36,7 @@ impl LoadBalancers {
         self.prefix
     }
 
-    /// The address of a Service (`cluster/namespace/name`), the same whenever it is asked for. None
+    /// The address of a Service (`cluster/namespace/name`): every call returns the same one. None
     /// when all 254 are taken.
     pub fn address(&self, service: &str) -> Option<Ipv4Addr> {
         let [a, b, c] = self.prefix;
@@ -52,22 +52,22 @@ impl LoadBalancers {
     }
 }
 
-/// Where a connection that came in through a load balancer should go.
+/// The destination of a connection that arrived through a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The cluster the Service is in.
     pub cluster: String,
     /// `namespace/name` of the Service.
     pub service: String,
-    /// The port of the load balancer that was called.
+    /// The load balancer's port that received the connection.
     pub port: u16,
     /// The address of one ready Pod.
     pub endpoint: SocketAddr,
 }
 
-/// Carries the connections of load balancers. The lab puts its fault-injecting proxy here.
+/// Forwards the connections of load balancers. The lab puts its fault-injecting proxy here.
 pub trait Forward: Send + Sync + fmt::Debug {
-    /// Carries one connection from `peer` until it ends. Dropping the future ends it.
+    /// Forwards one connection from `peer` until it ends. Dropping the future ends it.
     fn forward(
         &self,
         inbound: TcpStream,
@@ -76,7 +76,7 @@ pub trait Forward: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'static, ()>;
 }
 
-/// Carries connections as they are.
+/// Forwards connections unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Direct;
 
@@ -90,9 +90,9 @@ impl Forward for Direct {
         Box::pin(async move {
             match TcpStream::connect(target.endpoint).await {
                 Ok(mut outbound) => {
-                    // As the lab's other forwarders: small messages do not wait for each other.
+                    // As in the lab's other forwarders, small messages are not delayed.
                     let _best_effort = (inbound.set_nodelay(true), outbound.set_nodelay(true));
-                    // How it ends is the two ends' business.
+                    // The two ends handle errors of the connection.
                     let _ended = tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await;
                 }
                 Err(error) => {

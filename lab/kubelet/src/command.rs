@@ -1,4 +1,4 @@
-//! Commands in running containers: probes, hooks, and what people run there.
+//! Commands in running containers: probes, hooks, and commands that users run.
 
 use std::{process::Stdio, time::Duration};
 
@@ -11,25 +11,25 @@ use tokio::{
 use crate::{
     container::KILL,
     inside::{EnterSpec, Input, JoinedSpec, Part, Process},
-    sandbox::notify,
+    sandbox::send,
     terminal::{Opened, Terminal},
 };
 
-/// What somebody wants to have of a command.
+/// The streams that the caller of a command asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "streams of which each is wanted or not"
+    reason = "each stream is requested or not"
 )]
 pub(crate) struct Wanted {
     pub(crate) stdin: bool,
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
-    /// A terminal in place of all three.
+    /// A terminal instead of all three.
     pub(crate) terminal: bool,
 }
 
-/// A command that runs. Dropping it ends the command.
+/// A running command. Dropping it ends the command.
 pub(crate) struct Running {
     pub(crate) child: Child,
     pub(crate) stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
@@ -65,18 +65,21 @@ pub(crate) async fn begin(
             .stderr(pipe(wanted.stderr));
     }
     let mut child = command.spawn().context("start a command in a container")?;
-    // It has copies of the inner end of the terminal, which must end with the command.
+    // It has copies of the inner end of the terminal, which must close with the command.
     drop(command);
-    let mut stdin = child.stdin.take().context("no way to talk")?;
+    let mut stdin = child
+        .stdin
+        .take()
+        .context("the command has no standard input")?;
     let input = match (&opened, wanted.stdin) {
         (Some(_), _) => Input::Terminal,
         (None, true) => Input::Rest,
         (None, false) => Input::None,
     };
-    // Where it listens no more, its end says why.
+    // If the write fails, the exit status explains why.
     let reply = async {
-        notify(&mut stdin, &EnterSpec { target }).await?;
-        notify(&mut stdin, &JoinedSpec { process, input }).await
+        send(&mut stdin, &EnterSpec { target }).await?;
+        send(&mut stdin, &JoinedSpec { process, input }).await
     };
     let _ended = reply.await;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -103,18 +106,18 @@ pub(crate) async fn begin(
     })
 }
 
-/// What a command in a container did.
+/// The result of a command in a container.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Output {
     pub(crate) code: i32,
-    /// The beginning of what it printed.
+    /// The beginning of its output.
     pub(crate) text: String,
 }
 
-/// As much of the output of a command as anybody wants to read in a message.
+/// The part of a command's output that fits into a readable message.
 const READ: u64 = 4096;
 
-/// Runs a command to its end. Dropping the future ends the command.
+/// Runs a command until it ends. Dropping the future ends the command.
 pub(crate) async fn output(
     target: u32,
     process: Process,
@@ -151,7 +154,7 @@ pub(crate) async fn output(
         .with_context(|| format!("not within {limit:?}"))?
 }
 
-/// What a command ended with. One that was ended together with its container has no code of its own.
+/// The exit code of a command. A command that was killed with its container has no code of its own.
 pub(crate) fn code(status: std::process::ExitStatus) -> i32 {
     status.code().unwrap_or(128 + KILL)
 }

@@ -1,4 +1,4 @@
-//! What a kubelet has to be told.
+//! Configuration of a kubelet.
 
 use std::{
     collections::BTreeMap,
@@ -10,39 +10,39 @@ use std::{
 
 use crate::{Direct, Forward, Images, LoadBalancers};
 
-/// What a [`Kubelet`](crate::Kubelet) has to be told about its cluster.
+/// Configuration of a [`Kubelet`](crate::Kubelet) for its cluster.
 #[derive(Clone)]
 pub struct Config {
     /// The name of the cluster, for logs, and the name of its only node.
     pub cluster: String,
-    /// How to reach the cluster's API, as somebody who may do what schedulers and kubelets do.
+    /// A client of the cluster's API with the permissions of a scheduler and a kubelet.
     pub client: kube::Client,
     /// Where the API server listens, seen from the network namespace of this process. The Service
-    /// `default/kubernetes` leads there, whatever its endpoints say.
+    /// `default/kubernetes` leads there, regardless of its endpoints.
     pub api_server: SocketAddr,
     /// The cluster's addresses.
     pub network: Network,
-    /// What stands for each container image.
+    /// The replacement of each container image.
     pub images: Images,
     /// Where the files of Pods are while they run: volumes and mount points. May be in memory.
     pub state: PathBuf,
-    /// Where what containers print is kept: `<namespace>/<pod>/<container>.<run>.log`, each line with
-    /// its time; [`printed`](crate::printed) reads them.
+    /// Where the output of containers is kept: `<namespace>/<pod>/<container>.<run>.log`, each line
+    /// with its time; [`printed`](crate::printed) reads them.
     pub logs: PathBuf,
-    /// What the API server is served with when it asks for logs and commands; without, it is not
-    /// served.
+    /// The certificates for requests of the API server for logs and commands. Without them the
+    /// kubelet does not serve these requests.
     pub serving: Option<Serving>,
     /// The addresses for Services of type `LoadBalancer`, shared by all clusters of the lab.
     pub load_balancers: LoadBalancers,
-    /// Names of the world outside, answered by the cluster's DNS beside the names of Services.
+    /// Outside host names, which the cluster's DNS answers beside the names of Services.
     pub hosts: BTreeMap<String, Ipv4Addr>,
-    /// What carries the connections that come in through a load balancer.
+    /// Forwards the connections that arrive through a load balancer.
     pub forward: Arc<dyn Forward>,
 }
 
 impl Config {
-    /// A configuration with the defaults of the lab: no outside names, connections carried as they
-    /// are.
+    /// A configuration with the defaults of the lab: no outside names, connections forwarded
+    /// unchanged.
     pub fn new(cluster: impl Into<String>, client: kube::Client, api_server: SocketAddr) -> Self {
         Self {
             cluster: cluster.into(),
@@ -72,11 +72,11 @@ impl fmt::Debug for Config {
     }
 }
 
-/// The certificates for whom the API server asks for logs and commands, as PEM.
+/// The certificates for serving logs and commands to the API server, as PEM.
 #[derive(Clone)]
 pub struct Serving {
-    /// The authority of the API server's client certificate. Whoever has one of its certificates is
-    /// admitted, so it must issue no others.
+    /// The authority of the API server's client certificate. It must issue no other certificates,
+    /// because the kubelet admits every client that has one.
     pub authority: String,
     /// The certificate for the address of the bridge.
     pub certificate: String,
@@ -93,7 +93,7 @@ impl fmt::Debug for Serving {
 /// The addresses of one cluster. All prefixes are /24: a lab has few Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The bridge that the Pods hang on. It is made if it is not there.
+    /// The bridge that connects the Pods. The kubelet creates it if it is missing.
     pub bridge: String,
     /// The three bytes that all Pod addresses of this cluster begin with; `.1` is the bridge, and
     /// answers DNS.
@@ -119,8 +119,8 @@ impl Network {
         Ipv4Addr::new(a, b, c, 1)
     }
 
-    /// Whether a connection from `peer` may use this cluster's `ClusterIPs`: its own Pods may, and
-    /// processes beside the kubelet, but not the Pods of another cluster, for which these addresses
+    /// Whether a connection from `peer` may use this cluster's `ClusterIPs`. The cluster's own Pods
+    /// and processes beside the kubelet may. Pods of another cluster may not: there these addresses
     /// mean something else.
     pub const fn admits(&self, peer: IpAddr) -> bool {
         let IpAddr::V4(peer) = peer else { return false };

@@ -1,6 +1,6 @@
-//! Cluster DNS: answers names of Services, and those of the world outside that the lab was told.
+//! Cluster DNS: answers names of Services, and the outside names that the lab configured.
 //!
-//! There is no world beyond: a name that is not known does not exist, and the answer comes at once.
+//! There is no upstream server: an unknown name does not exist, and the answer comes at once.
 
 mod message;
 mod names;
@@ -27,7 +27,7 @@ const UDP_LIMIT: usize = 512;
 /// How long a client may take with a question by TCP.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// What answers are made of.
+/// The data from which answers are made.
 #[derive(Clone)]
 pub(crate) struct Dns {
     pub(crate) services: Watched<Service>,
@@ -63,8 +63,7 @@ impl Dns {
             let (length, peer): (usize, SocketAddr) = match socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(error) => {
-                    // An earlier answer met a port that was closed; the next question is none the
-                    // worse.
+                    // An earlier answer met a closed port; that does not affect the next question.
                     tracing::debug!(%error, "dns");
                     continue;
                 }

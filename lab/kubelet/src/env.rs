@@ -14,12 +14,12 @@ use crate::{
     volumes::{Addresses, Missing, field},
 };
 
-/// What every process finds that says nothing else.
+/// The `PATH` of every process that does not set another.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 type Env = BTreeMap<String, String>;
 
-/// What a container runs, and as whom.
+/// The process of a container: command, environment and user.
 pub(crate) fn process(
     pod: &Pod,
     container: &Container,
@@ -28,12 +28,12 @@ pub(crate) fn process(
     addresses: &Addresses,
 ) -> Result<Process, Refused> {
     let own = environment(pod, container, look, addresses)?;
-    let who = who(pod, container, image)?;
+    let identity = identity(pod, container, image)?;
     let mut env = Env::from([("PATH".to_owned(), PATH.to_owned())]);
     env.insert("HOSTNAME".to_owned(), hostname(pod));
     env.insert(
         "HOME".to_owned(),
-        if who.user == 0 {
+        if identity.user == 0 {
             "/root".to_owned()
         } else {
             "/".to_owned()
@@ -64,16 +64,16 @@ pub(crate) fn process(
         argv: words,
         env,
         working_dir,
-        user: who.user,
-        group: who.group,
-        groups: who.groups,
+        user: identity.user,
+        group: identity.group,
+        groups: identity.groups,
         no_new_privileges: security.and_then(|context| context.allow_privilege_escalation)
             == Some(false),
         init: image.init,
     })
 }
 
-/// Why a container cannot be made from what its Pod says.
+/// Why a container cannot be created from the spec of its Pod.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error(transparent)]
@@ -82,13 +82,13 @@ pub(crate) enum Refused {
     Root,
 }
 
-struct Who {
+struct Identity {
     user: u32,
     group: u32,
     groups: Vec<u32>,
 }
 
-fn who(pod: &Pod, container: &Container, image: &Image) -> Result<Who, Refused> {
+fn identity(pod: &Pod, container: &Container, image: &Image) -> Result<Identity, Refused> {
     let of_pod = pod
         .spec
         .as_ref()
@@ -108,7 +108,7 @@ fn who(pod: &Pod, container: &Container, image: &Image) -> Result<Who, Refused> 
     let must_not_be_root = of_container
         .and_then(|context| context.run_as_non_root)
         .or_else(|| of_pod.and_then(|context| context.run_as_non_root));
-    // A number without a group belongs to root's group, as container runtimes have it.
+    // A user without a group belongs to root's group, as in container runtimes.
     let (user, default_group) = match (user, image.user) {
         (Some(user), _) => (user, 0),
         (None, Some(user)) => (user, user),
@@ -123,7 +123,7 @@ fn who(pod: &Pod, container: &Container, image: &Image) -> Result<Who, Refused> 
     let groups = fs_group(pod)
         .into_iter()
         .chain(more.iter().filter_map(|group| u32::try_from(*group).ok()));
-    Ok(Who {
+    Ok(Identity {
         user,
         group: group.unwrap_or(default_group),
         groups: groups.collect(),
@@ -148,8 +148,7 @@ pub(crate) fn hostname(pod: &Pod) -> String {
         .to_owned()
 }
 
-/// What the Pod says about the container's environment, in the order in which later variables can
-/// use earlier ones.
+/// The container's environment, in the order in which later variables can use earlier ones.
 fn environment(
     pod: &Pod,
     container: &Container,
@@ -166,7 +165,7 @@ fn environment(
                 .flat_map(|service| service_links(service)),
         );
     }
-    // The API server is told whatever the Pod thinks of links.
+    // The variables of the API server are set even if the Pod disables service links.
     for service in look.services("default") {
         if service.name_any() == "kubernetes" || (links && namespace == "default") {
             env.extend(service_links(&service));
@@ -221,7 +220,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What was found, or nothing if it may be missing.
+/// The value that was found, or none if it may be missing.
 fn found<T>(
     object: Option<T>,
     kind: &'static str,
@@ -290,7 +289,7 @@ fn select(
     Ok(value)
 }
 
-/// A limit or request of the container. What it does not say is what the node has: 64 CPUs, 256 Gi.
+/// A limit or request of the container. Without one, it is the capacity of the node: 64 CPUs, 256 Gi.
 fn resource(selector: &ResourceFieldSelector, container: &Container) -> String {
     let (which, name) = selector
         .resource
@@ -322,7 +321,7 @@ fn resource(selector: &ResourceFieldSelector, container: &Container) -> String {
     format!("{:.0}", (value / divisor.unwrap_or(1.0)).ceil())
 }
 
-/// The number a quantity stands for.
+/// The value of a quantity.
 fn amount(quantity: &str) -> Option<f64> {
     let split = quantity
         .find(|c: char| c.is_ascii_alphabetic())
@@ -344,7 +343,7 @@ fn amount(quantity: &str) -> Option<f64> {
     Some(number.parse::<f64>().ok()? * factor)
 }
 
-/// The variables that tell of a Service: `REDIS_SERVICE_HOST`, `REDIS_PORT` and their kin.
+/// The variables that describe a Service: `REDIS_SERVICE_HOST`, `REDIS_PORT` and their kin.
 fn service_links(service: &Service) -> Env {
     let mut env = Env::new();
     let spec = service.spec.as_ref();
@@ -388,7 +387,7 @@ fn protocol(stated: Option<&str>) -> String {
     stated.unwrap_or("TCP").to_lowercase()
 }
 
-/// Puts in values for `$(NAME)`. `$$` is a dollar, and what has no value stays as it is written.
+/// Replaces `$(NAME)` by values. `$$` is a dollar, and a name without a value stays unchanged.
 pub(crate) fn expand(text: &str, env: &Env) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

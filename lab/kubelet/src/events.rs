@@ -1,4 +1,4 @@
-//! Events about Pods, for whoever asks why something does not run.
+//! Events about Pods, for users who ask why something does not run.
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::{
@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 
 use crate::{node, tasks::Tasks};
 
-/// Takes events; they are written one after the other by a task of their own.
+/// Accepts events; a task of its own writes them one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Events {
     queue: mpsc::Sender<(Event, ObjectReference)>,
 }
 
-/// Events that may wait to be written. When the API is away and there are more, the newest are
-/// lost: they help people, nothing depends on them.
+/// Events that may wait to be written. When the API is unavailable and there are more, the newest
+/// are lost: they inform people, nothing depends on them.
 const WAITING: usize = 64;
 
 impl Events {
@@ -37,12 +37,12 @@ impl Events {
         Self { queue }
     }
 
-    /// Says that something is wrong with a Pod.
+    /// Records that something is wrong with a Pod.
     pub(crate) fn warn(&self, pod: &Pod, reason: &str, note: impl Into<String>) {
         self.publish(pod, EventType::Warning, reason, note.into());
     }
 
-    /// Says what was done with a Pod.
+    /// Records an action on a Pod.
     pub(crate) fn notify(&self, pod: &Pod, reason: &str, note: impl Into<String>) {
         self.publish(pod, EventType::Normal, reason, note.into());
     }
@@ -56,7 +56,7 @@ impl Events {
             action: reason.to_owned(),
             secondary: None,
         };
-        // Without the version, so that the same event about a newer Pod still is the same.
+        // Without the version, so that a repeated event about a newer version of the Pod is the same event.
         let regarding = ObjectReference {
             resource_version: None,
             ..pod.object_ref(&())

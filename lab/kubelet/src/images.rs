@@ -1,4 +1,4 @@
-//! What stands for a container image: a few files of this machine.
+//! The replacement of a container image: a few files of this machine.
 
 use std::{
     collections::BTreeMap,
@@ -9,21 +9,21 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What stands for one container image: the files it adds to the machine's root and how it is
-/// started.
+/// The replacement of one container image: the files it adds to the machine's root and its
+/// entry point.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
     /// The files it adds.
     pub files: Vec<File>,
-    /// What the image runs when the container says no `command`.
+    /// The command when the container sets none.
     pub entrypoint: Vec<String>,
-    /// The arguments when the container says neither `command` nor `args`.
+    /// The arguments when the container sets neither `command` nor `args`.
     pub cmd: Vec<String>,
-    /// Environment that the container's own is laid over.
+    /// Environment, which the container's own overrides.
     pub env: BTreeMap<String, String>,
-    /// The numeric user (and group) when the container says none; root without.
+    /// The numeric user (and group) when the container sets none; root without.
     pub user: Option<u32>,
-    /// Where the process starts; `/` without.
+    /// The working directory; `/` without.
     pub working_dir: Option<String>,
     /// Whether the image brings an init process (tini and the like) that passes signals on and
     /// collects orphans.
@@ -78,7 +78,7 @@ impl Image {
 pub struct File {
     /// Its absolute path inside.
     pub path: String,
-    /// What is there.
+    /// Its content.
     pub source: Source,
 }
 
@@ -91,22 +91,20 @@ pub enum Source {
     Link(String),
     /// An executable text, such as a shell script.
     Script(String),
-    /// An empty directory that everybody may write to.
+    /// An empty directory that every user may write to.
     Directory,
 }
 
-/// The images that containers can be made of. Clones share one table, which may change while Pods
-/// run.
+/// The known images. Clones share one table, which may change while Pods run.
 #[derive(Clone, Default)]
 pub struct Images {
-    // Guards the table for the length of one look or one insertion.
+    // Locked only for one lookup or one insertion.
     table: Arc<Mutex<BTreeMap<String, Image>>>,
 }
 
 impl Images {
-    /// Sets what stands for an image. `reference` is a full reference (`quay.io/x/y:v1`), or a
-    /// repository without tag (`quay.io/x/y`) that stands for all tags which are not there
-    /// themselves.
+    /// Sets the replacement of an image. `reference` is a full reference (`quay.io/x/y:v1`), or a
+    /// repository without tag (`quay.io/x/y`), which matches every tag without an entry of its own.
     pub fn insert(&self, reference: impl Into<String>, image: Image) {
         self.table
             .lock()
@@ -114,7 +112,7 @@ impl Images {
             .insert(reference.into(), image);
     }
 
-    /// What stands for `reference`.
+    /// The replacement of `reference`.
     pub fn find(&self, reference: &str) -> Option<Image> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table
@@ -154,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_reference_goes_before_its_repository() {
+    fn a_full_reference_overrides_its_repository() {
         let images = Images::default();
         images.insert("a/b", Image::default().user(1));
         images.insert("a/b:v2", Image::default().user(2));

@@ -1,9 +1,9 @@
-//! The other life of this program: what runs inside the namespaces.
+//! The parts of this program that run inside the namespaces.
 //!
-//! The kubelet calls the running program again (`/proc/self/exe`, so a rebuild meanwhile does no
-//! harm) under the name [`NAME`] and with the part to play as its only argument. What the part
-//! needs to know comes through standard input, so that no secret shows in a process list; what it
-//! has to say goes to standard output, one JSON value a line.
+//! The kubelet executes the running program again (`/proc/self/exe`, so a rebuild meanwhile does no
+//! harm) under the name [`NAME`] and with the part to play as its only argument. The part reads its
+//! input from standard input, so that no secret shows in a process list, and writes its messages to
+//! standard output, one JSON value a line.
 //!
 //! ```text
 //!   kubelet --(stdin: spec, "up", then silence)--> sandbox            holds net, ipc and uts namespaces
@@ -11,9 +11,9 @@
 //!   kubelet --(stdin: two specs, then the command's own)--> enter --> joined      a command in a running container
 //! ```
 //!
-//! Invariant: when the kubelet's end of standard input closes, however that comes about, the part
-//! ends and takes everything below it along. Nothing here may start a thread before its namespaces
-//! are entered.
+//! Invariant: when the kubelet's end of standard input closes, for any reason, the part
+//! ends and everything below it too. Nothing here may start a thread before it has entered its
+//! namespaces.
 
 mod enter;
 mod first;
@@ -35,11 +35,11 @@ use nix::sys::signal::SigSet;
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use spec::{
-    EnterSpec, Input, JoinedSpec, Mount, Process, Root, SandboxSaid, SandboxSpec, ShimSaid,
+    EnterSpec, Input, JoinedSpec, Mount, Process, Root, SandboxMessage, SandboxSpec, ShimMessage,
     ShimSpec, Text,
 };
 
-/// The name (`argv[0]`) this program is called by when it shall play a part.
+/// The name (`argv[0]`) under which this program is executed when it shall play a part.
 const NAME: &str = "lab-container";
 
 /// A part to play.
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-/// Becomes a part of a container if that is what this program was called for, and then never
+/// Becomes a part of a container if this program was executed for that, and then never
 /// returns.
 ///
 /// Must be the first call in `main`, before any thread is started.
@@ -98,7 +98,7 @@ pub fn maybe_become_container() {
     if args.next().is_none_or(|name| name != NAME) {
         return;
     }
-    // Whoever called may wait for signals in its own way; a container begins with a clean slate.
+    // The caller may have blocked signals; a container starts with none blocked.
     if SigSet::all().thread_unblock().is_err() {
         leave(1);
     }
@@ -117,13 +117,13 @@ pub fn maybe_become_container() {
     leave(code)
 }
 
-#[expect(clippy::exit, reason = "the program this is part of must not go on")]
+#[expect(clippy::exit, reason = "the program this is part of must not continue")]
 fn leave(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Says one value to whoever called, as a line of JSON.
-fn say<T: Serialize>(value: &T) -> anyhow::Result<()> {
+/// Writes one value to the caller, as a line of JSON.
+fn reply<T: Serialize>(value: &T) -> anyhow::Result<()> {
     let mut line = serde_json::to_string(value)?;
     line.push('\n');
     let mut out = std::io::stdout().lock();
@@ -132,7 +132,7 @@ fn say<T: Serialize>(value: &T) -> anyhow::Result<()> {
 }
 
 /// Reads one value from the next line of standard input.
-fn take_in<T: DeserializeOwned>() -> anyhow::Result<T> {
+fn read_value<T: DeserializeOwned>() -> anyhow::Result<T> {
     let mut line = String::new();
     std::io::stdin()
         .lock()
@@ -141,11 +141,11 @@ fn take_in<T: DeserializeOwned>() -> anyhow::Result<T> {
     serde_json::from_str(&line).context("understand what the caller wants")
 }
 
-/// The longest line that [`hear_line`] reads.
+/// The longest line that [`read_line_only`] reads.
 const LONGEST: usize = 1 << 20;
 
-/// The same, but takes no byte behind the line: that is for others who have this standard input.
-fn hear_line<T: DeserializeOwned>() -> anyhow::Result<T> {
+/// Reads one value like [`read_value`], but no byte after its line: the rest belongs to another reader.
+fn read_line_only<T: DeserializeOwned>() -> anyhow::Result<T> {
     let stdin = std::io::stdin().as_fd().try_clone_to_owned()?;
     let (mut stdin, mut line, mut byte) = (File::from(stdin), Vec::new(), [0]);
     loop {
@@ -153,7 +153,7 @@ fn hear_line<T: DeserializeOwned>() -> anyhow::Result<T> {
         if byte == [b'\n'] {
             return serde_json::from_slice(&line).context("understand what the caller wants");
         }
-        anyhow::ensure!(line.len() < LONGEST, "the caller says too much");
+        anyhow::ensure!(line.len() < LONGEST, "the caller's line is too long");
         line.extend(byte);
     }
 }

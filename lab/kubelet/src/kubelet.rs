@@ -25,8 +25,7 @@ use crate::{
 
 /// Scheduler, kubelet, kube-proxy, DNS and load balancer of one cluster, running.
 ///
-/// Dropping it asks its containers to be ended, by force; [`stop`](Self::stop) also waits until
-/// nothing is left.
+/// Dropping it kills its containers; [`stop`](Self::stop) also waits until nothing is left.
 #[derive(Debug)]
 #[must_use = "a kubelet that is dropped stops"]
 pub struct Kubelet {
@@ -35,14 +34,14 @@ pub struct Kubelet {
     tasks: Tasks,
 }
 
-/// How long the processes of a whole cluster may take to go when they are killed.
+/// How long the processes of a whole cluster may take to end when they are killed.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 impl Kubelet {
     /// Starts everything, and returns when the bridge is up and the node registered.
     ///
     /// # Errors
-    /// When the machine does not let us make a bridge or open ports, or the API does not answer.
+    /// When the machine does not permit a bridge or open ports, or the API does not answer.
     pub async fn start(config: Config) -> anyhow::Result<Self> {
         let Config {
             cluster,
@@ -51,7 +50,7 @@ impl Kubelet {
             ..
         } = &config;
         let tasks = Tasks::new();
-        // From here on, a failure leaves by dropping it, which stops what has begun.
+        // From here on, an error drops the value, which stops the tasks that run.
         let kubelet = Self {
             cluster: cluster.clone(),
             network: network.clone(),
@@ -105,14 +104,14 @@ impl Kubelet {
         Ok(kubelet)
     }
 
-    /// Ends all containers by force, and returns when no process, no mount and no network device of
-    /// theirs is left.
+    /// Kills all containers, and returns when none of their processes, mounts and network devices
+    /// is left.
     ///
-    /// In the API the Pods stay as they are: the machine is switched off, so to speak. Another
-    /// kubelet that is started later begins their containers again.
+    /// In the API the Pods stay unchanged, as if the machine were switched off. A kubelet that is
+    /// started later starts their containers again.
     pub async fn stop(self) {
         if timeout(TIME_LIMIT, self.tasks.finish()).await.is_err() {
-            // What is left goes with the namespaces this process is in.
+            // The rest ends with the namespaces of this process.
             tracing::error!(cluster = self.cluster, "containers do not end");
         }
         if let Err(error) = net::lower(&self.network).await {
@@ -121,7 +120,7 @@ impl Kubelet {
     }
 }
 
-/// Serves the API server, if it is to be, with what will be told to run.
+/// Serves the API server if configured, and returns the table of running containers.
 async fn serve(config: &Config, tasks: &Tasks) -> anyhow::Result<Running> {
     let running = Running::default();
     if let Some(serving) = &config.serving {

@@ -1,12 +1,12 @@
-//! What containers print, as it is kept: each line with the time at which it came.
+//! The log format for the output of containers: each line with the time at which it arrived.
 //!
 //! ```text
 //! 2026-01-01T00:00:00.000000000Z F a whole line
-//! 2026-01-01T00:00:01.000000000Z P a part of a line, which goes on in the next entry or never
+//! 2026-01-01T00:00:01.000000000Z P a part of a line, which continues in the next entry or never
 //! ```
 //!
-//! Both streams of a container are one here, in the order in which it wrote. Everything is pure, or
-//! reads what it is given.
+//! Both streams of a container share one log, in the order in which it wrote. Everything is pure, or
+//! reads only its arguments.
 
 use std::{
     fs,
@@ -17,24 +17,24 @@ use std::{
 
 use jiff::Timestamp;
 
-/// The longest entry; a longer line is kept in parts.
+/// The longest entry; a longer line is split into parts.
 pub(crate) const LONGEST: usize = 16 << 10;
-/// The bytes that a time takes.
+/// The length of a time in bytes.
 const TIME: usize = 30;
 const WHOLE: &[u8] = b" F ";
 const PART: &[u8] = b" P ";
-/// What is read of a file at once when it is looked at from its end.
+/// How many bytes one read takes when a file is read from its end.
 const BLOCK: usize = 64 << 10;
 
-/// Makes entries of what a container prints.
+/// Converts the output of a container into entries.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// The line whose end has not come yet; never longer than an entry.
+    /// The unfinished line; never longer than an entry.
     begun: Vec<u8>,
 }
 
 impl Recorder {
-    /// The entries of what was printed, but for a line that may go on.
+    /// The entries of this output, without an unfinished line.
     pub(crate) fn take(&mut self, printed: &[u8], now: Timestamp) -> Vec<u8> {
         let mut entries = Vec::with_capacity(printed.len() + TIME + WHOLE.len());
         for piece in printed.split_inclusive(|byte| *byte == b'\n') {
@@ -52,7 +52,7 @@ impl Recorder {
         entries
     }
 
-    /// The entry of a line that nobody ended.
+    /// The entry of an unfinished line.
     pub(crate) fn finish(self, now: Timestamp) -> Vec<u8> {
         let mut entries = Vec::new();
         if !self.begun.is_empty() {
@@ -72,7 +72,7 @@ fn write(entries: &mut Vec<u8>, time: Timestamp, kind: &[u8], text: &[u8]) {
 /// One entry, without the line end that follows it in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry<'a> {
-    /// As it is written.
+    /// The encoded entry.
     time: &'a [u8],
     text: &'a [u8],
     whole: bool,
@@ -95,14 +95,14 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What somebody wants to see of a log.
+/// The options of a request for a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Nothing that was printed before.
+    /// Only entries since this time.
     pub(crate) since: Option<Timestamp>,
     /// Each line with its time.
     pub(crate) timestamps: bool,
-    /// No more bytes than these.
+    /// At most this many bytes.
     pub(crate) limit: Option<usize>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct View {
 #[derive(Debug)]
 pub(crate) struct Shown {
     view: View,
-    /// The line before has not ended.
+    /// The previous line has not ended.
     within: bool,
 }
 
@@ -122,12 +122,12 @@ impl Shown {
         }
     }
 
-    /// Whether as much was shown as was wanted.
+    /// Whether the limit of the view is reached.
     pub(crate) const fn is_done(&self) -> bool {
         matches!(self.view.limit, Some(0))
     }
 
-    /// What is to be shown of these entries. What lies behind the last line end stays in `entries`.
+    /// The output for these entries. Bytes after the last line end stay in `entries`.
     pub(crate) fn take(&mut self, entries: &mut Vec<u8>) -> Vec<u8> {
         let end = entries.iter().rposition(|byte| *byte == b'\n');
         let rest = entries.split_off(end.map_or(0, |end| end + 1));
@@ -187,12 +187,12 @@ pub(crate) fn tail(log: &mut (impl Read + Seek), entries: u64) -> io::Result<u64
     Ok(if entries == 0 { end } else { 0 })
 }
 
-/// What was printed, as it was printed.
+/// The original output, without times.
 pub(crate) fn text(mut entries: Vec<u8>) -> Vec<u8> {
     Shown::new(View::default()).take(&mut entries)
 }
 
-/// What a container printed: the content of a file below the kubelet's `logs`, without the times.
+/// The output of a container: the content of a file below the kubelet's `logs`, without the times.
 ///
 /// # Errors
 /// When the file cannot be read.

@@ -12,7 +12,7 @@ use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::Network;
 
-/// Makes the bridge, and makes the machine answer on every `ClusterIP` and every load balancer
+/// Creates the bridge, and makes the machine answer on every `ClusterIP` and every load balancer
 /// address.
 ///
 /// A `local` route for a whole prefix lets listeners bind any address in it, so that Services need
@@ -34,7 +34,7 @@ pub(crate) async fn raise(network: &Network, balancers: [u8; 3]) -> anyhow::Resu
         tracing::debug!(bridge, "is there already");
     } else {
         // An address of its own. Otherwise a bridge takes the lowest of its ports', and a new Pod can
-        // change it: then the others, who still know the old one, are cut off until they ask again.
+        // change it: then the others, which still know the old one, are cut off until they ask again.
         let [a, b, c, d] = network.gateway().octets();
         let address = format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
         ip(&format!(
@@ -52,7 +52,7 @@ pub(crate) async fn raise(network: &Network, balancers: [u8; 3]) -> anyhow::Resu
     .await
 }
 
-/// Takes the bridge away again; the range of load balancers is shared and stays.
+/// Removes the bridge; the range of load balancers is shared and stays.
 pub(crate) async fn lower(network: &Network) -> anyhow::Result<()> {
     let Network {
         bridge,
@@ -70,8 +70,7 @@ fn prefix([a, b, c]: [u8; 3]) -> String {
     format!("{a}.{b}.{c}.0/24")
 }
 
-/// Hangs a Pod's network namespace on the bridge; what [`inside_commands`] says is done from
-/// within.
+/// Connects a Pod's network namespace to the bridge; [`inside_commands`] configures the inner end.
 pub(crate) async fn plug(network: &Network, device: &str, sandbox: u32) -> anyhow::Result<()> {
     ip(&format!(
         "link add {device} type veth peer name eth0 netns {sandbox}\n\
@@ -81,14 +80,14 @@ pub(crate) async fn plug(network: &Network, device: &str, sandbox: u32) -> anyho
     .await
 }
 
-/// Takes a Pod off the bridge at once. The kernel would do it too, in its own time.
+/// Disconnects a Pod from the bridge at once. The kernel would do that too, but later.
 pub(crate) async fn unplug(device: &str) {
     if let Err(error) = ip(&format!("link del {device}\n")).await {
         tracing::debug!(device, %error, "is gone already");
     }
 }
 
-/// What `ip` shall do in the network namespace of a Pod.
+/// The commands for `ip` in the network namespace of a Pod.
 pub(crate) fn inside_commands(network: &Network, address: Ipv4Addr) -> String {
     format!(
         "link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\nroute add default via {}\n",
@@ -96,8 +95,8 @@ pub(crate) fn inside_commands(network: &Network, address: Ipv4Addr) -> String {
     )
 }
 
-/// The name of a Pod's device on this machine, at most 15 bytes: of its UID, so that clusters do
-/// not collide.
+/// The name of a Pod's device on this machine, at most 15 bytes: derived from its UID, so that
+/// clusters do not collide.
 pub(crate) fn device(uid: &str) -> String {
     let digits = uid.chars().filter(char::is_ascii_hexdigit).take(11);
     "veth".chars().chain(digits).collect()
@@ -128,12 +127,12 @@ async fn ip(commands: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The addresses for Pods. An address comes back into use as late as can be, so that a client which
-/// holds on to that of a Pod gone by does not meet another one by chance.
+/// The addresses for Pods. An address is reused as late as possible, so that a client which
+/// keeps the address of a deleted Pod does not meet another one by chance.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
     prefix: [u8; 3],
-    // Guards the pool for the length of one look.
+    // Locked only for one lookup.
     pool: Arc<Mutex<Pool>>,
 }
 
@@ -158,7 +157,7 @@ impl Addresses {
     const FIRST: u8 = 2; // .1 is the bridge
     const LAST: u8 = 254;
 
-    /// Takes an address, which goes back when it is dropped. None when all are taken.
+    /// Takes an address, which is returned when it is dropped. None when all are taken.
     pub(crate) fn take(&self) -> Option<Address> {
         let [a, b, c] = self.prefix;
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);

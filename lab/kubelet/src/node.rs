@@ -1,4 +1,4 @@
-//! The one node of the cluster, as far as anybody asks for it.
+//! The one node of the cluster, with the fields that clients read.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{Network, server};
 
-/// The name that fields written by the kubelet are managed under.
+/// The field manager of the kubelet.
 pub(crate) const MANAGER: &str = "lab-kubelet";
 
-/// The labels of the node, which node selectors are held against.
+/// The labels of the node, which node selectors are compared with.
 pub(crate) fn labels(name: &str) -> BTreeMap<String, String> {
     [
         ("kubernetes.io/arch", arch()),
@@ -27,7 +27,7 @@ pub(crate) fn labels(name: &str) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// The architecture in Go's words.
+/// The architecture as Go spells it.
 const fn arch() -> &'static str {
     match std::env::consts::ARCH.as_bytes() {
         b"aarch64" => "arm64",
@@ -35,10 +35,10 @@ const fn arch() -> &'static str {
     }
 }
 
-/// What tells the API server that it may pass on `WebSockets` as they come.
+/// The node feature with which the API server passes on `WebSockets` unchanged.
 const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
 
-/// Registers the node, ready. It does not renew a lease: the lab runs no controller that looks at
+/// Registers the node, ready. It does not renew a lease: the lab runs no controller that checks
 /// it.
 pub(crate) async fn register(client: &Client, name: &str, network: &Network) -> anyhow::Result<()> {
     let api: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
@@ -65,7 +65,7 @@ fn status(name: &str, network: &Network, now: Timestamp) -> Value {
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         })
     };
-    // Whatever a Pod asks for is there: resources are not counted.
+    // Resources are not counted: there is enough for any request.
     let resources =
         json!({ "cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "1Ti" });
     json!({

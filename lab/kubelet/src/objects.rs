@@ -7,7 +7,7 @@ use kube::{Api, Client};
 
 use crate::{tasks::Tasks, watched::Watched};
 
-/// Where the objects that Pods refer to are looked up. A trait, so that what is made of them can be
+/// Looks up the objects that Pods refer to. A trait, so that code that uses them can be
 /// tested without a cluster.
 pub(crate) trait Look {
     fn config_map(&self, namespace: &str, name: &str) -> Option<Arc<ConfigMap>>;
@@ -33,14 +33,14 @@ impl Objects {
         }
     }
 
-    /// Whether all first lists have arrived: before, what is not found may still be there.
+    /// Whether all first lists have arrived: before, a missing object may still exist.
     pub(crate) fn are_ready(&self) -> bool {
         self.config_maps.is_ready() && self.secrets.is_ready() && self.services.is_ready()
     }
 
-    /// Waits until something has changed that a volume or a variable may be made of. Cancel safe.
+    /// Waits until an object has changed that a volume or a variable may use. Cancel safe.
     ///
-    /// Services are left out: they are looked at when a container starts, as the real kubelet does.
+    /// Services are excluded: the kubelet reads them when a container starts, like the real one.
     pub(crate) async fn changed(&mut self) {
         tokio::select! {
             () = self.config_maps.changed() => {}

@@ -18,7 +18,7 @@ use crate::{
     tasks::Tasks, watched::Watched,
 };
 
-/// What all workers share.
+/// The state that all workers share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) client: Client,
@@ -35,10 +35,10 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
 }
 
-/// Gives every Pod of the node a worker, and tells the workers what becomes of their Pods, until
-/// the kubelet stops.
+/// Gives every Pod of the node a worker, and notifies the workers about changes of their Pods,
+/// until the kubelet stops.
 pub(crate) async fn run(shared: Shared, mut pods: Watched<Pod>) {
-    // The newest of each Pod, by UID; none when it is gone.
+    // The newest version of each Pod, by UID; none when it is gone.
     let mut workers: BTreeMap<String, watch::Sender<Option<Arc<Pod>>>> = BTreeMap::new();
     loop {
         pods.changed().await;

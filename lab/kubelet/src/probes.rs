@@ -1,8 +1,8 @@
-//! Probes: asks a running container how it is, and reports when the answer has changed for good.
+//! Probes: asks a running container for its health, and reports when the result has changed.
 //!
 //! As in Kubernetes, with one difference: until a readiness or startup probe has succeeded for the
-//! first time, it is asked in quicker succession than its period says, so that nobody waits for a
-//! period that was chosen for a production cluster. What counts as a failed start still is the time
+//! first time, it runs more often than its period, so that tests do not wait for a
+//! period that was chosen for a production cluster. A start still fails after the time
 //! that period and threshold make together.
 
 mod check;
@@ -19,31 +19,31 @@ use crate::inside::Process;
 
 pub(crate) use check::Check;
 
-/// What probes found out about a container.
+/// A finding of the probes of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The startup probe has succeeded.
     Started,
-    /// The readiness probe has changed its mind.
+    /// The readiness probe has changed its result.
     Ready(bool),
-    /// A probe did not succeed; for people to read.
+    /// A probe failed; the text is for users.
     Unhealthy { which: &'static str, why: String },
     /// The container has to be ended.
     Fatal { which: &'static str, why: String },
 }
 
-/// A container under observation.
+/// A container with probes.
 #[derive(Debug, Clone)]
 pub(crate) struct Patient {
     pub(crate) container: Container,
     pub(crate) ip: Ipv4Addr,
     /// Its process 1, for commands.
     pub(crate) target: u32,
-    /// What commands inherit: environment, user.
+    /// The environment and user that commands inherit.
     pub(crate) process: Process,
 }
 
-/// Tells what was found out, as news of the listener's own kind.
+/// Sends verdicts, wrapped in the receiver's own type.
 struct Report<T, F> {
     updates: mpsc::Sender<T>,
     tag: F,
@@ -51,8 +51,8 @@ struct Report<T, F> {
 
 impl<T: Send, F: Fn(Verdict) -> T + Sync> Report<T, F> {
     async fn notify(&self, verdict: Verdict) {
-        // If nobody listens the future is about to be dropped.
-        let _nobody = self.updates.send((self.tag)(verdict)).await;
+        // If the receiver is gone, the future is about to be dropped.
+        let _closed = self.updates.send((self.tag)(verdict)).await;
     }
 }
 
@@ -101,7 +101,7 @@ where
     tokio::join!(liveness, readiness);
 }
 
-/// Waits until the startup probe succeeds, or says why it has failed too long.
+/// Waits until the startup probe succeeds, or returns why it has failed for too long.
 async fn await_start(probe: &Probe, pace: &Pace, patient: &Patient) -> Result<(), String> {
     sleep(pace.delay).await;
     let deadline = Instant::now() + pace.period * pace.failures;
@@ -118,7 +118,7 @@ async fn await_start(probe: &Probe, pace: &Pace, patient: &Patient) -> Result<()
     }
 }
 
-/// Watches until the liveness probe has failed often enough, and says why.
+/// Waits until the liveness probe has failed often enough, and sends why.
 async fn watch_life<T: Send, F: Fn(Verdict) -> T + Sync>(
     probe: &Probe,
     pace: &Pace,
@@ -130,7 +130,7 @@ async fn watch_life<T: Send, F: Fn(Verdict) -> T + Sync>(
     let mut opinion = Opinion::new(true, pace);
     loop {
         let asked = check::ask(probe, pace.limit, patient).await;
-        let changed = opinion.take_in(asked.is_ok());
+        let changed = opinion.count(asked.is_ok());
         if let Err(why) = asked {
             if changed == Some(false) {
                 return why;
@@ -153,7 +153,7 @@ async fn watch_readiness<T: Send, F: Fn(Verdict) -> T + Sync>(
     let mut was_ready = false;
     loop {
         let asked = check::ask(probe, pace.limit, patient).await;
-        if let Some(ready) = opinion.take_in(asked.is_ok()) {
+        if let Some(ready) = opinion.count(asked.is_ok()) {
             was_ready |= ready;
             report.notify(Verdict::Ready(ready)).await;
         }
@@ -174,11 +174,11 @@ async fn watch_readiness<T: Send, F: Fn(Verdict) -> T + Sync>(
     }
 }
 
-/// The first pause between probes of a container that has not been well yet; each is twice as long
-/// as the one before, up to the probe's period.
+/// The first pause between probes of a container that has not been healthy yet; each is twice as
+/// long as the one before, up to the probe's period.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often to ask, and how many answers count. The defaults are those of the API.
+/// The timing and thresholds of a probe, with the defaults of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Pace {
     delay: Duration,
@@ -207,7 +207,7 @@ impl Pace {
     }
 }
 
-/// What answers in a row have made of the last opinion.
+/// The current result of a probe, and the consecutive answers against it.
 #[derive(Debug)]
 struct Opinion {
     good: bool,
@@ -226,8 +226,8 @@ impl Opinion {
         }
     }
 
-    /// Hears one answer, and says the new opinion if it has changed.
-    fn take_in(&mut self, good: bool) -> Option<bool> {
+    /// Counts one answer, and returns the new result if it has changed.
+    fn count(&mut self, good: bool) -> Option<bool> {
         if good == self.good {
             self.against = 0;
             return None;
@@ -253,17 +253,17 @@ mod tests {
             ..Pace::of(&Probe::default())
         };
         let mut opinion = Opinion::new(true, &pace);
-        let heard: Vec<Option<bool>> = [false, false, true, false, false, false, false, true]
-            .map(|good| opinion.take_in(good))
+        let changes: Vec<Option<bool>> = [false, false, true, false, false, false, false, true]
+            .map(|good| opinion.count(good))
             .into();
         assert_eq!(
-            heard,
+            changes,
             [None, None, None, None, None, Some(false), None, Some(true)]
         );
     }
 
     #[test]
-    fn what_a_probe_does_not_say_is_as_the_api_has_it() {
+    fn unset_probe_fields_have_the_defaults_of_the_api() {
         let seconds = Duration::from_secs;
         let pace = Pace {
             delay: seconds(0),

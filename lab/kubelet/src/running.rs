@@ -1,5 +1,4 @@
-//! How far the containers of the node have come, for those who are asked about them from outside:
-//! logs and exec.
+//! The state of the containers of the node, for requests from outside: logs and exec.
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +10,11 @@ use crate::inside::Process;
 /// Every Pod that has a worker. Clones share one table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
-    // Guards the table for the length of one look or one change.
+    // Locked only for one lookup or one change.
     pods: Arc<Mutex<BTreeMap<Key, Here>>>,
 }
 
-/// A Pod, whichever has the name at the moment.
+/// The Pod that currently has this name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -29,33 +28,33 @@ pub(crate) struct Here {
     pub(crate) containers: BTreeMap<String, Turn>,
 }
 
-/// How far a container has come.
+/// The progress of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Turn {
-    /// Runs begun so far.
+    /// The number of runs so far.
     pub(crate) runs: u32,
     /// The last of them has not ended.
     pub(crate) alive: bool,
-    /// Where a command is run in it, while it runs.
+    /// How to run a command in it, while it runs.
     pub(crate) inside: Option<Inside>,
 }
 
-/// What is needed to run a command in a container.
+/// The data for running a command in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
     /// Its process 1.
     pub(crate) target: u32,
-    /// What it runs, with the environment and the user that the command gets too.
+    /// Its program, whose environment and user the command inherits.
     pub(crate) process: Process,
 }
 
 impl Running {
-    /// Sets how far a Pod has come.
-    pub(crate) fn notify(&self, key: Key, here: Here) {
+    /// Sets the state of a Pod.
+    pub(crate) fn set(&self, key: Key, here: Here) {
         self.lock().insert(key, here);
     }
 
-    /// The Pod is no more, unless another has its name by now.
+    /// Removes a Pod, unless another has its name by now.
     pub(crate) fn forget(&self, key: &Key, uid: &str) {
         let mut pods = self.lock();
         if pods.get(key).is_some_and(|here| here.uid == uid) {
@@ -63,12 +62,12 @@ impl Running {
         }
     }
 
-    /// How far the Pod has come that has this name.
+    /// The state of the Pod that has this name.
     pub(crate) fn find(&self, key: &Key) -> Option<Here> {
         self.lock().get(key).cloned()
     }
 
-    /// Whether this run has ended, or with it the whole Pod.
+    /// Whether this run, or its whole Pod, has ended.
     pub(crate) fn is_over(&self, key: &Key, uid: &str, container: &str, run: u32) -> bool {
         let pods = self.lock();
         let here = pods.get(key).filter(|here| here.uid == uid);
@@ -106,12 +105,12 @@ mod tests {
     fn a_run_is_over_when_it_ended_or_another_took_its_place() {
         let running = Running::default();
         assert!(running.is_over(&key(), "a", "c", 0));
-        running.notify(key(), here("a", 1, true));
+        running.set(key(), here("a", 1, true));
         assert!(!running.is_over(&key(), "a", "c", 0));
         assert!(running.is_over(&key(), "b", "c", 0));
-        running.notify(key(), here("a", 1, false));
+        running.set(key(), here("a", 1, false));
         assert!(running.is_over(&key(), "a", "c", 0));
-        running.notify(key(), here("a", 2, true));
+        running.set(key(), here("a", 2, true));
         assert!(running.is_over(&key(), "a", "c", 0));
         assert!(!running.is_over(&key(), "a", "c", 1));
     }
@@ -119,7 +118,7 @@ mod tests {
     #[test]
     fn the_end_of_a_pod_spares_the_next_of_its_name() {
         let running = Running::default();
-        running.notify(key(), here("b", 1, true));
+        running.set(key(), here("b", 1, true));
         running.forget(&key(), "a");
         assert!(running.find(&key()).is_some());
         running.forget(&key(), "b");

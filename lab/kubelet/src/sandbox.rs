@@ -1,4 +1,4 @@
-//! What the containers of one Pod share: its namespaces, its address, its device on the bridge.
+//! The resources that the containers of one Pod share: namespaces, address, device on the bridge.
 
 use std::{net::Ipv4Addr, process::Stdio, time::Duration};
 
@@ -11,14 +11,14 @@ use tokio::{
 
 use crate::{
     Network,
-    inside::{Part, SandboxSaid, SandboxSpec},
+    inside::{Part, SandboxMessage, SandboxSpec},
     net::{self, Address, Addresses},
 };
 
-/// A running sandbox. Dropping it ends it; [`close`](Self::close) also waits and clears up.
+/// A running sandbox. Dropping it ends it; [`close`](Self::close) also waits and cleans up.
 #[derive(Debug)]
 pub(crate) struct Sandbox {
-    /// None in the network of the machine, where nothing had to be made.
+    /// None in the network of the machine, where nothing was created.
     own: Option<Own>,
     pub(crate) ip: Ipv4Addr,
 }
@@ -27,14 +27,14 @@ pub(crate) struct Sandbox {
 struct Own {
     process: u32,
     child: Child,
-    /// Closing it tells the sandbox to end.
+    /// Closing it ends the sandbox.
     stdin: ChildStdin,
     device: String,
-    /// Held so that no other Pod gets it.
+    /// Kept so that no other Pod gets it.
     _address: Address,
 }
 
-/// How long making the namespaces of a Pod may take on an overloaded machine.
+/// How long creating the namespaces of a Pod may take on an overloaded machine.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 impl Sandbox {
@@ -46,7 +46,7 @@ impl Sandbox {
         }
     }
 
-    /// Makes the namespaces of a Pod and hangs them on the bridge.
+    /// Creates the namespaces of a Pod and connects them to the bridge.
     pub(crate) async fn open(
         network: &Network,
         addresses: &Addresses,
@@ -75,12 +75,12 @@ impl Sandbox {
         hostname: String,
     ) -> anyhow::Result<Self> {
         let (child, mut stdin, mut stated) = start(Part::Sandbox, Stdio::null())?;
-        notify(&mut stdin, &SandboxSpec { hostname }).await?;
-        expect(&mut stated, &SandboxSaid::Made).await?;
+        send(&mut stdin, &SandboxSpec { hostname }).await?;
+        expect(&mut stated, &SandboxMessage::Made).await?;
         let process = child.id().context("the sandbox ended")?;
         net::plug(network, &device, process).await?;
-        notify(&mut stdin, &net::inside_commands(network, address.ip)).await?;
-        expect(&mut stated, &SandboxSaid::Up).await?;
+        send(&mut stdin, &net::inside_commands(network, address.ip)).await?;
+        expect(&mut stated, &SandboxMessage::Up).await?;
         let ip = address.ip;
         Ok(Self {
             own: Some(Own {
@@ -94,14 +94,14 @@ impl Sandbox {
         })
     }
 
-    /// Whether it is still there; somebody may have ended its process.
+    /// Whether its process still runs; a user may have killed it.
     pub(crate) fn is_there(&mut self) -> bool {
         self.own
             .as_mut()
             .is_none_or(|own| matches!(own.child.try_wait(), Ok(None)))
     }
 
-    /// The process that holds the namespaces.
+    /// The process that owns the namespaces.
     pub(crate) fn process(&self) -> Option<u32> {
         self.own.as_ref().map(|own| own.process)
     }
@@ -128,17 +128,19 @@ impl Sandbox {
 
 async fn expect(
     stated: &mut Lines<BufReader<ChildStdout>>,
-    wanted: &SandboxSaid,
+    wanted: &SandboxMessage,
 ) -> anyhow::Result<()> {
-    match take_in::<SandboxSaid>(stated).await? {
-        Some(heard) if heard == *wanted => Ok(()),
-        Some(SandboxSaid::Failed(why)) => bail!(why),
-        Some(other @ (SandboxSaid::Made | SandboxSaid::Up)) => bail!("the sandbox said {other:?}"),
-        None => bail!("the sandbox ended without a word"),
+    match receive::<SandboxMessage>(stated).await? {
+        Some(message) if message == *wanted => Ok(()),
+        Some(SandboxMessage::Failed(why)) => bail!(why),
+        Some(other @ (SandboxMessage::Made | SandboxMessage::Up)) => {
+            bail!("unexpected message of the sandbox: {other:?}")
+        }
+        None => bail!("the sandbox ended without a message"),
     }
 }
 
-/// Starts a part with pipes to talk to it. It is killed when the child is dropped.
+/// Starts a part with pipes for its messages. It is killed when the child is dropped.
 pub(crate) fn start(
     part: Part,
     stderr: Stdio,
@@ -152,13 +154,19 @@ pub(crate) fn start(
     let mut child = command
         .spawn()
         .with_context(|| format!("start a {part:?}"))?;
-    let stdin = child.stdin.take().context("no way to talk")?;
-    let stdout = child.stdout.take().context("no way to listen")?;
+    let stdin = child
+        .stdin
+        .take()
+        .context("the part has no standard input")?;
+    let stdout = child
+        .stdout
+        .take()
+        .context("the part has no standard output")?;
     Ok((child, stdin, BufReader::new(stdout).lines()))
 }
 
-/// Tells a part something, as a line of JSON.
-pub(crate) async fn notify<T: Serialize + Sync>(
+/// Sends a message to a part, as a line of JSON.
+pub(crate) async fn send<T: Serialize + Sync>(
     stdin: &mut ChildStdin,
     value: &T,
 ) -> anyhow::Result<()> {
@@ -168,12 +176,12 @@ pub(crate) async fn notify<T: Serialize + Sync>(
     Ok(stdin.flush().await?)
 }
 
-/// Hears the next thing a part says; none when it has ended.
-pub(crate) async fn take_in<T: DeserializeOwned>(
+/// Receives the next message of a part; none when it has ended.
+pub(crate) async fn receive<T: DeserializeOwned>(
     stated: &mut Lines<BufReader<ChildStdout>>,
 ) -> anyhow::Result<Option<T>> {
     let line = stated.next_line().await?;
     line.map(|line| serde_json::from_str(&line))
         .transpose()
-        .context("understand a part of a container")
+        .context("parse the message of a part")
 }

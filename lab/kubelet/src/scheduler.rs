@@ -11,20 +11,20 @@ use serde_json::json;
 
 use crate::{node, watched::Watched};
 
-/// What to do about a Pod that has no node.
+/// The decision about a Pod that has no node.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
     Bind,
-    /// Nothing yet: somebody holds it back with a scheduling gate.
+    /// Nothing yet: the Pod has a scheduling gate.
     Hold,
-    /// It wants another node.
+    /// Unschedulable: it wants another node.
     Unfit(String),
 }
 
 /// Schedules Pods until it is dropped.
 pub(crate) async fn run(client: Client, node: String, mut pods: Watched<Pod>) {
     let labels = node::labels(&node);
-    // What was said of Pods that do not fit, so that it is said once. By UID.
+    // The last message for each unschedulable Pod, so that it is written once. By UID.
     let mut refused: BTreeMap<String, String> = BTreeMap::new();
     loop {
         pods.changed().await;
@@ -47,7 +47,7 @@ pub(crate) async fn run(client: Client, node: String, mut pods: Watched<Pod>) {
             };
             match done {
                 Ok(()) => {}
-                // Bound meanwhile, or gone: the watch will say.
+                // Bound meanwhile, or gone: the watch will report it.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
                     tracing::warn!(pod = pod.name_any(), %error, "cannot schedule");
@@ -56,14 +56,14 @@ pub(crate) async fn run(client: Client, node: String, mut pods: Watched<Pod>) {
             }
         }
         if failed {
-            // The API is away: look again soon, or when it says something.
+            // The API is unavailable: retry soon, or at the next change.
             let _sooner = tokio::time::timeout(Duration::from_secs(1), pods.changed()).await;
             pods.look_again();
         }
     }
 }
 
-/// Decides about a Pod without node. Affinity, taints and resources are not looked at: there is one
+/// Decides about a Pod without node. Affinity, taints and resources are ignored: there is one
 /// node, empty.
 fn fate(spec: &PodSpec, labels: &BTreeMap<String, String>) -> Fate {
     if spec
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_selects_what_the_node_is_not_stays_pending_and_is_told_why() {
+    fn a_pod_with_an_unmatched_selector_stays_pending_with_a_reason() {
         let pod = spec(json!({ "containers": [], "nodeSelector": { "gpu": "yes" } }));
         let why = "0/1 nodes are available: the node has no label gpu=yes".to_owned();
         assert_eq!(fate(&pod, &node::labels("n")), Fate::Unfit(why));
     }
 
     #[test]
-    fn a_gated_pod_is_held() {
+    fn a_gated_pod_is_not_scheduled() {
         let pod = spec(json!({ "containers": [], "schedulingGates": [{ "name": "later" }] }));
         assert_eq!(fate(&pod, &node::labels("n")), Fate::Hold);
     }

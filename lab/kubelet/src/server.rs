@@ -1,7 +1,7 @@
-//! What the API server asks its nodes for, so that `kubectl logs` and `kubectl exec` work.
+//! Serves the requests of the API server, so that `kubectl logs` and `kubectl exec` work.
 //!
-//! Commands are carried over `WebSockets` only, not over SPDY: the node says that it
-//! [understands them](crate::node), and then the API server passes on what it is sent.
+//! Commands use `WebSockets` only, not SPDY: the node declares that it
+//! [supports them](crate::node), and then the API server passes on the client's messages.
 
 mod channels;
 mod exec;
@@ -41,14 +41,14 @@ use request::{Asked, Exec, Log, Place, Refused};
 
 /// The port of every kubelet.
 pub(crate) const PORT: u16 = 10250;
-/// As many connections at a time, of all kinds together.
+/// The most connections at a time, of all kinds together.
 const CONNECTIONS: usize = 256;
-/// How long a client may take with its handshake, and with the head of a request.
+/// How long a client may take for its handshake, and for the head of a request.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 
-/// Answers for the containers of the node.
+/// Serves requests for the containers of the node.
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) running: Running,
@@ -165,7 +165,7 @@ impl Server {
     }
 }
 
-/// The certificates of this end, and of the only authority whose clients are admitted.
+/// The server's certificate, and the only authority whose clients are admitted.
 fn tls(serving: &Serving) -> anyhow::Result<ServerConfig> {
     let provider = Arc::new(default_provider());
     let mut roots = RootCertStore::empty();
@@ -181,7 +181,7 @@ fn tls(serving: &Serving) -> anyhow::Result<ServerConfig> {
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(clients.build()?)
         .with_single_cert(chain, key)?;
-    // Upgrades are of this version only.
+    // Only this version has upgrades.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -198,11 +198,11 @@ fn upgrade(asked: &HeaderMap) -> Result<HeaderMap, Refused> {
     }
     let bad = |why| Refused::new(StatusCode::BAD_REQUEST, why);
     let protocol = channels::protocol(asked)
-        .ok_or_else(|| bad("only v4 and v5 of channel.k8s.io are spoken here"))?;
+        .ok_or_else(|| bad("only v4 and v5 of channel.k8s.io are supported"))?;
     let key = asked.get(header::SEC_WEBSOCKET_KEY);
     let key = key.ok_or_else(|| bad("no Sec-WebSocket-Key"))?;
     let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).ok();
-    let accept = accept.ok_or_else(|| bad("a strange Sec-WebSocket-Key"))?;
+    let accept = accept.ok_or_else(|| bad("an invalid Sec-WebSocket-Key"))?;
     Ok(HeaderMap::from_iter([
         (header::CONNECTION, HeaderValue::from_static("Upgrade")),
         (header::UPGRADE, HeaderValue::from_static("websocket")),

@@ -1,8 +1,8 @@
-//! What kube-proxy and a cloud do: leads `ClusterIPs` and load balancer addresses to ready
-//! endpoints.
+//! Plays kube-proxy and the load balancer of a cloud: leads `ClusterIPs` and load balancer addresses
+//! to ready endpoints.
 //!
-//! A port is listened on only while there is an endpoint that is ready, so without one a client is
-//! refused, as by a real kube-proxy. Connections that are established outlive changes.
+//! A port listens only while there is a ready endpoint, so without one the connection of a client is
+//! refused, as by a real kube-proxy. Established connections outlive changes.
 
 mod balance;
 mod forward;
@@ -25,7 +25,7 @@ pub(crate) use forward::Carrier;
 use table::{Port, Route};
 pub(crate) use table::{owner, ready_addresses};
 
-/// Forwards what the Services of one cluster say.
+/// Forwards connections to the Services of one cluster.
 pub(crate) struct Services {
     client: Client,
     cluster: String,
@@ -37,14 +37,13 @@ pub(crate) struct Services {
     listeners: BTreeMap<Port, Listener>,
 }
 
-/// A port that is listened on. Dropping it closes the port.
+/// A listening port. Dropping it closes the port.
 struct Listener {
     route: watch::Sender<Route>,
     _open: DropGuard,
 }
 
-/// How soon a port that could not be opened, or an address that could not be written, is tried
-/// again.
+/// How soon opening a port, or writing an address, is retried after an error.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Services {
@@ -88,7 +87,7 @@ impl Services {
         }
     }
 
-    /// Makes the open ports those that are wanted; whether all are.
+    /// Opens and closes ports until they match `wanted`; true if all are open.
     async fn open(&mut self, mut wanted: BTreeMap<Port, Route>) -> bool {
         self.listeners
             .retain(|port, listener| match wanted.remove(port) {

@@ -1,4 +1,4 @@
-//! Where all tasks of a kubelet are started: each has a name, a keeper and an end.
+//! Starts all tasks of a kubelet: each has a name, an owner and an end.
 
 use std::{future::Future, panic::AssertUnwindSafe};
 
@@ -6,7 +6,7 @@ use futures::FutureExt;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
-/// Starts tasks that end when the kubelet is asked to, and can be waited for.
+/// Starts tasks that end when the kubelet stops, and waits for them.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
     stop: CancellationToken,
@@ -42,8 +42,7 @@ impl Tasks {
         });
     }
 
-    /// Starts a task that watches [`stop`](Self::stop) itself, because it has something to put in
-    /// order.
+    /// Starts a task that watches [`stop`](Self::stop) itself, because it has to clean up.
     pub(crate) fn spawn_orderly(
         &self,
         name: &'static str,
@@ -53,7 +52,7 @@ impl Tasks {
         let task = Box::pin(task);
         let guarded = async move {
             if AssertUnwindSafe(task).catch_unwind().await.is_err() {
-                // The panic hook has told where; this tells which part of the lab no longer works.
+                // The panic hook has logged the place; this logs which part of the lab no longer works.
                 tracing::error!(task = name, "a task of the lab's kubelet panicked");
             }
         };

@@ -1,4 +1,4 @@
-//! Terminals for commands that people sit in front of.
+//! Terminals for interactive commands.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -9,19 +9,19 @@ use rustix::{
 };
 use tokio::net::unix::pipe;
 
-/// The outer end of a terminal, where people are.
+/// The outer end of a terminal, at the user's side.
 #[derive(Debug)]
 pub(crate) struct Terminal {
     outer: OwnedFd,
 }
 
-/// All there is of a new terminal. When everything but `inner` is dropped, it hangs up.
+/// The parts of a new terminal. When everything but `inner` is dropped, it hangs up.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) terminal: Terminal,
-    /// What is typed.
+    /// The user's input.
     pub(crate) keys: pipe::Sender,
-    /// What is shown. When nobody is left inside, reading it is an error.
+    /// The output. When every inner end is closed, reading it is an error.
     pub(crate) screen: pipe::Receiver,
     /// The streams of the command.
     pub(crate) inner: OwnedFd,
@@ -35,7 +35,7 @@ impl Terminal {
         unlockpt(&outer)?;
         let inner = ioctl_tiocgptpeer(&outer, flags)?;
         ioctl_fionbio(&outer, true)?;
-        // It is read and written as pipes are, and waited for in the same way.
+        // It is read, written and polled like a pipe.
         Ok(Opened {
             keys: pipe::Sender::from_owned_fd_unchecked(outer.try_clone()?)?,
             screen: pipe::Receiver::from_owned_fd_unchecked(outer.try_clone()?)?,
@@ -44,7 +44,7 @@ impl Terminal {
         })
     }
 
-    /// Tells whoever looks at the terminal inside how large it is.
+    /// Sets the size of the terminal, which its programs can read.
     pub(crate) fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
         let size = Winsize {
             ws_row: rows,

@@ -1,6 +1,6 @@
-//! The volumes of one Pod: directories of this machine that containers see at their true paths.
+//! The volumes of one Pod: directories of this machine, mounted at their true paths in containers.
 //!
-//! Volumes made of objects are kept up to date while the Pod runs, by swapping one symbolic link,
+//! Volumes made of objects are updated while the Pod runs, by swapping one symbolic link,
 //! so a reader sees the old files or the new ones and never a mixture.
 
 mod atomic;
@@ -28,12 +28,12 @@ use payload::{Made, Payload};
 pub(crate) struct Volumes {
     dir: PathBuf,
     group: Option<u32>,
-    /// What the files of each volume are now.
+    /// The current files of each volume.
     written: BTreeMap<String, Payload>,
 }
 
 impl Volumes {
-    /// Volumes below `dir`, which belongs to them, with files for `group` (the Pod's `fsGroup`).
+    /// Volumes below `dir`, which they own, with files for `group` (the Pod's `fsGroup`).
     pub(crate) const fn new(dir: PathBuf, group: Option<u32>) -> Self {
         Self {
             dir,
@@ -42,10 +42,10 @@ impl Volumes {
         }
     }
 
-    /// Makes what is not there and replaces what has changed. A second call with the same inputs
+    /// Creates missing volumes and replaces changed ones. A second call with the same inputs
     /// does nothing.
     ///
-    /// An error says what is missing; volumes that are made already stay as they are.
+    /// An error names the missing object; existing volumes stay unchanged.
     pub(crate) fn refresh(
         &mut self,
         pod: &Pod,
@@ -89,7 +89,7 @@ impl Volumes {
 
     fn make_empty(&self, place: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(place)?;
-        // The set-group bit hands the group on to what is made inside.
+        // The set-group bit passes the group on to new files in it.
         let mode = if self.group.is_some() { 0o2777 } else { 0o777 };
         give(place, self.group);
         Ok(fs::set_permissions(
@@ -98,7 +98,7 @@ impl Volumes {
         )?)
     }
 
-    /// Where a volume lies on this machine, and whether it can only be read.
+    /// The path of a volume on this machine, and whether it is read-only.
     pub(crate) fn place(&self, volume: &Volume) -> (PathBuf, bool) {
         volume.host_path.as_ref().map_or_else(
             || (self.dir.join(&volume.name), volume.empty_dir.is_none()),
@@ -107,11 +107,10 @@ impl Volumes {
     }
 }
 
-/// Gives a file to a group, where that group means something.
+/// Sets the group of a file, where that group exists.
 fn give(place: &Path, group: Option<u32>) {
     if let Some(group) = group {
-        // In a user namespace of one user there is no other group, nor anybody whom it would keep
-        // out.
+        // In a user namespace with one user there is no other group, nor any other user to exclude.
         let _unmapped = chown(place, None, Some(group));
     }
 }

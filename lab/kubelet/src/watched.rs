@@ -17,9 +17,9 @@ use tokio::sync::watch;
 
 use crate::tasks::Tasks;
 
-/// The objects of one kind, and a signal that something among them has changed.
+/// The objects of one kind, and a signal that one of them has changed.
 ///
-/// The signal carries no news: whoever hears it looks at what is there, so changes may merge on the
+/// The signal carries no data: its receiver reads the current objects, so signals may merge on the
 /// way.
 #[derive(Clone)]
 pub(crate) struct Watched<K>
@@ -34,19 +34,19 @@ impl<K> Watched<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    /// Starts to watch, for as long as `tasks` live.
+    /// Starts to watch, until `tasks` stop.
     pub(crate) fn start(api: Api<K>, tasks: &Tasks) -> Self {
         let (reader, writer) = store();
         let (signal, changes) = watch::channel(0);
         tasks.spawn("watch", async move {
             let events = watcher(api, watcher::Config::default())
                 .modify(|object| object.managed_fields_mut().clear())
-                .backoff(Patience::default())
+                .backoff(WatchBackoff::default())
                 .reflect(writer);
             let mut events = std::pin::pin!(events);
             while let Some(event) = events.next().await {
                 match event {
-                    // Between Init and InitDone the store still shows what was before.
+                    // Between Init and InitDone the store still has the previous objects.
                     Ok(watcher::Event::Init | watcher::Event::InitApply(_)) => {}
                     Ok(
                         watcher::Event::InitDone
@@ -67,18 +67,17 @@ where
         }
     }
 
-    /// Waits until something has changed since the last call, or is there for the first time.
+    /// Waits until an object has changed since the last call, or the first list has arrived.
     ///
-    /// Cancel safe. Never returns when the watch is over: the end is the kubelet's stop, which
-    /// whoever waits hears elsewhere.
+    /// Cancel safe. Never returns when the watch has ended: that is the kubelet's stop, which
+    /// callers await elsewhere.
     pub(crate) async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Makes the next [`changed`](Self::changed) return at once, for another attempt at what
-    /// failed.
+    /// Makes the next [`changed`](Self::changed) return at once, to retry after an error.
     pub(crate) fn look_again(&mut self) {
         self.changes.mark_changed();
     }
@@ -106,14 +105,14 @@ where
     }
 }
 
-/// Pauses between attempts to watch: short, because in a lab API servers are stopped on purpose and
-/// what is measured is how fast the product recovers, not the lab.
+/// The back-off of a watch: short, because tests stop API servers on purpose and measure how fast
+/// the product recovers, not the lab.
 #[derive(Debug, Default)]
-struct Patience {
+struct WatchBackoff {
     failures: u32,
 }
 
-impl Iterator for Patience {
+impl Iterator for WatchBackoff {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
@@ -123,7 +122,7 @@ impl Iterator for Patience {
     }
 }
 
-impl Backoff for Patience {
+impl Backoff for WatchBackoff {
     fn reset(&mut self) {
         self.failures = 0;
     }

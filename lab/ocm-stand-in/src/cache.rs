@@ -20,7 +20,7 @@ use crate::{kinds::Kind, tasks::Tasks};
 /// First lists of a control plane that has only just come up.
 const FILLED_WITHIN: Duration = Duration::from_mins(1);
 
-/// What to copy: a kind, and where and which of it.
+/// A kind to copy, with an optional namespace, name and label selector.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     kind: Kind,
@@ -50,7 +50,7 @@ impl Watched {
         self
     }
 
-    /// Only the objects that a label selector admits.
+    /// Only the objects that match a label selector.
     pub(crate) fn labelled(mut self, selector: &str) -> Self {
         self.config = self.config.labels(selector);
         self

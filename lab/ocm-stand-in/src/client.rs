@@ -37,18 +37,18 @@ pub(crate) fn as_identity(config: &Config, identity: AuthInfo) -> Result<Client>
     as_client(config)
 }
 
-/// What went wrong in one line: of an API server's answer only its message.
-pub(crate) fn say(error: &anyhow::Error) -> String {
-    let mut stated = Vec::new();
+/// The error in one line; of an API server's response only its message.
+pub(crate) fn message_of(error: &anyhow::Error) -> String {
+    let mut messages = Vec::new();
     for cause in error.chain() {
         if let Some(kube::Error::Api(status)) = cause.downcast_ref() {
-            // What follows in the chain is the same answer once more.
-            stated.push(status.message.clone());
+            // The rest of the chain repeats the same response.
+            messages.push(status.message.clone());
             break;
         }
-        stated.push(cause.to_string());
+        messages.push(cause.to_string());
     }
-    stated.join(": ")
+    messages.join(": ")
 }
 
 /// A kubeconfig, in JSON, for the API server of `config` and another user.

@@ -1,4 +1,4 @@
-//! Conditions in the `status` of an object, and writing a status without touching what is not ours.
+//! Conditions in the `status` of an object, and writing a status without touching fields of others.
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-/// One condition as we want it; the time of its last transition follows from the live one.
+/// A desired condition; the time of its last transition follows from the live one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: &'static str,
@@ -93,7 +93,7 @@ pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     status(object, kind) == Some("True")
 }
 
-/// True, and said of the object's present generation.
+/// True, and observed at the object's present generation.
 pub(crate) fn is_true_of_generation(object: &Value, kind: &str, generation: i64) -> bool {
     is_true(object, kind)
         && find(object, kind).is_some_and(|c| c["observedGeneration"].as_i64() == Some(generation))
@@ -131,10 +131,10 @@ pub(crate) fn list(status: &mut Value) -> &mut Vec<Value> {
         .expect("an array was just put here")
 }
 
-/// Changes the status of an object as it was last seen, by a merge patch guarded by its version.
+/// Changes the status of an object as last observed, by a merge patch guarded by its version.
 ///
-/// Costs nothing when the change changes nothing. A conflict or a vanished object is not an error: the
-/// watch brings the newer object, and whoever asked looks again.
+/// Writes nothing when the change is a no-op. A conflict or a deleted object is not an error: the
+/// watch brings the newer object, and the caller reconciles again.
 pub(crate) async fn write_status(
     api: &Api<DynamicObject>,
     seen: &DynamicObject,
@@ -161,7 +161,7 @@ pub(crate) async fn write_status(
     )
 }
 
-/// Changes metadata or spec of an object as it was last seen, guarded like [`write_status`].
+/// Changes metadata or spec of an object as last observed, guarded like [`write_status`].
 pub(crate) async fn write_object(
     api: &Api<DynamicObject>,
     seen: &DynamicObject,
@@ -175,7 +175,7 @@ pub(crate) async fn write_object(
     )
 }
 
-/// An answer that only says "you have not seen the newest object" is no failure.
+/// A response that only reports a stale version or a deleted object is no error.
 pub(crate) fn tolerate_staleness<T>(answer: kube::Result<T>) -> Result<()> {
     match answer {
         Ok(_) => Ok(()),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merge_patch_names_only_what_differs() {
+    fn a_merge_patch_has_only_differing_fields() {
         let before = json!({"a": 1, "gone": 2, "deep": {"x": 1, "y": [1]}});
         let after = json!({"a": 1, "deep": {"x": 2, "y": [1]}, "new": true});
         assert_eq!(

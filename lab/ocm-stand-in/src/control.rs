@@ -1,7 +1,7 @@
-//! The loop every controller of the stand-in runs in: look at the whole world, act, wait for a change.
+//! The loop of every controller of the stand-in: read all objects, act, wait for a change.
 //!
-//! The lab has few clusters, so a controller looks at everything it knows each time something changed,
-//! instead of keeping a queue of keys. What it decides depends on what is, never on what happened.
+//! The lab has few clusters, so a controller reconciles everything at each change,
+//! instead of keeping a queue of keys. It is level-triggered.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::time::Instant;
 
 use crate::{cache::Cache, client};
 
-/// Changes come in bursts; this long a burst is answered once.
+/// Changes come in bursts; one pass handles a burst of this length.
 const SETTLE: Duration = Duration::from_millis(10);
 /// The first pause after a failed pass, doubled each time up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
 
-/// When a pass wants to run again although nothing changed.
+/// When a pass has to run again although nothing changed.
 pub(crate) type Again = Option<Duration>;
 
-/// The earlier of two wishes to run again.
+/// The earlier of two times to run again.
 pub(crate) fn sooner(a: Again, b: Again) -> Again {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -27,7 +27,7 @@ pub(crate) fn sooner(a: Again, b: Again) -> Again {
     }
 }
 
-/// Runs passes for ever: at once, at every change, and when a pass asked for it.
+/// Runs passes for ever: at once, at every change, and when a pass requests it.
 pub(crate) async fn keep<F>(name: &'static str, cache: Arc<Cache>, mut pass: impl FnMut() -> F)
 where
     F: Future<Output = Result<Again>>,
@@ -44,7 +44,7 @@ where
             Err(error) => {
                 tracing::warn!(
                     controller = name,
-                    error = client::say(&error),
+                    error = client::message_of(&error),
                     "will try again"
                 );
                 failures = failures.saturating_add(1);
@@ -60,15 +60,15 @@ where
     }
 }
 
-/// Returns at the next change, or when the time has come; both may have.
+/// Returns at the next change or at the given time.
 async fn wait(changes: &mut tokio::sync::watch::Receiver<u64>, again: Again) {
-    // A far day instead of never: the sender lives as long as the cache, so this arm only bounds a pass.
+    // A day far away instead of never: the sender lives as long as the cache, so this arm only bounds a pass.
     let at = Instant::now() + again.unwrap_or(Duration::from_hours(1));
     tokio::select! {
         biased;
         updates = changes.changed() => {
             if updates.is_err() {
-                // The cache is gone, and with it the owner of this task, which is about to end it.
+                // The cache is gone, and so is the owner of this task, which is about to end it.
                 std::future::pending::<()>().await;
             }
         }

@@ -1,7 +1,7 @@
-//! ManagedClusterAddOn and ClusterManagementAddOn between `v1alpha1`, which is stored, and `v1beta1`.
+//! Converts ManagedClusterAddOn and ClusterManagementAddOn between `v1alpha1`, the stored version, and `v1beta1`.
 //!
-//! Pure. What a reader of one version wrote must survive a reader of the other, apart from the fields
-//! that OCM gave up (`addOnConfiguration`). Fields that neither version renames pass through untouched.
+//! Pure. Fields that a client of one version wrote must survive a client of the other, apart from the fields
+//! that OCM removed (`addOnConfiguration`). Fields that neither version renames pass through unchanged.
 
 mod fill;
 

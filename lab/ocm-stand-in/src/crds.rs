@@ -108,7 +108,7 @@ pub(crate) async fn convert_through(client: &Client, url: &str, ca_pem: &str) ->
         .with_context(|| format!("the add-on API was not served within {SERVED_WITHIN:?}"))
 }
 
-/// Waits until both versions of both kinds answer a list, which converts what is stored already.
+/// Waits until both versions of both kinds answer a list, which converts the stored objects.
 async fn wait_listed(client: &Client) {
     for plural in ["managedclusteraddons", "clustermanagementaddons"] {
         for version in ["v1alpha1", "v1beta1"] {

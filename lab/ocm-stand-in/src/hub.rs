@@ -1,4 +1,4 @@
-//! The hub's half of OCM, whichever runner it is.
+//! The hub's half of OCM, with either runner.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{crds, real, real_binaries, stand_in, tasks::Tasks};
 
-/// What the hub's half of OCM needs.
+/// Configuration of the hub's half of OCM.
 #[derive(Clone, Debug)]
 pub struct HubConfig {
     /// Cluster admin of the hub, with an address that works where the lab runs.
@@ -15,15 +15,15 @@ pub struct HubConfig {
     pub dir: PathBuf,
 }
 
-/// Only the CRDs of OCM on a hub, and the conversion between the two versions of its add-on API: for whoever plays OCM
-/// himself. Dropping it ends the conversion.
+/// Only the CRDs of OCM on a hub, and the conversion between the two versions of its add-on API: for tests that play
+/// OCM themselves. Dropping it ends the conversion.
 #[derive(Debug)]
 pub struct Conversion {
     _tasks: Tasks,
 }
 
 impl Conversion {
-    /// Installs the CRDs and serves the webhook, the stand-in's in any case.
+    /// Installs the CRDs and serves the webhook, always that of the stand-in.
     pub async fn serve(kubeconfig: &Path) -> Result<Self> {
         let client = crate::client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
         crds::install(&client, "hub").await?;
@@ -33,7 +33,7 @@ impl Conversion {
     }
 }
 
-/// OCM's controllers on the hub. Dropping it ends them at once, as a crash would.
+/// OCM's controllers on the hub. Dropping it ends them at once, like a crash.
 #[derive(Debug)]
 pub struct Hub {
     config: HubConfig,
@@ -67,7 +67,7 @@ impl Hub {
         matches!(self.running, Some(Running::Real(_)))
     }
 
-    /// Ends the controllers; what they wrote stays. [`Self::resume`] starts them again.
+    /// Ends the controllers; their objects stay. [`Self::resume`] starts them again.
     pub async fn stop(&mut self) {
         match self.running.take() {
             Some(Running::StandIn(controllers)) => controllers.stop().await,

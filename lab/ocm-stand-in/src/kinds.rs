@@ -1,6 +1,6 @@
 //! The kinds of OCM, as the API server serves them.
 //!
-//! Objects are handled as JSON: the lab must neither lose nor invent a field of an API that is not ours.
+//! Objects are handled as JSON: the lab must neither lose nor invent a field of a foreign API.
 
 use kube::{
     Api, Client,
@@ -8,7 +8,7 @@ use kube::{
     core::GroupVersionKind,
 };
 
-/// A kind with its plural name and whether it lives in namespaces.
+/// A kind with its plural name and its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) group: &'static str,
@@ -34,7 +34,7 @@ impl Kind {
         Api::namespaced_with(client.clone(), namespace, &self.resource())
     }
 
-    /// `group/version` as it stands in `apiVersion`.
+    /// `group/version`, the value of `apiVersion`.
     pub(crate) fn api_version(self) -> String {
         if self.group.is_empty() {
             self.version.to_owned()
@@ -82,11 +82,11 @@ kinds! {
     ROLE_BINDING = "rbac.authorization.k8s.io" "v1" "RoleBinding" "rolebindings";
 }
 
-/// Labels, annotations, finalizers and other words of OCM that more than one module uses.
+/// Labels, annotations, finalizers and other names of OCM that more than one module uses.
 pub(crate) mod words {
     /// The namespace of the klusterlet's agents on a spoke.
     pub(crate) const AGENT_NAMESPACE: &str = "open-cluster-management-agent";
-    /// Where an add-on's agent goes unless it says otherwise.
+    /// The default namespace of an add-on's agent.
     pub(crate) const ADD_ON_NAMESPACE: &str = "open-cluster-management-agent-addon";
     /// The name of each cluster's own lease in its namespace on the hub.
     pub(crate) const CLUSTER_LEASE: &str = "managed-cluster-lease";

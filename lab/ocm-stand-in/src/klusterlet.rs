@@ -1,7 +1,7 @@
-//! What an operator and a cluster admin do around the agents: rights on the spoke, bootstrap, accept.
+//! Does the work of an operator and a cluster admin around the agents: rights on the spoke, bootstrap, accept.
 //!
-//! The same for the stand-in and for the real processes, so that both work under the klusterlet's rights
-//! and not under cluster admin, which hides what an add-on forgot to ask for.
+//! The stand-in and the real processes share it, so that both have the klusterlet's rights
+//! instead of cluster admin's, which would hide permissions that an add-on forgot to request.
 
 mod rights;
 
@@ -95,7 +95,7 @@ pub(crate) fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value
     json!({ "apiGroups": groups, "resources": resources, "verbs": verbs })
 }
 
-/// A token of a service account, as a pod would have it mounted.
+/// A token of a service account, as mounted into its pods.
 pub(crate) async fn token(client: &Client, namespace: &str, account: &str) -> Result<String> {
     let api: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     let request = TokenRequest {
@@ -115,7 +115,7 @@ pub(crate) async fn token(client: &Client, namespace: &str, account: &str) -> Re
         .context("the token request came back empty")
 }
 
-/// What `clusteradm init` and `get token` do on the hub: the account that new clusters join with.
+/// Does the same as `clusteradm init` and `get token` on the hub: creates the account that new clusters join with.
 pub(crate) async fn bootstrap_token(hub: &Client) -> Result<String> {
     let name = "open-cluster-management:bootstrap";
     let clusters = "cluster.open-cluster-management.io";
@@ -159,7 +159,7 @@ pub(crate) async fn bootstrap_token(hub: &Client) -> Result<String> {
     token(hub, HUB_NAMESPACE, BOOTSTRAP).await
 }
 
-/// What `clusteradm accept` does: approves the cluster's own CSR, accepts it, and waits until it joined.
+/// Does the same as `clusteradm accept`: approves the cluster's own CSR, accepts it, and waits until it joined.
 pub(crate) async fn accept(hub: &Client, config: &SpokeConfig) -> Result<()> {
     let joined = async {
         loop {
@@ -176,7 +176,7 @@ pub(crate) async fn accept(hub: &Client, config: &SpokeConfig) -> Result<()> {
     }
 }
 
-/// One look at the ManagedCluster; whether it is there, accepted, joined and available.
+/// Checks the ManagedCluster once: true if it exists, is accepted, joined and available.
 async fn accept_once(hub: &Client, config: &SpokeConfig) -> Result<bool> {
     let api = MANAGED_CLUSTER.all(hub);
     let Some(cluster) = api.get_opt(&config.cluster).await? else {
@@ -215,7 +215,7 @@ async fn accept_once(hub: &Client, config: &SpokeConfig) -> Result<bool> {
     .all(|kind| condition::is_true(&cluster.data, kind)))
 }
 
-/// Approves what the cluster asked for with the bootstrap account, and nothing else.
+/// Approves only CSRs that the bootstrap account created for the cluster.
 async fn approve_bootstrap(hub: &Client, cluster: &str) -> Result<()> {
     let requester = format!("system:serviceaccount:{HUB_NAMESPACE}:{BOOTSTRAP}");
     let api = CERTIFICATE_SIGNING_REQUEST.all(hub);

@@ -1,8 +1,8 @@
 //! Open Cluster Management for the lab: the hub's half and each spoke's half.
 //!
-//! Two things live here behind one API. With `OCM_BIN_DIR` set, [`Hub`] and [`Spoke`] run the *real*
+//! Two implementations share one API. With `OCM_BIN_DIR` set, [`Hub`] and [`Spoke`] run the *real*
 //! OCM binaries of that directory as bare processes. Without it they run a **stand-in**: our own tasks
-//! that do, of what OCM does, the parts an add-on can notice. Tests cannot tell the two apart, and
+//! that reproduce the parts of OCM which an add-on can notice. Tests cannot distinguish the two, and
 //! every test about OCM is meant to run against both.
 //!
 //! ```text
@@ -11,17 +11,17 @@
 //!  Spoke registration agent (cluster lease, claims, add-on certificates) · work agent
 //! ```
 //!
-//! Both runners act as the real thing does: the hub half as cluster admin, the spoke half on the hub
-//! with a client certificate of its own cluster, and on the spoke under service accounts with the
-//! klusterlet's rights. What the stand-in leaves out is listed at the top of its module.
+//! Both runners have the identities of the real thing: the hub half is cluster admin, the spoke half
+//! uses a client certificate of its own cluster on the hub, and on the spoke service accounts with the
+//! klusterlet's rights. The module of the stand-in lists its omissions at the top.
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "objects are JSON here: reading an absent member gives null, and what is written to is an object by its CRD"
+    reason = "objects are JSON here: reading an absent member gives null, and only objects by their CRD are written to"
 )]
 #![expect(
     clippy::doc_markdown,
-    reason = "the kinds of OCM are the words of this crate"
+    reason = "the kinds of OCM are the terms of this crate"
 )]
 
 mod cache;
@@ -44,8 +44,8 @@ mod spoke;
 pub use hub::{Conversion, Hub, HubConfig};
 pub use spoke::{Spoke, SpokeConfig};
 
-/// A new key and a request for a certificate, both PEM, in the form that OCM's registration agent makes them: for whoever
-/// plays a cluster.
+/// A new key and a request for a certificate, both PEM, in the form that OCM's registration agent makes them: for
+/// tests that play a cluster.
 pub fn certificate_request(
     user: &str,
     groups: &[String],
@@ -61,7 +61,7 @@ pub fn certificate_request(
     Ok((made.key_pem, made.csr_pem))
 }
 
-/// The directory of real OCM binaries, when the caller wants those: `OCM_BIN_DIR`.
+/// The directory of real OCM binaries, if the caller set it: `OCM_BIN_DIR`.
 pub fn real_binaries() -> Option<std::path::PathBuf> {
     std::env::var_os("OCM_BIN_DIR")
         .filter(|dir| !dir.is_empty())

@@ -1,6 +1,6 @@
 //! Which clusters a Placement selects. Pure.
 //!
-//! Left out of what OCM can do: CEL selectors (they select nothing), scores and spreading, groups
+//! Not implemented: CEL selectors (they select nothing), scores and spreading, groups
 //! that a selector names, and the time limit of a toleration.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 const SET_LABEL: &str = "cluster.open-cluster-management.io/clusterset";
 
-/// A ManagedCluster as a Placement sees it.
+/// The fields of a ManagedCluster that a Placement uses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidate {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Candidate {
     pub(crate) taints: Vec<Value>,
 }
 
-/// Which clusters a ManagedClusterSet holds.
+/// The clusters of a ManagedClusterSet.
 pub(crate) fn members(
     set_name: &str,
     set_spec: &Value,
@@ -41,8 +41,8 @@ pub(crate) fn members(
 
 /// The clusters that a Placement selects, of those in the sets it may use, in order of name.
 ///
-/// `current` is what it selected before: these are kept first when there are more than it wants, and a
-/// taint for newcomers does not evict them.
+/// `current` is its previous selection: these are kept first when there are more than it wants, and a
+/// taint for new clusters does not evict them.
 pub(crate) fn select(
     spec: &Value,
     available: &BTreeSet<String>,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_placement_keeps_what_it_has() {
+    fn a_limited_placement_keeps_its_current_clusters() {
         let clusters = [cluster("a", &[]), cluster("b", &[]), cluster("c", &[])];
         let all = names(&clusters);
         let spec = json!({ "numberOfClusters": 2 });
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_holds_clusters_by_its_label_or_by_any_label() {
+    fn a_set_selects_clusters_by_its_label_or_by_any_label() {
         let clusters = [cluster("a", &[(SET_LABEL, "team")]), cluster("b", &[])];
         let exclusive =
             json!({ "clusterSelector": { "selectorType": "ExclusiveClusterSetLabel" } });

@@ -1,4 +1,4 @@
-//! The real OCM binaries as bare processes, kept running as a kubelet would keep their pods.
+//! The real OCM binaries as bare processes, restarted like containers by a kubelet.
 
 use std::{
     net::{Ipv4Addr, TcpListener},
@@ -39,13 +39,13 @@ impl Processes {
     }
 }
 
-/// A program of OCM with its arguments, and where its output goes.
+/// A program of OCM with its arguments and its log.
 struct Program {
     name: &'static str,
     binary: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
-    /// Files that must be there first.
+    /// Files that must exist before it starts.
     needs: Vec<PathBuf>,
 }
 
@@ -118,14 +118,14 @@ impl Program {
     }
 }
 
-/// A port that was free a moment ago; OCM's programs cannot be asked which one they took.
+/// A port that was free a moment ago; OCM's programs do not report which one they took.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
         .local_addr()?
         .port())
 }
 
-/// Starts the hub's controllers, and the conversion webhook first of all.
+/// Starts the conversion webhook first, then the hub's controllers.
 pub(crate) async fn start_hub(binaries: &Path, config: &HubConfig) -> Result<Processes> {
     let HubConfig { kubeconfig, dir } = config;
     let admin = client::from_kubeconfig(kubeconfig, "lab-ocm").await?;
@@ -213,7 +213,7 @@ pub(crate) async fn start_spoke(binaries: &Path, config: &SpokeConfig) -> Result
     Ok(Processes { tasks })
 }
 
-/// The registration agent but for its way to the hub; in hosted mode it runs on another cluster than its spoke.
+/// The registration agent without its access to the hub; in hosted mode it runs on another cluster than its spoke.
 async fn registration_agent(
     binaries: &Path,
     config: &SpokeConfig,
@@ -249,7 +249,7 @@ async fn registration_agent(
         .with(format!("--addon-kubeclient-registration-auth={driver}")))
 }
 
-/// Access to a cluster under the rights of one of the klusterlet's agents there; `admin` is cluster admin's.
+/// A kubeconfig with the rights of one of the klusterlet's agents; `admin` is cluster admin's.
 async fn write_agents_kubeconfig(admin: &Path, account: &str, file: &Path) -> Result<()> {
     let config = client::config(admin, "lab-ocm").await?;
     let client = client::as_identity(&config, config.auth_info.clone())?;

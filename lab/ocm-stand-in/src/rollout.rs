@@ -1,6 +1,6 @@
-//! How far an add-on has come with the configuration that it should have on a cluster. Pure.
+//! The progress of an add-on towards its configuration on a cluster. Pure.
 //!
-//! The rollout types are here without their times (`minSuccessTime`, `progressDeadline`), `maxFailures` and mandatory groups.
+//! Not implemented: the times (`minSuccessTime`, `progressDeadline`), `maxFailures` and mandatory groups.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +11,20 @@ mod wanted;
 pub(crate) use self::wanted::{Config, defaults, of_add_on, of_placement};
 use self::wanted::{entries, override_by_kind};
 
-/// How far one add-on is with what it should have.
+/// The progress of one add-on towards its desired configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its status does not name the wanted configuration yet.
+    /// Its status does not name the desired configuration yet.
     ToApply,
-    /// The status names it; the manager and the work agent are at work.
+    /// The status names it; the manager and the work agent have not finished.
     Progressing,
     /// The add-on reported a failure.
     Failed,
-    /// What is wanted was applied last.
+    /// The desired configuration was applied last.
     Succeeded,
 }
 
-/// Compares what an add-on has with what it should have.
+/// Compares the applied with the desired configuration of an add-on.
 pub(crate) fn state(add_on: &Value, wanted: &[Config]) -> State {
     let has = entries(&add_on["status"]["configReferences"]);
     if has.len() != wanted.len() {
@@ -55,14 +55,14 @@ pub(crate) fn state(add_on: &Value, wanted: &[Config]) -> State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) cluster: String,
-    /// The decision group that its cluster is in.
+    /// The decision group of its cluster.
     pub(crate) group: u64,
     pub(crate) state: State,
 }
 
-/// Which add-ons may have what is wanted now, the others keep what they have: all of them, or with `Progressive` those
-/// that have it already and as many more as may be under way at a time, or with `ProgressivePerGroup` those of the first
-/// group that is not done, too.
+/// The add-ons that may get their desired configuration now; the others keep their current one. All of them, or with
+/// `Progressive` those that have it already and as many more as may progress at a time, or with `ProgressivePerGroup`
+/// also those of the first group that is not done.
 pub(crate) fn batch(strategy: &Value, members: &[Member]) -> BTreeSet<String> {
     let begun = members.iter().filter(|it| it.state != State::ToApply);
     let waiting = members.iter().filter(|it| it.state == State::ToApply);
@@ -95,7 +95,7 @@ pub(crate) fn most(value: &Value, all: usize) -> usize {
     number.or(share).unwrap_or(all)
 }
 
-/// The `configReferences` that put `wanted` in place and keep what was observed of the same objects.
+/// The `configReferences` that set `wanted` and keep the observed values of the same objects.
 pub(crate) fn references(add_on: &Value, wanted: &[Config]) -> Value {
     let has = entries(&add_on["status"]["configReferences"]);
     let mut result: Vec<Value> = wanted
@@ -183,7 +183,7 @@ fn merge_into(into: &mut Value, from: Value) {
     }
 }
 
-/// Sets `lastAppliedConfig` (and for a progression `lastKnownGoodConfig`) to what is desired.
+/// Sets `lastAppliedConfig` (and for a progression `lastKnownGoodConfig`) to the desired configuration.
 pub(crate) fn mark_applied(references: &mut Value, keys: &[&str]) {
     for entry in references.as_array_mut().into_iter().flatten() {
         let desired = entry["desiredConfig"].clone();

@@ -1,4 +1,4 @@
-//! One spoke's half of OCM, whichever runner it is.
+//! One spoke's half of OCM, with either runner.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -6,14 +6,14 @@ use anyhow::Result;
 
 use crate::{crds, klusterlet, real, real_binaries, stand_in};
 
-/// What one spoke's half of OCM needs.
+/// Configuration of one spoke's half of OCM.
 #[derive(Clone, Debug)]
 pub struct SpokeConfig {
     /// Name of the managed cluster, which is also its namespace on the hub.
     pub cluster: String,
     /// Cluster admin of the hub. Used to accept the cluster, never by the agents themselves.
     pub hub_kubeconfig: PathBuf,
-    /// Cluster admin of the spoke. Used to lay out the klusterlet, never by the agents themselves.
+    /// Cluster admin of the spoke. Used to install the klusterlet, never by the agents themselves.
     pub kubeconfig: PathBuf,
     /// Directory for the agents' credentials and logs; kept over [`Spoke::kill`] and [`Spoke::resume`].
     pub dir: PathBuf,
@@ -21,7 +21,7 @@ pub struct SpokeConfig {
     pub labels: BTreeMap<String, String>,
     /// `spec.leaseDurationSeconds`: a lost cluster turns Unknown after five of these.
     pub lease_seconds: u32,
-    /// How often the work agent looks at what it applied.
+    /// How often the work agent checks the objects it applied.
     pub feedback_interval: Duration,
     /// Whether add-ons that are clients of the hub's API server get tokens instead of certificates.
     pub tokens: bool,
@@ -51,7 +51,7 @@ impl SpokeConfig {
     }
 }
 
-/// The klusterlet's agents of one spoke. Dropping it ends them at once, as a crash would.
+/// The klusterlet's agents of one spoke. Dropping it ends them at once, like a crash.
 #[derive(Debug)]
 pub struct Spoke {
     config: SpokeConfig,
@@ -65,7 +65,7 @@ enum Running {
 }
 
 impl Spoke {
-    /// Lays out the klusterlet on the spoke and starts its agents; the hub has not accepted it yet.
+    /// Installs the klusterlet on the spoke and starts its agents; the hub has not accepted it yet.
     ///
     /// Runs the binaries of `OCM_BIN_DIR` if that is set, else the stand-in.
     pub async fn start(config: SpokeConfig) -> Result<Self> {
@@ -88,7 +88,7 @@ impl Spoke {
         Ok(spoke)
     }
 
-    /// What `clusteradm accept` does, then waits until the ManagedCluster is joined and Available.
+    /// Does the same as `clusteradm accept`, then waits until the ManagedCluster is joined and Available.
     pub async fn accept(&self) -> Result<()> {
         let hub = crate::client::from_kubeconfig(&self.config.hub_kubeconfig, "lab-ocm").await?;
         klusterlet::accept(&hub, &self.config).await
@@ -104,7 +104,7 @@ impl Spoke {
         &self.config.cluster
     }
 
-    /// Starts the agents again with something changed about them, and waits until the hub sees the cluster.
+    /// Restarts the agents with a changed configuration, and waits until the hub sees the cluster.
     pub async fn reconfigure(&mut self, change: impl FnOnce(&mut SpokeConfig)) -> Result<()> {
         self.stop().await;
         change(&mut self.config);
@@ -112,7 +112,7 @@ impl Spoke {
         self.accept().await
     }
 
-    /// Ends the agents; the cluster stays as it is, and the hub notices when the lease runs out.
+    /// Ends the agents; the cluster stays unchanged, and the hub notices when the lease runs out.
     pub async fn stop(&mut self) {
         match self.running.take() {
             Some(Running::StandIn(agents)) => agents.stop().await,

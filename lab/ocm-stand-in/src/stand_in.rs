@@ -1,8 +1,8 @@
-//! The stand-in: our own tasks in the place of OCM's.
+//! The stand-in: our own tasks instead of OCM's.
 //!
-//! Left out, because no test needs it: executors of works, AddOnTemplates, rollouts by group and their
-//! deadlines, decision groups and scores of placements, CEL rules, ManifestWorkReplicaSets, the admission webhooks, eviction of applied works whose hub work vanished
-//! while the agent was away.
+//! Not implemented, because no test needs it: executors of works, AddOnTemplates, rollouts by group and their
+//! deadlines, decision groups and scores of placements, CEL rules, ManifestWorkReplicaSets, the admission webhooks,
+//! eviction of applied works whose hub work was deleted while the agent was away.
 
 pub(crate) mod hub;
 mod pki;

@@ -5,7 +5,7 @@ use std::{future::Future, time::Duration};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long a stopped task may take to finish what it is doing.
+/// How long a stopped task may take to finish its work.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// A set of endless tasks. Dropped, all of them are aborted.

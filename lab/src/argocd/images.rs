@@ -1,4 +1,4 @@
-//! What stands for the images of Argo CD: its program as the lab built it, and the machine's redis.
+//! The replacements of Argo CD's images: its program as the lab built it, and the machine's redis.
 
 use std::{fs, path::Path};
 
@@ -11,7 +11,7 @@ const ARGOCD: &str = "quay.io/argoproj/argocd";
 const REDIS: &str = "public.ecr.aws/docker/library/redis";
 /// The user in both images.
 const USER: u32 = 999;
-/// The names by which the one program is a different one, as links in its image.
+/// The names under which the one program acts as another one, as links in its image.
 const NAMES: [&str; 8] = [
     "applicationset-controller",
     "application-controller",
@@ -22,10 +22,10 @@ const NAMES: [&str; 8] = [
     "repo-server",
     "server",
 ];
-/// Scripts that the repo server calls to look at signatures.
+/// Scripts with which the repo server checks signatures.
 const SCRIPTS: [&str; 2] = ["gpg-wrapper.sh", "git-verify-wrapper.sh"];
 
-/// Tells the kubelets what stands for the images in Argo CD's manifests, whatever their tag.
+/// Registers the replacements of the images in Argo CD's manifests with the kubelets, for any tag.
 pub fn provide(images: &Images, tools: &Tools) -> Result<()> {
     images.insert(ARGOCD, argocd(tools)?);
     let mut redis =
@@ -35,7 +35,7 @@ pub fn provide(images: &Images, tools: &Tools) -> Result<()> {
     Ok(())
 }
 
-/// The image that Argo CD's Dockerfile makes, as far as its programs without UI need it.
+/// The image of Argo CD's Dockerfile, as far as its programs without UI need it.
 fn argocd(tools: &Tools) -> Result<Image> {
     let program = "/usr/local/bin/argocd";
     let mut image = Image::default()
@@ -71,7 +71,7 @@ fn argocd(tools: &Tools) -> Result<Image> {
             .with_context(|| format!("read hack/{script} of Argo CD"))?;
         image = image.file(format!("/usr/local/bin/{script}"), Source::Script(text));
     }
-    // Looking at signatures is Argo CD's own business; without gpg it would not even start.
+    // Argo CD checks signatures itself; without gpg it would not even start.
     if !Path::new("/usr/bin/gpg").exists() {
         image = image.env("ARGOCD_GPG_ENABLED", "false");
     }

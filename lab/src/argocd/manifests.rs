@@ -12,7 +12,7 @@ use crate::Tools;
 const PARAMETERS: &str = "argocd-cmd-params-cm";
 const PROGRESSIVE_SYNCS: &str = "applicationsetcontroller.enable.progressive.syncs";
 
-/// What stands under a name of its own beside what `core-install.yaml` has, in `install.yaml`.
+/// The name under which `install.yaml` has objects that `core-install.yaml` lacks.
 const SERVER: &str = "argocd-server";
 /// The server's rights where Applications are in other namespaces than Argo CD's.
 const ANY_NAMESPACE: [&str; 2] = [
@@ -20,7 +20,7 @@ const ANY_NAMESPACE: [&str; 2] = [
     "../examples/k8s-rbac/argocd-server-applications/argocd-server-rbac-clusterrolebinding.yaml",
 ];
 
-/// What Argo CD's `core-install.yaml` has but CRDs, and its server.
+/// The objects of Argo CD's `core-install.yaml` without CRDs, and its server.
 #[derive(Debug)]
 pub(super) struct Manifests {
     objects: Vec<Value>,
@@ -71,7 +71,7 @@ impl Manifests {
     }
 
     /// Everything for a hub that makes Applications for others: all but the application controller. Progressive syncs
-    /// are switched on, as the documentation of Argo CD says.
+    /// are enabled, as Argo CD's documentation describes.
     pub(super) fn application_sets(&self) -> String {
         let objects = self.without(super::CONTROLLER).cloned().map(|mut object| {
             if object["kind"] == "ConfigMap" && object["metadata"]["name"] == PARAMETERS {
@@ -89,7 +89,7 @@ impl Manifests {
         objects.collect::<Vec<_>>().join("\n---\n")
     }
 
-    /// All but what belongs to one program.
+    /// All objects except those of one program.
     fn without(&self, program: &str) -> impl Iterator<Item = &Value> {
         self.objects.iter().filter(move |object| {
             let name = object["metadata"]["name"].as_str();
@@ -97,7 +97,7 @@ impl Manifests {
         })
     }
 
-    /// Only what runs.
+    /// Only Deployments, `StatefulSets` and Services.
     pub(super) fn programs(&self) -> String {
         let runs = |object: &&Value| {
             matches!(
@@ -118,10 +118,10 @@ fn only_of(program: &str, text: &str) -> String {
     documents.collect::<Vec<_>>().join("\n---\n")
 }
 
-/// The objects of a file but CRDs, in Argo CD's namespace.
+/// The objects of a file without CRDs, in Argo CD's namespace.
 fn objects(text: &str, namespace: &str) -> Result<Vec<Value>> {
     let documents = text.split("\n---\n");
-    // Before they are read: the CRDs are long, and reading YAML takes its time in a debug build.
+    // Before parsing: the CRDs are long, and parsing YAML is slow in a debug build.
     let wanted = documents.filter(|document| {
         !document
             .lines()
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_one_program_is_found_by_its_name() {
+    fn documents_of_a_program_are_found_by_its_name() {
         let service = "kind: Service\nmetadata:\n  name: argocd-server";
         let other = "kind: Deployment\nmetadata:\n  name: argocd-redis\nspec:\n  to:\n    name: argocd-server";
         let policy = "kind: NetworkPolicy\nmetadata:\n  name: argocd-server-network-policy\n";

@@ -1,4 +1,4 @@
-//! What can run on top of the control planes: Pods, Open Cluster Management, Argo CD and our own programs.
+//! The layers above the control planes: Pods, Open Cluster Management, Argo CD and our own programs.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ pub(super) async fn kubelets(
         config.hosts = BTreeMap::from([(git::HOST.to_owned(), network.gateway())]);
         config.network = network;
         config.images = images.clone();
-        // Overlays want a file system that the machine's own root may not be; memory always is.
+        // Overlays need a file system that the machine's own root may not be; memory always is.
         config.state = namespaces::scratch()
             .join("state")
             .join(cluster.name())
@@ -57,7 +57,7 @@ pub(super) async fn kubelets(
 }
 
 /// Starts Open Cluster Management, and joins every spoke. Add-ons' agents get the hub's address from their klusterlet,
-/// so where there are Pods it must be one that Pods reach.
+/// so where there are Pods it must be an address that Pods can reach.
 pub(super) async fn ocm(clusters: &[Cluster], pods: bool, dir: &Path) -> Result<Ocm> {
     let (hub, spokes) = clusters.split_first().context("a lab has a hub")?;
     let dir = dir.join("ocm");
@@ -92,7 +92,7 @@ pub(super) async fn ocm(clusters: &[Cluster], pods: bool, dir: &Path) -> Result<
 /// Installs Argo CD on every spoke, and prepares the hub for Applications.
 pub(super) async fn argocd(clusters: &[Cluster], images: &Images, tools: &Tools) -> Result<()> {
     let (hub, spokes) = clusters.split_first().context("a lab has a hub")?;
-    argocd::provide_images(images, tools).context("find what Argo CD's images stand for")?;
+    argocd::provide_images(images, tools).context("find the replacements of Argo CD's images")?;
     tokio::try_join!(
         argocd::prepare_hub(hub, tools),
         argocd::install(spokes, tools)

@@ -1,4 +1,4 @@
-//! The hub as it was: its etcd is saved, and put back later; or it is lost with everything, and another one takes its place.
+//! Saves and restores the hub's etcd; deletes the hub's data and prepares another hub.
 
 use std::{path::PathBuf, sync::PoisonError};
 
@@ -8,14 +8,14 @@ use lab_ocm_stand_in::{Hub, HubConfig};
 use super::Lab;
 use crate::{argocd, namespaces};
 
-/// What the hub's etcd had at some time.
+/// A copy of the hub's etcd data.
 #[derive(Debug)]
 pub struct Past {
     saved: PathBuf,
 }
 
 impl Lab {
-    /// Saves what the hub's etcd has: a copy of its data while it is off, which takes a second.
+    /// Saves the hub's etcd: copies its data while it is stopped, which takes a second.
     pub async fn save_hub(&self) -> Result<Past> {
         let saved = namespaces::scratch().join("state").join("etcd-hub-saved");
         if saved.exists() {
@@ -26,10 +26,10 @@ impl Lab {
         Ok(Past { saved })
     }
 
-    /// Puts the hub's etcd back, with the versions of then; the API is away meanwhile.
+    /// Restores the hub's etcd, with the resource versions of the copy; the API is unavailable meanwhile.
     ///
-    /// What is not ours is restarted, as Kubernetes says that it has to be: the controllers of Kubernetes and all parts
-    /// of OCM. Their watches would wait for versions of the future.
+    /// Restarts everything that is not ours, as Kubernetes requires: the controllers of Kubernetes and all parts
+    /// of OCM. Their watches would wait for resource versions of the future.
     pub async fn put_hub_back(&self, past: &Past) -> Result<()> {
         let hub = self.hub();
         hub.stop_api().await;
@@ -50,7 +50,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Ends the hub with everything that runs on it, and forgets its data.
+    /// Ends the hub with everything that runs on it, and deletes its data.
     pub async fn lose_hub(&self) -> Result<()> {
         self.ocm().await?.hub.stop().await;
         let kubelet = {
@@ -62,7 +62,7 @@ impl Lab {
         self.etcd.lock().await.empty().await
     }
 
-    /// What a hub has before anything of ours: the spare control plane gets OCM, and Argo CD's CRDs and namespace.
+    /// Installs the prerequisites of the product on the spare control plane: OCM, and Argo CD's CRDs and namespace.
     pub async fn prepare_spare(&self) -> Result<()> {
         let spare = self.spare()?;
         let config = HubConfig {
@@ -73,7 +73,7 @@ impl Lab {
         argocd::prepare_hub(spare, &self.tools).await
     }
 
-    /// Has all klusterlets join at the spare, as OCM's documentation says.
+    /// Joins all klusterlets to the spare, as OCM's documentation describes.
     pub async fn join_spare(&self) -> Result<()> {
         let to = self.spare()?.kubeconfig_among_pods();
         for (name, spoke) in &mut self.ocm().await?.spokes {

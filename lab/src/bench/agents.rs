@@ -1,4 +1,4 @@
-//! Many agents of one principal: how long until all have a session, what each costs, and whether one disturbs another.
+//! Many agents of one principal: how long until all have a session, the cost of each, and how they disturb each other.
 //!
 //! The principal is a process, the hub's API server real. The agents are simulated in this process, over real TLS; the
 //! processor is theirs, too. The Go principal is measured with the same agents when `ARGOCD_AGENT_BIN` is set.
@@ -21,8 +21,8 @@ use super::{
     Table, applications,
     figures::{Column, Times, beside, makes, rate, variable},
     meter::{processor, resident_kib},
-    sight::{Shown, Sight},
-    simulated::{Door, Simulated},
+    observer::{Observer, Shown},
+    simulated::{Principal, Simulated},
 };
 use crate::{
     Lab,
@@ -33,15 +33,15 @@ use crate::{
     wait,
 };
 
-/// A change that takes longer is not waited for.
+/// A change that takes longer counts as missing.
 const LATE: Duration = Duration::from_secs(30);
-/// Who has no session by then has failed; and a number of changes that takes longer is not waited for.
+/// The time limit for sessions, and for a number of changes.
 const TOO_LONG: Duration = Duration::from_mins(2);
-/// So long latencies are taken at most.
+/// The longest time for sampling latencies.
 const SAMPLING: Duration = Duration::from_secs(45);
-/// So long the principal has to come to rest before its memory is looked at.
+/// How long the principal may settle before its memory is measured.
 const REST: Duration = Duration::from_secs(10);
-/// Between two words of a noisy neighbour about all its Applications.
+/// The interval at which a noisy neighbour reports all its Applications.
 const NOISE: Duration = Duration::from_millis(20);
 
 /// The sizes of everything.
@@ -69,10 +69,10 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     Ok(vec![beside(&title, &columns)])
 }
 
-/// Measures one principal, and sweeps up after it.
+/// Measures one principal, and cleans up after it.
 async fn one(lab: &Lab, make: Make, sizes: Sizes) -> Result<Column> {
-    let (mut bench, papers) = Bench::start(lab, make, sizes).await?;
-    let measured = Box::pin(bench.measure(papers)).await;
+    let (mut bench, credentials) = Bench::start(lab, make, sizes).await?;
+    let measured = Box::pin(bench.measure(credentials)).await;
     let alive = bench.process.check();
     let log = bench.process.log_tail();
     bench.process.stop().await;
@@ -81,19 +81,19 @@ async fn one(lab: &Lab, make: Make, sizes: Sizes) -> Result<Column> {
     Ok(bench.column)
 }
 
-/// The principal at work.
+/// The measured principal.
 struct Bench {
     process: Process,
     hub: Objects,
-    seen: Sight,
-    door: Arc<Door>,
+    seen: Observer,
+    endpoint: Arc<Principal>,
     word: &'static str,
     sizes: Sizes,
     column: Column,
 }
 
 impl Bench {
-    /// Makes everything on the hub, and starts the principal.
+    /// Creates everything on the hub, and starts the principal.
     async fn start(lab: &Lab, make: Make, sizes: Sizes) -> Result<(Self, Vec<Pair>)> {
         let word = match make {
             Make::Ours => "ours",
@@ -112,51 +112,51 @@ impl Bench {
         let enrolled = names.iter().map(|name| setting.enrol(name).boxed());
         let enrolled: Vec<_> = enrolled.collect();
         let mut enrolled = stream::iter(enrolled).buffered(applications::AT_ONCE);
-        let mut papers = Vec::new();
+        let mut credentials = Vec::new();
         while let Some(pair) = enrolled.next().await {
-            papers.push(pair?);
+            credentials.push(pair?);
         }
         drop(enrolled);
         let process = principal(make, &setting)?.start()?;
         healthy(PRINCIPAL_HEALTH, wait::BOUND)
             .await
             .with_context(|| process.log_tail())?;
-        let door = Door {
+        let endpoint = Principal {
             address: format!("{}:{}", setting.way.host, setting.way.port),
-            authority: setting.papers.authority().to_owned(),
+            authority: setting.credentials.authority().to_owned(),
         };
-        let door = Arc::new(door);
-        // Who is healthy may still be getting ready for its first agent.
-        let first = setting.papers.of_agent(word)?;
+        let endpoint = Arc::new(endpoint);
+        // A healthy principal may not be ready for its first agent yet.
+        let first = setting.credentials.of_agent(word)?;
         let connect = || async {
-            let connect = Simulated::connect(Arc::clone(&door), word.to_owned(), first.clone());
+            let connect = Simulated::connect(Arc::clone(&endpoint), word.to_owned(), first.clone());
             connect.await.map(|agent| agent.is_alive())
         };
         wait::until("a first agent has a session", connect, |alive| *alive).await?;
         let bench = Self {
-            seen: Sight::of(&hub).await?,
+            seen: Observer::of(&hub).await?,
             process,
             hub,
-            door,
+            endpoint,
             word,
             sizes,
             column: Column::new(make),
         };
-        Ok((bench, papers))
+        Ok((bench, credentials))
     }
 
-    /// The names of those that have Applications.
+    /// The names of the agents that have Applications.
     fn busy(&self) -> Vec<String> {
         applications::names(self.word, self.sizes.busy.min(self.sizes.agents))
     }
 
-    async fn measure(&mut self, papers: Vec<Pair>) -> Result<()> {
+    async fn measure(&mut self, credentials: Vec<Pair>) -> Result<()> {
         let before = self.memory().await?;
         self.column.put(
-            "the principal's memory, nobody connected",
+            "the principal's memory, no agent connected",
             format!("{} MiB", before / 1024),
         );
-        let agents = self.connect(papers).await?;
+        let agents = self.connect(credentials).await?;
         let after = self.memory().await?;
         let count = u64::try_from(agents.len())?.max(1);
         self.column
@@ -182,19 +182,22 @@ impl Bench {
     }
 
     /// All agents connect at the same time.
-    async fn connect(&mut self, papers: Vec<Pair>) -> Result<Vec<Simulated>> {
+    async fn connect(&mut self, credentials: Vec<Pair>) -> Result<Vec<Simulated>> {
         let id = self.id()?;
         let (used, begin) = (processor(id)?, Instant::now());
         let names = applications::names(self.word, self.sizes.agents);
-        let connects = names.into_iter().zip(papers).map(|(name, papers)| {
-            let connect = Simulated::connect(Arc::clone(&self.door), name, papers);
-            let connect = async move {
-                let connected = timeout(TOO_LONG, connect).await;
-                (connected.context("no session in time"), begin.elapsed())
-            };
-            #[expect(clippy::disallowed_methods, reason = "all are waited for at once")]
-            tokio::spawn(connect)
-        });
+        let connects = names
+            .into_iter()
+            .zip(credentials)
+            .map(|(name, credentials)| {
+                let connect = Simulated::connect(Arc::clone(&self.endpoint), name, credentials);
+                let connect = async move {
+                    let connected = timeout(TOO_LONG, connect).await;
+                    (connected.context("no session in time"), begin.elapsed())
+                };
+                #[expect(clippy::disallowed_methods, reason = "all are waited for at once")]
+                tokio::spawn(connect)
+            });
         let mut times = Times::within(TOO_LONG);
         let mut agents = Vec::new();
         let mut failures: Vec<String> = Vec::new();
@@ -252,7 +255,7 @@ impl Bench {
         Ok(())
     }
 
-    /// All busy ones say a new status of all their Applications at once.
+    /// All busy agents report a new status of all their Applications at once.
     async fn statuses(&mut self, agents: &[&Simulated]) -> Result<()> {
         let (id, count) = (self.id()?, agents.len() * self.sizes.each);
         let (used, begin) = (processor(id)?, Instant::now());
@@ -280,7 +283,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Spec changes of one agent, alone and while another says all its statuses over and over.
+    /// Spec changes of one agent, alone and while another reports all its statuses repeatedly.
     async fn neighbours(&mut self, agents: &[&Simulated]) -> Result<()> {
         let (Some(quiet), Some(noisy)) = (agents.first(), agents.get(1)) else {
             return Ok(());
@@ -329,7 +332,7 @@ impl Bench {
     }
 }
 
-/// Says all statuses over and over.
+/// Reports all statuses repeatedly.
 async fn noise(agent: &Simulated) -> Result<()> {
     let mut ticks = interval(NOISE);
     for round in 0_u64.. {

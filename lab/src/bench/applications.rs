@@ -1,4 +1,4 @@
-//! The Applications of a benchmark: made, changed and swept away many at a time.
+//! The Applications of a benchmark: created, changed and deleted many at a time.
 
 use anyhow::{Context as _, Result};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, future::BoxFuture, stream};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::steps::{At, Objects};
 
-/// So many writes at a time, which keeps the API server busy.
+/// The number of concurrent writes, which keeps the API server busy.
 pub(super) const AT_ONCE: usize = 16;
 /// The project of all of them.
 pub(super) const PROJECT: &str = "everything";
 
-/// Makes the project that lets every agent have everything, and its Applications be anywhere.
+/// Creates the project that permits every agent everything, with Applications in any namespace.
 pub(super) async fn allow(hub: &Objects, namespace: &str) -> Result<()> {
     let body = json!({"spec": {
         "sourceRepos": ["*"],
@@ -24,7 +24,7 @@ pub(super) async fn allow(hub: &Objects, namespace: &str) -> Result<()> {
         .map(drop)
 }
 
-/// An Application for an agent, of the size that a small one has; nothing of it is really deployed.
+/// An Application for an agent, of a typical small size; nothing of it is really deployed.
 pub(super) fn body(agent: &str) -> Value {
     json!({"spec": {
         "project": PROJECT,
@@ -38,12 +38,12 @@ pub(super) fn body(agent: &str) -> Value {
     }})
 }
 
-/// A change of what shall be deployed.
+/// A patch of the target revision.
 pub(super) fn wanted(revision: &str) -> Value {
     json!({"spec": {"source": {"targetRevision": revision}}})
 }
 
-/// The status that Argo CD gives an Application that is well.
+/// The status that Argo CD gives a healthy Application.
 pub(super) fn status(revision: &str) -> Value {
     json!({
         "sync": {"status": "Synced", "revision": revision},
@@ -59,7 +59,7 @@ pub(super) fn status(revision: &str) -> Value {
     })
 }
 
-/// Carries out writes, many at a time; the first that fails ends it.
+/// Carries out writes, many at a time; the first error ends it.
 pub(super) async fn all<'a>(
     writes: impl Iterator<Item = BoxFuture<'a, Result<Value>>>,
 ) -> Result<()> {
@@ -67,7 +67,7 @@ pub(super) async fn all<'a>(
     writes.map_ok(drop).try_collect().await
 }
 
-/// Makes Applications of an agent in its namespace on the hub.
+/// Creates Applications of an agent in its namespace on the hub.
 pub(super) async fn make(hub: &Objects, agent: &str, names: &[String]) -> Result<()> {
     let make = |name: &String| {
         let at = At::application(agent, name);
@@ -91,7 +91,7 @@ pub(super) async fn report(
     all(names.iter().map(report)).await
 }
 
-/// Takes all Applications of these namespaces away.
+/// Deletes all Applications of these namespaces.
 pub(super) async fn sweep(cluster: &Objects, namespaces: &[String]) -> Result<()> {
     for namespace in namespaces {
         let applications = cluster.api(&At::application(namespace, ""));

@@ -1,5 +1,5 @@
-//! A crowd of clusters that do not exist: their objects on the hub, and a stand-in that writes what OCM's controllers and
-//! the clusters' agents would, as cheaply as can be.
+//! Many simulated clusters: their objects on the hub, and a stand-in that cheaply makes the writes of OCM's controllers and
+//! of the clusters' agents.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::steps::{ADDON, At, Objects};
 /// Longer than any measurement, in seconds.
 const LEASE: u32 = 24 * 3600;
 
-/// So many writes at a time: more than the API server answers at once.
+/// The number of concurrent writes: more than the API server handles at once.
 const AT_ONCE: usize = 32;
 
 /// The clusters.
@@ -28,12 +28,12 @@ const AT_ONCE: usize = 32;
 pub(super) struct Crowd {
     hub: Objects,
     names: Arc<Vec<String>>,
-    /// Whether OCM's own controllers are there, which write their part themselves.
+    /// Whether OCM's own controllers run, which write their part themselves.
     is_ocm_real: bool,
 }
 
 impl Crowd {
-    /// So many, none of which is there yet.
+    /// This many clusters, none of which exists yet.
     pub(super) fn new(client: Client, size: usize, is_ocm_real: bool) -> Self {
         let names = (0..size).map(|number| format!("crowd-{number:05}"));
         Self {
@@ -59,14 +59,14 @@ impl Crowd {
         Ok(())
     }
 
-    /// Makes their namespaces and `ManagedClusters`, accepted, joined and available.
+    /// Creates their namespaces and `ManagedClusters`, accepted, joined and available.
     pub(super) async fn join(&self) -> Result<()> {
         self.each(|crowd, name| async move {
             let label = json!({ "open-cluster-management.io/cluster-name": name });
             let namespace = json!({ "metadata": { "labels": label } });
             crowd.create(&At::namespace(&name), namespace).await?;
             let at = At::cluster(&name);
-            // Nobody renews the lease of a cluster that is not there.
+            // A simulated cluster does not renew its lease.
             let spec =
                 json!({ "spec": { "hubAcceptsClient": true, "leaseDurationSeconds": LEASE } });
             crowd.create(&at, spec).await?;
@@ -82,8 +82,8 @@ impl Crowd {
         .await
     }
 
-    /// Switches the add-on on for all of them, and gives each its configuration as OCM's add-on manager does, where that is
-    /// not there to do it.
+    /// Enables the add-on on all of them, and gives each its configuration like OCM's add-on manager does, if that does
+    /// not run.
     pub(super) async fn enable(&self, owner: &Value, config: &Value) -> Result<()> {
         self.each(|crowd, name| {
             let (owner, config) = (owner.clone(), config.clone());
@@ -135,8 +135,8 @@ impl Crowd {
         made.map(drop).with_context(|| format!("make {at}"))
     }
 
-    /// Plays all work agents: every work, and every change of one, is answered as applied. The value is how many there
-    /// are.
+    /// Plays all work agents: reports every work, and every change of one, as applied. The value is the number of
+    /// works.
     pub(super) fn work_agents(&self) -> (watch::Receiver<usize>, AbortOnDropHandle<()>) {
         let works: Api<DynamicObject> = self.hub.everywhere(&At::work("", ""));
         let (count, seen) = watch::channel(0);
@@ -194,7 +194,7 @@ fn condition(kind: &str, generation: Option<i64>) -> Value {
     condition
 }
 
-/// Says that a work is applied, and that its Deployment has a replica.
+/// Reports that a work is applied, and that its Deployment has a replica.
 async fn answer(hub: Objects, work: DynamicObject) -> Result<()> {
     let (name, namespace) = (work.metadata.name, work.metadata.namespace);
     let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());

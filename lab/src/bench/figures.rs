@@ -1,4 +1,4 @@
-//! Figures of two makes side by side, and what they are made from.
+//! Figures of two makes side by side, and helpers to compute them.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result};
 use super::Table;
 use crate::{
     peers::{GO, Make},
-    progress::say,
+    progress::print,
 };
 
-/// A number from the environment, or what it is unless set.
+/// A number from the environment, or its default.
 pub(super) fn variable<N>(name: &str, unless_set: N) -> Result<N>
 where
     N: FromStr,
@@ -22,13 +22,13 @@ where
     }
 }
 
-/// Whose programs can be measured here.
+/// The makes that can be measured here.
 pub(super) fn makes() -> Vec<Make> {
     let go = std::env::var_os(GO).map(|_path| Make::Go);
     std::iter::once(Make::Ours).chain(go).collect()
 }
 
-/// Whose programs, in the head of a column.
+/// The make in the head of a column.
 pub(super) const fn head(make: Make) -> &'static str {
     match make {
         Make::Ours => "ours",
@@ -36,7 +36,7 @@ pub(super) const fn head(make: Make) -> &'static str {
     }
 }
 
-/// What was measured of one make, in the order of the lines.
+/// The figures of one make, in the order of the lines.
 #[derive(Debug)]
 pub(super) struct Column {
     head: &'static str,
@@ -48,7 +48,7 @@ impl Column {
         Self::named(head(make))
     }
 
-    /// Of something else than a make.
+    /// A column of something other than a make.
     pub(super) const fn named(head: &'static str) -> Self {
         Self {
             head,
@@ -59,12 +59,12 @@ impl Column {
     /// Adds a line.
     pub(super) fn put(&mut self, what: impl Into<String>, figure: impl fmt::Display) {
         let (what, figure) = (what.into(), figure.to_string());
-        say(format_args!("{}: {what}: {figure}", self.head));
+        print(format_args!("{}: {what}: {figure}", self.head));
         self.figures.push((what, figure));
     }
 }
 
-/// The columns as one table; what was measured of one make only is said to be so.
+/// The columns as one table; a figure that one make lacks reads "not measured".
 pub(super) fn beside(title: &str, columns: &[Column]) -> Table {
     let mut heads = vec![""];
     heads.extend(columns.iter().map(|column| column.head));
@@ -89,7 +89,7 @@ pub(super) fn beside(title: &str, columns: &[Column]) -> Table {
     table
 }
 
-/// How long something took, time after time; what never came within the bound counts as longer than everything.
+/// Repeated measurements of a duration; a missing one counts as longer than all others.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     came: Vec<Duration>,
@@ -106,7 +106,7 @@ impl Times {
         }
     }
 
-    /// Adds one; none did not come.
+    /// Adds one; none is missing.
     pub(super) fn add(&mut self, time: Option<Duration>) {
         match time {
             Some(time) => {
@@ -117,7 +117,7 @@ impl Times {
         }
     }
 
-    /// Adds those of another turn.
+    /// Adds those of another round.
     pub(super) fn take(&mut self, other: Self) {
         for time in other.came {
             self.add(Some(time));
@@ -126,12 +126,12 @@ impl Times {
         self.bound = other.bound;
     }
 
-    /// How many.
+    /// The number of measurements.
     pub(super) const fn count(&self) -> usize {
         self.came.len() + self.missed
     }
 
-    /// The time within which so many of a hundred came.
+    /// The time within which this many per cent came.
     pub(super) fn percentile(&self, percent: usize) -> Figure {
         if self.count() == 0 {
             return Figure::Nothing;
@@ -143,7 +143,7 @@ impl Times {
         }
     }
 
-    /// Half, nearly all, and how many there were.
+    /// The median, the 99th percentile, and the number of samples.
     pub(super) fn reply(&self) -> String {
         let missed = match self.missed {
             0 => String::new(),
@@ -158,7 +158,7 @@ impl Times {
     }
 }
 
-/// A time, or that there is none.
+/// A time, or a missing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Figure {
     Time(Duration),
@@ -182,7 +182,7 @@ impl fmt::Display for Figure {
     }
 }
 
-/// How many of so many came in a time, and how many that is in a second.
+/// How many of them came in a time, and the rate per second.
 pub(super) fn rate(came: usize, of: usize, took: Duration) -> String {
     let each = ratio(came, took.as_secs_f64());
     let took = took.as_secs_f64();
@@ -193,7 +193,7 @@ pub(super) fn rate(came: usize, of: usize, took: Duration) -> String {
     }
 }
 
-/// So many for each.
+/// The quotient.
 pub(super) fn ratio(count: usize, by: f64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / by.max(f64::MIN_POSITIVE)
 }
@@ -205,7 +205,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn what_never_came_counts_as_longest() {
+    fn a_missing_sample_counts_as_the_longest() {
         let mut times = Times::within(SECOND);
         for millis in (1..=98).rev() {
             times.add(Some(Duration::from_millis(millis)));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_make_lacks_is_said() {
+    fn a_missing_figure_of_one_make_reads_not_measured() {
         let mut columns = [Column::new(Make::Ours), Column::new(Make::Go)];
         columns[0].put("a", 1);
         columns[1].put("a", 2);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_says_what_was_given_up() {
+    fn a_rate_of_incomplete_changes_shows_the_count() {
         assert_eq!(rate(10, 10, SECOND * 2), "5/s (10 in 2.0 s)");
         assert_eq!(
             rate(4, 10, SECOND * 2),

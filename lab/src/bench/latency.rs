@@ -1,11 +1,11 @@
-//! How long a change takes from the hub to a spoke, time after time.
+//! The latency of repeated changes from the hub to a spoke.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::time::Instant;
 
-use super::{applications, figures::Times, sight::Sight};
+use super::{applications, figures::Times, observer::Observer};
 use crate::{
     peers::{Names, Pair},
     steps::At,
@@ -13,15 +13,15 @@ use crate::{
 
 /// The Application whose spec changes.
 pub(super) const PROBE: &str = "probe";
-/// A change that takes longer is not waited for.
+/// A change that takes longer counts as missing.
 const LATE: Duration = Duration::from_secs(30);
-/// So long latencies are taken at most.
+/// The longest time for sampling latencies.
 const SAMPLING: Duration = Duration::from_secs(45);
 
-/// Changes the probe again and again, one change after the other; `word` tells these changes from others.
+/// Changes the probe repeatedly, one change after the other; `word` distinguishes these changes from others.
 pub(super) async fn of_spec_changes(
     pair: &Pair,
-    spoke: &Sight,
+    spoke: &Observer,
     word: &str,
     samples: usize,
 ) -> Result<Times> {

@@ -1,4 +1,4 @@
-//! What a process costs: memory, bytes from its API, and what it counts itself.
+//! The cost of a process: memory, bytes from its API, and its own metrics.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -37,7 +37,7 @@ fn reply(process: u32, file: &str) -> Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
 }
 
-/// The sum of a metric over those of its lines that have this text in them.
+/// The sum of a metric over its series that contain this text.
 pub(super) async fn metric(port: u16, name: &str, with: &str) -> Result<u64> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     let request = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
@@ -51,7 +51,7 @@ pub(super) async fn metric(port: u16, name: &str, with: &str) -> Result<u64> {
     Ok(values.sum())
 }
 
-/// A listener in front of an address that counts what comes back from there.
+/// A listener in front of an address that counts the bytes of responses.
 #[derive(Debug)]
 pub(super) struct Counter {
     address: SocketAddr,
@@ -94,7 +94,7 @@ impl Counter {
         self.address
     }
 
-    /// How many KiB have come back so far.
+    /// How many KiB were received so far.
     pub(super) fn kib(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed) / 1024
     }
@@ -106,7 +106,7 @@ async fn carry(mut inbound: TcpStream, target: SocketAddr, bytes: Arc<AtomicU64>
     };
     let (mut asks, mut takes_in) = inbound.split();
     let (mut answers, mut listens) = outbound.split();
-    // Either end may hang up, which ends both ways.
+    // Either end may close the connection, which ends both directions.
     tokio::select! {
         _ended = tokio::io::copy(&mut asks, &mut listens) => {}
         _ended = counted(&mut answers, &mut takes_in, &bytes) => {}

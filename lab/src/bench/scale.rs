@@ -1,8 +1,8 @@
-//! Many clusters on one hub: how long until all have their work, what the manager writes and holds, and what a look at
-//! everything costs when nothing has changed.
+//! Many clusters on one hub: how long until all have their work, the manager's writes and memory, and the cost of a
+//! reconcile of everything without a change.
 //!
 //! The hub's API server, its etcd and the manager are real; the clusters are simulated, and OCM's controllers are unless
-//! `OCM_BIN_DIR` has the real ones. The agents never connect, so the last thing that is said of each cluster is that.
+//! `OCM_BIN_DIR` has the real ones. The agents never connect, so the last report about each cluster is that.
 //!
 //! | variable | |
 //! |---|---|
@@ -30,19 +30,19 @@ use crate::{
     audit::Mark,
     process::{Process, Program},
     product,
-    progress::say,
+    progress::print,
     steps::{ADDON, At, objects::has_condition},
     wait,
 };
 
 const CLUSTERS: usize = 2000;
-/// The user that the manager is here.
+/// The manager's user here.
 const USER: &str = "bench:manager";
 const METRICS: u16 = 8000;
-/// What an install is made of; Events, certificates and cluster Secrets are counted apart.
+/// The objects of an install; Events, certificates and cluster Secrets are counted separately.
 const COUNTED: [&str; 2] = ["managedclusteraddons", "manifestworks"];
 
-/// What a look at everything, or an install, cost.
+/// The cost of a reconcile of everything, or of an install.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// How long it took.
@@ -51,7 +51,7 @@ pub struct Cost {
     pub writes: BTreeMap<String, usize>,
     /// Writes to add-ons and works of the cluster that took most of them.
     pub most: usize,
-    /// What the API server sent meanwhile.
+    /// KiB that the API server sent meanwhile.
     pub kib: u64,
     /// The manager's resident memory at the end.
     pub mib: u64,
@@ -64,7 +64,7 @@ impl Cost {
     }
 }
 
-/// What was measured.
+/// The results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
     /// How many clusters.
@@ -75,7 +75,7 @@ pub struct Measured {
     pub start: Cost,
     /// All of them get the add-on; the time is until the last has its work.
     pub install: Cost,
-    /// The configuration that all of them use is touched and says the same as before.
+    /// The configuration that all of them use is touched without a change of its content.
     pub no_op: Cost,
     /// The manager starts again.
     pub restart: Cost,
@@ -134,14 +134,14 @@ fn writes(measured: &Measured) -> Table {
     table
 }
 
-/// The manager and what is measured of it.
+/// The manager and its meters.
 struct Manager {
     hub: Cluster,
     process: Process,
     counter: Counter,
 }
 
-/// Measures with so many clusters, on a hub that has nothing yet.
+/// Measures with this many clusters, on an empty hub.
 pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     let hub = lab.hub().clone();
     let ocm = Ocm::start(&hub).await?;
@@ -166,8 +166,8 @@ pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     let ((), there) = tokio::try_join!(enabling, all)?;
     let took = there - begin.at;
     step(
-        "everything is said of every cluster",
-        until_said(hub.clone(), clusters),
+        "the manager has reported every cluster",
+        until_reported(hub.clone(), clusters),
     )
     .await?;
     let install = Cost {
@@ -203,11 +203,11 @@ pub async fn measure(lab: Arc<Lab>, clusters: usize) -> Result<Measured> {
     })
 }
 
-/// Who writes what OCM's controllers on the hub write.
+/// The writer of OCM's objects on the hub.
 enum Ocm {
-    /// They do.
+    /// The real controllers.
     Real(Hub),
-    /// The crowd does, as cheaply as can be; the webhook is the stand-in's.
+    /// The crowd, as cheaply as possible; the webhook is the stand-in's.
     Played { _conversion: Conversion },
 }
 
@@ -239,14 +239,14 @@ impl Ocm {
 async fn step<T>(what: &str, act: impl Future<Output = Result<T>>) -> Result<T> {
     let begin = Instant::now();
     let done = act.await?;
-    say(format_args!(
+    print(format_args!(
         "{what} ({:.1} s)",
         begin.elapsed().as_secs_f32()
     ));
     Ok(done)
 }
 
-/// Where something begins.
+/// The state at the begin of a measurement.
 struct Begin {
     at: Instant,
     mark: Mark,
@@ -264,7 +264,7 @@ impl Begin {
 }
 
 impl Manager {
-    /// Starts it, with an API that counts.
+    /// Starts it, with an API that counts bytes.
     async fn start(hub: Cluster) -> Result<Self> {
         let api = SocketAddr::from((Ipv4Addr::LOCALHOST, hub.api_port()));
         let counter = Counter::start(api).await?;
@@ -295,13 +295,13 @@ impl Manager {
         for entry in entries.iter().filter(|entry| entry.is_write()) {
             let object = entry.object.clone().unwrap_or_default();
             let mut what = format!("{} {}", entry.verb, object.kind());
-            // Which part of a status it was.
+            // The field manager names the part of the status.
             if !entry.field_manager.is_empty() {
                 what = format!("{what} as {}", entry.field_manager);
             }
             let refused = entry.code >= 400;
             if refused {
-                // Somebody else was quicker; it is tried again.
+                // A conflict with another writer; the manager retries.
                 what = format!("{what}, refused with {}", entry.code);
             }
             *writes.entry(what).or_default() += 1;
@@ -319,7 +319,7 @@ impl Manager {
     }
 }
 
-/// Makes what the chart makes of OCM's kinds, and what OCM's add-on manager says of it first, unless it is there itself.
+/// Creates the chart's objects of OCM's kinds, and the first status of OCM's add-on manager, unless that runs.
 async fn offer(hub: Cluster, is_ocm_real: bool) -> Result<()> {
     let namespace = product::NAMESPACE;
     hub.apply(&format!(
@@ -364,7 +364,7 @@ fn definition() -> At {
     )
 }
 
-/// The owner of all add-ons and their configuration, once the manager has said its hash: then it has read everything.
+/// The owner of all add-ons and their configuration, once the manager has reported its hash: then it has read everything.
 async fn offered(hub: Cluster) -> Result<(Value, Value)> {
     let objects = crate::steps::Objects::new(hub.client());
     let hashed = |it: &Value| {
@@ -384,8 +384,8 @@ async fn offered(hub: Cluster) -> Result<(Value, Value)> {
     Ok((owner, reference["desiredConfig"].clone()))
 }
 
-/// Waits until the manager has said of every cluster that its works are applied, and that its agent has not come.
-async fn until_said(hub: Cluster, clusters: usize) -> Result<()> {
+/// Waits until the manager has reported for every cluster that its works are applied, and that its agent is missing.
+async fn until_reported(hub: Cluster, clusters: usize) -> Result<()> {
     let objects = crate::steps::Objects::new(hub.client());
     let addons = objects.everywhere(&addon(""));
     let look = || async {
@@ -398,7 +398,7 @@ async fn until_said(hub: Cluster, clusters: usize) -> Result<()> {
         Ok(stated.count())
     };
     let bound = Duration::from_mins(15);
-    wait::slowly(bound, "all clusters are told of", look, |count| {
+    wait::slowly(bound, "all clusters are reported", look, |count| {
         *count == clusters
     })
     .await

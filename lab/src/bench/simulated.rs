@@ -1,7 +1,7 @@
-//! An agent without a cluster: what it says is what an agent says, over real TLS; what it would write is only remembered.
+//! An agent without a cluster: it sends an agent's messages over real TLS, and only remembers the objects to write.
 //!
-//! It has the session rules of the `protocol` crate in common with ours and nothing else, so it can be had a thousand
-//! times in one process, and a Go principal takes it as it takes any agent.
+//! It shares only the session rules of the `protocol` crate with our agent, so one process can run a thousand of
+//! them, and a Go principal accepts it like any agent.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
@@ -35,27 +35,27 @@ use crate::certs::Pair;
 
 /// Frames between the session and the socket.
 const OUTGOING: usize = 64;
-/// How often ours says that it lives, where the principal wants to hear it.
+/// The interval of our heartbeats, if the principal supports them.
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// The annotation that every copy has: the UID of the hub's object.
+/// The annotation of every replica with the UID of the hub's object.
 const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
-/// The principal's door.
+/// The endpoint of the principal.
 #[derive(Debug)]
-pub(super) struct Door {
-    /// Where it is.
+pub(super) struct Principal {
+    /// Its `host:port`.
     pub(super) address: String,
-    /// Who signed its certificate, PEM.
+    /// The authority of its certificate, PEM.
     pub(super) authority: String,
 }
 
-/// What an agent has received: the revisions of its Applications by name.
+/// The state of an agent: the revisions of its Applications by name.
 pub(super) type Received = BTreeMap<String, String>;
 
-/// An agent that has a session, until it is dropped.
+/// An agent with a session, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Simulated {
-    /// What it is called, and its namespace on the hub.
+    /// Its name, which is its namespace on the hub.
     pub(super) name: String,
     received: watch::Receiver<Received>,
     reports: mpsc::Sender<String>,
@@ -63,9 +63,13 @@ pub(super) struct Simulated {
 }
 
 impl Simulated {
-    /// Connects, authenticates and subscribes, and is through when the principal has acknowledged a first heartbeat.
-    pub(super) async fn connect(door: Arc<Door>, name: String, papers: Pair) -> Result<Self> {
-        let channel = door.open(&papers).await.context("connect")?;
+    /// Connects, authenticates and subscribes, and returns when the principal has acknowledged a first heartbeat.
+    pub(super) async fn connect(
+        endpoint: Arc<Principal>,
+        name: String,
+        pair: Pair,
+    ) -> Result<Self> {
+        let channel = endpoint.open(&pair).await.context("connect")?;
         let (token, capabilities) = authenticate(channel.clone()).await?;
         let stream = Stream::open(channel, token).await?;
         let (emits, received) = watch::channel(Received::new());
@@ -88,12 +92,12 @@ impl Simulated {
         })
     }
 
-    /// Whether the session is still there.
+    /// Whether the session still runs.
     pub(super) fn is_alive(&self) -> bool {
         !self.task.is_finished()
     }
 
-    /// Waits until what it has received looks like this; none if that takes longer.
+    /// Waits until the received state matches; none if that takes longer.
     pub(super) async fn until(
         &self,
         bound: Duration,
@@ -104,19 +108,19 @@ impl Simulated {
         matches!(found, Ok(Ok(_received))).then(Instant::now)
     }
 
-    /// From now on all its Applications have this revision, and it says so.
+    /// Sets the revision of all its Applications, and reports it.
     pub(super) async fn report(&self, revision: &str) -> Result<()> {
         let ordered = self.reports.send(revision.to_owned()).await;
         ordered.ok().context("the session has ended")
     }
 }
 
-impl Door {
-    async fn open(&self, papers: &Pair) -> Result<Channel> {
+impl Principal {
+    async fn open(&self, credentials: &Pair) -> Result<Channel> {
         let tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&self.authority))
             .domain_name("127.0.0.1")
-            .identity(Identity::from_pem(&papers.cert, &papers.key));
+            .identity(Identity::from_pem(&credentials.cert, &credentials.key));
         let endpoint = Endpoint::from_shared(format!("https://{}", self.address))?;
         Ok(endpoint.tls_config(tls)?.connect().await?)
     }
@@ -151,53 +155,58 @@ async fn authenticate(channel: Channel) -> Result<(MetadataValue<Ascii>, Capabil
 
 /// A subscribed stream.
 struct Stream {
-    say: mpsc::Sender<Frame>,
-    heard: Streaming<Frame>,
-    /// What was heard before the first acknowledgement.
+    outgoing: mpsc::Sender<Frame>,
+    incoming: Streaming<Frame>,
+    /// The frames that arrived before the first acknowledgement.
     before: Vec<Frame>,
 }
 
 impl Stream {
     async fn open(channel: Channel, token: MetadataValue<Ascii>) -> Result<Self> {
-        let (say, outgoing) = mpsc::channel(OUTGOING);
+        let (outgoing, queued) = mpsc::channel(OUTGOING);
         let beat = Event::ping();
         let awaited = beat.event_id.clone();
         let event = Some(beat.into_cloud_event("agent://agent-managed"));
-        // A Go principal sends its headers with its first message, and has none for somebody who says nothing.
-        say.try_send(Frame { event })
-            .context("say the first word")?;
-        let mut request = Request::new(ReceiverStream::new(outgoing));
+        // A Go principal sends its headers with its first message, which answers the first message of the client.
+        outgoing
+            .try_send(Frame { event })
+            .context("send the first event")?;
+        let mut request = Request::new(ReceiverStream::new(queued));
         request.metadata_mut().insert("authorization", token);
         let mut client = EventStreamClient::new(channel);
         let subscribed = client.subscribe(request).await.context("subscribe")?;
-        let mut heard = subscribed.into_inner();
+        let mut incoming = subscribed.into_inner();
         let mut before = Vec::new();
         loop {
-            let Some(frame) = heard.message().await.context("listen")? else {
-                bail!("the principal hung up")
+            let Some(frame) = incoming.message().await.context("receive an event")? else {
+                bail!("the principal closed the stream")
             };
             let event = frame.event.clone().map(Event::try_from);
             let is_answer =
                 |event: &Event| event.target == Target::Ack && event.event_id == awaited;
             if matches!(&event, Some(Ok(event)) if is_answer(event)) {
-                return Ok(Self { say, heard, before });
+                return Ok(Self {
+                    outgoing,
+                    incoming,
+                    before,
+                });
             }
             before.push(frame);
         }
     }
 }
 
-/// The objects of one agent as the hub wants them.
+/// The objects of one agent as desired by the hub.
 #[derive(Default)]
 struct Objects {
     wanted: BTreeMap<ObjectKey, Value>,
-    /// What all of them have deployed, and how often that changed.
+    /// The deployed revision of all of them, and how often it changed.
     deployed: String,
     version: u64,
 }
 
 impl Source for Objects {
-    fn encode(&self, key: &ObjectKey, facet: Facet, _said_before: bool) -> Option<Event> {
+    fn encode(&self, key: &ObjectKey, facet: Facet, _stated_before: bool) -> Option<Event> {
         if facet != Facet::Status {
             return None;
         }
@@ -224,7 +233,7 @@ impl Source for Objects {
 }
 
 impl Objects {
-    /// Does what an event says.
+    /// Applies an event.
     fn take(&mut self, event: &Event) -> Verdict {
         let Some(key) = event.object() else {
             return Verdict::Done;
@@ -286,13 +295,13 @@ impl Life {
         }
     }
 
-    /// Lives until the session ends, and says why it did.
+    /// Runs until the session ends, and returns the reason.
     async fn run(mut self, mut orders: mpsc::Receiver<String>) -> String {
         if !self.session.peer().capabilities.is_ours() {
-            self.tell_all();
+            self.report_inventory();
         }
         for frame in std::mem::take(&mut self.stream.before) {
-            if let Err(end) = self.take_in(frame) {
+            if let Err(end) = self.receive(frame) {
                 return end;
             }
         }
@@ -300,11 +309,10 @@ impl Life {
             self.work();
             let full = self.send();
             let wait = self.wait(full);
-            let Stream { say, heard, .. } = &mut self.stream;
-            let say = say.clone();
-            let mut room = pin!(say.reserve());
-            let heard = tokio::select! {
-                frame = heard.message() => Some(frame),
+            let outgoing = self.stream.outgoing.clone();
+            let mut room = pin!(outgoing.reserve());
+            let received = tokio::select! {
+                frame = self.stream.incoming.message() => Some(frame),
                 Some(revision) = orders.recv() => {
                     self.report(revision);
                     None
@@ -312,19 +320,19 @@ impl Life {
                 Ok(_room) = &mut room, if full => None,
                 () = tokio::time::sleep(wait) => None,
             };
-            let heard = match heard {
+            let handled = match received {
                 None => Ok(()),
-                Some(Ok(Some(frame))) => self.take_in(frame),
-                Some(Ok(None)) => Err("the principal hung up".to_owned()),
+                Some(Ok(Some(frame))) => self.receive(frame),
+                Some(Ok(None)) => Err("the principal closed the stream".to_owned()),
                 Some(Err(status)) => Err(status.to_string()),
             };
-            if let Err(end) = heard {
+            if let Err(end) = handled {
                 return end;
             }
         }
     }
 
-    fn take_in(&mut self, frame: Frame) -> Result<(), String> {
+    fn receive(&mut self, frame: Frame) -> Result<(), String> {
         let Some(event) = frame.event else {
             return Ok(());
         };
@@ -332,7 +340,7 @@ impl Life {
         received.map_err(|violation| violation.to_string())
     }
 
-    /// Carries out everything that there is; nothing takes time here.
+    /// Applies all pending work; nothing here blocks.
     fn work(&mut self) {
         let mut changed = false;
         while let Some(work) = self.session.next_work(self.begun.elapsed()) {
@@ -342,7 +350,7 @@ impl Life {
             self.session
                 .finished(work.id, verdict, self.begun.elapsed());
             if asks {
-                self.tell_all();
+                self.report_inventory();
             }
             changed = true;
         }
@@ -356,8 +364,8 @@ impl Life {
         }
     }
 
-    /// That it holds nothing, which is so at the begin of a session.
-    fn tell_all(&mut self) {
+    /// Reports an empty inventory, as at the begin of a session.
+    fn report_inventory(&mut self) {
         let end = SyncedResourceList::default();
         self.session.emit(Event::request_synced_resource_list(&end));
     }
@@ -370,11 +378,11 @@ impl Life {
         }
     }
 
-    /// Writes what fits; whether more would have been there.
+    /// Sends until the queue is full; true if more was pending.
     fn send(&mut self) -> bool {
         loop {
             let now = self.begun.elapsed();
-            let Ok(permit) = self.stream.say.try_reserve() else {
+            let Ok(permit) = self.stream.outgoing.try_reserve() else {
                 return true;
             };
             let Some(event) = self.session.next_outgoing(&self.objects, now) else {

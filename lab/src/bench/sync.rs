@@ -1,7 +1,7 @@
-//! One hub and one spoke: how long a change takes, how many a second go through, and what that costs.
+//! One hub and one spoke: the latency, throughput and cost of changes.
 //!
-//! Principal and agent are processes, the API servers real, and the clusters have nothing else to do. Ours are measured
-//! with ours, those of the Go argocd-agent with theirs when `ARGOCD_AGENT_BIN` is set, one pair after the other.
+//! Principal and agent are processes, the API servers real, and the clusters otherwise idle. Our pair is measured, and
+//! the pair of the Go argocd-agent when `ARGOCD_AGENT_BIN` is set, one after the other.
 //!
 //! | variable | |
 //! |---|---|
@@ -29,7 +29,7 @@ use super::{
     figures::{Column, Times, beside, makes, rate, ratio, variable},
     latency::{self, PROBE},
     meter::{processor, resident_kib},
-    sight::Sight,
+    observer::Observer,
 };
 use crate::{
     Lab,
@@ -39,13 +39,13 @@ use crate::{
     steps::{At, Objects},
 };
 
-/// The user that the principal is on the hub.
+/// The principal's user on the hub.
 const USER: &str = "bench:principal";
 /// The Applications whose statuses flood.
 const FLOODING: usize = 100;
-/// A number of changes that takes longer is not waited for.
+/// The time limit for a number of changes.
 const TOO_LONG: Duration = Duration::from_mins(2);
-/// So long a process has to come to rest before its memory is looked at.
+/// How long a process may settle before its memory is measured.
 const REST: Duration = Duration::from_secs(5);
 
 /// The sizes of everything.
@@ -70,7 +70,7 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     Ok(vec![beside("One hub, one spoke, one agent", &columns)])
 }
 
-/// Measures one pair, and sweeps up after it.
+/// Measures one pair, and cleans up after it.
 async fn one(lab: &Lab, make: Make, sizes: Sizes) -> Result<Column> {
     let mut bench = Bench::start(lab, make, sizes).await?;
     let measured = Box::pin(bench.measure()).await;
@@ -85,17 +85,17 @@ async fn one(lab: &Lab, make: Make, sizes: Sizes) -> Result<Column> {
     Ok(column)
 }
 
-/// One pair at work, and what is seen of it.
+/// The measured pair and its observers.
 struct Bench {
     pair: Pair,
     log: crate::audit::Log,
-    hub: Sight,
-    spoke: Sight,
+    hub: Observer,
+    spoke: Observer,
     sizes: Sizes,
     column: Column,
 }
 
-/// What the two have used until some moment.
+/// The resources that both have used so far.
 struct Used {
     principal: Duration,
     agent: Duration,
@@ -119,8 +119,8 @@ impl Bench {
         };
         let pair = Pair::start_in(lab, setting, pairing).await?;
         Ok(Self {
-            hub: Sight::of(&pair.hub).await?,
-            spoke: Sight::of(&pair.spoke).await?,
+            hub: Observer::of(&pair.hub).await?,
+            spoke: Observer::of(&pair.spoke).await?,
             log: lab.hub().audit(),
             pair,
             sizes,
@@ -149,7 +149,7 @@ impl Bench {
             .await
     }
 
-    /// Makes Applications on the hub, and waits until they are on the spoke.
+    /// Creates Applications on the hub, and waits until they are on the spoke.
     async fn deliver(&mut self, names: &[String]) -> Result<(usize, Duration)> {
         let Names { agent, spoke, .. } = self.pair.names.clone();
         let ours = |namespace: &str, _: &_| namespace == spoke;
@@ -162,7 +162,7 @@ impl Bench {
         Ok((there - before, took))
     }
 
-    /// Latency of a spec change with nothing else going on, and what such a change costs.
+    /// Measures latency and cost of a spec change without other load.
     async fn idle(&mut self) -> Result<()> {
         let before = self.used()?;
         let times = self.latencies("idle").await?;
@@ -182,7 +182,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The same while statuses come from the spoke as fast as `BENCH_FLOOD` says.
+    /// Measures the latency of spec changes while statuses arrive from the spoke at the rate `BENCH_FLOOD`.
     async fn flooded(&mut self, names: &[String]) -> Result<()> {
         let written = AtomicUsize::new(0);
         let spoke = (self.pair.spoke.clone(), self.pair.names.spoke.clone());
@@ -234,7 +234,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Gives all a status on the spoke, and waits until the hub shows it: how long the writing took, how many came, and
+    /// Gives all a status on the spoke, and waits until the hub shows it: how long the writing took, how many arrived, and
     /// when the last did.
     async fn report(
         &self,
@@ -245,7 +245,7 @@ impl Bench {
         let begin = Instant::now();
         applications::report(&self.pair.spoke, spoke, names, revision).await?;
         let writing = begin.elapsed();
-        let like = |namespace: &str, shown: &super::sight::Shown| {
+        let like = |namespace: &str, shown: &super::observer::Shown| {
             namespace == agent && shown.deployed == revision
         };
         let when = (begin, TOO_LONG);
@@ -256,7 +256,7 @@ impl Bench {
         latency::of_spec_changes(&self.pair, &self.spoke, word, self.sizes.samples).await
     }
 
-    /// Writes how much memory both have.
+    /// Records the memory of both.
     async fn memory(&mut self, with: &str) -> Result<()> {
         sleep(REST).await;
         for (what, process) in [
@@ -292,7 +292,7 @@ impl Bench {
         }
     }
 
-    /// The principal's writes since then, for each of so many changes. Leases and the like are none of theirs.
+    /// The principal's writes since then, per change. Leases and the like are not counted.
     fn writes(&self, since: &Used, changes: usize) -> Result<f64> {
         let entries = self.log.by(USER, since.mark)?;
         let writes = entries.iter().filter(|entry| {

@@ -1,6 +1,6 @@
-//! Whether a change of an Application takes longer while somebody looks at trees and large values of the same cluster, which
-//! come through the redis proxy and the lane. Beside it the same values read where they are: what that costs a change, the
-//! processors cost it, and not the way. Who reads, and the redis of the spoke, give way to everything else.
+//! Whether a change of an Application takes longer while a client reads trees and large values of the same cluster
+//! through the redis proxy and the tunnel. For comparison the client reads the same values from the spoke's redis: the cost
+//! of that comes from shared processors, not from the path. The reader, and the spoke's redis, have the lowest priority.
 
 use std::{
     sync::{
@@ -15,10 +15,10 @@ use serde_json::json;
 
 use super::{
     Table, applications,
-    aside::{aside, gives_way},
+    background::{in_background, lower_priority},
     figures::{Figure, Times, variable},
     latency::{self, PROBE},
-    sight::{Seen, Sight},
+    observer::{Observer, Seen},
 };
 use crate::{
     Lab,
@@ -39,17 +39,17 @@ const SECRET: &str = "argocd-redis";
 const RESOURCES: usize = 5_000;
 /// Bytes of the large value.
 const LARGE: usize = 30 << 20;
-/// Every state of things is measured so often, in turns: a machine is not the same all the time.
+/// Every state is measured this often, in turns, because the speed of a machine varies.
 const ROUNDS: usize = 2;
 
-/// What people look at meanwhile.
+/// The load during the measurement.
 #[derive(Clone, Copy, Debug)]
 enum Looking {
     /// Nothing.
     Idle,
-    /// Values of the cluster, through the hub.
+    /// Reads the cluster's values through the hub.
     Through,
-    /// The same values, where they are.
+    /// Reads the same values directly.
     Beside,
 }
 
@@ -58,12 +58,12 @@ const STATES: [(Looking, &str, &str); 3] = [
     (
         Looking::Through,
         "through",
-        "while somebody reads tree and value through the hub",
+        "while a client reads tree and value through the hub",
     ),
     (
         Looking::Beside,
         "beside",
-        "while somebody reads both of the spoke's own redis",
+        "while a client reads both from the spoke's own redis",
     ),
 ];
 
@@ -90,13 +90,13 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     measured.with_context(|| reply).map(|table| vec![table])
 }
 
-/// Both redises, with what the spoke's Argo CD would have written; and how they are opened.
+/// Starts both redises with the values of the spoke's Argo CD, and creates their login Secrets.
 async fn furnish(lab: &Lab, setting: &Setting) -> Result<Vec<Process>> {
     let Names { hub, spoke, .. } = &setting.names;
     let mut redises = vec![];
     for port in [HUB, SPOKE] {
         let redis = redis::server(lab.tools(), &setting.directory, port, PASSWORD).await?;
-        gives_way(&redis)?;
+        lower_priority(&redis)?;
         redises.push(redis);
     }
     let login = json!({"stringData": {"auth": PASSWORD}});
@@ -116,12 +116,12 @@ async fn furnish(lab: &Lab, setting: &Setting) -> Result<Vec<Process>> {
     Ok(redises)
 }
 
-/// The keys of what is looked at: the tree, and the large value.
+/// The keys of the values that are read: the tree, and the large value.
 fn values(application: &str) -> [String; 2] {
     ["resources-tree", "managed-resources"].map(|kind| format!("app|{kind}|{application}|1.8.3"))
 }
 
-/// A tree as Argo CD writes it.
+/// A tree in Argo CD's format.
 fn tree() -> String {
     let node = |number: usize| {
         json!({
@@ -138,9 +138,9 @@ fn tree() -> String {
 async fn measure(pair: &Pair, samples: usize) -> Result<Table> {
     let Names { agent, spoke, .. } = &pair.names;
     applications::make(&pair.hub, agent, &[PROBE.to_owned()]).await?;
-    let sight = Sight::of(&pair.spoke).await?;
+    let observer = Observer::of(&pair.spoke).await?;
     let is_there = |seen: &Seen| seen.get(spoke, PROBE).is_some();
-    let there = sight.until(wait::BOUND, is_there).await;
+    let there = observer.until(wait::BOUND, is_there).await;
     there.context("the probe does not get to the spoke")?;
     let through = values(&format!("{agent}_{PROBE}"));
     let look = async || {
@@ -149,7 +149,7 @@ async fn measure(pair: &Pair, samples: usize) -> Result<Table> {
             .value(&through[0])
             .await
     };
-    // The lane opens a moment after the session.
+    // The tunnel opens a moment after the session.
     wait::until("the tree is seen at the hub", look, Option::is_some)
         .await
         .map(drop)?;
@@ -160,12 +160,13 @@ async fn measure(pair: &Pair, samples: usize) -> Result<Table> {
             let count = Arc::new(AtomicUsize::new(0));
             let (keys, counted) = (through.clone(), Arc::clone(&count));
             let word = format!("{word}-{round}");
-            let sampling = latency::of_spec_changes(pair, &sight, &word, samples.div_ceil(ROUNDS));
+            let sampling =
+                latency::of_spec_changes(pair, &observer, &word, samples.div_ceil(ROUNDS));
             let taken = tokio::select! {
                 taken = sampling => taken?,
-                ended = aside(move || looks(looking, keys, counted)) => {
+                ended = in_background(move || looks(looking, keys, counted)) => {
                     ended?;
-                    bail!("nobody looks any more")
+                    bail!("the reader has ended")
                 }
             };
             times.take(taken);

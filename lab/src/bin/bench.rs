@@ -1,4 +1,4 @@
-//! `bench`: measures, and prints what it measured. See docs/performance.md.
+//! `bench`: runs benchmarks and prints their tables. See docs/performance.md.
 
 use std::process::ExitCode;
 

@@ -17,7 +17,7 @@ use crate::{
     wait,
 };
 
-/// What to log: who did what to which object, once it is done. Bodies would make the log too long to read.
+/// The audit policy: logs metadata of each completed request. Bodies would make the log too long to read.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -55,7 +55,7 @@ impl Keys {
         )?;
         let (token_public, token_private) = token_keys()?;
         let ca = authority.pair();
-        // Of an authority of their own: whoever has a client certificate of the cluster's is not the API server.
+        // An authority of their own: a client certificate of the cluster must not authenticate as the API server.
         let nodes = Authority::new("authority of nodes")?;
         let node = IpAddr::V4(Network::numbered(index).gateway());
         let kubelet = nodes.serving("kubelet", &[], &[node])?;
@@ -83,7 +83,7 @@ impl Keys {
         Ok(Self { dir, kubelet })
     }
 
-    /// What the kubelet serves the API server with.
+    /// The certificates with which the kubelet serves the API server.
     pub(crate) const fn kubelet(&self) -> &Serving {
         &self.kubelet
     }
@@ -113,10 +113,10 @@ impl ApiServer {
         let process = Program::new("kube-apiserver", program, dir)
             .flag("etcd-servers", Of::cluster(index).url())
             .flag("etcd-prefix", format!("/{cluster}"))
-            // The namespace is ours alone; Pods come in over their bridge.
+            // The namespace is ours alone; Pods connect over their bridge.
             .flag("bind-address", "0.0.0.0")
             .flag("secure-port", port(index).to_string())
-            // Looked for on the default route otherwise, and there is none.
+            // Otherwise detected from the default route, which is missing here.
             .flag("advertise-address", format!("10.244.{index}.1"))
             .flag("tls-cert-file", keys.path("apiserver.crt"))
             .flag("tls-private-key-file", keys.path("apiserver.key"))
@@ -139,7 +139,7 @@ impl ApiServer {
             .flag("endpoint-reconciler-type", "none")
             .flag("audit-policy-file", policy)
             .flag("audit-log-path", dir.join("audit.log"))
-            // Otherwise a test could look before its own request is in the log.
+            // Otherwise a test could read the log before its own request is in it.
             .flag("audit-log-mode", "blocking")
             .flag("audit-log-maxsize", "10000")
             .flag("profiling", "false")
@@ -153,7 +153,7 @@ impl ApiServer {
             let ended = self.process.check().err();
             async move {
                 if let Some(ended) = ended {
-                    // Looking on would not bring it back.
+                    // Waiting longer would not bring it back.
                     return Ok(Err(ended));
                 }
                 let request = http::Request::get("/readyz").body(Vec::new())?;

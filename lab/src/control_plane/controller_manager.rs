@@ -5,8 +5,8 @@ use std::path::Path;
 use super::Keys;
 use crate::process::Program;
 
-/// Left out: what manages nodes, clouds and disks. The node life-cycle controller would evict Pods from a node whose
-/// lease nobody renews.
+/// Excluded: controllers of nodes, clouds and disks. The node life-cycle controller would evict Pods from a node whose
+/// lease is not renewed.
 const CONTROLLERS: [&str; 18] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",

@@ -1,4 +1,4 @@
-//! The etcd of the hub, which can be put back to a snapshot, and the one that all spokes share, each under a prefix of
+//! The etcd of the hub, which can be restored from a copy, and the one that all spokes share, each under a prefix of
 //! its own.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::{
     wait,
 };
 
-/// Whose it is.
+/// The clusters that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Of {
     Hub,
@@ -77,7 +77,7 @@ impl Etcd {
             .flag("initial-advertise-peer-urls", &peers)
             .flag("initial-cluster", format!("default={peers}"))
             .flag("log-level", "warn")
-            // A lab that loses power is made anew.
+            // A lab that loses power is recreated.
             .arg("--unsafe-no-fsync")
             .start()?;
         let mut started = Self { of, data, process };
@@ -108,20 +108,20 @@ impl Etcd {
         self.process.kill().await;
     }
 
-    /// Ends it in order, copies what it has, and starts it again.
+    /// Stops it in order, copies its data, and starts it again.
     pub(crate) async fn save(&mut self, to: &Path) -> Result<()> {
         self.process.stop().await;
         copy(&self.data, to)?;
         self.resume().await
     }
 
-    /// Ends it and starts it with what was saved, as if nothing had happened since.
+    /// Stops it and starts it with the saved data.
     pub(crate) async fn put_back(&mut self, saved: &Path) -> Result<()> {
         self.empty().await?;
         copy(saved, &self.data)
     }
 
-    /// Ends it and forgets everything.
+    /// Stops it and deletes its data.
     pub(crate) async fn empty(&mut self) -> Result<()> {
         self.process.stop().await;
         fs::remove_dir_all(&self.data).context("clear the data of an etcd")

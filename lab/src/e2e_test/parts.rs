@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Says to a process which part it tells; numbers begin at 0.
+/// The variable with the number of the part that a process runs; numbers begin at 0.
 const PART: &str = "LAB_STORIES_PART";
 
 /// The part that this process was started for.
@@ -25,23 +25,23 @@ pub(super) fn ours() -> Result<Option<usize>> {
 
 /// Starts this program again for each part, with the same arguments, and waits for all of them.
 ///
-/// They follow us: if we are killed, they end. What they say comes line by line.
+/// They end with this process, even if it is killed. Their output is printed line by line.
 pub(super) fn run(parts: usize) -> Result<ExitCode> {
-    let mut reply = Vec::new();
+    let mut processes = Vec::new();
     for part in 0..parts {
-        reply.push(Reported(start(part)?));
+        processes.push(Reported(start(part)?));
     }
-    let sayings: Vec<_> = reply
+    let relays: Vec<_> = processes
         .iter_mut()
         .filter_map(|Reported(child)| child.stdout.take())
-        .map(|output| thread::spawn(|| say(output)))
+        .map(|output| thread::spawn(|| relay(output)))
         .collect();
-    for emitting in sayings {
-        // Whatever a part could not say: how it ended decides.
-        drop(emitting.join());
+    for relay in relays {
+        // The exit code of the part decides, even if its output was lost.
+        drop(relay.join());
     }
     let mut all_is_well = true;
-    for Reported(child) in &mut reply {
+    for Reported(child) in &mut processes {
         all_is_well &= child.wait().context("wait for a part")?.success();
     }
     Ok(if all_is_well {
@@ -73,14 +73,14 @@ fn start(part: usize) -> Result<Child> {
         .context("start a part")
 }
 
-fn say(output: impl std::io::Read) {
+fn relay(output: impl std::io::Read) {
     let mut out = std::io::stdout();
     for line in BufReader::new(output).split(b'\n') {
         let Ok(mut line) = line else {
             return;
         };
         line.push(b'\n');
-        // Nobody listens any more; the part still has to be read to its end.
+        // Standard output may be closed; the part's output still has to be read to its end.
         drop(out.write_all(&line).and_then(|()| out.flush()));
     }
 }

@@ -1,4 +1,4 @@
-//! Runs tests: which, in what order, on which lab, and what happens when one fails.
+//! Runs tests: selects them, orders them, starts labs, and reports failures.
 
 use std::{
     process::ExitCode,
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{E2eTest, TestGroup, parts};
 use crate::{
     Lab, Options, Tools,
-    namespaces::{self, Door, Entered},
+    namespaces::{self, EnterOptions, Entered},
     progress::Progress,
     world,
 };
@@ -51,34 +51,34 @@ fn run_parts(mut parts: Vec<Vec<TestGroup>>) -> Result<ExitCode> {
         Tools::ensure()?;
         return parts::run(parts.len());
     }
-    let chapters = match part {
+    let groups = match part {
         Some(part) => parts.swap_remove(part),
         None => parts.into_iter().flatten().collect(),
     };
     // Labs of one process use the same addresses.
     arguments.test_threads = Some(1);
-    let e2e_tests = chapters.iter().flat_map(|chapter| &chapter.e2e_tests);
+    let e2e_tests = groups.iter().flat_map(|group| &group.e2e_tests);
     let trials: Vec<_> = e2e_tests
         .map(|e2e_test| trial(e2e_test, || Ok(())))
         .collect();
-    let nothing_to_tell = trials.iter().all(|trial| arguments.is_filtered_out(trial));
-    if arguments.list || nothing_to_tell {
+    let nothing_to_run = trials.iter().all(|trial| arguments.is_filtered_out(trial));
+    if arguments.list || nothing_to_run {
         return Ok(libtest_mimic::run(&arguments, trials).exit_code());
     }
     // The supervisor builds: inside there is no network.
     if !namespaces::are_ours() {
         Tools::ensure()?;
     }
-    match namespaces::enter(Door {
+    match namespaces::enter(EnterOptions {
         ports: 0,
         follow_parent: true,
     })? {
         Entered::Ended(code) => Ok(code),
-        Entered::Inside(_) => run_groups(&arguments, chapters),
+        Entered::Inside(_) => run_groups(&arguments, groups),
     }
 }
 
-fn run_groups(arguments: &Arguments, chapters: Vec<TestGroup>) -> Result<ExitCode> {
+fn run_groups(arguments: &Arguments, groups: Vec<TestGroup>) -> Result<ExitCode> {
     world::log_to(&namespaces::scratch().join("lab.log"))?;
     let runtime = Runtime::new().context("start a runtime")?;
     let stop = CancellationToken::new();
@@ -92,7 +92,7 @@ fn run_groups(arguments: &Arguments, chapters: Vec<TestGroup>) -> Result<ExitCod
         options,
         shared,
         e2e_tests,
-    } in chapters
+    } in groups
     {
         for e2e_test in e2e_tests {
             let (runner, options) = (Arc::clone(&runner), options.clone());
@@ -113,7 +113,7 @@ fn run_groups(arguments: &Arguments, chapters: Vec<TestGroup>) -> Result<ExitCod
     Ok(conclusion.exit_code())
 }
 
-/// A test as the test harness knows it: one that lacks something says what, and is ignored unless requested.
+/// A test for the test harness: one with a missing requirement names it, and is ignored unless requested.
 fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
     let trial = Trial::test(e2e_test.title(), run);
     match e2e_test.is_missing() {
@@ -128,14 +128,14 @@ fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + '
 struct Runner {
     runtime: Handle,
     stop: CancellationToken,
-    // Guards the lab that the last test left in order; taken out while a test runs.
+    // The lab of the last test if it succeeded; taken out while a test runs.
     lab: Mutex<Option<Arc<Lab>>>,
 }
 
 impl Runner {
     fn run(&self, e2e_test: E2eTest, options: &Options, shared: bool) -> Result<(), Failed> {
         if self.stop.is_cancelled() {
-            return Err("not told: interrupted".into());
+            return Err("not run: interrupted".into());
         }
         let lab = self
             .lab(options, shared)
@@ -173,12 +173,12 @@ impl Runner {
             Ok(Err(panic)) => Err(anyhow!("{panic}")),
             Err(_) => {
                 task.abort();
-                bail!("not told within {BOUND:?}");
+                bail!("not finished within {BOUND:?}");
             }
         }
     }
 
-    /// The lab of the test before, if it will do; else a new one.
+    /// The lab of the previous test if it has the same options; else a new one.
     fn lab(&self, options: &Options, shared: bool) -> Result<Arc<Lab>> {
         let last = self
             .lab
@@ -192,7 +192,7 @@ impl Runner {
         }
         let dir = namespaces::scratch().join("lab");
         if dir.exists() {
-            std::fs::remove_dir_all(&dir).context("clear the directory of the lab before")?;
+            std::fs::remove_dir_all(&dir).context("clear the directory of the previous lab")?;
         }
         let mut progress = Progress::silent();
         let start = Lab::start(options.clone(), &dir, &[], &mut progress);
@@ -207,7 +207,7 @@ impl Runner {
     }
 
     fn end(&self, lab: Arc<Lab>) {
-        // A task that a test left behind may still hold the lab; then it ends when the task does, or with us.
+        // A task that a test left running may still use the lab; then the lab ends with the task, or with this process.
         if let Some(lab) = Arc::into_inner(lab) {
             self.runtime.block_on(lab.stop());
         }
@@ -216,5 +216,5 @@ impl Runner {
 
 fn complain(text: impl std::fmt::Display) {
     use std::io::Write;
-    let _nobody_reads = writeln!(std::io::stderr(), "lab: {text}");
+    let _ignored = writeln!(std::io::stderr(), "lab: {text}");
 }

@@ -4,21 +4,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{PORT, Papers, Passing, write};
+use super::{Credentials, PORT, Passing, write};
 use crate::process::Program;
 
-/// What starts it.
+/// The command that starts it.
 pub(super) fn program(
     path: PathBuf,
     directory: &Path,
     passing: Passing,
-    papers: &Papers,
+    credentials: &Credentials,
     agent: &str,
 ) -> Result<Program> {
-    // It wants a certificate and its key in one file.
+    // It reads a certificate and its key from one file.
     for (name, pair) in [
-        ("serving.pem", &papers.serving),
-        ("client.pem", &papers.client),
+        ("serving.pem", &credentials.serving),
+        ("client.pem", &credentials.client),
     ] {
         write(directory, name, &format!("{}{}", pair.cert, pair.key))?;
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{PORT, Passing, write};
 use crate::process::Program;
 
-/// What starts it.
+/// The command that starts it.
 pub(super) fn program(
     path: PathBuf,
     directory: &Path,
@@ -83,7 +83,7 @@ fn server(passing: Passing, agent: &str) -> String {
     }
 }
 
-/// Debian has it in a package of its own; elsewhere it may be built in.
+/// Debian has the module in a package of its own; elsewhere it may be built in.
 fn stream_module() -> Option<PathBuf> {
     let path = PathBuf::from("/usr/lib/nginx/modules/ngx_stream_module.so");
     path.exists().then_some(path)

@@ -1,4 +1,4 @@
-//! One connection through the faults.
+//! Forwards one connection through the faults.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -11,14 +11,14 @@ use tokio::{
 
 use super::{Current, Fault};
 
-/// The most that is read at once.
+/// The most bytes of one read.
 const CHUNK: usize = 16 * 1024;
 
-/// How many chunks may be on their way in one direction: with 16 KiB each, what a slow line of some hundred
-/// milliseconds holds. At the bound reading stops, and the sender feels it.
+/// How many chunks may be in flight in one direction: with 16 KiB each, the capacity of a slow line with some hundred
+/// milliseconds of latency. At the bound reading stops, which slows the sender down.
 const UNDER_WAY: usize = 64;
 
-/// Carries a connection to `endpoint` until one side ends it, or the fault says so.
+/// Forwards a connection to `endpoint` until one side ends it, or the fault cuts it.
 pub(super) async fn carry(mut inbound: TcpStream, endpoint: SocketAddr, mut current: Current) {
     if !may_open(&mut current).await {
         return;
@@ -26,7 +26,7 @@ pub(super) async fn carry(mut inbound: TcpStream, endpoint: SocketAddr, mut curr
     let Ok(mut outbound) = TcpStream::connect(endpoint).await else {
         return;
     };
-    // Small messages must not wait for each other; fails only on a connection that has ended.
+    // Small messages must not be delayed; fails only on a connection that has ended.
     let _ended = inbound
         .set_nodelay(true)
         .and_then(|()| outbound.set_nodelay(true));
@@ -42,7 +42,7 @@ pub(super) async fn carry(mut inbound: TcpStream, endpoint: SocketAddr, mut curr
     }
 }
 
-/// Waits while nothing may pass; false if the connection shall not be at all.
+/// Waits while no bytes may pass; false if the fault refuses the connection.
 async fn may_open(current: &mut Current) -> bool {
     let mut fault = current.get();
     loop {
@@ -61,7 +61,7 @@ async fn until_cut(mut current: Current) {
     }
 }
 
-/// Carries one direction: one half reads and notes when, the other writes when it is time.
+/// Forwards one direction: one half reads and records the time, the other writes when it is due.
 async fn one_way(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -88,7 +88,7 @@ async fn one_way(
     tokio::try_join!(read, write).map(drop)
 }
 
-/// Writes a chunk as the fault of the moment wants it.
+/// Writes a chunk under the current fault.
 async fn pass(
     to: &mut (impl AsyncWrite + Unpin),
     read_at: Instant,
@@ -112,7 +112,7 @@ async fn pass(
     }
 }
 
-/// Writes ten times a second what that rate allows.
+/// Writes ten times a second the share that the rate allows.
 async fn trickle(
     to: &mut (impl AsyncWrite + Unpin),
     chunk: &[u8],

@@ -1,4 +1,4 @@
-//! A listener of one's own in front of an address, with faults.
+//! A listener in front of an address, with faults.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Faults, carry::carry};
 
-/// Listens on a port of its own and carries connections to a target, through the faults of one (imagined) cluster.
+/// Listens on a port of its own and forwards connections to a target, through the faults of one (imagined) cluster.
 /// Dropping it ends them all.
 #[derive(Debug)]
 pub struct Proxy {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::faults::Fault;
 
-    /// A server that sends back what it gets.
+    /// An echo server.
     async fn echo() -> Result<(SocketAddr, AbortOnDropHandle<()>)> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cut_ends_what_is_there_and_healing_lets_new_ones_through() -> Result<()> {
+    async fn a_cut_ends_connections_and_healing_admits_new_ones() -> Result<()> {
         let (target, _server) = echo().await?;
         let faults = Faults::default();
         let proxy = Proxy::start(target, &faults, "spoke1").await?;

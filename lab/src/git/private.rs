@@ -1,7 +1,7 @@
-//! Repositories behind HTTPS, a user name and a password: git's own smart backend, and a door before it.
+//! Repositories behind HTTPS, a user name and a password: git's own smart backend behind an authenticating server.
 //!
-//! The certificate is of an authority that nobody knows, so that whoever fetches needs both the certificate and the
-//! password from somewhere.
+//! An unknown authority signs the certificate, so that a client needs both the certificate and the
+//! password.
 
 use std::{
     fmt,
@@ -36,14 +36,14 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{HOST, Repository, Server};
 use crate::certs::Authority;
 
-/// Who may fetch.
+/// The user that may fetch.
 pub const USER: &str = "fetcher";
 /// No repository of a test is larger.
 const LARGEST: usize = 16 << 20;
 
 /// A server of the repositories of [`Server`] under another address. Dropping it ends it.
 pub struct Private {
-    door: Arc<Door>,
+    repositories: Arc<Repositories>,
     port: u16,
     certificate: String,
     _task: AbortOnDropHandle<()>,
@@ -57,24 +57,24 @@ impl fmt::Debug for Private {
     }
 }
 
-struct Door {
+struct Repositories {
     git: PathBuf,
     root: PathBuf,
     password: Mutex<String>,
-    /// How often somebody had the right password.
+    /// How many requests had the right password.
     opened: Mutex<usize>,
 }
 
 impl Server {
-    /// Serves all repositories over HTTPS, too, to who has this password.
+    /// Also serves all repositories over HTTPS, to clients with this password.
     pub async fn private(&self, password: &str) -> Result<Private> {
-        let authority = Authority::new("nobody-knows-it")?;
+        let authority = Authority::new("unknown-authority")?;
         let pair = authority.serving(HOST, &[HOST], &[])?;
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))
             .await
             .context("listen for private repositories")?;
         let port = listener.local_addr()?.port();
-        let door = Arc::new(Door {
+        let repositories = Arc::new(Repositories {
             git: self.git.clone(),
             root: self.dir.clone(),
             password: Mutex::new(password.to_owned()),
@@ -92,7 +92,7 @@ impl Server {
         let router = Router::new()
             .fallback(serve)
             .layer(DefaultBodyLimit::max(LARGEST))
-            .with_state(Arc::clone(&door));
+            .with_state(Arc::clone(&repositories));
         let serving = async move {
             // It ends only with its task.
             drop(axum::serve(tls, router).await);
@@ -103,7 +103,7 @@ impl Server {
         )]
         let task = AbortOnDropHandle::new(tokio::spawn(serving));
         Ok(Private {
-            door,
+            repositories,
             port,
             certificate: authority.pair().cert.clone(),
             _task: task,
@@ -117,19 +117,19 @@ impl Private {
         format!("https://{HOST}:{}/{}.git", self.port, repository.name)
     }
 
-    /// The authority to believe, as PEM.
+    /// The certificate of the authority, as PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// From now on only this password opens the door.
+    /// Replaces the password.
     pub fn change_password(&self, password: &str) {
-        password.clone_into(&mut lock(&self.door.password));
+        password.clone_into(&mut lock(&self.repositories.password));
     }
 
-    /// How often somebody came in.
+    /// How many requests had the right password.
     pub fn opened(&self) -> usize {
-        *lock(&self.door.opened)
+        *lock(&self.repositories.opened)
     }
 }
 
@@ -145,7 +145,7 @@ impl Listener for Tls {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             let (stream, peer) = Listener::accept(&mut self.listener).await;
-            // Whoever does not believe us goes away here.
+            // A client that does not trust the certificate ends the handshake here.
             if let Ok(stream) = self.acceptor.accept(stream).await {
                 return (stream, peer);
             }
@@ -157,28 +157,28 @@ impl Listener for Tls {
     }
 }
 
-async fn serve(State(door): State<Arc<Door>>, request: Request) -> Response {
-    if !door.opens(request.headers()) {
+async fn serve(State(repositories): State<Arc<Repositories>>, request: Request) -> Response {
+    if !repositories.admits(request.headers()) {
         let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"private\"")];
         return (StatusCode::UNAUTHORIZED, challenge).into_response();
     }
-    match door.fetch(request).await {
+    match repositories.fetch(request).await {
         Ok(response) => response,
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")).into_response(),
     }
 }
 
-impl Door {
-    fn opens(&self, headers: &HeaderMap) -> bool {
+impl Repositories {
+    fn admits(&self, headers: &HeaderMap) -> bool {
         let right = format!("{USER}:{}", *lock(&self.password));
         let right = format!("Basic {}", STANDARD.encode(right));
         let given = headers.get(header::AUTHORIZATION);
-        let opens = given.is_some_and(|given| given.as_bytes() == right.as_bytes());
-        *lock(&self.opened) += usize::from(opens);
-        opens
+        let admitted = given.is_some_and(|given| given.as_bytes() == right.as_bytes());
+        *lock(&self.opened) += usize::from(admitted);
+        admitted
     }
 
-    /// Runs git's backend as the CGI program that it is.
+    /// Runs git's backend as a CGI program.
     async fn fetch(&self, request: Request) -> Result<Response> {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, LARGEST).await?;
@@ -205,7 +205,7 @@ impl Door {
             .context("run git http-backend")?;
         let mut input = child.stdin.take().context("no input")?;
         let feed = async move { input.write_all(&body).await };
-        // Where it does not take everything, its answer says why.
+        // If it does not read all input, its response explains why.
         let (_taken, output) = tokio::join!(feed, child.wait_with_output());
         answer(&output?.stdout)
     }
@@ -219,7 +219,7 @@ impl Door {
             .env("REMOTE_USER", USER)
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_SYSTEM", "/dev/null")
-            // The repositories belong to whom the lab runs as, whatever that is called in this user namespace.
+            // The repositories belong to the lab's user, under any number in this user namespace.
             .env("GIT_CONFIG_COUNT", "1")
             .env("GIT_CONFIG_KEY_0", "safe.directory")
             .env("GIT_CONFIG_VALUE_0", "*")
@@ -231,12 +231,12 @@ impl Door {
     }
 }
 
-/// What a CGI program says, as HTTP.
+/// Converts the output of a CGI program into an HTTP response.
 fn answer(output: &[u8]) -> Result<Response> {
     let end = output
         .windows(4)
         .position(|window| window == b"\r\n\r\n")
-        .context("git http-backend said no headers")?;
+        .context("git http-backend returned no headers")?;
     let (head, body) = output.split_at(end);
     let mut response = Response::new(Body::from(Bytes::copy_from_slice(
         body.get(4..).unwrap_or_default(),
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_cgi_program_says_is_an_answer() {
+    fn cgi_output_becomes_an_http_response() {
         let stated = b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno\r\n\r\nbody";
         let response = answer(stated).unwrap();
         assert_eq!(response.status(), StatusCode::NOT_FOUND);
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_the_right_password_opens() {
-        let door = Door {
+        let repositories = Repositories {
             git: Path::new("git").to_owned(),
             root: Path::new("/").to_owned(),
             password: Mutex::new("secret".to_owned()),
@@ -288,9 +288,9 @@ mod tests {
             headers.insert("authorization", format!("Basic {given}").parse().unwrap());
             headers
         };
-        assert!(door.opens(&headers("secret")));
-        assert!(!door.opens(&headers("guess")));
-        assert!(!door.opens(&HeaderMap::new()));
-        assert_eq!(*lock(&door.opened), 1);
+        assert!(repositories.admits(&headers("secret")));
+        assert!(!repositories.admits(&headers("guess")));
+        assert!(!repositories.admits(&HeaderMap::new()));
+        assert_eq!(*lock(&repositories.opened), 1);
     }
 }

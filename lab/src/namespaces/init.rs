@@ -22,7 +22,7 @@ use nix::{
 
 use super::scratch;
 
-/// Ended by our supervisor's end, as if it had killed us.
+/// The exit code after the end of our supervisor, as if it had killed us.
 const ORPHANED: i32 = 137;
 
 /// Plays init to the end, and returns its exit code.
@@ -72,7 +72,7 @@ fn follow_supervisor() -> Result<()> {
             .read(&mut nothing)
             .is_ok_and(|read| read > 0)
         {}
-        #[expect(clippy::exit, reason = "there is nobody left to end in order for")]
+        #[expect(clippy::exit, reason = "no process is left to end in order for")]
         std::process::exit(ORPHANED);
     };
     std::thread::Builder::new()
@@ -81,7 +81,7 @@ fn follow_supervisor() -> Result<()> {
         .context("start a thread")
 }
 
-/// Takes leave of the machine's mounts: ours are seen by nobody else, and go with us.
+/// Leaves the machine's mounts: ours are invisible to other processes, and disappear with us.
 fn mounts() -> Result<()> {
     const NOTHING: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS).context("get a mount namespace")?;
@@ -101,7 +101,7 @@ fn mounts() -> Result<()> {
         NOTHING,
     )
     .context("mount /proc (a container must not mask it)")?;
-    // Data of labs live here: in memory, since nobody keeps them, and since overlays may be made on it.
+    // The data of labs are here: in memory, since they are temporary, and since overlays can be mounted on it.
     mount(
         Some("lab"),
         "/run",
@@ -113,7 +113,7 @@ fn mounts() -> Result<()> {
     fs::create_dir_all(scratch()).context("make the scratch directory")
 }
 
-/// Starts the program as it was called, with its own name.
+/// Starts the program with its own name and arguments.
 fn start() -> Result<Pid> {
     let mut arguments = std::env::args_os().skip(1);
     let name = arguments.next().context("the name of the program")?;
@@ -145,5 +145,5 @@ fn collect(program: Pid) -> Result<Option<i32>> {
 
 fn complain(error: &anyhow::Error) {
     use std::io::Write;
-    let _nobody_reads = writeln!(std::io::stderr(), "lab: {error:#}");
+    let _ignored = writeln!(std::io::stderr(), "lab: {error:#}");
 }

@@ -1,4 +1,4 @@
-//! The supervisor: makes the namespaces, starts init in them, and stays to be interrupted.
+//! The supervisor: creates the namespaces, starts init in them, and handles signals.
 
 use std::{
     fs,
@@ -19,18 +19,18 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
 
-use super::{Door, GRACE, INIT, INSIDE, Inside, listener, relay};
+use super::{EnterOptions, GRACE, INIT, INSIDE, Inside, listener, relay};
 
-/// Between two looks at who our parent is.
+/// The interval of checks whether our parent still runs.
 const PARENT_LOOK: Duration = Duration::from_millis(250);
 
-/// Until a day that does not come, for a deadline that is not set yet.
+/// A far deadline, for one that is not set yet.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// Runs this program inside, and returns how it ended.
-pub(super) fn supervise(door: Door) -> Result<ExitCode> {
+/// Runs this program inside, and returns its exit code.
+pub(super) fn supervise(options: EnterOptions) -> Result<ExitCode> {
     let parent = getppid();
-    let (listeners, ports): (Vec<_>, Vec<_>) = (0..door.ports)
+    let (listeners, ports): (Vec<_>, Vec<_>) = (0..options.ports)
         .map(|_| listener())
         .collect::<Result<Vec<_>>>()?
         .into_iter()
@@ -48,7 +48,7 @@ pub(super) fn supervise(door: Door) -> Result<ExitCode> {
         .context("start the supervisor's runtime")?;
     runtime.block_on(async {
         let _relays = relay::start(listeners)?;
-        watch_over(init, door.follow_parent.then_some(parent)).await
+        watch_over(init, options.follow_parent.then_some(parent)).await
     })
 }
 
@@ -82,15 +82,15 @@ fn start_init(inside: &Inside) -> Result<Child> {
         .arg0(INIT)
         .args(std::env::args_os())
         .env(INSIDE, serde_json::to_string(inside)?)
-        // Its end tells init that we are gone.
+        // The end of this pipe signals our end to init.
         .stdin(Stdio::piped())
-        // Keeps Ctrl-C at the terminal to ourselves.
+        // Ctrl-C at the terminal must reach only us.
         .process_group(0)
         .spawn()
         .context("start init in the new namespaces")
 }
 
-/// What the supervisor wakes up for.
+/// An event that wakes the supervisor.
 enum Woke {
     Ended(std::io::Result<ExitStatus>),
     Interrupted,
@@ -109,7 +109,7 @@ async fn watch_over(mut init: Child, parent: Option<Pid>) -> Result<ExitCode> {
     let mut deadline = Instant::now() + NEVER;
     let mut interrupted = false;
     loop {
-        // Looked at before each wait: a child's signal from before we listened is not repeated.
+        // Checked before each wait: a child's signal from before we listened is not repeated.
         if let Some(status) = init.try_wait().transpose() {
             return ended(status);
         }
@@ -133,7 +133,7 @@ async fn watch_over(mut init: Child, parent: Option<Pid>) -> Result<ExitCode> {
                 // Fails only when init has ended, and we are about to see that.
                 let _ended = kill(pid, Signal::SIGTERM);
             }
-            // Nobody waits for an end in order any more.
+            // The second request does not wait for an orderly end.
             Woke::Look if parent_is_gone => finish(pid),
             Woke::Look => {}
         }
@@ -148,7 +148,7 @@ fn finish(init: Pid) {
 
 fn ended(status: std::io::Result<ExitStatus>) -> Result<ExitCode> {
     let status = status.context("wait for init")?;
-    // As shells say it: 128 and the signal.
+    // As in shells: 128 and the signal.
     let code = status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal))

@@ -1,17 +1,17 @@
-//! Carries connections from the caller's loopback to the lab's.
+//! Relays connections from the caller's loopback to the lab's.
 //!
-//! A socket stays in the network it was made in, wherever its owner goes: the listeners were made outside, and what
-//! the supervisor connects to is inside.
+//! A socket stays in the network namespace in which it was created: the listeners were created outside, and
+//! connections of the supervisor go inside.
 
 use std::net::{Ipv4Addr, TcpListener};
 
 use anyhow::{Context, Result};
 use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinSet};
 
-/// Where the first listener leads; the next ones lead to the ports after it.
+/// The port for the first listener; the next ones lead to the ports after it.
 const FIRST_PORT: u16 = 6443;
 
-/// Starts relaying. Dropping what it returns ends all of it.
+/// Starts relaying. Dropping the returned set ends it.
 pub(super) fn start(listeners: Vec<TcpListener>) -> Result<JoinSet<()>> {
     let mut relays = JoinSet::new();
     for (listener, port) in listeners.into_iter().zip(FIRST_PORT..) {
@@ -30,7 +30,7 @@ async fn relay(listener: tokio::net::TcpListener, port: u16) {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _peer)) => { connections.spawn(carry(stream, port)); }
-                // The caller lacks file descriptors for a moment; the next connection may find some.
+                // The caller lacks file descriptors for a moment; the next connection may succeed.
                 Err(_) => tokio::task::yield_now().await,
             },
             Some(_ended) = connections.join_next() => {}
@@ -40,7 +40,7 @@ async fn relay(listener: tokio::net::TcpListener, port: u16) {
 
 async fn carry(mut outside: TcpStream, port: u16) {
     if let Ok(mut inside) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
-        // How it ends is the two ends' business.
+        // The two ends handle errors of the connection.
         let _ended = copy_bidirectional(&mut outside, &mut inside).await;
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 
-use super::{Make, Mapping, Names, Papers};
+use super::{Credentials, Make, Mapping, Names};
 use crate::{
     Cluster, certs,
     process::Program,
@@ -19,43 +19,43 @@ pub const PRINCIPAL_HEALTH: u16 = 8003;
 /// The port of the agent's health.
 pub const AGENT_HEALTH: u16 = 8002;
 
-/// What the two programs are started with.
+/// The inputs of the two programs.
 #[derive(Debug)]
 pub struct Setting {
     /// Agent and namespaces.
     pub names: Names,
-    /// How Applications find their way.
+    /// How Applications are routed.
     pub mapping: Mapping,
-    /// Where the principal is.
+    /// The principal's cluster.
     pub hub: Cluster,
-    /// As whom the principal is there.
+    /// The principal's kubeconfig.
     pub hub_kubeconfig: PathBuf,
-    /// Namespaces for agents that the principal admits, besides what the mapping needs.
+    /// Namespaces for agents that the principal admits, besides those of the mapping.
     pub admitted: Vec<String>,
-    /// Where the agent is.
+    /// The agent's cluster.
     pub spoke: Cluster,
-    /// For the logs.
+    /// The directory of the logs.
     pub directory: PathBuf,
-    /// What they prove themselves with.
-    pub papers: Papers,
-    /// How they find each other.
+    /// Their credentials.
+    pub credentials: Credentials,
+    /// How they connect.
     pub way: Way,
-    /// How much both log.
+    /// The log level of both.
     pub log_level: &'static str,
 }
 
 impl Setting {
-    /// Makes a further agent known on the hub, and says with what it proves itself.
+    /// Registers a further agent on the hub, and returns its certificate.
     pub async fn enrol(&self, agent: &str) -> Result<certs::Pair> {
-        let secret = Papers::cluster_secret(agent, self.mapping);
+        let secret = Credentials::cluster_secret(agent, self.mapping);
         let at = At::secret(&self.names.hub, &format!("cluster-{agent}"));
         let hub = Objects::new(self.hub.client());
         hub.apply(&at, secret).await?;
-        self.papers.of_agent(agent)
+        self.credentials.of_agent(agent)
     }
 }
 
-/// How an agent finds its principal and says who it is, where that is not by mutual TLS on the loopback.
+/// How an agent connects and authenticates, if not by mutual TLS on the loopback.
 #[derive(Clone, Debug)]
 pub struct Way {
     /// The host that the agent dials.
@@ -66,7 +66,7 @@ pub struct Way {
     pub auth: String,
     /// The agent's `--creds`.
     pub creds: String,
-    /// Where the redis of the hub is, before which the principal stands with its redis proxy, and that of the spoke; without
+    /// The address of the hub's redis, behind the principal's redis proxy, and of the spoke's; without
     /// them there is no proxy.
     pub redis: Option<[&'static str; 2]>,
     /// Further flags of the principal: name and value.
@@ -78,7 +78,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// With both ends over `WebSocket`s.
+    /// Both ends over `WebSocket`s.
     pub fn websockets() -> Self {
         let on = || vec![("enable-websocket", "true".to_owned())];
         Self {
@@ -117,7 +117,7 @@ pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
         log_level,
         ..
     } = setting;
-    // Go admits by this list alone; ours takes an agent's own namespace anyway, and routes the others by destination.
+    // Go admits only namespaces of this list; ours admits an agent's own namespace anyway, and routes the others by destination.
     let mut namespaces = match mapping {
         Mapping::Namespace | Mapping::Autonomous => vec![names.agent.clone()],
         Mapping::Destination => vec![names.hub.clone(), further_namespace(&names.agent)],
@@ -137,7 +137,7 @@ pub fn principal(make: Make, setting: &Setting) -> Result<Program> {
         .principal
         .iter()
         .fold(program, |program, (name, value)| program.flag(name, value));
-    // There is no redis here, and nobody who would use it, unless somebody says otherwise.
+    // By default there is no redis here, and no client that would use it.
     let program = match way.redis {
         Some([redis, _]) => program.flag("redis-server-address", redis),
         None => program

@@ -1,10 +1,10 @@
-//! Where objects are: names of kinds and of what this project has, each spelled once.
+//! References to objects: names of kinds and of this project's objects, each spelled once.
 
 use std::fmt;
 
 use kube::api::ApiResource;
 
-/// Where an object is: kind, namespace (none for cluster scope) and name.
+/// A reference to an object: kind, namespace (none for cluster scope) and name.
 #[derive(Clone, Debug)]
 pub struct At {
     pub(super) resource: ApiResource,
@@ -274,5 +274,5 @@ impl At {
     }
 }
 
-/// The add-on's name, for the tests' own reading; the product has it from its own constant.
+/// The add-on's name, as the tests spell it; the product has its own constant.
 pub const ADDON: &str = "argocd-agent-addon";

@@ -1,4 +1,4 @@
-//! An Application goes from the hub to its spoke and comes back as a status.
+//! Delivers an Application from the hub to its spoke and awaits its status.
 
 use std::time::Duration;
 
@@ -7,37 +7,37 @@ use serde_json::{Value, json};
 
 use super::{at::At, enrol::ARGOCD, objects::Objects};
 
-/// The finalizer with which Argo CD removes what an Application deployed.
+/// The finalizer with which Argo CD removes the deployed objects of an Application.
 pub const CASCADE: &str = "resources-finalizer.argocd.argoproj.io";
 /// Stamped by the agent on every replica: the UID of the hub object.
 pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
-/// Argo CD clones, renders, applies and looks at health; on two busy cores that takes seconds.
+/// Argo CD clones, renders, applies and checks health; on two busy cores that takes seconds.
 const SYNC: Duration = Duration::from_secs(90);
 
-/// What an Application of a test deploys, and where to.
+/// An Application of a test: its source and destination.
 #[derive(Clone, Debug)]
 pub struct Application {
-    /// Where it is on the hub.
+    /// Its reference on the hub.
     pub at: At,
     /// Its project.
     pub project: String,
     /// `spec.destination.name`; the hub namespace decides if it is `in-cluster`.
     pub cluster: String,
-    /// The namespace on the spoke that its objects go to.
+    /// The namespace of its objects on the spoke.
     pub namespace: String,
-    /// The repository's URL as Argo CD on the spoke sees it.
+    /// The repository's URL for Argo CD on the spoke.
     pub repository: String,
     /// Folder in the repository.
     pub path: String,
     /// Branch or tag.
     pub revision: String,
-    /// Whether Argo CD syncs by itself (and heals).
+    /// Whether Argo CD syncs automatically (and heals).
     pub automated: bool,
 }
 
 impl Application {
-    /// The object that it is.
+    /// The Application as an object.
     pub fn body(&self) -> Value {
         let mut spec = json!({
             "project": self.project,
@@ -57,13 +57,13 @@ impl Application {
         json!({"metadata": {"finalizers": [CASCADE]}, "spec": spec})
     }
 
-    /// Makes it on the hub, or changes it.
+    /// Creates or changes it on the hub.
     pub async fn apply(&self, hub: &Objects) -> Result<Value> {
         hub.apply(&self.at, self.body()).await
     }
 }
 
-/// Makes a project on the hub that allows one cluster everything, from the given hub namespaces.
+/// Creates a project on the hub that permits one cluster everything, from the given hub namespaces.
 pub async fn allow(hub: &Objects, project: &str, cluster: &str) -> Result<()> {
     let spec = json!({"spec": {
         "sourceRepos": ["*"],
@@ -79,7 +79,7 @@ pub async fn allow(hub: &Objects, project: &str, cluster: &str) -> Result<()> {
         .map(drop)
 }
 
-/// Waits until the Application reads Synced and Healthy at this revision (empty: any).
+/// Waits until the Application is Synced and Healthy at this revision (empty: any).
 pub async fn until_healthy(side: &Objects, at: &At, revision: &str) -> Result<Value> {
     let what = format!("is Synced and Healthy at {revision:?}");
     side.until(at, &what, SYNC, |app| {
@@ -90,13 +90,13 @@ pub async fn until_healthy(side: &Objects, at: &At, revision: &str) -> Result<Va
     .await
 }
 
-/// Asks for a sync, as the Argo CD UI and CLI do: by setting `.operation`.
+/// Requests a sync, like the Argo CD UI and CLI: by setting `.operation`.
 pub async fn ask_for_sync(hub: &Objects, at: &At, revision: &str) -> Result<()> {
     set_operation(hub, at, Value::Null, revision).await
 }
 
-/// The same, and Argo CD begins it again if it fails (`argocd app sync --retry-limit`): an API server that has just
-/// started forbids much until it has read its roles.
+/// Like [`ask_for_sync`], with retries by Argo CD (`argocd app sync --retry-limit`): an API server that has just
+/// started forbids requests until it has read its roles.
 pub async fn ask_for_patient_sync(hub: &Objects, at: &At, revision: &str) -> Result<()> {
     let retry =
         json!({"limit": 10, "backoff": {"duration": "1s", "factor": 2, "maxDuration": "5s"}});

@@ -1,4 +1,4 @@
-//! A cluster gets the add-on, and loses it.
+//! Enables and disables the add-on on a cluster.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use super::{
     objects::{Objects, has_condition},
 };
 
-/// The label with which a cluster is opted in.
+/// The label that opts a cluster in.
 pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";
 /// The label that OCM puts on a cluster for an add-on.
 pub const FEATURE: &str = "feature.open-cluster-management.io/addon-argocd-agent-addon";
-/// Where the agent lives on a spoke.
+/// The agent's namespace on a spoke.
 pub const AGENT_NAMESPACE: &str = "open-cluster-management-agent-addon";
-/// Where Argo CD lives, on the hub and on the spokes.
+/// Argo CD's namespace, on the hub and on the spokes.
 pub const ARGOCD: &str = "argocd";
 /// The Secret with the agent's certificate.
 pub const CERTIFICATE: &str =
@@ -27,12 +27,12 @@ const ENROLMENT: Duration = Duration::from_secs(90);
 /// Deletions go through the work agent, the kubelet's grace period and garbage collection.
 const REMOVAL: Duration = Duration::from_secs(90);
 
-/// Opts a cluster in with the label; the manager makes the `ManagedClusterAddOn`.
+/// Opts a cluster in with the label; the manager creates the `ManagedClusterAddOn`.
 pub async fn by_label(hub: &Objects, cluster: &str) -> Result<()> {
     by_label_as(hub, cluster, "managed").await
 }
 
-/// The same in a mode of one's choice.
+/// Like [`by_label`], in the given mode.
 pub async fn by_label_as(hub: &Objects, cluster: &str, mode: &str) -> Result<()> {
     hub.merge(
         &At::cluster(cluster),
@@ -44,14 +44,14 @@ pub async fn by_label_as(hub: &Objects, cluster: &str, mode: &str) -> Result<()>
         .map(drop)
 }
 
-/// Opts a cluster in as `clusteradm addon enable` does.
+/// Opts a cluster in like `clusteradm addon enable`.
 pub async fn by_addon(hub: &Objects, cluster: &str) -> Result<()> {
     let spec = json!({"spec": {"installNamespace": AGENT_NAMESPACE}});
     hub.apply(&At::addon(cluster), spec).await.map(drop)
 }
 
-/// The same, with a configuration of its own that has this variable, from the first moment on; [`without_variables`]
-/// takes it away.
+/// Like [`by_addon`], with a configuration of its own that has this variable from the start; [`without_variables`]
+/// removes it.
 pub async fn by_addon_with_variable(
     hub: &Objects,
     cluster: &str,
@@ -67,16 +67,16 @@ pub async fn by_addon_with_variable(
     hub.apply(&At::addon(cluster), addon).await.map(drop)
 }
 
-/// Takes the label away.
+/// Removes the label.
 pub async fn take_label_away(hub: &Objects, cluster: &str) -> Result<()> {
     let nothing = json!({"metadata": {"labels": {MODE: null}}});
     hub.merge(&At::cluster(cluster), nothing).await.map(drop)
 }
 
-/// Waits until everything that a user looks at says that the add-on works.
+/// Waits until all conditions that a user checks report a working add-on.
 ///
-/// `ClusterCertificateRotated` is not among it: OCM's agent does not say it when the Secret had to wait for its
-/// namespace, which is what happens on a new cluster.
+/// Ignores `ClusterCertificateRotated`: OCM's agent does not report it when the Secret had to wait for its
+/// namespace, as on a new cluster.
 pub async fn until_available(hub: &Objects, cluster: &str) -> Result<Value> {
     let at = At::addon(cluster);
     for (kind, status, reason) in [
@@ -106,7 +106,7 @@ pub async fn until_available(hub: &Objects, cluster: &str) -> Result<Value> {
     hub.read(&at).await
 }
 
-/// Where the Argo CD cluster Secret of a cluster is.
+/// The Argo CD cluster Secret of a cluster.
 pub fn cluster_secret(cluster: &str) -> At {
     At::secret(ARGOCD, &format!("cluster-{cluster}"))
 }
@@ -137,7 +137,7 @@ pub async fn until_removed(hub: &Objects, spoke: &Objects, cluster: &str) -> Res
     Ok(())
 }
 
-/// Selects what belongs to the add-on.
+/// The label selector of the add-on's objects.
 pub fn of_addon() -> String {
     format!("open-cluster-management.io/addon-name={ADDON}")
 }
@@ -148,7 +148,7 @@ pub async fn with_variable(hub: &Objects, cluster: &str, name: &str, value: &str
     with_configuration(hub, cluster, json!({"customizedVariables": variables})).await
 }
 
-/// Gives a cluster's add-on a configuration of its own that says this; [`without_variables`] takes it away.
+/// Gives a cluster's add-on a configuration of its own with this spec; [`without_variables`] removes it.
 pub async fn with_configuration(hub: &Objects, cluster: &str, spec: Value) -> Result<()> {
     let own = At::addon_config(cluster, VARIABLES);
     hub.apply(&own, json!({ "spec": spec })).await?;
@@ -157,7 +157,7 @@ pub async fn with_configuration(hub: &Objects, cluster: &str, spec: Value) -> Re
         .map(drop)
 }
 
-/// What an add-on says that has a configuration of its own.
+/// The spec of an add-on that has a configuration of its own.
 fn configured(cluster: &str) -> Value {
     json!({"spec": {"configs": [{
         "group": "addon.open-cluster-management.io",
@@ -167,15 +167,15 @@ fn configured(cluster: &str) -> Value {
     }]}})
 }
 
-/// Takes that configuration away again.
+/// Removes that configuration.
 pub async fn without_variables(hub: &Objects, cluster: &str) -> Result<()> {
     let none = json!({"spec": {"configs": null}});
     hub.merge(&At::addon(cluster), none).await?;
     hub.delete(&At::addon_config(cluster, VARIABLES)).await
 }
 
-/// The units of the subject that a cluster's agent is to ask for: they name the certificate authority. None where nothing is
-/// registered.
+/// The organizational units in the subject that a cluster's agent must request: they name the certificate authority. None
+/// without a registration.
 pub async fn registered_units(hub: &Objects, cluster: &str) -> Result<Vec<String>> {
     let addon = hub.get(&At::addon(cluster)).await?.unwrap_or_default();
     let registrations = addon["status"]["registrations"].as_array();
@@ -188,5 +188,5 @@ pub async fn registered_units(hub: &Objects, cluster: &str) -> Result<Vec<String
         .unwrap_or_default())
 }
 
-/// The name of such a configuration.
+/// The name of the add-on's own configuration.
 const VARIABLES: &str = "variables";

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::at::At;
 use crate::wait;
 
-/// The field manager of whatever a test's user writes.
+/// The field manager of all writes by a test's user.
 const USER: &str = "a-user";
 
 /// The objects of one cluster.
@@ -33,12 +33,12 @@ impl Objects {
         Self { client }
     }
 
-    /// The client's own way to all objects of a kind.
+    /// The client's API for all objects of a kind.
     pub fn everywhere(&self, at: &At) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &at.resource)
     }
 
-    /// The client's own way to the objects beside this one.
+    /// The client's API for the namespace of this object.
     pub fn api(&self, at: &At) -> Api<DynamicObject> {
         match &at.namespace {
             Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &at.resource),
@@ -58,7 +58,7 @@ impl Objects {
             .transpose()
     }
 
-    /// The object, which has to be there.
+    /// The object, which has to exist.
     pub async fn read(&self, at: &At) -> Result<Value> {
         self.get(at)
             .await?
@@ -78,7 +78,7 @@ impl Objects {
             .collect()
     }
 
-    /// Makes the object or changes it, as `kubectl apply --server-side` would.
+    /// Creates or changes the object, like `kubectl apply --server-side`.
     pub async fn apply(&self, at: &At, mut object: Value) -> Result<Value> {
         object["apiVersion"] = at.resource.api_version.clone().into();
         object["kind"] = at.resource.kind.clone().into();
@@ -96,7 +96,7 @@ impl Objects {
         )?)
     }
 
-    /// Merges a patch into the object, as `kubectl patch --type=merge` would.
+    /// Merges a patch into the object, like `kubectl patch --type=merge`.
     pub async fn merge(&self, at: &At, patch: Value) -> Result<Value> {
         let params = PatchParams {
             field_manager: Some(USER.to_owned()),
@@ -148,7 +148,7 @@ impl Objects {
         self.delete_with(at, &params).await
     }
 
-    /// Deletes the object and leaves alone what it owns, as `kubectl delete --cascade=orphan` does.
+    /// Deletes the object without its dependents, like `kubectl delete --cascade=orphan`.
     pub async fn orphan(&self, at: &At) -> Result<()> {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Orphan),
@@ -157,7 +157,7 @@ impl Objects {
         self.delete_with(at, &params).await
     }
 
-    /// Waits until the object fits; the last state seen is part of the error.
+    /// Waits until the object fits; the error contains the last state.
     pub async fn until(
         &self,
         at: &At,
@@ -186,7 +186,7 @@ impl Objects {
     }
 }
 
-/// An object as a person wants to see it when it does not fit yet.
+/// An object shortened for an error message.
 struct Seen(Value);
 
 impl fmt::Debug for Seen {

@@ -1,4 +1,4 @@
-//! What the tests' Applications deploy: a greeting in a `ConfigMap` and a Deployment that shows it.
+//! The workload of the tests' Applications: a greeting in a `ConfigMap` and a Deployment that shows it.
 
 /// The image of the Deployment; the lab maps it to a program that waits.
 pub const IMAGE: &str = "lab.local/greeter:1";

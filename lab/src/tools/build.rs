@@ -1,6 +1,6 @@
-//! Building Go programs from the modules in `lab/tools`, once, into `target/tools`.
+//! Builds Go programs from the modules in `lab/tools`, once, into `target/tools`.
 //!
-//! What was built is remembered in a stamp beside it: a changed `go.mod`, `go.sum` or flag builds anew.
+//! A stamp beside the programs records their inputs: a changed `go.mod`, `go.sum` or flag triggers a new build.
 
 use std::{
     fs::{self, File},
@@ -14,25 +14,25 @@ use anyhow::{Context, Result, bail};
 use tokio::time::Instant;
 
 use super::{directory, elsewhere, executable, output, workspace};
-use crate::progress::say;
+use crate::progress::print;
 
-/// Where the version that `kubectl version` and `/version` report is set.
+/// The linker variables with the version that `kubectl version` and `/version` report.
 const KUBERNETES_VERSION: &str = "k8s.io/component-base/version";
 
-/// Between two lines that say how far a build is.
+/// The interval of messages about the progress of a build.
 const PROGRESS: Duration = Duration::from_secs(20);
 
 /// One Go module of `lab/tools`.
 struct Module {
-    /// Its directory in `lab/tools`, and what messages call it.
+    /// Its directory in `lab/tools`, and its name in messages.
     name: &'static str,
-    /// The module that the version is taken from.
+    /// The module that determines the version.
     path: &'static str,
-    /// What is built: package, and name of the program.
+    /// The programs: package and name.
     programs: &'static [(&'static str, &'static str)],
     /// The linker's flags that set the version, from `v1.2.3`.
     version_flags: fn(&str) -> String,
-    /// A directory of its sources that is wanted besides.
+    /// A directory of its sources that the lab needs too.
     sources: Option<&'static str>,
 }
 
@@ -81,7 +81,7 @@ const HELM: Module = Module {
     name: "helm",
     path: "helm.sh/helm/v3",
     programs: &[("helm.sh/helm/v3/cmd/helm", "helm")],
-    // Its own Makefile sets these, too: the Kubernetes that `helm template` and `helm lint` take a chart to be for, as in
+    // Its own Makefile sets these, too: the Kubernetes version that `helm template` and `helm lint` assume, as in
     // its go.mod.
     version_flags: |version| {
         let (helm, major, minor) = ("helm.sh/helm/v3", "k8sVersionMajor=1", "k8sVersionMinor=36");
@@ -104,7 +104,7 @@ const KUSTOMIZE: Module = Module {
 const DASHBOARD_LINTER: Module = Module {
     name: "dashboard-linter",
     path: "github.com/grafana/dashboard-linter",
-    // A few lines of our own around its rules.
+    // A few lines of our own around the linter's rules.
     programs: &[("lab.local/tools/dashboard-linter", "lint-dashboards")],
     version_flags: |_| String::new(),
     sources: None,
@@ -138,23 +138,23 @@ const MODULES: [Module; 8] = [
     PROMETHEUS_OPERATOR,
 ];
 
-/// Builds what neither the machine nor `target/tools` has. Two that call this at once build once.
+/// Builds the programs that neither the machine nor `target/tools` has. Concurrent calls build once.
 pub(super) fn ensure() -> Result<()> {
     ensure_these(&MODULES)
 }
 
-/// As [`ensure`], for Helm alone.
+/// Like [`ensure`], for Helm alone.
 pub(super) fn ensure_helm() -> Result<()> {
     ensure_these(&[HELM])
 }
 
-/// As [`ensure`], for Grafana's linter alone.
+/// Like [`ensure`], for Grafana's linter alone.
 pub(super) fn ensure_dashboard_linter() -> Result<()> {
     ensure_these(&[DASHBOARD_LINTER])
 }
 
 fn ensure_these(modules: &[Module]) -> Result<()> {
-    // Where everything is there already, nothing has to be writable, and Go need not be installed.
+    // If everything is built, no directory has to be writable, and Go need not be installed.
     if modules
         .iter()
         .all(|module| module.is_ready().unwrap_or(false))
@@ -172,7 +172,7 @@ fn ensure_these(modules: &[Module]) -> Result<()> {
     Ok(())
 }
 
-/// The directory of Argo CD's module in Go's module cache, which holds its manifests.
+/// The directory of Argo CD's module in Go's module cache, with its manifests.
 pub(super) fn argocd_module() -> Option<PathBuf> {
     ARGOCD.module()
 }
@@ -184,32 +184,32 @@ pub(super) fn prometheus_operator() -> Option<PathBuf> {
 }
 
 impl Module {
-    /// Whether nothing is to be done.
+    /// Whether there is nothing to do.
     fn is_ready(&self) -> Result<bool> {
         let has_sources = self.sources.is_none() || self.module().is_some();
         Ok(has_sources && (self.is_elsewhere() || self.is_built()?))
     }
 
-    /// Its directory in Go's module cache, with the sources that are wanted.
+    /// Its directory in Go's module cache, with its sources.
     fn module(&self) -> Option<PathBuf> {
         let noted = fs::read_to_string(self.module_path()).ok()?;
         let dir = PathBuf::from(noted.trim());
         dir.join(self.sources?).is_dir().then_some(dir)
     }
 
-    /// Where that directory is noted.
+    /// The file that records that directory.
     fn module_path(&self) -> PathBuf {
         directory().join(format!("{}.module", self.name))
     }
 
-    /// Whether somebody else provides all of its programs.
+    /// Whether the machine provides all of its programs.
     fn is_elsewhere(&self) -> bool {
         self.programs
             .iter()
             .all(|(_, program)| has_elsewhere(program))
     }
 
-    /// Whether we built it, just as it would be built now.
+    /// Whether our build is current.
     fn is_built(&self) -> Result<bool> {
         let complete = self
             .programs
@@ -223,7 +223,7 @@ impl Module {
         if !self.is_elsewhere() && !self.is_built()? {
             self.build_all()?;
         }
-        // Its sources are wanted whoever built the program.
+        // Its sources are needed even if the machine provides the program.
         if self.sources.is_some() && self.module().is_none() {
             self.go(&["mod", "download", self.path])?;
             let dir = self.go(&["list", "-m", "-f", "{{.Dir}}", self.path])?;
@@ -235,7 +235,7 @@ impl Module {
 
     fn build_all(&self) -> Result<()> {
         let (version, flags) = (self.version()?, self.flags()?);
-        say(format_args!(
+        print(format_args!(
             "building {} {version} into target/tools, once",
             self.name
         ));
@@ -245,7 +245,7 @@ impl Module {
         }
         let path = self.stamp_path();
         fs::write(&path, self.stamp()?).with_context(|| format!("write {}", path.display()))?;
-        say(format_args!(
+        print(format_args!(
             "built {} in {:.0?}",
             self.name,
             began.elapsed()
@@ -272,7 +272,7 @@ impl Module {
             .context("start go; Go 1.26 or newer is needed")?;
         let mut stated = Vec::new();
         let (began, mut last) = (Instant::now(), Instant::now());
-        let stderr = child.stderr.take().context("read what go says")?;
+        let stderr = child.stderr.take().context("read the output of go")?;
         for (count, line) in BufReader::new(stderr)
             .lines()
             .map_while(Result::ok)
@@ -280,7 +280,7 @@ impl Module {
         {
             if last.elapsed() > PROGRESS {
                 last = Instant::now();
-                say(format_args!(
+                print(format_args!(
                     "  {program}: {count} packages compiled, {:.0?}",
                     began.elapsed()
                 ));
@@ -299,7 +299,7 @@ impl Module {
         directory().join(format!("{}.stamp", self.name))
     }
 
-    /// What decides how the programs come out.
+    /// The inputs that determine the programs.
     fn stamp(&self) -> Result<String> {
         // Most modules have no code of ours.
         let own = self.read("main.go").unwrap_or_default();
@@ -343,7 +343,7 @@ impl Module {
 
     fn command(&self) -> Command {
         let mut command = Command::new("go");
-        // Without cgo the programs need nothing of the machine they run on.
+        // Without cgo the programs do not depend on the machine's libraries.
         command.current_dir(self.dir()).env("CGO_ENABLED", "0");
         command
     }
@@ -353,12 +353,12 @@ impl Module {
     }
 }
 
-/// Whether somebody else provides the program. A kubectl of the machine does not count: see `Tools::find`.
+/// Whether the machine provides the program. A kubectl of the machine does not count: see `Tools::find`.
 fn has_elsewhere(program: &str) -> bool {
     match program {
         "argocd" => std::env::var_os("ARGOCD_BIN").is_some_and(|path| !path.is_empty()),
         "helm" => std::env::var_os("HELM_BIN").is_some_and(|path| !path.is_empty()),
-        // Argo CD shall meet the one that it was made for, not whatever is on this machine; and the others are ours.
+        // Argo CD must use the version that it was made for, not one of this machine; and the others are ours.
         "kustomize" | "lint-dashboards" | "prometheus-targets" => false,
         "kubectl" => has_elsewhere("kube-apiserver") && elsewhere(program).is_some(),
         other => elsewhere(other).is_some(),

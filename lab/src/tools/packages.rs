@@ -1,4 +1,4 @@
-//! Programs that come as packages of the machine: named when they are missing, installed where that is possible.
+//! Programs from packages of the machine: named when they are missing, installed where that is possible.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use anyhow::{Context, Result, bail};
 use nix::unistd::Uid;
 
 use super::{executable, on_path};
-use crate::progress::say;
+use crate::progress::print;
 
-/// A program or a file, and the Debian package that brings it.
+/// A program or a file, and its Debian package.
 const NEEDED: [(&str, &str); 9] = [
     ("redis-server", "redis-server"),
     ("ip", "iproute2"),
@@ -28,14 +28,14 @@ const NEEDED: [(&str, &str); 9] = [
     ("haproxy", "haproxy"),
     // With promtool.
     ("prometheus", "prometheus"),
-    // Commands of the runbooks call it.
+    // Commands of the runbooks run it.
     ("jq", "jq"),
 ];
 
-/// What Debian's packages ask before they start a service: 101 says no.
+/// Debian's packages run this script before they start a service: exit code 101 denies it.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs the packages that are missing, as root on Debian and its kin; elsewhere says which they are.
+/// Installs the missing packages, as root on Debian and its derivatives; elsewhere returns an error with their names.
 pub(super) fn ensure() -> Result<()> {
     let missing = missing();
     if missing.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn ensure() -> Result<()> {
     if !Uid::effective().is_root() || on_path("apt-get").is_none() {
         bail!("the lab needs these packages (names as in Debian): {list}; please install them");
     }
-    say(format_args!("installing {list}"));
+    print(format_args!("installing {list}"));
     let _quiet = NoServices::begin()?;
     // Package lists may be absent on a fresh machine, and stale on an old one.
     if !apt_get(&["install", "-y", "--no-install-recommends"], &missing)? {
@@ -59,7 +59,7 @@ pub(super) fn ensure() -> Result<()> {
 
 fn missing() -> Vec<&'static str> {
     let absent = |program: &str| match program {
-        // The daemon is a program of git's own directory, which some distributions package apart.
+        // The daemon is a program of git's own directory, which some distributions package separately.
         "git" => on_path("git").is_none() || git_daemon_is_missing(),
         file if file.starts_with('/') => !Path::new(file).exists(),
         other => on_path(other).is_none(),
@@ -80,10 +80,10 @@ fn git_daemon_is_missing() -> bool {
         .is_none()
 }
 
-/// While there is one, a package that is installed does not start its service: the lab wants the programs, and this machine
-/// shall not listen for anybody because of it.
+/// While it exists, newly installed packages do not start their services: the lab needs only the programs, and this
+/// machine shall not open ports because of it.
 struct NoServices {
-    /// Whether the policy is ours, and goes with this.
+    /// Whether the policy is ours, and is removed with this.
     is_ours: bool,
 }
 
@@ -103,7 +103,7 @@ impl NoServices {
                     .with_context(|| format!("write {POLICY}"))?;
                 Ok(this)
             }
-            // Somebody else has a policy, which counts.
+            // The machine has a policy already, which applies.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self { is_ours: false }),
             Err(error) => Err(error).with_context(|| format!("make {POLICY}")),
         }
@@ -115,7 +115,7 @@ impl Drop for NoServices {
         if self.is_ours
             && let Err(error) = fs::remove_file(Path::new(POLICY))
         {
-            say(format_args!(
+            print(format_args!(
                 "{POLICY} stays, as it cannot be removed: {error}"
             ));
         }

@@ -1,4 +1,4 @@
-//! Ending a lab that stays.
+//! Ends a lab that stays.
 
 use std::{fs, path::Path, process::ExitCode, time::Duration};
 
@@ -11,19 +11,19 @@ use nix::{
 use tokio::time::{Instant, sleep};
 
 use super::{State, list, start::OURS};
-use crate::{namespaces::GRACE, progress::say};
+use crate::{namespaces::GRACE, progress::print};
 
-/// Between two looks whether the lab is gone.
+/// The interval of checks whether the lab is gone.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Ends the lab in `dir` (without: the only one that runs), and returns when it is gone with what it wrote.
+/// Ends the lab in `dir` (without: the only one that runs), and returns when it and its files are gone.
 pub fn down(dir: Option<&Path>) -> Result<ExitCode> {
     let dir = match dir {
         Some(dir) => dir.to_owned(),
         None => list::only()?,
     };
     let Some(state) = State::read(&dir)? else {
-        say(format_args!("no lab in {}", dir.display()));
+        print(format_args!("no lab in {}", dir.display()));
         return Ok(ExitCode::SUCCESS);
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -31,11 +31,11 @@ pub fn down(dir: Option<&Path>) -> Result<ExitCode> {
         .build()?;
     runtime.block_on(end(&state))?;
     clear(&dir)?;
-    say(format_args!("the lab in {} is gone", dir.display()));
+    print(format_args!("the lab in {} is gone", dir.display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the supervisor to end, and makes it end if it does not.
+/// Asks the supervisor to end, and kills it if it does not.
 async fn end(state: &State) -> Result<()> {
     let pid = Pid::from_raw(i32::try_from(state.pid).context("a process number")?);
     for (signal, time_limit) in [
@@ -61,7 +61,7 @@ async fn end(state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a lab wrote to its directory, and the directory if nothing else is in it.
+/// Removes the files of a lab from its directory, and the directory if it is empty then.
 pub(super) fn clear(dir: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(dir) else {
         return Ok(());
@@ -86,7 +86,7 @@ pub(super) fn clear(dir: &Path) -> Result<()> {
         };
         removed.with_context(|| format!("remove {}", path.display()))?;
     }
-    // Fails when somebody else's files are in it, and then it stays.
+    // Fails when there are other files in it, and then the directory stays.
     let _not_empty = fs::remove_dir(dir);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A lab that stays, seen from inside its namespaces.
+//! A lab that stays, inside its namespaces.
 
 use std::{io::IsTerminal, process::ExitCode};
 
@@ -14,11 +14,11 @@ use crate::{
     cluster::KUBECONFIG,
     demo::Demo,
     namespaces::{self, Inside},
-    progress::{Progress, say},
+    progress::{Progress, print},
     world,
 };
 
-/// Starts the lab, says when it is ready, and ends it when it is told to.
+/// Starts the lab, reports when it is ready, and ends it after a signal.
 pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
     world::log_to(&namespaces::scratch().join("lab.log"))?;
     let runtime = Runtime::new().context("start a runtime")?;
@@ -27,7 +27,7 @@ pub(super) fn run(request: &Request, inside: &Inside) -> Result<ExitCode> {
         let mut progress = Progress::new();
         tokio::select! {
             biased;
-            // What runs ends with the namespaces.
+            // Its programs end with the namespaces.
             _ = reply.recv() => Ok(ExitCode::from(130)),
             lab = start(request, inside, &mut progress) => match lab {
                 Ok(lab) if request.demo => demo(lab, &mut reply, progress).await,
@@ -54,7 +54,7 @@ async fn start(request: &Request, inside: &Inside, progress: &mut Progress) -> R
     )
     .await?;
     write(request, inside, Phase::Ready)?;
-    say(format_args!(
+    print(format_args!(
         "ready after {:.1} s",
         progress.elapsed().as_secs_f32()
     ));
@@ -101,9 +101,9 @@ async fn demo(
         Some(Err(error)) => {
             let kept = world::directory("demo");
             let seen = world::keep(&lab, &kept).await;
-            say(format_args!("the demo failed: {error:#}"));
-            say(format_args!("the world ({}):", kept.display()));
-            say(seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}")));
+            print(format_args!("the demo failed: {error:#}"));
+            print(format_args!("the world ({}):", kept.display()));
+            print(seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}")));
             ExitCode::FAILURE
         }
     };

@@ -14,7 +14,7 @@ fn directory() -> PathBuf {
     workspace().join("target/lab/running")
 }
 
-/// Notes that a lab was started, by its supervisor's process number.
+/// Records that a lab was started, by its supervisor's process number.
 pub(super) fn add(dir: &Path) -> Result<()> {
     let list = directory();
     fs::create_dir_all(&list).with_context(|| format!("make {}", list.display()))?;
@@ -23,14 +23,14 @@ pub(super) fn add(dir: &Path) -> Result<()> {
         .with_context(|| format!("write {}", entry.display()))
 }
 
-/// The directories of labs that run. Forgets those that do not.
+/// The directories of running labs. Removes entries of others.
 pub(super) fn running() -> Result<Vec<PathBuf>> {
     use std::{ffi::OsString, os::unix::ffi::OsStringExt};
     let mut dirs = Vec::new();
     for entry in fs::read_dir(directory()).into_iter().flatten() {
         let path = entry?.path();
         let dir = PathBuf::from(OsString::from_vec(fs::read(&path).unwrap_or_default()));
-        // One that cannot be read has gone meanwhile.
+        // An unreadable entry is of a lab that ended meanwhile.
         match State::read(&dir) {
             Ok(Some(state)) if state.is_running() => dirs.push(dir),
             Ok(_) | Err(_) => {
@@ -43,14 +43,14 @@ pub(super) fn running() -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
-/// The one lab that runs, for whoever did not say which.
+/// The one running lab, for a caller who named none.
 pub(super) fn only() -> Result<PathBuf> {
     let running = running()?;
     match running.as_slice() {
         [dir] => Ok(dir.clone()),
         [] => anyhow::bail!("no lab runs; `lab up` starts one"),
         several => anyhow::bail!(
-            "{} labs run; say which with --dir: {several:?}",
+            "{} labs run; choose one with --dir: {several:?}",
             several.len()
         ),
     }

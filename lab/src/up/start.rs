@@ -1,4 +1,4 @@
-//! Starting a lab that stays.
+//! Starts a lab that stays.
 
 use std::{
     fs::{self, File},
@@ -18,19 +18,19 @@ use tokio::{
 use super::{LOG, Phase, STATE, State, down::clear, inside, list, started};
 use crate::{
     Options, Tools,
-    namespaces::{self, Door, Entered},
-    progress::say,
+    namespaces::{self, EnterOptions, Entered},
+    progress::print,
 };
 
-/// Between two looks at how far the lab in the background is.
+/// The interval of checks of the lab in the background.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What is asked for.
+/// The options of `lab up`.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What the lab shall have.
+    /// The parts of the lab.
     pub options: Options,
-    /// Where its kubeconfigs and logs go.
+    /// The directory for its kubeconfigs and logs.
     pub dir: PathBuf,
     /// Whether to stay attached until it is interrupted, instead of returning when it is ready.
     pub foreground: bool,
@@ -85,14 +85,14 @@ fn attached(request: &Request) -> Result<ExitCode> {
         .write(dir)?;
         list::add(dir)?;
     }
-    let door = Door {
+    let options = EnterOptions {
         ports: request.options.spokes + 1,
         follow_parent: request.demo,
     };
-    match namespaces::enter(door)? {
+    match namespaces::enter(options)? {
         Entered::Inside(seen) => inside::run(request, &seen),
         Entered::Ended(code) => {
-            // A lab that could not be started leaves its logs, and says why in its state.
+            // A lab that could not be started leaves its logs, and records the reason in its state.
             let failed =
                 State::read(dir)?.is_some_and(|state| matches!(state.phase, Phase::Failed(_)));
             if !failed {
@@ -103,7 +103,7 @@ fn attached(request: &Request) -> Result<ExitCode> {
     }
 }
 
-/// Starts the supervisor in the background, and shows what it says until the lab is ready.
+/// Starts the supervisor in the background, and prints its log until the lab is ready.
 fn detached(dir: &Path) -> Result<ExitCode> {
     let log = dir.join(LOG);
     let into = File::create(&log).with_context(|| format!("create {}", log.display()))?;
@@ -113,7 +113,7 @@ fn detached(dir: &Path) -> Result<ExitCode> {
         .stdin(Stdio::null())
         .stdout(into.try_clone()?)
         .stderr(into)
-        // What is typed at this terminal is not for it.
+        // The input of this terminal is not for it.
         .process_group(0)
         .spawn()
         .context("start the lab in the background")?;
@@ -144,7 +144,7 @@ async fn follow(mut child: Child, dir: &Path, log: &Path) -> Result<ExitCode> {
         }) = state
         {
             for cluster in clusters {
-                say(format_args!(
+                print(format_args!(
                     "export KUBECONFIG={}   # {}",
                     cluster.kubeconfig.display(),
                     cluster.name
@@ -155,9 +155,9 @@ async fn follow(mut child: Child, dir: &Path, log: &Path) -> Result<ExitCode> {
         tokio::select! {
             () = sleep(LOOK) => {}
             _ = interrupts.recv() => {
-                say("interrupted");
+                print("interrupted");
                 let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
-                // Fails only when it has ended, which is what we want.
+                // Fails only when it has ended already.
                 let _ended = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
                 child.wait().context("wait for the lab")?;
                 show_more(&mut log)?;
@@ -167,15 +167,15 @@ async fn follow(mut child: Child, dir: &Path, log: &Path) -> Result<ExitCode> {
     }
 }
 
-/// Prints what was added to the log.
+/// Prints the new part of the log.
 fn show_more(log: &mut File) -> Result<()> {
     let mut more = Vec::new();
     log.read_to_end(&mut more).context("read the lab's log")?;
     if !more.is_empty() {
-        say(String::from_utf8_lossy(&more).trim_end());
+        print(String::from_utf8_lossy(&more).trim_end());
     }
     Ok(())
 }
 
-/// The names of what a lab writes into its directory, beside the clusters' directories.
+/// The names of a lab's files in its directory, beside the clusters' directories.
 pub(super) const OURS: [&str; 5] = [STATE, LOG, "etcd.log", "etcd-hub.log", "git-daemon.log"];

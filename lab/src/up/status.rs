@@ -1,4 +1,4 @@
-//! How labs that stay are doing.
+//! The state of labs that stay.
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
@@ -11,9 +11,9 @@ use kube::{
 use tokio::time::timeout;
 
 use super::{Listed, Phase, State, list};
-use crate::progress::say;
+use crate::progress::print;
 
-/// How long an API may take to say that it is ready.
+/// How long an API may take to report that it is ready.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Prints the state of the lab in `dir`, or of every lab that runs; succeeds if all of it is ready.
@@ -23,10 +23,10 @@ pub fn status(dir: Option<&Path>) -> Result<ExitCode> {
         None => list::running()?,
     };
     if dirs.is_empty() {
-        say("no lab runs");
+        print("no lab runs");
         return Ok(ExitCode::FAILURE);
     }
-    // Fails only when somebody chose one before; there is but one in this program.
+    // Fails only when a provider is installed already; this program has but one.
     let _chosen = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -44,17 +44,17 @@ pub fn status(dir: Option<&Path>) -> Result<ExitCode> {
 
 async fn show(dir: &Path) -> Result<bool> {
     let Some(state) = State::read(dir)? else {
-        say(format_args!("{}: no lab", dir.display()));
+        print(format_args!("{}: no lab", dir.display()));
         return Ok(false);
     };
     let running = state.is_running();
     let phase = match (&state.phase, running) {
         (Phase::Failed(reason), _) => format!("failed: {reason}"),
-        (Phase::Starting | Phase::Ready, false) => "ended without being told to".to_owned(),
+        (Phase::Starting | Phase::Ready, false) => "ended unexpectedly".to_owned(),
         (Phase::Starting, true) => "starting".to_owned(),
         (Phase::Ready, true) => "ready".to_owned(),
     };
-    say(format_args!(
+    print(format_args!(
         "{}: {phase} (process {})",
         dir.display(),
         state.pid
@@ -76,7 +76,7 @@ async fn show(dir: &Path) -> Result<bool> {
         table.add_row([&cluster.name, &cluster.server, &answer, &kubeconfig]);
     }
     if !state.clusters.is_empty() {
-        say(table);
+        print(table);
     }
     Ok(ready)
 }

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use lab::{
     product,
+    raw_client::agent_name,
     steps::{ADDON, At, Objects, enrol, objects::has_condition},
-    stranger::agent_name,
     wait,
 };
 use lab_ocm_stand_in::certificate_request;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use lab::{
     argocd,
-    call::{Following, Said, call},
+    call::{Following, Output, call},
     product,
     steps::{At, enrol::ARGOCD},
     wait,
@@ -65,7 +65,7 @@ impl Console {
         ];
         let login = [&login[..], &[&password, "--insecure"]].concat();
         let logged_in = || console.run(&login);
-        wait::until("argocd logs in", logged_in, Said::succeeded).await?;
+        wait::until("argocd logs in", logged_in, Output::succeeded).await?;
         Ok(console)
     }
 
@@ -84,7 +84,7 @@ impl Console {
     }
 
     /// A call, to its end.
-    pub(super) async fn run(&self, arguments: &[&str]) -> Result<Said> {
+    pub(super) async fn run(&self, arguments: &[&str]) -> Result<Output> {
         call(self.command(arguments), SOON).await
     }
 

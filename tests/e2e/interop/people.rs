@@ -92,8 +92,8 @@ async fn begin(
     setting.way = way;
     let visitor = visitor(
         lab,
-        &setting.papers.of_agent(&name)?,
-        setting.papers.authority(),
+        &setting.credentials.of_agent(&name)?,
+        setting.credentials.authority(),
     )?;
     let names = setting.names.clone();
     let hub = Objects::new(lab.hub().client());

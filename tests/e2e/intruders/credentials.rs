@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
+    raw_client::{Credentials, Forger, agent_name},
     steps::enrol,
-    stranger::{Forger, Papers, agent_name},
 };
 use rustls::AlertDescription as Alert;
 use time::Duration;
@@ -36,7 +36,7 @@ pub(crate) async fn peer_with_wrong_credentials_is_rejected(stage: &Stage) -> Re
     stage.enrolled(1).await?;
     stage.not_enrolled(2).await?;
     let (door, forger) = stage.door().await?;
-    let good = forger.papers(&agent_name("spoke1"), &[], Duration::days(365))?;
+    let good = forger.issue(&agent_name("spoke1"), &[], Duration::days(365))?;
     let version = door.version(&good).await?;
     let manager = Program::Manager.running(stage).await?;
     for case in wrong_credentials(&forger)? {

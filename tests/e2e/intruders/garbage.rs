@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
+    raw_client::{Answer, RawClient, Stream, agent_name},
     steps::{deliver, enrol},
-    stranger::{Answer, Door, Stream, agent_name},
 };
 use protocol::wire::cloudevents::{
     CloudEvent,
@@ -84,7 +84,7 @@ pub(crate) async fn malformed_messages_do_not_disturb_other_clusters(stage: &Sta
 }
 
 /// Bytes that are no TLS.
-async fn knock(door: &Door, manager: &Running) -> Result<()> {
+async fn knock(door: &RawClient, manager: &Running) -> Result<()> {
     for (outcome, bytes) in [
         ("plain_http", &b"GET / HTTP/1.0\r\n\r\n"[..]),
         ("garbage", &vec![0; 70_000]),
@@ -92,7 +92,7 @@ async fn knock(door: &Door, manager: &Running) -> Result<()> {
     ] {
         let counted = format!("argocd_principal_handshakes_total{{outcome=\"{outcome}\"}}");
         let before = manager.metrics().await?.value(&counted);
-        door.knock_with(bytes).await?;
+        door.send_bytes(bytes).await?;
         manager.until_counts(&counted, before + 1.0).await?;
     }
     Ok(())

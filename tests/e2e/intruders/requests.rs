@@ -3,8 +3,8 @@
 use anyhow::{Result, ensure};
 use base64::Engine as _;
 use lab::{
+    raw_client::agent_name,
     steps::{ADDON, At, Objects, enrol},
-    stranger::agent_name,
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-/// What there is to a name.
+/// The result of looking up a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// Addresses, perhaps none.
@@ -14,7 +14,7 @@ pub(super) enum Found {
 const TYPE_A: u16 = 1;
 const TYPE_ANY: u16 = 255;
 const CLASS_IN: u16 = 1;
-/// Seconds an answer may be kept: short, because Services of a lab come and go.
+/// How many seconds a client may cache an answer: few, because Services of a lab come and go.
 const TTL: u32 = 2;
 const HEADER: usize = 12;
 /// Bytes of an answer: pointer to the name, type, class, time, length, address.
@@ -29,7 +29,7 @@ const RECURSION_AVAILABLE: u16 = 0x0080;
 const NO_SUCH_NAME: u16 = 3;
 const NOT_IMPLEMENTED: u16 = 4;
 
-/// A question as it stands in a message.
+/// A question as encoded in a message.
 #[derive(Debug, PartialEq, Eq)]
 struct Question<'a> {
     id: u16,
@@ -56,7 +56,7 @@ pub(super) fn answer(
     let wants_addresses = question.class == CLASS_IN && matches!(question.kind, TYPE_A | TYPE_ANY);
     match resolve(&question.name) {
         Found::Nothing => Some(compose(&question, NO_SUCH_NAME, &[])),
-        // The name exists, with nothing of the kind that was asked for (IPv6, for one).
+        // The name exists, but without records of the requested type (IPv6, for example).
         Found::Addresses(_) if !wants_addresses => Some(compose(&question, 0, &[])),
         Found::Addresses(addresses) => {
             let room = limit.saturating_sub(HEADER + question.raw.len()) / ANSWER;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_addresses_are_cut_and_said_to_be() {
+    fn too_many_addresses_set_the_truncated_flag() {
         let many = (0..100).map(|byte| Ipv4Addr::new(10, 0, 0, byte)).collect();
         let cut = answer(&question("a.b", TYPE_A), 512, |_| Found::Addresses(many)).unwrap();
         assert!(cut.len() <= 512);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic() {
+    fn arbitrary_bytes_do_not_panic() {
         let asked = question("some.name", TYPE_A);
         for cut in 0..asked.len() {
             assert_eq!(answer(&asked[..cut], 512, |_| Found::Nothing), None);

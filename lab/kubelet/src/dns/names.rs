@@ -1,4 +1,4 @@
-//! What a name stands for. Pure.
+//! Resolves names to addresses. Pure.
 
 use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
 
@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::message::Found;
 use crate::services::{cluster_ip, owner, ready_addresses};
 
-/// Everything names can stand for.
+/// All sources of names.
 #[derive(Debug)]
 pub(super) struct Names<'a> {
     pub(super) services: &'a [Arc<Service>],
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_world_outside_is_what_the_lab_was_told() {
+    fn configured_outside_names_are_resolved() {
         assert_eq!(resolve("git.lab"), found([[10, 240, 0, 250]]));
         for unknown in [
             "example.com",

@@ -84,7 +84,7 @@ fn a_missing_key_is_named() {
 }
 
 #[test]
-fn the_api_server_is_always_told_and_services_of_the_namespace_are_linked() {
+fn services_of_the_namespace_and_the_api_server_have_variables() {
     let service = |namespace, name, ip| {
         json!({
             "metadata": { "namespace": namespace, "name": name },

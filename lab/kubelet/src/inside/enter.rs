@@ -1,4 +1,4 @@
-//! Runs a command in a running container: exec probes and hooks, and what people run there.
+//! Runs a command in a running container: exec probes, hooks, and commands of users.
 
 use std::{
     fs::File,
@@ -13,9 +13,9 @@ use anyhow::Context;
 use nix::sched::{CloneFlags, setns};
 use rustix::process::{ioctl_tiocsctty, setsid};
 
-use super::{EnterSpec, Input, JoinedSpec, Part, first, hear_line};
+use super::{EnterSpec, Input, JoinedSpec, Part, first, read_line_only};
 
-/// What a shell ends with when a command cannot be executed.
+/// The exit code of a shell when a command cannot be executed.
 const CANNOT_EXECUTE: i32 = 126;
 
 /// Enters the namespaces of the container. The process namespace takes effect for children only,
@@ -25,7 +25,7 @@ pub(super) fn play() -> i32 {
 }
 
 fn enter() -> anyhow::Result<i32> {
-    let spec: EnterSpec = hear_line()?;
+    let spec: EnterSpec = read_line_only()?;
     let kinds = [
         ("ipc", CloneFlags::CLONE_NEWIPC),
         ("uts", CloneFlags::CLONE_NEWUTS),
@@ -33,7 +33,7 @@ fn enter() -> anyhow::Result<i32> {
         ("pid", CloneFlags::CLONE_NEWPID),
         ("mnt", CloneFlags::CLONE_NEWNS),
     ];
-    // All before the first is entered: the last one takes this /proc away.
+    // Open all before entering the first: entering the last one removes this /proc.
     let namespaces: Vec<(File, CloneFlags)> = kinds
         .into_iter()
         .map(|(name, kind)| {
@@ -59,7 +59,7 @@ pub(super) fn play_joined() -> i32 {
 }
 
 fn become_command() -> anyhow::Result<std::convert::Infallible> {
-    let JoinedSpec { process, input } = hear_line()?;
+    let JoinedSpec { process, input } = read_line_only()?;
     let stdin = match input {
         Input::None => Stdio::null(),
         Input::Rest => Stdio::inherit(),
@@ -88,6 +88,6 @@ fn take_terminal() -> anyhow::Result<Stdio> {
 
 fn complain(error: &anyhow::Error) -> i32 {
     use std::io::Write;
-    let _nobody_listens = writeln!(std::io::stderr(), "{error:#}");
+    let _ignored = writeln!(std::io::stderr(), "{error:#}");
     CANNOT_EXECUTE
 }

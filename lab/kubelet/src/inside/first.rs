@@ -22,11 +22,11 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Process, ShimSpec, init, root, take_in};
+use super::{Process, ShimSpec, init, read_value, root};
 
 pub(super) fn play() -> i32 {
-    // A second handle on the shim's pipe: it closes itself when a program is executed, and that is
-    // the good news.
+    // A second handle on the shim's pipe: it closes itself when a program is executed, which
+    // signals success.
     let Ok(pipe) = std::io::stdout().as_fd().try_clone_to_owned() else {
         return 1;
     };
@@ -35,7 +35,7 @@ pub(super) fn play() -> i32 {
         Ok((process, log)) if process.init => match init::spawn(&process, &log) {
             Ok(program) => {
                 drop(pipe);
-                // Standard output still is the shim's pipe; the log takes its place, so that the
+                // Standard output still is the shim's pipe; replace it by the log, so that the
                 // pipe closes.
                 if nix::unistd::dup2_stdout(&log).is_err() {
                     return 1;
@@ -51,11 +51,11 @@ pub(super) fn play() -> i32 {
 }
 
 fn complain(pipe: &mut File, error: &anyhow::Error) {
-    // The shim waits at the other end as long as we live.
-    let _told = write!(pipe, "{error:#}");
+    // The shim reads the other end while this process lives.
+    let _written = write!(pipe, "{error:#}");
 }
 
-/// Builds the root and gives up what the container shall not have.
+/// Builds the root and drops the privileges that the container shall not have.
 fn prepare() -> anyhow::Result<(Process, File)> {
     let ShimSpec {
         sandbox: _,
@@ -63,10 +63,10 @@ fn prepare() -> anyhow::Result<(Process, File)> {
         scratch,
         root,
         process,
-    } = take_in()?;
+    } = read_value()?;
     let log = std::io::stderr().as_fd().try_clone_to_owned()?;
-    // As containerd does: a program that opens its /dev/stdout may. In a user namespace of one user
-    // there is nobody to give it to.
+    // As containerd does, so that a program can open its /dev/stdout. In a user namespace with
+    // one user there is no other owner.
     let (user, group) = (Uid::from_raw(process.user), Gid::from_raw(process.group));
     let _optional = nix::unistd::fchown(&log, Some(user), Some(group));
     unshare(CloneFlags::CLONE_NEWNS).context("make a mount namespace")?;
@@ -75,7 +75,7 @@ fn prepare() -> anyhow::Result<(Process, File)> {
     Ok((process, File::from(log)))
 }
 
-/// Takes the user, the groups and the limits of `process`, and ties this process to its parent's
+/// Sets the user, the groups and the limits of `process`, and ties this process to its parent's
 /// life. The signals are those of a fresh program.
 pub(super) fn become_user(process: &Process) -> anyhow::Result<()> {
     with_default_signals().context("begin with fresh signals")?;
@@ -85,8 +85,8 @@ pub(super) fn become_user(process: &Process) -> anyhow::Result<()> {
         .filter(|group| maps(**group))
         .map(|group| Gid::from_raw(*group))
         .collect();
-    // In a user namespace that maps one user only there are no others to become, nor groups to
-    // drop.
+    // In a user namespace that maps only one user there are no other users to become, nor groups
+    // to drop.
     if maps(process.user) && maps(process.group) {
         if setgroups(&groups).is_ok() || process.user != 0 {
             setgid(Gid::from_raw(process.group)).context("take the group")?;
@@ -100,9 +100,9 @@ pub(super) fn become_user(process: &Process) -> anyhow::Result<()> {
     set_pdeathsig(Signal::SIGKILL).context("tie the container to its shim")
 }
 
-/// What is ignored here, programs that this one executes would go on ignoring: a script that runs the lab in its
-/// background ignores interrupts, and then no key in a terminal of a container would be one. A handler is not handed
-/// on but makes way for the default, so having one is all that it takes.
+/// Resets ignored signals, which an executed program would inherit: a script that runs the lab in its background
+/// ignores interrupts, and then no key in a terminal of a container would send one. A program does not inherit
+/// handlers but gets the default, so setting one is enough.
 fn with_default_signals() -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().build()?;
     let _within = runtime.enter();
@@ -151,7 +151,7 @@ pub(super) fn command(process: &Process, log: &File) -> anyhow::Result<Command> 
     Ok(command)
 }
 
-/// Becomes the program; what comes back is why not.
+/// Becomes the program; returns only with the error.
 fn execute(process: &Process, log: &File) -> anyhow::Error {
     match command(process, log) {
         Ok(mut command) => {

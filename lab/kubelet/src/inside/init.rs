@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Process, first};
 
-/// Starts the program as a child. What it waits for is [`attend`]'s business.
+/// Starts the program as a child. [`attend`] waits for it.
 pub(super) fn spawn(process: &Process, log: &File) -> anyhow::Result<Child> {
     let program = process.argv.first().cloned().unwrap_or_default();
     first::command(process, log)?
@@ -64,7 +64,7 @@ async fn pass_and_collect(program: Pid) -> std::io::Result<i32> {
     }
 }
 
-/// Collects every process that has ended, and says how the program did if it is among them.
+/// Collects every process that has ended, and returns the program's code if it is among them.
 fn collect(program: Pid) -> Option<i32> {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -73,7 +73,7 @@ fn collect(program: Pid) -> Option<i32> {
                 return Some(128 + signal as i32);
             }
             Ok(WaitStatus::StillAlive) => return None,
-            // Nobody to wait for: the program cannot have got away, so this does not happen.
+            // Unreachable: without a child to wait for, the program would have been collected before.
             Err(Errno::ECHILD) => return Some(1),
             Ok(_) | Err(_) => {}
         }

@@ -1,9 +1,9 @@
 //! The file system of a container: the machine's programs and settings under an overlay, everything
 //! else fresh.
 //!
-//! Only `/usr`, `/etc` and `/opt` of the machine show (and `/bin`, `/lib`… where they are not links
-//! into `/usr`), so that a Pod cannot come to depend on what happens to lie in somebody's home.
-//! What is written goes to memory and is gone with the container. Everything is mounted in a mount
+//! Only `/usr`, `/etc` and `/opt` of the machine are visible (and `/bin`, `/lib`… where they are not
+//! links into `/usr`), so that a Pod cannot come to depend on files in a user's home directory.
+//! Writes go to memory and are gone with the container. Everything is mounted in a mount
 //! namespace of the container's own.
 
 mod files;
@@ -19,9 +19,9 @@ use nix::{
 use super::{Mount, Process, Root, first::maps};
 use files::Files;
 
-/// Where the machine's root is seen while the container's is built.
+/// The mount point of the machine's root while the container's is built.
 const OLD: &str = "/.old";
-/// Where overlays keep what is written.
+/// Where overlays keep writes.
 const LAYERS: &str = "/.layers";
 /// The directories of the machine that containers see, if the machine has them.
 const MACHINE: [&str; 9] = [
@@ -102,7 +102,7 @@ pub(super) fn build(scratch: &Path, root: &Root, process: &Process) -> anyhow::R
     }
 }
 
-/// Shows the directories of the machine, to be written over by whoever may write there.
+/// Shows the directories of the machine under overlays that permitted users can write to.
 fn lay_machine(files: &mut Files) -> anyhow::Result<()> {
     files.make_dir(LAYERS, 0o755)?;
     mount(
@@ -112,8 +112,8 @@ fn lay_machine(files: &mut Files) -> anyhow::Result<()> {
         MsFlags::empty(),
         Some("mode=755"),
     )?;
-    // In a user namespace the machine's files belong to somebody who is not there; nobody could
-    // write over them, so there is no overlay, and `Files` lays its own directories where needed.
+    // In a user namespace the machine's files have an unmapped owner, so no process could write
+    // over them. There is no overlay, and `Files` lays its own directories where needed.
     let alone = !maps(u32::MAX - 1);
     for name in MACHINE {
         let (place, lower) = (format!("/{name}"), format!("{OLD}/{name}"));
@@ -153,7 +153,7 @@ fn lay_machine(files: &mut Files) -> anyhow::Result<()> {
 fn mount_kernel(files: &mut Files) -> anyhow::Result<()> {
     let safe = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC | MsFlags::MS_NODEV;
     mount(Some("proc"), "/proc", Some("proc"), safe, NOTHING).context("/proc")?;
-    // Good to have (huge pages, CPU counts), not always allowed, and missed by nobody.
+    // Useful (huge pages, CPU counts), but not always allowed, and no program needs it.
     let _optional = mount(
         Some("sysfs"),
         "/sys",
@@ -196,7 +196,7 @@ fn mount_kernel(files: &mut Files) -> anyhow::Result<()> {
     .context("/dev/shm")
 }
 
-/// Gives the user a line in the password file if it has none: git, ssh and others look themselves
+/// Adds the user to the password file if it is missing: git, ssh and others look themselves
 /// up.
 fn name_user(process: &Process, files: &mut Files) -> anyhow::Result<()> {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

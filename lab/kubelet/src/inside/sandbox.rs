@@ -1,8 +1,8 @@
 //! Holds the namespaces that the containers of one Pod share, as the `pause` container does
 //! elsewhere.
 //!
-//! The namespaces live as long as this process or a container in them, so there is nothing to clean
-//! up that could be forgotten: no name under `/run/netns`, no mount.
+//! The namespaces live as long as this process or a container in them, so there is no name under
+//! `/run/netns` and no mount to clean up.
 
 use std::{
     io::{BufRead, Write},
@@ -12,12 +12,12 @@ use std::{
 use anyhow::{Context, ensure};
 use nix::sched::{CloneFlags, unshare};
 
-use super::{SandboxSaid, SandboxSpec, say, take_in};
+use super::{SandboxMessage, SandboxSpec, read_value, reply};
 
 pub(super) fn play() -> i32 {
     match prepare() {
         Ok(()) => {
-            // Until the kubelet lets go, in whichever way.
+            // Until the kubelet closes the input, for any reason.
             let mut nothing = String::new();
             while std::io::stdin()
                 .lock()
@@ -27,26 +27,25 @@ pub(super) fn play() -> i32 {
             0
         }
         Err(error) => {
-            let reply = say(&SandboxSaid::Failed(format!("{error:#}")));
-            i32::from(reply.is_err()) + 1
+            let sent = reply(&SandboxMessage::Failed(format!("{error:#}")));
+            i32::from(sent.is_err()) + 1
         }
     }
 }
 
 fn prepare() -> anyhow::Result<()> {
-    let spec: SandboxSpec = take_in()?;
+    let spec: SandboxSpec = read_value()?;
     unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS)
         .context("make the namespaces of a Pod (this needs root, or a user namespace)")?;
     nix::unistd::sethostname(&spec.hostname).context("set the host name")?;
-    // As containerd 2 does: a program that is not root may listen on port 80. Not having it is no
-    // harm.
+    // As containerd 2 does: a program that is not root may listen on port 80. Optional.
     let _may_be_missing = std::fs::write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
-    say(&SandboxSaid::Made)?;
-    configure(&take_in::<String>()?)?;
-    say(&SandboxSaid::Up)
+    reply(&SandboxMessage::Made)?;
+    configure(&read_value::<String>()?)?;
+    reply(&SandboxMessage::Up)
 }
 
-/// Gives `ip` its commands, from within.
+/// Runs the commands for `ip`, from inside.
 fn configure(commands: &str) -> anyhow::Result<()> {
     let mut ip = Command::new("ip")
         .args(["-batch", "-"])

@@ -1,7 +1,7 @@
-//! Stands between the kubelet and a container: starts process 1, passes signals, waits, and tells
+//! Runs between the kubelet and a container: starts process 1, passes on signals, waits, and reports
 //! how it ended.
 //!
-//! What the container prints comes to the shim through a pipe, and goes into the log with its time.
+//! The shim reads the container's output from a pipe and writes it into the log with its time.
 //!
 //! The shim stays in the kubelet's process and mount namespaces, so it sees process 1 under a
 //! number the kubelet can use. Process 1 dies with the shim (`PR_SET_PDEATHSIG`), the shim ends the
@@ -28,34 +28,34 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{Part, ShimSaid, ShimSpec, say, take_in};
+use super::{Part, ShimMessage, ShimSpec, read_value, reply};
 use crate::log::Recorder;
 
-/// Process 1 while it may be signalled. Guards against a signal to whoever gets its number next.
+/// Process 1 while it may be signalled. Guards against a signal to a process that reuses its number.
 type Target = Arc<Mutex<Option<Pid>>>;
 
-/// What the container prints, and where it goes.
+/// The container's output, and its log.
 type Printing = (PipeReader, File);
 
 pub(super) fn play() -> i32 {
     // The threads come first: once children are born into another process namespace, no thread can
-    // be.
+    // be created.
     let (targets, wanted) = mpsc::channel::<Target>();
     let (printing, printed) = mpsc::channel::<Printing>();
-    let spec = take_in();
+    let spec = read_value();
     std::thread::spawn(move || wanted.recv().map(|target| pass_signals(&target)));
     let recording = std::thread::spawn(move || printed.recv().map(record));
     let stated = spec
         .and_then(|spec| start(&spec, &printing))
         .and_then(|child| attend(child, &targets));
-    // Whoever hears that the container has ended finds its log whole. All who could print are gone.
+    // The log is complete before the end is reported: all processes that could print are gone.
     drop(printing);
     let _recorded = recording.join();
-    let stated = stated.unwrap_or_else(|error| ShimSaid::Failed(format!("{error:#}")));
-    i32::from(say(&stated).is_err())
+    let stated = stated.unwrap_or_else(|error| ShimMessage::Failed(format!("{error:#}")));
+    i32::from(reply(&stated).is_err())
 }
 
-/// Writes down what the container prints, until nobody can print any more.
+/// Writes the container's output to the log until the last writer closes the pipe.
 fn record((mut printed, mut log): Printing) {
     let mut recorder = Recorder::default();
     let mut block = vec![0; 64 << 10];
@@ -98,16 +98,16 @@ fn start(spec: &ShimSpec, printing: &mpsc::Sender<Printing>) -> anyhow::Result<C
         .spawn()
         .context("start process 1")?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it is gone already, its silence below says so.
+        // If it is gone already, the error of process 1 below explains it.
         let _gone = serde_json::to_writer(&mut stdin, spec).map(|()| stdin.write_all(b"\n"));
     }
-    // Process 1 keeps this pipe until it executes the container's program, which closes it without
-    // a word.
+    // Process 1 keeps this pipe until it executes the container's program, which closes it
+    // without a message.
     let mut complaint = String::new();
     if let Some(mut stdout) = child.stdout.take() {
         stdout
             .read_to_string(&mut complaint)
-            .context("listen to process 1")?;
+            .context("read the pipe of process 1")?;
     }
     if complaint.is_empty() {
         return Ok(child);
@@ -128,20 +128,20 @@ fn join(sandbox: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Passes signals until the container ends.
-fn attend(mut child: Child, targets: &mpsc::Sender<Target>) -> anyhow::Result<ShimSaid> {
+/// Passes on signals until the container ends.
+fn attend(mut child: Child, targets: &mpsc::Sender<Target>) -> anyhow::Result<ShimMessage> {
     let first = Pid::from_raw(i32::try_from(child.id())?);
     let target = Arc::new(Mutex::new(Some(first)));
     targets
         .send(Arc::clone(&target))
         .context("the thread that passes signals is gone")?;
-    say(&ShimSaid::Started(child.id()))?;
-    // Wait without reaping, so that the number stays taken until nobody signals it any more.
+    reply(&ShimMessage::Started(child.id()))?;
+    // Wait without reaping, so that the number stays taken until the last signal is sent.
     while waitid(Id::Pid(first), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(Errno::EINTR) {
     }
     target.lock().unwrap_or_else(PoisonError::into_inner).take();
     let status = child.wait()?;
-    Ok(ShimSaid::Exited {
+    Ok(ShimMessage::Exited {
         code: status
             .code()
             .unwrap_or_else(|| 128 + status.signal().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! What the kubelet and the parts say to each other. Both ends are always the same build.
+//! The messages between the kubelet and the parts. Both ends are always the same build.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -6,43 +6,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::images::File;
 
-/// What the sandbox of a Pod needs to know to begin.
+/// The input of a Pod's sandbox.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SandboxSpec {
     /// The Pod's host name.
     pub(crate) hostname: String,
 }
 
-/// What a sandbox says.
+/// A message of a sandbox.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum SandboxSaid {
+pub(crate) enum SandboxMessage {
     /// The namespaces are there; a network device can be moved in. It now waits for a line with
     /// `ip` commands.
     Made,
     /// The network is configured.
     Up,
-    /// It failed, and ends.
+    /// An error, after which it ends.
     Failed(String),
 }
 
-/// What the shim of a container needs to know.
+/// The input of a container's shim.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShimSpec {
-    /// The process that holds the Pod's namespaces; none for a Pod in the network of the machine.
+    /// The process that owns the Pod's namespaces; none for a Pod in the network of the machine.
     pub(crate) sandbox: Option<u32>,
-    /// The file that takes what the container prints, with the time of each line.
+    /// The file for the container's output, with the time of each line.
     pub(crate) log: PathBuf,
-    /// An empty directory, on which the root is mounted where nobody else sees it.
+    /// An empty directory, on which the root is mounted, invisible to other mount namespaces.
     pub(crate) scratch: PathBuf,
-    /// What the container finds in its file system.
+    /// The container's file system.
     pub(crate) root: Root,
-    /// What it runs.
+    /// Its program.
     pub(crate) process: Process,
 }
 
-/// What a shim says.
+/// A message of a shim.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ShimSaid {
+pub(crate) enum ShimMessage {
     /// The container's program has been executed; this is its process, in the kubelet's own
     /// numbers.
     Started(u32),
@@ -52,27 +52,27 @@ pub(crate) enum ShimSaid {
     Exited { code: i32, signal: Option<i32> },
 }
 
-/// What a container finds in its file system, beside the machine's programs.
+/// The file system of a container, beside the machine's programs.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Root {
     /// The files of its image.
     pub(crate) files: Vec<File>,
-    /// Small files made for it: name service, host name.
+    /// Small generated files: name service, host name.
     pub(crate) texts: Vec<Text>,
     /// Its volumes.
     pub(crate) mounts: Vec<Mount>,
-    /// Whether nothing but volumes can be written.
+    /// Whether only volumes can be written.
     pub(crate) read_only: bool,
 }
 
-/// A small file made for one container.
+/// A small file generated for one container.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Text {
     pub(crate) path: String,
     pub(crate) content: String,
 }
 
-/// A file or directory of the machine, seen inside.
+/// A file or directory of the machine, visible inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: PathBuf,
@@ -91,11 +91,11 @@ pub(crate) struct Process {
     /// Supplementary groups, such as the Pod's `fsGroup`.
     pub(crate) groups: Vec<u32>,
     pub(crate) no_new_privileges: bool,
-    /// Whether a small init stands between process 1 and the program.
+    /// Whether a small init runs between process 1 and the program.
     pub(crate) init: bool,
 }
 
-/// What is needed to enter a running container. What is done there follows in a [`JoinedSpec`].
+/// The input for entering a running container. A [`JoinedSpec`] with the command follows.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EnterSpec {
     /// The container's process 1, in the kubelet's numbers.
@@ -109,13 +109,13 @@ pub(crate) struct JoinedSpec {
     pub(crate) input: Input,
 }
 
-/// What the command finds in its standard input.
+/// The standard input of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Input {
     /// Nothing.
     None,
-    /// What follows in the part's own.
+    /// The rest of the part's own.
     Rest,
-    /// The terminal that its output goes to, which becomes the one that controls it.
+    /// The terminal of its output, which becomes its controlling terminal.
     Terminal,
 }

@@ -32,7 +32,7 @@ fn each_line_is_kept_with_the_time_of_its_end() {
 }
 
 #[test]
-fn a_view_has_what_was_asked_for() {
+fn a_view_applies_the_requested_options() {
     let entries = three();
     assert_eq!(shown(View::default(), &entries), "one\ntwo\nthree");
     let since = View {
@@ -98,7 +98,7 @@ fn a_tail_is_found_beyond_a_block() {
 
 proptest! {
     #[test]
-    fn what_is_shown_is_what_was_printed(
+    fn a_log_shows_exactly_the_printed_output(
         pieces in prop::collection::vec(prop::collection::vec(prop::sample::select(b"ab\n".to_vec()), 0..50), 0..20),
         long in 0..3 * LONGEST,
     ) {

@@ -1,4 +1,4 @@
-//! From what a Pod says about a container to what its shim has to be told.
+//! Converts a container of a Pod into the spec of its shim.
 
 use std::{
     collections::BTreeMap,
@@ -21,12 +21,12 @@ use crate::{
     volumes::Volumes,
 };
 
-/// Where things of one Pod lie on this machine.
+/// The paths of one Pod on this machine.
 #[derive(Debug, Clone)]
 pub(super) struct Paths {
-    /// Everything that goes with the Pod.
+    /// Everything that is deleted with the Pod.
     pub(super) dir: PathBuf,
-    /// What its containers printed, which stays.
+    /// The output of its containers, which stays.
     pub(super) logs: PathBuf,
 }
 
@@ -48,7 +48,7 @@ impl Paths {
         self.dir.join("containers").join(&container.name)
     }
 
-    /// Where a container may leave a last message.
+    /// Where a container may write a termination message.
     fn termination_log(&self, container: &Container) -> PathBuf {
         self.container(container).join("termination-log")
     }
@@ -74,7 +74,7 @@ pub(super) struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Prepares directories and says what the shim shall do.
+    /// Prepares directories and returns the spec of the shim.
     pub(super) fn spec(self) -> anyhow::Result<ShimSpec> {
         let Self {
             pod,
@@ -105,7 +105,7 @@ impl Launch<'_> {
             target: place.unwrap_or_else(|| "/dev/termination-log".to_owned()),
             read_only: false,
         });
-        // What is mounted below another mount comes after it.
+        // A mount below another one comes after it.
         mounts.sort_by_key(|mount| mount.target.len());
 
         let security = container.security_context.as_ref();
@@ -125,8 +125,8 @@ impl Launch<'_> {
     }
 }
 
-/// What a container leaves to read when it has ended: its last message, or the end of its log if
-/// the Pod says so.
+/// The termination message of a container: its own, or the end of its log if the Pod requests
+/// that.
 pub(super) fn last_words(
     paths: &Paths,
     container: &Container,
@@ -148,7 +148,7 @@ pub(super) fn last_words(
     })
 }
 
-/// Makes an empty log. What lies there is of an earlier Pod of this name, and is kept beside it.
+/// Creates an empty log. An existing one is of an earlier Pod of this name and is kept beside it.
 fn begin_log(log: &Path) -> std::io::Result<()> {
     if fs::metadata(log).is_ok_and(|there| there.len() > 0) {
         let mut places =
@@ -160,7 +160,7 @@ fn begin_log(log: &Path) -> std::io::Result<()> {
     fs::File::create(log).map(drop)
 }
 
-/// As many bytes of last words as the API takes.
+/// The most bytes of a termination message that the API accepts.
 const LAST_WORDS: usize = 4096;
 
 fn mounts(
@@ -197,8 +197,8 @@ fn sub_path(mount: &VolumeMount, env: &BTreeMap<String, String>) -> String {
     }
 }
 
-/// The file or directory `path` of the volume at `place`, made if it may be. What leads out of the
-/// volume is refused, be it by `..` or by a link.
+/// The file or directory `path` of the volume at `place`, created if permitted. A path that leaves
+/// the volume is refused, by `..` as well as by a link.
 fn within(place: &Path, path: &str, make: bool) -> anyhow::Result<PathBuf> {
     if path.is_empty() {
         return Ok(place.to_owned());

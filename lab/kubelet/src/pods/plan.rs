@@ -1,33 +1,33 @@
-//! What to do next about the containers of a Pod. Pure: the same records and the same time give the
-//! same steps.
+//! Plans the next steps for the containers of a Pod. Pure: the same records and the same time give
+//! the same steps.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::record::{Record, Records, State};
 
-/// Something to do about a container.
+/// A step for one container.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Start(String),
     /// Ask it to end.
     Terminate(String),
-    /// End it by force.
+    /// Kill it.
     Kill(String),
 }
 
-/// How a Pod is over.
+/// The outcome of a Pod that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// All containers have done their work.
+    /// All containers have ended successfully.
     Succeeded,
     /// A container has failed and is not to be restarted.
     Failed,
-    /// It was to stop, and no container is left.
+    /// The Pod was stopped, and no container is left.
     Stopped,
 }
 
-/// What to do next.
+/// The next steps.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
@@ -36,10 +36,10 @@ pub(super) struct Plan {
     pub(super) over: Option<Over>,
 }
 
-/// Plans. `stop` is set when the Pod shall stop: the time by which every container is ended by
-/// force.
+/// Plans. `stop` is set when the Pod shall stop: the time at which all its containers are
+/// killed.
 ///
-/// A record that was changed as a step says does not make the same step again.
+/// A record that was updated after a step does not cause the same step again.
 pub(super) fn plan(
     spec: &PodSpec,
     records: &Records,
@@ -67,7 +67,7 @@ pub(super) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Whether a container of the Pod's own list is begun again after this end.
+/// Whether a container of the Pod's own list is restarted after this end.
 pub(super) fn comes_back(spec: &PodSpec, code: i32) -> bool {
     match spec.restart_policy.as_deref() {
         Some("Never") => false,
@@ -96,7 +96,7 @@ impl<'a> Planner<'a> {
         self.spec.init_containers.as_deref().unwrap_or_default()
     }
 
-    /// Ends everything: first the Pod's own containers, then what runs beside them.
+    /// Ends everything: first the Pod's own containers, then its sidecars.
     fn stop(&mut self, deadline: Timestamp) {
         if self.end_all(&self.spec.containers, deadline) || self.end_all(self.init(), deadline) {
             return;
@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         self.plan.over = Some(Over::Stopped);
     }
 
-    /// Ends these containers; whether any of them is still alive.
+    /// Ends these containers; true if any of them is still alive.
     fn end_all(&mut self, containers: &[Container], deadline: Timestamp) -> bool {
         let mut alive = false;
         for container in containers {
@@ -135,7 +135,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Ends by force what was asked to end and has not.
+    /// Kills the containers that have exceeded their grace period.
     fn hasten(&mut self) {
         for container in self.init().iter().chain(&self.spec.containers) {
             let Some(record) = self.record(container).filter(|record| record.is_alive()) else {
@@ -149,9 +149,9 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Begins what is due, in its order.
+    /// Starts the containers that are due, in order.
     fn go_on(&mut self) {
-        // First, for then what runs beside the Pod's own containers does not come back either.
+        // First, because then the sidecars are not restarted either.
         if let Some(over) = self.own_are_over() {
             self.wind_up(over);
             return;
@@ -191,7 +191,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// How the Pod's own containers have ended, if all have and none comes back.
+    /// The outcome of the Pod's own containers, if all have ended and none is restarted.
     fn own_are_over(&self) -> Option<Over> {
         let mut over = Over::Succeeded;
         for container in &self.spec.containers {
@@ -205,9 +205,9 @@ impl<'a> Planner<'a> {
         Some(over)
     }
 
-    /// Nothing of the Pod's own will run again: ends what runs beside it.
+    /// The Pod's own containers are over: ends the sidecars.
     fn wind_up(&mut self, over: Over) {
-        // As long as a Pod may take to end that nobody asked to end.
+        // The grace period of a Pod that ends without a deletion.
         let grace = self.spec.termination_grace_period_seconds.unwrap_or(30);
         let deadline = self.now + jiff::SignedDuration::from_secs(grace);
         if !self.end_all(self.init(), deadline) {

@@ -1,4 +1,4 @@
-//! How one container of a Pod is doing, and the moves between its states. Pure.
+//! The state of one container of a Pod, and its transitions. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 /// All containers of a Pod, init containers included, by name.
 pub(super) type Records = BTreeMap<String, Record>;
 
-/// How one container is doing.
+/// The state of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) state: State,
-    /// How the run before this one ended.
+    /// The end of the previous run.
     pub(super) last: Option<Ended>,
-    /// Runs begun so far.
+    /// The number of runs so far.
     pub(super) runs: u32,
     /// The startup probe has succeeded, or there is none.
     pub(super) started: bool,
-    /// The readiness probe is content, or there is none.
+    /// The readiness probe succeeds, or there is none.
     pub(super) ready: bool,
     /// Set while the container is asked to end.
     pub(super) ending: Option<Ending>,
-    /// Ends in a row without a lasting run between them.
+    /// Crashes in a row without a lasting run between them.
     pub(super) crashes: u32,
-    /// Not to be started before.
+    /// Not to be started before this time.
     pub(super) not_before: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Not running yet, or not again.
+    /// Not running yet, or waiting for its next run.
     Waiting {
         reason: &'static str,
         message: Option<String>,
     },
-    /// A shim is at it.
+    /// A shim starts it.
     Starting,
     /// Process 1 runs, under this number.
     Running {
@@ -45,15 +45,15 @@ pub(super) enum State {
     Ended(Ended),
 }
 
-/// A container that was asked to end.
+/// The deadline of a container that was asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
-    /// When it is ended by force.
+    /// When it is killed.
     pub(super) kill_at: Timestamp,
     pub(super) killed: bool,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) code: i32,
@@ -64,13 +64,13 @@ pub(super) struct Ended {
     pub(super) finished: Timestamp,
 }
 
-/// A run that lasts so long makes up for crashes before it. In a real cluster it is ten minutes; a
+/// A run that lasts this long resets the crash counter. In a real cluster it is ten minutes; a
 /// lab has less time, and its longest pause is shorter in proportion.
 const FORGIVEN: SignedDuration = SignedDuration::from_secs(60);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
-/// The pause before the next run: none after the first crash, as in the real kubelet, then 1 s, 2
-/// s, 4 s…
+/// The back-off before the next run: none after the first crash, as in the real kubelet, then 1 s,
+/// 2 s, 4 s…
 fn pause(crashes: u32) -> SignedDuration {
     let doublings = crashes.saturating_sub(2).min(5);
     if crashes < 2 {
@@ -97,7 +97,7 @@ impl Record {
         }
     }
 
-    /// A record that goes on counting where a kubelet before this one stopped.
+    /// A record that continues the count of a previous kubelet.
     fn after(status: &ContainerStatus) -> Self {
         let state = status.state.as_ref();
         let ran = state.is_some_and(|state| state.running.is_some() || state.terminated.is_some());
@@ -154,7 +154,7 @@ impl Record {
         self.ending = None;
     }
 
-    /// It could not be begun; to be tried again at `again`. How the last run ended is kept.
+    /// The container could not be started; retry at `again`. The end of the last run is kept.
     pub(super) fn refuse(
         &mut self,
         reason: &'static str,
@@ -168,7 +168,7 @@ impl Record {
         self.not_before = again;
     }
 
-    /// The number of the current or last run, from 0, which is how often it was begun again.
+    /// The number of the current or last run, from 0, which is the number of restarts.
     pub(super) const fn restarts(&self) -> u32 {
         self.runs.saturating_sub(1)
     }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_that_was_restarted_goes_on_counting() {
+    fn a_restarted_kubelet_continues_the_restart_count() {
         let status = serde_json::json!({
             "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 2,
             "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },

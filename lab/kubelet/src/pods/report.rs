@@ -1,4 +1,4 @@
-//! Writes the status of one Pod, always the newest, for as long as it takes.
+//! Writes the status of one Pod, always the newest, and retries until that succeeds.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::sync::{oneshot, watch};
 
 use crate::{node, tasks::Tasks};
 
-/// The pause before a write is tried again: the API of a lab is often away, and back soon.
+/// The pause before a write is retried: the API of a lab is often unavailable, and back soon.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Takes statuses and writes the newest one, without ever holding up the Pod's work.
+/// Accepts statuses and writes the newest one, without ever blocking the Pod's work.
 #[derive(Debug)]
 pub(super) struct Reporter {
     newest: watch::Sender<PodStatus>,
@@ -30,14 +30,14 @@ impl Reporter {
         let target = Target::of(client, pod);
         tasks.spawn("report", async move {
             target.report(statuses).await;
-            // Nobody may wait for it.
+            // The receiver may be gone.
             let _not_awaited = done.send(());
         });
         Self { newest, written }
     }
 
-    /// Has a status written unless it is what was said last.
-    pub(super) fn say(&self, status: PodStatus) {
+    /// Queues a status unless it equals the last one.
+    pub(super) fn update(&self, status: PodStatus) {
         self.newest.send_if_modified(|last| {
             let updates = *last != status;
             *last = status;
@@ -45,12 +45,12 @@ impl Reporter {
         });
     }
 
-    /// What was said last.
+    /// The last queued status.
     pub(super) fn last(&self) -> PodStatus {
         self.newest.borrow().clone()
     }
 
-    /// Returns when the last status is written, or the Pod gone, or the kubelet asked to stop.
+    /// Returns when the last status is written, the Pod is gone, or the kubelet stops.
     pub(super) async fn finish(self) {
         let Self { newest, written } = self;
         drop(newest);
@@ -58,7 +58,7 @@ impl Reporter {
     }
 }
 
-/// A Pod in the API: this one, not the next one of its name.
+/// One Pod in the API, identified by its UID.
 #[derive(Debug)]
 pub(super) struct Target {
     api: Api<Pod>,
@@ -66,7 +66,7 @@ pub(super) struct Target {
     uid: String,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, PartialEq, Eq)]
 enum Wrote {
     Done,
@@ -98,7 +98,7 @@ impl Target {
     }
 
     async fn write(&self, status: &PodStatus) -> Wrote {
-        // The UID is a precondition: a Pod that was made again under the name conflicts.
+        // The UID is a precondition: a Pod that was recreated under the name conflicts.
         let patch = json!({ "metadata": { "uid": self.uid }, "status": status });
         let params = PatchParams {
             field_manager: Some(node::MANAGER.to_owned()),
@@ -123,7 +123,7 @@ impl Target {
         }
     }
 
-    /// Takes the Pod out of the API, as kubelets do when nothing of it is left on their machine.
+    /// Deletes the Pod in the API, as kubelets do when nothing of it is left on their machine.
     pub(super) async fn delete(&self) {
         let params = DeleteParams {
             grace_period_seconds: Some(0),

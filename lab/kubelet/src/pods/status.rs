@@ -1,4 +1,4 @@
-//! What the API is told about a Pod. Pure.
+//! The status of a Pod as reported to the API. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -16,7 +16,7 @@ use super::{
     record::{Ended, Record, Records, State},
 };
 
-/// Where a Pod is.
+/// The addresses of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) host_ip: String,
@@ -25,7 +25,7 @@ pub(super) struct Place {
 }
 
 /// Makes the status of a Pod. Conditions keep the time of their last change from `before`, and
-/// conditions that are not a kubelet's business are kept as they are.
+/// conditions that no kubelet owns are kept unchanged.
 pub(super) fn status(
     pod: &Pod,
     records: &Records,
@@ -78,7 +78,7 @@ pub(super) fn status(
     }
 }
 
-/// Whether an init container does not hold up the others any more.
+/// Whether an init container no longer blocks the others.
 fn is_past(container: &Container, records: &Records) -> bool {
     records
         .get(&container.name)
@@ -101,8 +101,8 @@ fn phase(spec: &PodSpec, records: &Records, initialized: bool, over: Option<Over
     });
     match over {
         Some(Over::Succeeded) => "Succeeded",
-        // Ended because it was asked to: as its containers took it. A job's Pod must not look like
-        // a success.
+        // It ended because it was asked to: the phase is that of its containers. A job's Pod must not
+        // look like a success.
         Some(Over::Stopped) if initialized && codes.clone().all(|code| code == Some(0)) => {
             "Succeeded"
         }
@@ -232,7 +232,7 @@ type WhyNot = Option<(&'static str, String)>;
 
 #[expect(
     clippy::too_many_arguments,
-    reason = "everything that conditions are made of, used once"
+    reason = "all inputs of the conditions, used once"
 )]
 fn conditions(
     pod: &Pod,
@@ -289,7 +289,7 @@ fn unready(pod: &Pod, records: &Records) -> WhyNot {
     (!unready.is_empty()).then(|| ("ContainersNotReady", message()))
 }
 
-/// A condition that somebody else has to set before the Pod is ready.
+/// A readiness gate: a condition that another controller has to set before the Pod is ready.
 fn closed_gate(pod: &Pod, live: &[PodCondition]) -> WhyNot {
     let mut gates = pod
         .spec

@@ -1,8 +1,8 @@
-//! The life of one Pod on this machine: looks at what is, plans, acts, reports, and waits for
-//! something to happen.
+//! The worker of one Pod on this machine: observes, plans, acts, reports, and waits for
+//! the next event.
 
 mod act;
-mod notify;
+mod publish;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,30 +25,30 @@ use super::{
 };
 use crate::{
     env,
-    inside::{Process, ShimSaid},
+    inside::{Process, ShimMessage},
     probes::Verdict,
     sandbox::Sandbox,
     volumes::{self, Stored, Volumes},
 };
 
-/// News about a container.
+/// A message about a container.
 #[derive(Debug)]
-struct News {
+struct Update {
     container: String,
-    /// The run it is about. News of an earlier run are old.
+    /// The run of the container. Messages of an earlier run are stale.
     run: u32,
-    what: What,
+    change: Change,
 }
 
 #[derive(Debug)]
-enum What {
-    Shim(ShimSaid),
+enum Change {
+    Shim(ShimMessage),
     Probe(Verdict),
     /// A `postStart` hook has failed.
     Hook(String),
 }
 
-/// News that wait for the worker; whoever has more waits too.
+/// Updates that may wait for the worker; senders of more wait too.
 const WAITING: usize = 32;
 
 /// A container that has a shim.
@@ -75,12 +75,12 @@ pub(super) struct Worker {
     volumes: Volumes,
     retained: watch::Receiver<Stored>,
     sandbox: Option<Sandbox>,
-    /// What kept the Pod from being prepared, said once, and when to try again.
+    /// The error that prevents the preparation of the Pod, reported once, and when to try again.
     trouble: Option<(String, Timestamp)>,
-    /// When everything that is still alive is ended by force, once the Pod is to stop.
+    /// When all remaining containers are killed, once the Pod is to stop.
     stop: Option<Timestamp>,
     over: Option<Over>,
-    updates: (mpsc::Sender<News>, mpsc::Receiver<News>),
+    updates: (mpsc::Sender<Update>, mpsc::Receiver<Update>),
     reporter: Reporter,
 }
 
@@ -92,7 +92,7 @@ impl Worker {
     ) -> Self {
         let paths = Paths::of(&pod, &shared.state, &shared.logs);
         let known = pod.status.clone().unwrap_or_default();
-        // A Pod that was over before this kubelet saw it is not begun again.
+        // A Pod that was over before this kubelet saw it is not started again.
         let over = match known.phase.as_deref() {
             Some("Succeeded") => Some(Over::Succeeded),
             Some("Failed") => Some(Over::Failed),
@@ -139,7 +139,7 @@ impl Worker {
                 self.leave_network().await;
             }
             self.keep_volumes(now);
-            self.notify();
+            self.publish();
             self.report(now);
             self.wait(plan.wake, now).await;
         }
@@ -160,7 +160,7 @@ impl Worker {
         all.find(|container| container.name == name).cloned()
     }
 
-    /// Takes note of the newest version of the Pod, and of being asked to stop.
+    /// Adopts the newest version of the Pod, and its deletion.
     fn learn(&mut self, now: Timestamp) {
         if self.shared.tasks.stop().is_cancelled() {
             self.stop = Some(now);
@@ -170,7 +170,7 @@ impl Worker {
         if let Some(newest) = newest {
             self.pod = newest;
         } else {
-            // Deleted by force: nobody waits for it to end in peace.
+            // Deleted by force: no client waits for a graceful end.
             self.gone = true;
             self.stop = Some(now);
         }
@@ -202,7 +202,7 @@ impl Worker {
             return; // over before this kubelet saw it: its status is not ours to change
         }
         let before = self.reporter.last();
-        self.reporter.say(status(
+        self.reporter.update(status(
             &self.pod,
             &self.records,
             &place,
@@ -212,8 +212,8 @@ impl Worker {
         ));
     }
 
-    /// Waits until there is something to do. Everything waited for is a state, so nothing that
-    /// happens meanwhile is lost.
+    /// Waits until there is something to do. Everything waited for is a state, so an event
+    /// meanwhile is not lost.
     async fn wait(&mut self, wake: Option<Timestamp>, now: Timestamp) {
         let stopping = self.stop.is_some();
         let again = self
@@ -235,8 +235,8 @@ impl Worker {
         };
         tokio::select! {
             () = self.shared.tasks.stop().cancelled(), if !stopping => {}
-            updates = self.updates.1.recv() => self.hear_all(updates),
-            // When the sender is gone the kubelet is about to stop, which is heard above.
+            updates = self.updates.1.recv() => self.apply_updates(updates),
+            // When the sender is gone the kubelet is about to stop; the first branch handles that.
             Ok(()) = self.newest.changed() => {}
             () = self.shared.objects.changed(), if !stopping => {}
             Ok(()) = self.retained.changed(), if !stopping => {}
@@ -244,22 +244,22 @@ impl Worker {
         }
     }
 
-    /// Takes in one piece of news and those that have come with it.
-    fn hear_all(&mut self, first: Option<News>) {
+    /// Applies one update and those that have arrived with it.
+    fn apply_updates(&mut self, first: Option<Update>) {
         let mut next = first;
         while let Some(updates) = next {
-            self.take_in(updates);
+            self.apply(updates);
             next = self.updates.1.try_recv().ok();
         }
     }
 
-    fn take_in(
+    fn apply(
         &mut self,
-        News {
+        Update {
             container,
             run,
-            what,
-        }: News,
+            change,
+        }: Update,
     ) {
         let current = self
             .alive
@@ -268,21 +268,21 @@ impl Worker {
         let Some(spec) = self.container(&container).filter(|_| current) else {
             return;
         };
-        match what {
-            What::Shim(ShimSaid::Started(process)) => self.has_started(&spec, process),
-            What::Shim(ShimSaid::Failed(why)) => {
+        match change {
+            Change::Shim(ShimMessage::Started(process)) => self.has_started(&spec, process),
+            Change::Shim(ShimMessage::Failed(why)) => {
                 self.shared.events.warn(
                     &self.pod,
                     "Failed",
                     format!("container {container}: {why}"),
                 );
-                self.has_ended(&spec, run, 128, None, Some(why)); // as the real kubelet has it
+                self.has_ended(&spec, run, 128, None, Some(why)); // as in the real kubelet
             }
-            What::Shim(ShimSaid::Exited { code, signal }) => {
+            Change::Shim(ShimMessage::Exited { code, signal }) => {
                 self.has_ended(&spec, run, code, signal, None);
             }
-            What::Probe(verdict) => self.has_verdict(&spec, verdict),
-            What::Hook(why) => {
+            Change::Probe(verdict) => self.has_verdict(&spec, verdict),
+            Change::Hook(why) => {
                 self.shared
                     .events
                     .warn(&self.pod, "FailedPostStartHook", why);
@@ -359,7 +359,7 @@ impl Worker {
         }
     }
 
-    /// Clears up, tells the API how it ended, and lets go of the Pod there.
+    /// Cleans up, reports the end, and deletes the Pod in the API.
     async fn finish(mut self) {
         let now = Timestamp::now();
         if self.over.is_none() {
@@ -367,7 +367,7 @@ impl Worker {
             self.report(now);
         }
         self.leave_network().await;
-        self.fall_silent();
+        self.unpublish();
         if let Err(error) = remove_all(&self.paths.dir).await {
             tracing::warn!(pod = self.pod.name_any(), %error, "files of a Pod are left behind");
         }

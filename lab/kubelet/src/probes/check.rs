@@ -1,5 +1,4 @@
-//! One question to a container: a request, a connection, a command. Lifecycle hooks ask in the same
-//! words.
+//! One check of a container: a request, a connection, a command. Lifecycle hooks use them too.
 
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
@@ -25,11 +24,11 @@ use tokio_rustls::TlsConnector;
 use super::Patient;
 use crate::command;
 
-/// What to ask.
+/// The kind of a check.
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
     Http(HTTPGetAction),
-    Tcp(Where),
+    Tcp(Target),
     Exec(ExecAction),
     Sleep(Duration),
     Unknown,
@@ -37,7 +36,7 @@ pub(crate) enum Check {
 
 /// An address to connect to.
 #[derive(Debug, Clone)]
-pub(crate) struct Where {
+pub(crate) struct Target {
     host: Option<String>,
     port: IntOrString,
 }
@@ -46,7 +45,7 @@ impl From<&Probe> for Check {
     fn from(probe: &Probe) -> Self {
         match (&probe.http_get, &probe.tcp_socket, &probe.exec) {
             (Some(get), _, _) => Self::Http(get.clone()),
-            (_, Some(tcp), _) => Self::Tcp(Where {
+            (_, Some(tcp), _) => Self::Tcp(Target {
                 host: tcp.host.clone(),
                 port: tcp.port.clone(),
             }),
@@ -69,7 +68,7 @@ impl From<&LifecycleHandler> for Check {
     }
 }
 
-/// Asks a probe's question once; an error says in words for people what the answer was.
+/// Runs a probe once; an error describes the failure for users.
 pub(super) async fn ask(probe: &Probe, limit: Duration, patient: &Patient) -> Result<(), String> {
     Check::from(probe)
         .ask(limit, patient)
@@ -78,7 +77,7 @@ pub(super) async fn ask(probe: &Probe, limit: Duration, patient: &Patient) -> Re
 }
 
 impl Check {
-    /// Asks once, and waits no longer than `limit`.
+    /// Runs the check once, and waits no longer than `limit`.
     pub(crate) async fn ask(&self, limit: Duration, patient: &Patient) -> anyhow::Result<()> {
         let asking = async {
             match self {
@@ -98,7 +97,7 @@ impl Check {
     }
 }
 
-impl Where {
+impl Target {
     async fn connect(&self, patient: &Patient) -> anyhow::Result<TcpStream> {
         let port = number(&self.port, &patient.container)?;
         let host = self
@@ -111,7 +110,7 @@ impl Where {
     }
 }
 
-/// The number of a port that may be said by its name.
+/// The number of a port, which may be given by its name.
 fn number(port: &IntOrString, container: &Container) -> anyhow::Result<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
@@ -127,7 +126,7 @@ fn number(port: &IntOrString, container: &Container) -> anyhow::Result<u16> {
 }
 
 async fn request(get: &HTTPGetAction, patient: &Patient) -> anyhow::Result<()> {
-    let to = Where {
+    let to = Target {
         host: get.host.clone(),
         port: get.port.clone(),
     };
@@ -175,10 +174,10 @@ where
         request = request.header(http::header::HOST, host);
     }
     let answer = sender.send_request(request.body(Empty::<Bytes>::new())?);
-    // The connection works only while it is polled; it may end with the answer already given.
+    // The connection progresses only while it is polled; it may end after the answer has arrived.
     let (status, _ended) = tokio::join!(
         async {
-            // Not the answer itself: the connection waits for whoever could still read its body.
+            // Not the answer itself: the connection stays open while its body could still be read.
             let status = answer.await.map(|answer| answer.status());
             drop(sender);
             status
@@ -201,7 +200,7 @@ async fn execute(exec: &ExecAction, limit: Duration, patient: &Patient) -> anyho
     Ok(())
 }
 
-/// Trusts every server: a probe asks whether somebody answers, not who, as the real kubelet has it.
+/// Trusts every server, like the real kubelet: a probe checks that a server answers, not its identity.
 fn trusting() -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let schemes = provider
@@ -210,14 +209,14 @@ fn trusting() -> anyhow::Result<ClientConfig> {
     Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(schemes)))
+        .with_custom_certificate_verifier(Arc::new(AnyServer(schemes)))
         .with_no_client_auth())
 }
 
 #[derive(Debug)]
-struct Anybody(Vec<SignatureScheme>);
+struct AnyServer(Vec<SignatureScheme>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AnyServer {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

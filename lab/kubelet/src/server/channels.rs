@@ -1,4 +1,4 @@
-//! What is said on the WebSocket of a command: each message begins with the number of its channel.
+//! The messages on the WebSocket of a command: each begins with the number of its channel.
 //! Pure. (`v4.channel.k8s.io` and `v5.channel.k8s.io`, which adds the end of a channel.)
 
 use http::{HeaderMap, header};
@@ -13,10 +13,10 @@ pub(super) const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
 const CLOSE: u8 = 255;
 
-/// The protocols spoken here, the best first.
+/// The supported protocols, the best first.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
 
-/// The best protocol that the other end speaks too.
+/// The best protocol that the client supports too.
 pub(super) fn protocol(headers: &HeaderMap) -> Option<&'static str> {
     let lines = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).iter();
     let spoken: Vec<&str> = lines
@@ -27,20 +27,20 @@ pub(super) fn protocol(headers: &HeaderMap) -> Option<&'static str> {
     PROTOCOLS.into_iter().find(|known| spoken.contains(known))
 }
 
-/// What the other end says.
+/// A message of the client.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// To the command's standard input.
+pub(super) enum ClientMessage {
+    /// Data for the command's standard input.
     Input(Bytes),
-    /// That nothing more comes there.
+    /// The end of the standard input.
     InputEnds,
-    /// How large its window is.
+    /// The size of the client's window.
     Size { columns: u16, rows: u16 },
-    /// Something that means nothing here.
+    /// A message without a meaning here.
     Nothing,
 }
 
-/// The size of a window, as clients write it.
+/// The size of a window, as clients encode it.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Size {
@@ -49,18 +49,18 @@ struct Size {
 }
 
 /// Reads a message.
-pub(super) fn read(mut message: Bytes) -> Said {
+pub(super) fn read(mut message: Bytes) -> ClientMessage {
     match message.first().copied() {
-        Some(STDIN) => Said::Input(message.split_off(1)),
-        Some(CLOSE) if *message == [CLOSE, STDIN] => Said::InputEnds,
+        Some(STDIN) => ClientMessage::Input(message.split_off(1)),
+        Some(CLOSE) if *message == [CLOSE, STDIN] => ClientMessage::InputEnds,
         Some(RESIZE) => serde_json::from_slice(&message.split_off(1)).map_or(
-            Said::Nothing,
-            |Size { width, height }| Said::Size {
+            ClientMessage::Nothing,
+            |Size { width, height }| ClientMessage::Size {
                 columns: width,
                 rows: height,
             },
         ),
-        Some(_) | None => Said::Nothing,
+        Some(_) | None => ClientMessage::Nothing,
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn write(channel: u8, text: &[u8]) -> Bytes {
     [&[channel], text].concat().into()
 }
 
-/// How a command ended, as a `Status` in upstream's words.
+/// The result of a command, as a `Status` with upstream's texts.
 pub(super) fn ended(code: i32) -> Value {
     if code == 0 {
         return json!({ "metadata": {}, "status": "Success" });
@@ -81,7 +81,7 @@ pub(super) fn ended(code: i32) -> Value {
     })
 }
 
-/// That a command did not run to its end.
+/// The result of a command that could not run to its end.
 pub(super) fn failed(why: &str) -> Value {
     json!({
         "metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
@@ -116,9 +116,12 @@ mod tests {
     #[test]
     fn messages_are_read_by_their_channel() {
         let stated = |message: &[u8]| read(Bytes::copy_from_slice(message));
-        assert_eq!(stated(b"\0ls\n"), Said::Input(Bytes::from_static(b"ls\n")));
-        assert_eq!(stated(&[255, 0]), Said::InputEnds);
-        let size = Said::Size {
+        assert_eq!(
+            stated(b"\0ls\n"),
+            ClientMessage::Input(Bytes::from_static(b"ls\n"))
+        );
+        assert_eq!(stated(&[255, 0]), ClientMessage::InputEnds);
+        let size = ClientMessage::Size {
             columns: 80,
             rows: 24,
         };
@@ -130,12 +133,12 @@ mod tests {
             b"\x04{\"Width\":-1,\"Height\":70000}",
             &[255, 1],
         ] {
-            assert_eq!(stated(nothing), Said::Nothing, "{nothing:?}");
+            assert_eq!(stated(nothing), ClientMessage::Nothing, "{nothing:?}");
         }
     }
 
     #[test]
-    fn a_code_is_told_as_clients_read_it() {
+    fn an_exit_code_is_reported_as_a_status() {
         assert_eq!(ended(0)["status"], "Success");
         let cause = &ended(3)["details"]["causes"][0];
         assert_eq!(cause, &json!({ "reason": "ExitCode", "message": "3" }));

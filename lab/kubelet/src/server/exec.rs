@@ -1,4 +1,4 @@
-//! Carries the streams of a command over a WebSocket. When either side is gone, so is the other.
+//! Carries the streams of a command over a WebSocket. When one side ends, the other is ended.
 
 use std::{io, time::Duration};
 
@@ -22,7 +22,7 @@ use tokio_tungstenite::{
 };
 
 use super::{
-    channels::{self, ERROR, STDERR, STDOUT, Said},
+    channels::{self, ClientMessage, ERROR, STDERR, STDOUT},
     request::Exec,
 };
 use crate::{
@@ -33,21 +33,21 @@ use crate::{
 
 /// The largest message; clients send smaller ones.
 const LARGEST: usize = 1 << 20;
-/// How much of what a command prints is one message.
+/// The most output of a command in one message.
 const PIECE: usize = 32 << 10;
-/// How long what a command left behind may still print when it has ended.
+/// How long remaining processes of a command may still print when it has ended.
 const AFTERWARDS: Duration = Duration::from_secs(1);
-/// A client that is gone without a word is found out by this.
+/// The interval of pings, which detect a client that is gone without closing.
 const PING: Duration = Duration::from_secs(10);
-/// How long a client may take to hear that it is over.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long closing the connection may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 type Sink = SplitSink<Socket, Message>;
 type Input = Option<Box<dyn AsyncWrite + Send + Unpin>>;
 type Output = Option<Box<dyn AsyncRead + Send + Unpin>>;
 
-/// Runs a command for whoever is at the other end of the connection.
+/// Runs a command for the client of the connection.
 pub(super) async fn carry(connection: Upgraded, Inside { target, process }: Inside, asked: Exec) {
     let mut config = WebSocketConfig::default();
     config.max_message_size = Some(LARGEST);
@@ -80,7 +80,7 @@ pub(super) async fn carry(connection: Upgraded, Inside { target, process }: Insi
         };
         sink.send(Message::Close(Some(close))).await
     };
-    let _gone = tokio::time::timeout(FAREWELL, teardown).await;
+    let _gone = tokio::time::timeout(CLOSE_LIMIT, teardown).await;
 }
 
 /// Carries until the command has ended, and returns its code.
@@ -102,7 +102,7 @@ async fn attend(
     }
 }
 
-/// Takes in what the client says, until it is gone.
+/// Processes the client's messages until it is gone.
 async fn listen(mut stream: SplitStream<Socket>, mut stdin: Input, terminal: Option<&Terminal>) {
     while let Some(Ok(message)) = stream.next().await {
         let stated = match message {
@@ -111,18 +111,18 @@ async fn listen(mut stream: SplitStream<Socket>, mut stdin: Input, terminal: Opt
             Message::Text(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => continue,
         };
         match stated {
-            // A command may end its input, and go on.
-            Said::Input(text) => stdin = fed(stdin, &text).await,
-            Said::InputEnds => stdin = None,
-            Said::Size { columns, rows } => {
+            // A command may end its input, and continue.
+            ClientMessage::Input(text) => stdin = fed(stdin, &text).await,
+            ClientMessage::InputEnds => stdin = None,
+            ClientMessage::Size { columns, rows } => {
                 let _none = terminal.map(|terminal| terminal.resize(columns, rows));
             }
-            Said::Nothing => {}
+            ClientMessage::Nothing => {}
         }
     }
 }
 
-/// The command's input, after this; none when it takes no more.
+/// Writes to the command's input; none when it accepts no more.
 async fn fed(stdin: Input, text: &[u8]) -> Input {
     let mut pipe = stdin?;
     let written = async {
@@ -133,7 +133,7 @@ async fn fed(stdin: Input, text: &[u8]) -> Input {
     written.is_ok().then_some(pipe)
 }
 
-/// Says what the command prints, until it has ended and all is said.
+/// Sends the command's output until it has ended and all output is sent.
 async fn talk(
     sink: &mut Sink,
     mut child: tokio::process::Child,
@@ -167,7 +167,7 @@ async fn talk(
     ended.context("the command has not ended")
 }
 
-/// What an output has next; never anything when it has ended.
+/// The next output of a stream; pending forever when it has ended.
 async fn next(output: &mut Output, buffer: &mut [u8]) -> io::Result<usize> {
     match output {
         Some(output) => output.read(buffer).await,

@@ -23,9 +23,9 @@ use crate::{
     running::{Here, Running},
 };
 
-/// How soon somebody who follows a log sees what is printed.
+/// How soon a client that follows a log receives new lines.
 const PAUSE: Duration = Duration::from_millis(50);
-/// What is read of a log at once.
+/// How much one read of a log takes.
 const BLOCK: u64 = 64 << 10;
 
 /// Where the log of a run is kept.
@@ -33,7 +33,7 @@ pub(crate) fn path(logs: &Path, container: &str, run: u32) -> PathBuf {
     logs.join(format!("{container}.{run}.log"))
 }
 
-/// Which run of a container has the log that was asked for.
+/// The run of a container whose log is requested.
 pub(super) fn run(place: &Place, here: Option<&Here>, previous: bool) -> Result<u32, Refused> {
     let Place { pod, container } = place;
     let turn = here.and_then(|here| here.containers.get(container));
@@ -43,7 +43,7 @@ pub(super) fn run(place: &Place, here: Option<&Here>, previous: bool) -> Result<
     };
     let before = if previous { 2 } else { 1 };
     turn.runs.checked_sub(before).ok_or_else(|| {
-        // In the words of the real kubelet.
+        // With the texts of the real kubelet.
         let why = if previous {
             format!(
                 "previous terminated container {container:?} in pod {:?} not found",
@@ -63,13 +63,13 @@ pub(super) fn run(place: &Place, here: Option<&Here>, previous: bool) -> Result<
 struct Reader {
     file: File,
     shown: Shown,
-    /// What was read and is not shown yet.
+    /// Bytes that were read and not sent yet.
     retained: Vec<u8>,
-    /// Says whether nothing more will be printed.
+    /// Reports whether the run is over, so that no more output comes.
     is_over: Box<dyn Fn() -> bool + Send>,
 }
 
-/// The log of a run, from where it is to be shown.
+/// The log of a run, from the position where the view begins.
 pub(super) async fn open(
     logs: &Path,
     running: &Running,
@@ -107,10 +107,10 @@ pub(super) async fn open(
 }
 
 impl Reader {
-    /// The next piece; none when nothing is left to be shown.
+    /// The next piece; none at the end.
     async fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         while !self.shown.is_done() {
-            // Before the look, so that what was printed last is seen.
+            // Before reading, so that the last output is not missed.
             let is_over = (self.is_over)();
             let read = (&mut self.file)
                 .take(BLOCK)

@@ -1,4 +1,4 @@
-//! What the API server asks for. Pure.
+//! The requests of the API server. Pure.
 
 use std::fmt::{self, Display};
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{command::Wanted, log::View, running::Key};
 
-/// A request that is understood.
+/// A valid request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Log(Place, Log),
@@ -21,26 +21,26 @@ pub(super) struct Place {
     pub(super) container: String,
 }
 
-/// What is to be shown of a log.
+/// The options of a request for a log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Log {
     pub(super) view: View,
-    /// Only the last so many lines.
+    /// Only this many last lines.
     pub(super) tail: Option<u64>,
-    /// And what will be printed.
+    /// Also future output.
     pub(super) follow: bool,
-    /// Of the run before the last.
+    /// The log of the previous run.
     pub(super) previous: bool,
 }
 
-/// What is to be run.
+/// A request for a command.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Exec {
     pub(super) argv: Vec<String>,
     pub(super) wanted: Wanted,
 }
 
-/// Why a request is not answered as it wishes.
+/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -60,7 +60,7 @@ impl Display for Refused {
     }
 }
 
-/// Reads a request.
+/// Parses a request.
 pub(super) fn read(
     method: &Method,
     path: &str,
@@ -74,7 +74,7 @@ pub(super) fn read(
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (kind, place) = match *parts.as_slice() {
         [kind, namespace, pod, container] => (kind, place(namespace, pod, container)),
-        // The Pod's UID may stand before its container.
+        // The Pod's UID may precede its container.
         ["exec", namespace, pod, _, container] => ("exec", place(namespace, pod, container)),
         _ => return Err(unknown()),
     };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_requests_are_refused() {
         for (path, query, status) in [
             ("/exec/ns/pod/c", "input=1", StatusCode::BAD_REQUEST),
             (

@@ -1,4 +1,4 @@
-//! Tells Services of type `LoadBalancer` their addresses.
+//! Assigns addresses to Services of type `LoadBalancer`.
 
 use std::{net::Ipv4Addr, sync::Arc};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::table::balancer_ip;
 use crate::{node, watched::key};
 
-/// Writes the address of every load balancer that does not say it; whether all could be written.
+/// Writes the missing addresses of load balancers; true if all could be written.
 pub(super) async fn write_addresses(
     client: &Client,
     services: &[Arc<Service>],

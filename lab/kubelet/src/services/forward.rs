@@ -1,4 +1,4 @@
-//! Carries connections from a port of a Service to one of its endpoints.
+//! Forwards connections from a port of a Service to one of its endpoints.
 
 use std::{
     net::SocketAddr,
@@ -17,7 +17,7 @@ use tokio::{
 use super::table::{Port, Route};
 use crate::{Config, Forward, Network, Target, tasks::Tasks};
 
-/// Accepts and carries the connections of one cluster.
+/// Accepts and forwards the connections of one cluster.
 #[derive(Clone)]
 pub(crate) struct Carrier {
     cluster: String,
@@ -28,8 +28,7 @@ pub(crate) struct Carrier {
     turn: Arc<AtomicUsize>,
 }
 
-/// How long an endpoint may take to take a connection before the next one is asked; on one machine
-/// it takes no time.
+/// How long a connect may take before the next endpoint is tried; on one machine it takes no time.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Opens a port.
@@ -48,7 +47,7 @@ impl Carrier {
         }
     }
 
-    /// Accepts connections until the future is dropped. Those accepted go on.
+    /// Accepts connections until the future is dropped. Accepted ones continue.
     pub(super) async fn accept(
         self,
         listener: TcpListener,
@@ -59,7 +58,7 @@ impl Carrier {
             let (inbound, peer) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of descriptors, most likely: give those in use a moment to go.
+                    // Out of descriptors, most likely: wait until some are closed.
                     tracing::warn!(?port, %error, "cannot accept");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -96,10 +95,10 @@ impl Carrier {
         for endpoint in endpoints {
             match tokio::time::timeout(CONNECT, TcpStream::connect(endpoint)).await {
                 Ok(Ok(mut outbound)) => {
-                    // Small messages must not wait for each other: what is measured in the lab is
+                    // Small messages must not be delayed: measurements in the lab are of
                     // the product.
                     let _best_effort = (inbound.set_nodelay(true), outbound.set_nodelay(true));
-                    // How it ends is the two ends' business.
+                    // The two ends handle errors of the connection.
                     let _ended = tokio::io::copy_bidirectional(&mut inbound, &mut outbound).await;
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Which ports to listen on, and where each leads. Pure.
+//! Computes which ports to listen on, and where each leads. Pure.
 
 use std::{
     collections::BTreeMap,
@@ -20,11 +20,11 @@ use crate::watched::key;
 pub(crate) struct Port {
     pub(crate) ip: Ipv4Addr,
     pub(crate) number: u16,
-    /// Whether it is that of a load balancer or of the node, which everybody may call.
+    /// Whether it is a port of a load balancer or of the node, which every client may use.
     pub(crate) outside: bool,
 }
 
-/// Where a port leads: never nowhere.
+/// The destinations of a port; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     /// `namespace/name` of the Service.
@@ -32,8 +32,8 @@ pub(crate) struct Route {
     pub(crate) endpoints: Vec<SocketAddr>,
 }
 
-/// All ports of all Services that have somebody to answer. Only TCP: the lab's own DNS is the one
-/// thing that is asked by UDP, and it has no Service.
+/// All ports of all Services that have a ready endpoint. Only TCP: only the lab's own DNS uses UDP,
+/// and it has no Service.
 pub(crate) fn table(
     services: &[Arc<Service>],
     slices: &[Arc<EndpointSlice>],
@@ -154,8 +154,8 @@ fn ready(slices: &[&EndpointSlice], port: &ServicePort) -> Vec<SocketAddr> {
     endpoints
 }
 
-/// The addresses of a slice that are ready. One that says nothing about it counts as ready, says
-/// the API.
+/// The ready addresses of a slice. According to the API, an endpoint without the condition counts as
+/// ready.
 pub(crate) fn ready_addresses(slice: &EndpointSlice) -> impl Iterator<Item = Ipv4Addr> {
     let ready = slice.endpoints.iter().flatten().filter(|endpoint| {
         endpoint
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_is_where_the_lab_says() {
+    fn the_kubernetes_service_leads_to_the_configured_api_server() {
         let ports = json!([{ "name": "https", "port": 443, "targetPort": 6443 }]);
         let services = [service(
             "default/kubernetes",

@@ -1,6 +1,6 @@
 //! Writes the files of a volume so that readers see all of the old or all of the new.
 //!
-//! The layout is the kubelet's own, which programs know and watch:
+//! The layout is the real kubelet's, which programs know and watch:
 //!
 //! ```text
 //!   tls.crt -> ..data/tls.crt
@@ -50,7 +50,7 @@ fn number(data: &Path) -> Option<u64> {
 }
 
 fn fill(dir: &Path, payload: &Payload, group: Option<u32>) -> anyhow::Result<()> {
-    // Left by a write that failed half way.
+    // Left by an interrupted write.
     if dir.exists() {
         fs::remove_dir_all(dir)?;
     }
@@ -69,7 +69,7 @@ fn fill(dir: &Path, payload: &Payload, group: Option<u32>) -> anyhow::Result<()>
             .open(&path)?;
         out.write_all(&file.content)?;
         give(&path, group);
-        // Whoever is in the group may read, whatever the mode says of others.
+        // The group may read, even if the mode excludes others.
         let mode = if group.is_some() {
             file.mode | 0o440
         } else {
@@ -80,8 +80,8 @@ fn fill(dir: &Path, payload: &Payload, group: Option<u32>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Makes the links that readers use, one for each first part of a path, and removes those that lead
-/// nowhere now.
+/// Creates the links that readers use, one for each first part of a path, and removes dangling
+/// ones.
 fn link(place: &Path, payload: &Payload) -> anyhow::Result<()> {
     let wanted: BTreeSet<&str> = payload
         .keys()
@@ -110,7 +110,7 @@ fn remove_file(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a path of a volume item names something below the volume, and none of its inner works.
+/// Whether a path of a volume item is below the volume, and not one of its internal names.
 fn stays_inside(path: &str) -> bool {
     !path.is_empty()
         && !path.starts_with("..")
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_who_holds_the_old_directory_sees_the_old_files_until_the_swap() {
+    fn an_open_directory_shows_the_old_files_until_the_swap() {
         let place = tempfile::tempdir().unwrap();
         write(place.path(), &payload(&[("a", "1")]), None).unwrap();
         let data = fs::read_link(place.path().join(DATA)).unwrap();

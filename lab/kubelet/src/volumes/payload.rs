@@ -1,4 +1,4 @@
-//! What the files of a volume are. Pure: objects in, files out.
+//! Computes the files of a volume. Pure: objects in, files out.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl std::fmt::Debug for FileContent {
     }
 }
 
-/// What a volume is made of.
+/// The source of a volume's content.
 #[derive(Debug)]
 pub(super) enum Made {
     Files(Payload),
@@ -36,7 +36,7 @@ pub(super) enum Made {
     Machine(HostPathVolumeSource),
 }
 
-/// Something a Pod refers to that is not there, or that this kubelet cannot do.
+/// A referenced object that is missing, or a feature that this kubelet lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Missing {
     #[error("{kind} {name:?} not found")]
@@ -53,7 +53,7 @@ pub(crate) enum Missing {
     Unknown(String),
 }
 
-/// The addresses a Pod can ask for.
+/// The addresses that the downward API offers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Addresses {
     pub(crate) pod: String,
@@ -91,7 +91,7 @@ pub(super) fn make(
     }
 }
 
-/// What an object holds, by key.
+/// The data of an object, by key.
 type Data = BTreeMap<String, Vec<u8>>;
 
 fn of_config_map(
@@ -146,7 +146,7 @@ fn of_secret(
     pick.from(data)
 }
 
-/// Which keys of an object become files.
+/// The keys of an object that become files.
 struct Pick<'a> {
     kind: &'static str,
     name: &'a str,
@@ -273,7 +273,7 @@ fn of_projection(
     Ok(payload)
 }
 
-/// What a `fieldRef` selects.
+/// The value of a `fieldRef`.
 pub(crate) fn field(
     selector: &ObjectFieldSelector,
     pod: &Pod,
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_unless_it_is_optional() {
+    fn a_missing_object_is_named_unless_it_is_optional() {
         let missing = json!({ "name": "v", "configMap": { "name": "c" } });
         let error = files(missing, &Few::default(), &Stored::default()).unwrap_err();
         assert_eq!(error.to_string(), "ConfigMap \"c\" not found");

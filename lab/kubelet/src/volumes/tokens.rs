@@ -14,7 +14,7 @@ use kube::{
 };
 use tokio::sync::watch;
 
-/// A token that a projected volume wants.
+/// A token that a projected volume requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Wanted {
     /// Empty for the audience of the API server itself.
@@ -31,7 +31,7 @@ impl From<&ServiceAccountTokenProjection> for Wanted {
     }
 }
 
-/// A token, which is not printed.
+/// A token, hidden from debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(String);
 
@@ -52,10 +52,10 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The tokens that are there.
+/// The current tokens.
 pub(crate) type Stored = BTreeMap<Wanted, Token>;
 
-/// The longest a token is used, as in the real kubelet, however long it would be good.
+/// The longest use of a token, as in the real kubelet, even if it is valid for longer.
 const MAX_AGE: Duration = Duration::from_hours(24);
 
 /// When to renew a token: after four fifths of its life.
@@ -65,7 +65,7 @@ fn renewal(issued: Timestamp, expires: Timestamp) -> Timestamp {
     issued + SignedDuration::try_from(age).unwrap_or_default()
 }
 
-/// The tokens a Pod wants.
+/// The tokens that a Pod requests.
 fn wanted(pod: &Pod) -> Vec<Wanted> {
     let volumes = pod
         .spec
@@ -81,7 +81,7 @@ fn wanted(pod: &Pod) -> Vec<Wanted> {
     wanted
 }
 
-/// Keeps the tokens of a Pod in `held` until nobody looks at them any more.
+/// Keeps the tokens of a Pod in `retained` until all receivers are gone.
 pub(crate) async fn keep(client: Client, pod: Arc<Pod>, retained: watch::Sender<Stored>) {
     let wanted = wanted(&pod);
     let account = pod
@@ -105,8 +105,8 @@ pub(crate) async fn keep(client: Client, pod: Arc<Pod>, retained: watch::Sender<
                     renew_at
                 }
                 Err(error) => {
-                    // The account may not be there yet, or the API is away. The old token is good
-                    // for a fifth more.
+                    // The account may not exist yet, or the API is unavailable. The old token stays valid
+                    // for a fifth of its life.
                     tracing::debug!(pod = pod.name_any(), account, %error, "no token yet");
                     Timestamp::now() + SignedDuration::from_millis(500)
                 }

@@ -1,14 +1,14 @@
-//! The empty values that OCM's webhook leaves in what it converts.
+//! The empty values that OCM's webhook leaves in converted objects.
 //!
 //! It reads objects into structs and writes those, so members that a struct always writes appear although
-//! nobody set them. A reader of the add-on API meets them on every hub with OCM's own webhook: a `null`
-//! where an object belongs, an empty user, and through the defaults of the CRD the health mode `Lease`.
+//! no client set them. A client of the add-on API sees them on every hub with OCM's own webhook: a `null`
+//! instead of an object, an empty user, and through the defaults of the CRD the health mode `Lease`.
 
 use serde_json::{Value, json};
 
 use super::each;
 
-/// Adds what OCM's webhook adds to an object that is already in its new version.
+/// Adds the same members as OCM's webhook to an object that is already in its new version.
 pub(super) fn fill(object: &mut Value, is_v1beta1: bool) {
     default(object, "", "spec", json!({}));
     default(object, "", "status", json!({}));
@@ -30,7 +30,7 @@ fn fill_add_on(object: &mut Value, is_v1beta1: bool) {
         fill_reference(reference, &["lastAppliedConfig"]);
     });
     each(object, "/status/registrations", |registration| {
-        // Of the two only the one that is there has a subject to fill.
+        // Only the one of the two that exists has a subject to fill.
         let places = if is_v1beta1 {
             &["/kubeClient", "/customSigner"][..]
         } else {

@@ -20,7 +20,7 @@ fn management(version: &str, rest: &Value) -> Value {
     object("ClusterManagementAddOn", version, rest)
 }
 
-/// Converts, and also shows that converting there and back loses nothing of the first conversion.
+/// Converts, and checks that converting there and back loses nothing of the first conversion.
 #[track_caller]
 fn converted(object: &Value, to: &str) -> Value {
     let there = convert(object.clone(), &format!("{GROUP}/{to}")).unwrap();
@@ -31,7 +31,7 @@ fn converted(object: &Value, to: &str) -> Value {
     there
 }
 
-// What these tests expect was seen to come back from OCM's own webhook.
+// These tests expect responses that were recorded from OCM's own webhook.
 
 #[test]
 fn an_empty_add_on_gets_the_empty_members_of_its_version() {
@@ -228,7 +228,7 @@ fn a_management_add_on_keeps_its_progress_in_both_versions() {
 }
 
 #[test]
-fn what_is_not_ours_is_refused() {
+fn foreign_kinds_and_versions_are_refused() {
     let foreign = json!({ "apiVersion": "apps/v1", "kind": "Deployment" });
     assert!(convert(foreign, "addon.open-cluster-management.io/v1beta1").is_err());
     let template = object("AddOnTemplate", "v1alpha1", &json!({}));

@@ -1,4 +1,4 @@
-//! What the klusterlet's agents may do on their spoke, gaps included.
+//! The rights of the klusterlet's agents on their spoke, gaps included.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ const ALL: &[&str] = &[
 const READ: &[&str] = &["get", "list", "watch"];
 const LEASES: &[&str] = &["create", "get", "list", "update", "watch", "patch"];
 
-/// Label of a ClusterRole whose rules the work agent gets too; an add-on may bring one of its own.
+/// Label of a ClusterRole whose rules the work agent gets too; an add-on may install one of its own.
 const AGGREGATE: &str = "open-cluster-management.io/aggregate-to-work";
 
 /// The roles and bindings of both agents.
 pub(super) fn of_agents() -> Vec<Manifest> {
     let mut all = Vec::new();
     for account in [REGISTRATION, WORK] {
-        // Their own little servers for metrics want to know how the API server authenticates.
+        // Their metrics servers read how the API server authenticates.
         let reader = "extension-apiserver-authentication-reader";
         let name = format!("open-cluster-management:{account}:{reader}");
         all.push(binding(
@@ -51,7 +51,7 @@ fn of_registration() -> Vec<Manifest> {
         ),
         rule(&["about.k8s.io"], &["clusterproperties"], READ),
     ];
-    // Secrets everywhere: an add-on's install namespace is anybody's choice.
+    // Secrets everywhere: an add-on may choose any install namespace.
     let for_add_ons = [
         rule(&[""], &["secrets"], ALL),
         rule(&["coordination.k8s.io"], &["leases"], LEASES),
@@ -114,7 +114,7 @@ fn of_work() -> Vec<Manifest> {
     .concat()
 }
 
-/// What the work agent may do beyond `admin`: no patch of CRDs, no delete of webhook configurations.
+/// The work agent's rights beyond `admin`: no patch of CRDs, no delete of webhook configurations.
 fn execution_rules() -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io";
     let webhooks = [
@@ -149,7 +149,7 @@ fn execution_rules() -> Vec<Value> {
     ]
 }
 
-/// What every agent may do in the namespace it runs in.
+/// The rights of every agent in its own namespace.
 fn common_rules() -> Vec<Value> {
     vec![
         rule(&[""], &["configmaps"], ALL),

@@ -1,11 +1,11 @@
-//! Which configuration an add-on should have on a cluster: named by the add-on's defaults, overridden per kind by a
+//! The desired configuration of an add-on on a cluster: named by the add-on's defaults, overridden per kind by a
 //! placement's strategy, and that again by the ManagedClusterAddOn itself. Pure.
 
 use serde_json::{Value, json};
 
 use crate::kinds::words::NO_DEFAULT;
 
-/// One configuration object with the hash of the content that is wanted.
+/// One configuration object with the hash of its desired content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) group: String,
@@ -34,7 +34,7 @@ impl Config {
         Self::read(entry, entry)
     }
 
-    /// From an entry of a status, whose wanted object is `desiredConfig`.
+    /// From an entry of a status, whose desired object is `desiredConfig`.
     pub(super) fn of_status(entry: &Value) -> Option<Self> {
         Self::read(entry, &entry["desiredConfig"])
     }
@@ -47,7 +47,7 @@ impl Config {
         self.is_kind_of(other) && (&self.namespace, &self.name) == (&other.namespace, &other.name)
     }
 
-    /// `{namespace, name, specHash}` as it stands under `desiredConfig`.
+    /// `{namespace, name, specHash}`, the value of `desiredConfig`.
     fn referent(&self) -> Value {
         let mut referent = json!({ "name": self.name, "specHash": self.hash });
         if !self.namespace.is_empty() {
@@ -65,7 +65,7 @@ pub(super) fn entries(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Replaces, kind by kind, what `base` names by what `wanted` names, each object once.
+/// Replaces, kind by kind, objects of `base` by those of `wanted`, each object once.
 pub(super) fn override_by_kind(base: &[Config], wanted: &[Config]) -> Vec<Config> {
     let mut result: Vec<Config> = base
         .iter()
@@ -107,7 +107,7 @@ pub(crate) fn defaults(management: &Value) -> Vec<Config> {
     )
 }
 
-/// What one placement's clusters should have: the defaults, overridden by an `installProgressions` entry.
+/// The desired configuration of one placement's clusters: the defaults, overridden by an `installProgressions` entry.
 pub(crate) fn of_placement(defaults: &[Config], progression: &Value) -> Vec<Config> {
     let own = entries(&progression["configReferences"]);
     override_by_kind(
@@ -116,7 +116,7 @@ pub(crate) fn of_placement(defaults: &[Config], progression: &Value) -> Vec<Conf
     )
 }
 
-/// What one ManagedClusterAddOn should have: its placement's, overridden by its own `spec.configs`.
+/// The desired configuration of one ManagedClusterAddOn: its placement's, overridden by its own `spec.configs`.
 ///
 /// The hashes of its own configs are those that the manager wrote into its status.
 pub(crate) fn of_add_on(inherited: &[Config], add_on: &Value) -> Vec<Config> {

@@ -31,7 +31,7 @@ use crate::{
     tasks::Tasks,
 };
 
-/// Serves the conversion webhook and has the hub ask it.
+/// Serves the conversion webhook and configures the hub to call it.
 pub(crate) async fn serve_conversion(client: &Client, tasks: &mut Tasks) -> Result<()> {
     let certificate = pki::serving().context("make the webhook's certificate")?;
     let address = webhook::serve(&certificate, tasks).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn serve_conversion(client: &Client, tasks: &mut Tasks) -> Resu
     crds::convert_through(client, &url, &certificate.ca).await
 }
 
-/// What every controller of the hub works with.
+/// The context of every controller of the hub.
 #[derive(Clone)]
 struct Hub {
     client: Client,
@@ -53,7 +53,7 @@ pub(crate) struct Controllers {
 }
 
 impl Controllers {
-    /// Serves the conversion webhook first, without which nothing of the add-on API can be read.
+    /// Serves the conversion webhook first, without which no object of the add-on API can be read.
     pub(crate) async fn start(config: &HubConfig) -> Result<Self> {
         let client = crate::client::from_kubeconfig(&config.kubeconfig, "lab-ocm-stand-in").await?;
         let mut tasks = Tasks::default();
@@ -114,7 +114,7 @@ fn watched() -> Vec<Watched> {
     ]
 }
 
-/// Runs a step for each object, lets one failure not stop the others, and reports the first.
+/// Runs a step for each object, continues after errors, and returns the first.
 async fn for_each<T, F>(objects: Vec<T>, mut step: impl FnMut(T) -> F) -> Result<Again>
 where
     F: Future<Output = Result<Again>>,

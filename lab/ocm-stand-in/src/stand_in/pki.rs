@@ -1,4 +1,4 @@
-//! Keys, certificate requests as OCM's agents make them, and a look at certificates.
+//! Keys, certificate requests as OCM's agents make them, and parsing of certificates.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use rcgen::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Name};
 
-/// A certificate for the loopback, and the CA that vouches for it, all as PEM.
+/// A certificate for the loopback, and the CA that signed it, all as PEM.
 #[derive(Clone)]
 pub(crate) struct Serving {
     pub(crate) ca: String,
@@ -45,7 +45,7 @@ pub(crate) fn serving() -> Result<Serving> {
     })
 }
 
-/// Who a certificate speaks for.
+/// The subject of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Subject {
     pub(crate) common_name: String,
@@ -59,9 +59,9 @@ pub(crate) struct Request {
     pub(crate) csr_pem: String,
 }
 
-/// Makes a key and asks for a certificate, in the very form that OCM's agents (Go's crypto/x509) use.
+/// Makes a key and a certificate request, in exactly the form that OCM's agents (Go's crypto/x509) use.
 ///
-/// Written out by hand because `rcgen` keeps one value per attribute type, while Go puts all O values
+/// Encoded by hand because `rcgen` keeps one value per attribute type, while Go puts all O values
 /// into one RDN of several values, and an approver must cope with that form.
 pub(crate) fn request(subject: &Subject, dns_names: &[&str]) -> Result<Request> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
@@ -91,7 +91,7 @@ pub(crate) fn request(subject: &Subject, dns_names: &[&str]) -> Result<Request> 
     })
 }
 
-/// The key as `EC PRIVATE KEY`, which is the form that Go's agents write and a reader must expect.
+/// The key as `EC PRIVATE KEY`, the form that Go's agents write.
 fn sec1(key: &KeyPair) -> Result<String> {
     // In the PKCS#8 form the scalar follows the version of the inner ECPrivateKey.
     const BEFORE_SCALAR: &[u8] = &[0x02, 0x01, 0x01, 0x04, 0x20];
@@ -115,7 +115,7 @@ fn sec1(key: &KeyPair) -> Result<String> {
     Ok(der::pem("EC PRIVATE KEY", &sec1))
 }
 
-/// The few lines of DER that a certificate request needs.
+/// The parts of DER that a certificate request needs.
 mod der {
     use base64::Engine as _;
 
@@ -150,7 +150,7 @@ mod der {
         tagged(0x06, &[encoded.to_vec()])
     }
 
-    /// PrintableString where the text allows it, else UTF8String: what Go does.
+    /// PrintableString where the text allows it, else UTF8String, like Go.
     fn text(value: &str) -> Vec<u8> {
         let printable = |c: char| c.is_ascii_alphanumeric() || " '()+,-./:=?*&".contains(c);
         let tag = if value.chars().all(printable) {
@@ -214,7 +214,7 @@ pub(crate) fn certificate_pem(der: &[u8]) -> String {
     der::pem("CERTIFICATE", der)
 }
 
-/// What a certificate says about itself.
+/// The fields of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Certificate {
     pub(crate) subject: Subject,

@@ -29,10 +29,10 @@ use crate::{
 use enrolment::Identity;
 
 const USER_AGENT: &str = "lab-ocm-stand-in-agent";
-/// The pause after a life of the agents that ended in an error.
+/// The pause after a run of the agents that ended with an error.
 const START_AGAIN: Duration = Duration::from_secs(1);
 
-/// A hub that signs for less than this must not make the agents ask without a pause.
+/// A hub that issues shorter certificates must not make the agents renew without a pause.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
 
 /// The running agents. Dropped, they end at once.
@@ -41,13 +41,13 @@ pub(crate) struct Agents {
     tasks: Tasks,
 }
 
-/// What the agents work with before they have an identity of their own on the hub.
+/// The agents' context before they have an identity of their own on the hub.
 #[derive(Clone)]
 struct Ground {
     cluster: String,
-    /// Where the hub is; says nothing about who we are there.
+    /// The connection to the hub, without an identity.
     hub: Config,
-    /// The hub credentials that only suffice to ask for better ones.
+    /// The bootstrap credentials, which only suffice to request better ones.
     bootstrap: AuthInfo,
     registration: Client,
     management: Client,
@@ -57,18 +57,18 @@ struct Ground {
     driver: &'static str,
 }
 
-/// What the agents work with once the hub knows them.
+/// The agents' context once they have an identity on the hub.
 #[derive(Clone)]
 struct Spoke {
     cluster: String,
     hub_url: String,
     agent: String,
     hub: Client,
-    /// The kubeconfig for the hub without any user, to be filled in for add-ons.
+    /// The kubeconfig for the hub without a user, a template for add-ons.
     hub_config: Config,
     /// The spoke as the registration agent.
     registration: Client,
-    /// The cluster that the klusterlet runs on, as the registration agent: the spoke, but for hosted mode.
+    /// The cluster that the klusterlet runs on, as the registration agent: the spoke, except in hosted mode.
     management: Client,
     /// The spoke as the work agent.
     work: Client,
@@ -134,11 +134,11 @@ fn bearer(token: String) -> AuthInfo {
     }
 }
 
-/// One life after the other: each lasts as long as its hub certificate should be used.
+/// One run after the other: each lasts as long as its hub certificate should be used.
 async fn lives(ground: Ground) {
     loop {
         if let Err(error) = live(&ground).await {
-            let (cluster, error) = (&ground.cluster, client::say(&error));
+            let (cluster, error) = (&ground.cluster, client::message_of(&error));
             tracing::warn!(cluster, error, "the agents start again");
             tokio::time::sleep(START_AGAIN).await;
         }
@@ -154,7 +154,7 @@ async fn live(ground: &Ground) -> Result<()> {
     cluster::start(&spoke, &mut tasks);
     add_ons::start(&spoke, &mut tasks);
     work::start(&spoke, &mut tasks);
-    // The tasks end with this life; the next one begins with a renewed certificate.
+    // The tasks end with this run; the next one begins with a renewed certificate.
     tokio::time::sleep(identity.renew_in().max(SHORTEST_LIFE)).await;
     enrolment::renew(ground, &identity).await
 }
@@ -196,7 +196,7 @@ impl Spoke {
     }
 }
 
-/// Keeps one controller of the agents going, woken by one set of copies.
+/// Keeps one controller of the agents running, woken by one set of copies.
 fn keep<F>(
     tasks: &mut Tasks,
     name: &'static str,

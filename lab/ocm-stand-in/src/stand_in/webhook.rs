@@ -18,11 +18,11 @@ use tokio_rustls::TlsAcceptor;
 use super::pki::Serving;
 use crate::{conversion, tasks::Tasks};
 
-/// An API server sends lists in one review; this is far above what the lab holds.
+/// An API server sends lists in one review; this is far above the lab's needs.
 const LARGEST_REVIEW: usize = 64 << 20;
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Serves `/convert` until the tasks end; the address it got.
+/// Serves `/convert` until the tasks end; returns its address.
 pub(super) async fn serve(certificate: &Serving, tasks: &mut Tasks) -> Result<SocketAddr> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
         .await
@@ -56,7 +56,7 @@ async fn accept(listener: TcpListener, acceptor: TlsAcceptor) {
             Ok((stream, _)) => {
                 connections.spawn(connection(stream, acceptor.clone()));
             }
-            // Out of descriptors, most likely: others end, then there are some again.
+            // Out of descriptors, most likely: wait until some are closed.
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_review_answers_every_object_or_says_why_not() {
+    fn a_review_converts_every_object_or_returns_an_error() {
         let review_of = |kind: &str| {
             review(&json!({ "request": {
                 "uid": "u",

@@ -1,4 +1,4 @@
-//! Puts files where a container shall find them, whoever the directories belong to.
+//! Puts files into the root of a container, also into directories that it cannot write to.
 
 use std::{
     fs,
@@ -18,22 +18,22 @@ use crate::images::{File, Source};
 
 /// The files of a root that is being built.
 ///
-/// Where a directory of the machine cannot be written to, one of our own is laid over it, with
-/// everything that was there shown in its place.
+/// A directory of the machine that cannot be written to is replaced by one of our own, which shows
+/// everything that was there.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// What was mounted and can be written to.
+    /// The writable mounts.
     laid: Vec<PathBuf>,
     mirrors: u32,
 }
 
 impl Files {
-    /// Notes a mount that [`close`](Self::close) shall close.
+    /// Records a mount that [`close`](Self::close) shall close.
     pub(super) fn laid(&mut self, place: impl Into<PathBuf>) {
         self.laid.push(place.into());
     }
 
-    /// Makes the root and all that was laid on it read-only; volumes stay as they are.
+    /// Makes the root and all mounts on it read-only; volumes stay unchanged.
     pub(super) fn close(self) -> anyhow::Result<()> {
         for place in self
             .laid
@@ -89,7 +89,7 @@ impl Files {
         if *read_only { close(target) } else { Ok(()) }
     }
 
-    /// Writes a file in the place of whatever is there, a link included.
+    /// Writes a file and replaces any existing file or link.
     pub(super) fn write(&mut self, path: &str, content: &str, mode: u32) -> anyhow::Result<()> {
         self.entry(Path::new(path), || {
             remove(path)?;
@@ -98,7 +98,7 @@ impl Files {
         })
     }
 
-    /// Makes a symbolic link in the place of whatever is there.
+    /// Creates a symbolic link and replaces any existing file or link.
     pub(super) fn link(&mut self, target: &str, path: &str) -> anyhow::Result<()> {
         self.entry(Path::new(path), || {
             remove(path)?;
@@ -106,7 +106,7 @@ impl Files {
         })
     }
 
-    /// Makes a directory and what leads to it, with this mode if it was not there.
+    /// Creates a directory and its parents, with this mode if it was missing.
     pub(super) fn make_dir<P: AsRef<Path> + ?Sized>(
         &mut self,
         path: &P,
@@ -128,7 +128,7 @@ impl Files {
         .with_context(|| format!("make {}", path.display()))
     }
 
-    /// Changes an entry of a directory, which is made if it is not there.
+    /// Changes an entry of a directory and creates the directory if it is missing.
     fn entry(&mut self, path: &Path, change: impl FnMut() -> io::Result<()>) -> anyhow::Result<()> {
         let parent = path.parent();
         if let Some(parent) = parent {
@@ -137,7 +137,7 @@ impl Files {
         self.within(parent, change)
     }
 
-    /// Changes something in `dir`, after laying a directory of our own over it if it is refused.
+    /// Changes something in `dir`. If that is denied, replaces the directory by a mirror and retries.
     fn within(
         &mut self,
         dir: Option<&Path>,
@@ -154,11 +154,11 @@ impl Files {
 
     fn mirror(&mut self, dir: &Path) -> anyhow::Result<()> {
         self.mirrors += 1;
-        let aside = Path::new(LAYERS).join(format!("mirror{}", self.mirrors));
-        fs::create_dir(&aside)?;
+        let original = Path::new(LAYERS).join(format!("mirror{}", self.mirrors));
+        fs::create_dir(&original)?;
         mount(
             Some(dir),
-            &aside,
+            &original,
             NOTHING,
             MsFlags::MS_BIND | MsFlags::MS_REC,
             NOTHING,
@@ -170,7 +170,7 @@ impl Files {
             MsFlags::empty(),
             Some("mode=755"),
         )?;
-        for entry in fs::read_dir(&aside)? {
+        for entry in fs::read_dir(&original)? {
             let entry = entry?;
             let (source, place) = (entry.path(), dir.join(entry.file_name()));
             let kind = entry.file_type()?;
@@ -206,7 +206,7 @@ fn is_refusal(error: &io::Error) -> bool {
 fn remove(path: &str) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        // A file of the machine, shown in a directory that was laid over its own.
+        // A file of the machine, shown in a mirror of its directory.
         Err(error) if error.kind() == ErrorKind::ResourceBusy => {
             umount2(path, MntFlags::MNT_DETACH)?;
             fs::remove_file(path)
@@ -215,8 +215,8 @@ fn remove(path: &str) -> io::Result<()> {
     }
 }
 
-/// Makes a mount read-only, keeping its other flags: in a user namespace some of them cannot be
-/// taken off.
+/// Makes a mount read-only and keeps its other flags: in a user namespace some of them cannot be
+/// removed.
 fn close(place: &Path) -> anyhow::Result<()> {
     let flags = statvfs(place)?.flags();
     let mut keep = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;

@@ -152,7 +152,7 @@ fn a_condition_keeps_its_time_while_it_does_not_change() {
 }
 
 #[test]
-fn a_job_that_is_over_says_how() {
+fn a_finished_job_reports_its_outcome() {
     let succeeded = made(
         |init, own| {
             run(init, own);

@@ -1,4 +1,4 @@
-//! What a worker does about its Pod: the steps of a plan.
+//! Carries out the steps of a plan for a Pod.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Container;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Alive, News, State, Step, What, Worker};
+use super::{Alive, Change, State, Step, Update, Worker};
 use crate::{
     Image, container,
     env::{self, hostname},
@@ -19,11 +19,11 @@ use crate::{
     volumes::{Addresses, Missing},
 };
 
-/// How long to wait before what could not be done is tried again without anything having changed.
+/// How long to wait before a failed step is retried without any change.
 const AGAIN: SignedDuration = SignedDuration::from_secs(1);
-/// How long before an image is looked for again. Images of a lab rarely appear late.
+/// How long before an image is looked up again. Images of a lab rarely appear late.
 const IMAGE_AGAIN: SignedDuration = SignedDuration::from_secs(2);
-/// How long a container of a Pod that says nothing may take to end: the default of the API.
+/// The default grace period of the API for a container to end.
 const GRACE: i64 = 30;
 /// Signals that may wait for a shim: TERM and KILL, and some to spare.
 const SIGNALS: usize = 4;
@@ -37,7 +37,7 @@ impl Worker {
         }
     }
 
-    /// Starts a container, or notes why it cannot be started yet.
+    /// Starts a container, or records why it cannot be started yet.
     async fn start(&mut self, name: &str, now: Timestamp) {
         if !self.prepare(now).await {
             return;
@@ -67,7 +67,7 @@ impl Worker {
             &addresses,
         ) {
             Ok(process) => self.launch(&container, image, process, now),
-            // Looked at again at every change of an object, and now and then.
+            // Retried at every change of an object, and periodically.
             Err(why) => self.refuse(
                 name,
                 "CreateContainerConfigError",
@@ -117,12 +117,12 @@ impl Worker {
     fn run_shim(&self, container: &Container, run: u32, spec: ShimSpec) -> mpsc::Sender<i32> {
         let (signals, passed) = mpsc::channel(SIGNALS);
         let name = container.name.clone();
-        let tag = move |stated| News {
+        let tag = move |stated| Update {
             container: name.clone(),
             run,
-            what: What::Shim(stated),
+            change: Change::Shim(stated),
         };
-        // Not dropped at stop: the worker ends it, and waits until it has.
+        // Not dropped at stop: the worker ends the container and waits for its end.
         self.shared.tasks.spawn_orderly(
             "container",
             container::run(spec, passed, self.updates.0.clone(), tag),
@@ -130,14 +130,14 @@ impl Worker {
         signals
     }
 
-    /// Notes why a container cannot be begun. The event is written once for each reason.
+    /// Records why a container cannot be started. The event is written once for each reason.
     fn refuse(&mut self, name: &str, reason: &'static str, why: String, again: Timestamp) {
         let Some(record) = self.records.get_mut(name) else {
             return;
         };
         let known =
             matches!(&record.state, State::Waiting { message: Some(known), .. } if *known == why);
-        // As the real kubelet: the failure first, and then that it waits.
+        // Like the real kubelet: the failure first, and then that it waits.
         let reason = if known && reason == "ErrImagePull" {
             "ImagePullBackOff"
         } else {
@@ -151,13 +151,13 @@ impl Worker {
         record.refuse(reason, Some(why), again);
     }
 
-    /// Makes what all containers need: the sandbox and the volumes.
+    /// Prepares the sandbox and the volumes, which all containers need.
     async fn prepare(&mut self, now: Timestamp) -> bool {
         if self.trouble.as_ref().is_some_and(|(_, again)| now < *again) && self.sandbox.is_none() {
             return false;
         }
         if !self.shared.objects.are_ready() {
-            return false; // what is not found may only not have been listed yet
+            return false; // a missing object may only not have been listed yet
         }
         let prepared = match self.open_sandbox().await {
             Ok(()) => {
@@ -170,7 +170,7 @@ impl Worker {
         self.note("FailedMount", prepared, now)
     }
 
-    /// Remembers what went wrong, and says it when it is news.
+    /// Records an error, and writes an event when it is new.
     fn note(&mut self, reason: &str, result: anyhow::Result<()>, now: Timestamp) -> bool {
         let Err(error) = result else {
             self.trouble = None;
@@ -205,14 +205,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives the address back, if there is one.
+    /// Returns the address, if there is one.
     pub(super) async fn leave_network(&mut self) {
         if let Some(sandbox) = self.sandbox.take() {
             sandbox.close().await;
         }
     }
 
-    /// Keeps the volumes of a running Pod as the objects they are made of are.
+    /// Updates the volumes of a running Pod from their objects.
     pub(super) fn keep_volumes(&mut self, now: Timestamp) {
         let idle = self.stop.is_some() || self.over.is_some() || self.alive.is_empty();
         if idle || !self.shared.objects.are_ready() {
@@ -225,7 +225,7 @@ impl Worker {
         self.note("FailedMount", kept, now);
     }
 
-    /// Sends a signal. A shim that cannot take another one has some to pass already.
+    /// Sends a signal. A shim with a full queue has signals to pass on already.
     fn signal(&self, name: &str, signal: i32) {
         if let Some(alive) = self.alive.get(name) {
             let _full_or_ended = alive.signals.try_send(signal);
@@ -296,7 +296,7 @@ impl Worker {
         });
     }
 
-    /// Starts what goes with a running container: its probes and its `postStart` hook.
+    /// Starts the probes and the `postStart` hook of a running container.
     pub(super) fn attend(&mut self, container: &Container, target: u32) {
         let (Some(alive), Some(sandbox)) = (self.alive.get_mut(&container.name), &self.sandbox)
         else {
@@ -317,12 +317,12 @@ impl Worker {
             .and_then(|lifecycle| lifecycle.post_start.as_ref())
             .map(Check::from);
         let patient_of_hook = Arc::clone(&patient);
-        let hook_news = (name.clone(), updates.clone());
+        let hook_updates = (name.clone(), updates.clone());
         let probing = async move {
-            let tag = move |verdict| News {
+            let tag = move |verdict| Update {
                 container: name.clone(),
                 run,
-                what: What::Probe(verdict),
+                change: Change::Probe(verdict),
             };
             probes::run(patient, updates, tag).await;
         };
@@ -330,12 +330,12 @@ impl Worker {
             let Some(hook) = hook else { return };
             let limit = Duration::from_secs(GRACE.unsigned_abs());
             if let Err(error) = hook.ask(limit, &patient_of_hook).await {
-                let (container, updates) = hook_news;
+                let (container, updates) = hook_updates;
                 let _over = updates
-                    .send(News {
+                    .send(Update {
                         container,
                         run,
-                        what: What::Hook(format!("{error:#}")),
+                        change: Change::Hook(format!("{error:#}")),
                     })
                     .await;
             }

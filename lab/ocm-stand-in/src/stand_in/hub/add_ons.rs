@@ -1,4 +1,4 @@
-//! ManagedClusterAddOns belong to their ClusterManagementAddOn, and placements make and delete them.
+//! Sets the owner of ManagedClusterAddOns to their ClusterManagementAddOn; creates and deletes them for placements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const LIFECYCLE: &str = "addon.open-cluster-management.io/lifecycle";
 const FAMILY: &str = "addon.open-cluster-management.io/";
 const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
 
-/// The add-ons that OCM's add-on manager looks after: those that do not look after themselves.
+/// The add-ons that OCM's add-on manager manages: those that do not manage themselves.
 pub(super) fn managed(hub: &Hub) -> Vec<std::sync::Arc<DynamicObject>> {
     let mut all = hub.cache.list(CLUSTER_MANAGEMENT_ADD_ON);
     all.retain(|one| {
@@ -41,7 +41,7 @@ pub(super) fn instances(hub: &Hub, name: &str) -> Vec<std::sync::Arc<DynamicObje
     all
 }
 
-/// The clusters that a placement has decided on.
+/// The clusters that a placement has selected.
 pub(super) fn decided(hub: &Hub, namespace: &str, name: &str) -> BTreeMap<String, u64> {
     hub.cache
         .within(PLACEMENT_DECISION, namespace)
@@ -90,7 +90,7 @@ fn owner(management: &DynamicObject) -> Value {
     })
 }
 
-/// Adds the owner reference to ManagedClusterAddOns that somebody else made.
+/// Adds the owner reference to ManagedClusterAddOns that other clients created.
 async fn own(hub: &Hub, management: &DynamicObject) -> Result<()> {
     for add_on in instances(hub, &management.name_any()) {
         let uid = management.uid();
@@ -101,7 +101,7 @@ async fn own(hub: &Hub, management: &DynamicObject) -> Result<()> {
         {
             continue;
         }
-        // An owner of the same kind and name but another UID was deleted and made again.
+        // An owner of the same kind and name but another UID was deleted and recreated.
         let mut owners: Vec<Value> = add_on
             .owner_references()
             .iter()
@@ -117,7 +117,7 @@ async fn own(hub: &Hub, management: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// Makes the ManagedClusterAddOns that placements decided on, and deletes all others.
+/// Creates the ManagedClusterAddOns that placements selected, and deletes all others.
 async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
     let Some(placements) = strategy(&management.data) else {
         return Ok(());
@@ -156,7 +156,7 @@ async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// The annotations of the add-on family that a ManagedCluster hands down to its add-ons.
+/// The annotations of the add-on family that a ManagedCluster passes on to its add-ons.
 fn family(hub: &Hub, cluster: &str) -> BTreeMap<String, String> {
     let known = hub.cache.get(MANAGED_CLUSTER, cluster);
     let all = known
@@ -183,9 +183,9 @@ async fn create(hub: &Hub, management: &DynamicObject, cluster: &str) -> Result<
     condition::tolerate_staleness(api.create(&PostParams::default(), &add_on).await)
 }
 
-/// Hands down annotations that a ManagedCluster got later.
+/// Passes on annotations that a ManagedCluster got later.
 ///
-/// OCM also takes away the other annotations of the family when the cluster's change; this only adds.
+/// OCM also removes the other annotations of the family when the cluster's change; this only adds.
 async fn copy_annotations(hub: &Hub, add_on: &DynamicObject, cluster: &str) -> Result<()> {
     let missing: BTreeMap<String, String> = family(hub, cluster)
         .into_iter()

@@ -1,4 +1,4 @@
-//! A cluster whose lease is not renewed is Unknown, and what is not Available carries a taint.
+//! Marks a cluster as Unknown when it does not renew its lease, and taints clusters that are not Available.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{
 const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 const UNAVAILABLE_TAINT: &str = "cluster.open-cluster-management.io/unavailable";
 const UNREACHABLE_TAINT: &str = "cluster.open-cluster-management.io/unreachable";
-/// A lease is given up after this many of its durations.
+/// A lease expires after this many of its durations.
 const TIME_LIMIT: i64 = 5;
 const DEFAULT_LEASE_SECONDS: i64 = 60;
 
@@ -55,11 +55,11 @@ async fn watch_lease(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
     } else {
         mark_clock(hub, cluster).await?;
     }
-    // Unknown already: the renewed lease wakes us.
+    // Unknown already: a renewed lease wakes this controller.
     Ok(left)
 }
 
-/// How long the lease still holds; none when it is over.
+/// How long the lease is still valid; none when it has expired.
 fn left(cluster: &DynamicObject, lease: &DynamicObject, now: Timestamp) -> Option<Duration> {
     let seconds = match cluster.data["spec"]["leaseDurationSeconds"].as_i64() {
         Some(seconds) if seconds > 0 => seconds,
@@ -124,12 +124,12 @@ async fn taint(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
     let Some(after) = tainted(&before, condition::status(&cluster.data, AVAILABLE)) else {
         return Ok(());
     };
-    // No empty list is left behind: a cluster that never had a taint looks the same.
+    // Leave no empty list: a cluster that never had a taint looks the same.
     let patch = json!({ "spec": { "taints": (!after.is_empty()).then_some(after) } });
     condition::write_object(&MANAGED_CLUSTER.all(&hub.client), cluster, patch).await
 }
 
-/// The taints that go with an availability; none if they are right already.
+/// The taints for an availability; none if they are right already.
 fn tainted(before: &[Value], available: Option<&str>) -> Option<Vec<Value>> {
     let wanted = match available {
         Some("True") => None,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_holds_for_five_of_its_durations() {
+    fn a_lease_is_valid_for_five_of_its_durations() {
         let cluster = object(json!({ "metadata": {}, "spec": { "leaseDurationSeconds": 2 } }));
         let lease = object(
             json!({ "metadata": {}, "spec": { "renewTime": "2026-01-01T00:00:00.000000Z" } }),

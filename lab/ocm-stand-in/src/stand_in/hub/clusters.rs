@@ -20,16 +20,16 @@ use crate::{
     klusterlet::{self, Manifest, rule},
 };
 
-/// Finalizer of the controller that gives and takes rights.
+/// Finalizer of the controller that grants and revokes rights.
 pub(super) const RIGHTS_FINALIZER: &str = "cluster.open-cluster-management.io/api-resource-cleanup";
 /// Finalizer of the controller that empties the cluster's namespace.
 pub(super) const RESOURCES_FINALIZER: &str = "cluster.open-cluster-management.io/resource-cleanup";
 const WORK_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
 
-/// Which clusters have the rights they should have, by UID: what was applied is not applied again.
+/// The clusters that have the rights they should have, by UID: applied rights are not applied again.
 #[derive(Debug, Default)]
 pub(super) struct Accepted {
-    /// Guards the map only; never held over an await.
+    /// Guards the map only; never locked over an await.
     done: Mutex<HashMap<String, (String, bool)>>,
 }
 
@@ -38,7 +38,7 @@ impl Accepted {
         let wanted = (cluster.uid().unwrap_or_default(), accepted);
         self.done
             .lock()
-            .expect("no panic while held")
+            .expect("no panic under the lock")
             .get(&cluster.name_any())
             == Some(&wanted)
     }
@@ -47,7 +47,7 @@ impl Accepted {
         let state = (cluster.uid().unwrap_or_default(), accepted);
         self.done
             .lock()
-            .expect("no panic while held")
+            .expect("no panic under the lock")
             .insert(cluster.name_any(), state);
     }
 }
@@ -133,7 +133,7 @@ fn bindings(cluster: &str) -> [String; 2] {
     [format!("{prefix}:registration"), format!("{prefix}:work")]
 }
 
-/// Takes both bindings away, the work agent's although it carries a finalizer.
+/// Removes both bindings, the work agent's although it has a finalizer.
 pub(super) async fn remove_bindings(hub: &Hub, cluster: &str) -> Result<()> {
     let api = ROLE_BINDING.within(&hub.client, cluster);
     for name in bindings(cluster) {
@@ -149,7 +149,7 @@ pub(super) async fn remove_bindings(hub: &Hub, cluster: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes the cluster's own rights away, when it is gone.
+/// Removes the cluster's own rights, when it is gone.
 pub(super) async fn remove_cluster_role(hub: &Hub, cluster: &str) -> Result<()> {
     let name = format!("open-cluster-management:managedcluster:{cluster}");
     for kind in [CLUSTER_ROLE_BINDING, CLUSTER_ROLE] {

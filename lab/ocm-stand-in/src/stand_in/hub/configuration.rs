@@ -1,4 +1,4 @@
-//! Which configuration each ManagedClusterAddOn is to use, and how a rollout goes.
+//! Sets the configuration of each ManagedClusterAddOn, and reports the progress of a rollout.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(super) async fn pass(hub: Hub) -> Result<Again> {
     .await
 }
 
-/// How many add-ons of one placement are how far.
+/// The number of add-ons of one placement by progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     selected: usize,
@@ -92,7 +92,7 @@ fn nodes(hub: &Hub, management: &Value, defaults: &[Config]) -> Vec<Node> {
         .collect()
 }
 
-/// Gives every add-on its configuration; how far each placement is.
+/// Sets the configuration of every add-on; returns the progress of each placement.
 async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>> {
     let defaults = rollout::defaults(&management.data);
     let nodes = nodes(hub, &management.data, &defaults);
@@ -128,7 +128,7 @@ async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>>
         let cluster = add_on.namespace().unwrap_or_default();
         let batch = node.and_then(|index| batches.get(index));
         if batch.is_some_and(|batch| !batch.contains(&cluster)) {
-            // Its turn has not come: it keeps what it has.
+            // Its turn has not come: it keeps its current configuration.
             if let Some(counts) = node.and_then(|index| counts.get_mut(index)) {
                 counts.upgrading += 1;
             }

@@ -1,4 +1,4 @@
-//! What a lost cluster means for its add-ons, and the label that tells a cluster's add-ons apart.
+//! Copies the Unknown state of a lost cluster to its add-ons, and labels a cluster with the state of its add-ons.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ async fn copy_unknown(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// One label per add-on of the cluster; the labels of add-ons that are gone go too.
+/// One label per add-on of the cluster; removes the labels of deleted add-ons.
 async fn label(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
     if cluster.metadata.deletion_timestamp.is_some() {
         return Ok(());

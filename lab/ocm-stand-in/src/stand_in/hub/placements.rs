@@ -1,4 +1,4 @@
-//! Placements are decided, and sets and bindings say what they hold.
+//! Decides placements, and reports the clusters of sets and bindings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
 const GROUP_INDEX: &str = "cluster.open-cluster-management.io/decision-group-index";
 const GROUP_NAME: &str = "cluster.open-cluster-management.io/decision-group-name";
 const DISABLED: &str = "cluster.open-cluster-management.io/experimental-scheduling-disable";
-/// A PlacementDecision holds no more than this many clusters.
+/// A PlacementDecision has no more than this many clusters.
 const PER_DECISION: usize = 100;
 
 pub(super) async fn pass(hub: Hub) -> Result<Again> {
@@ -208,7 +208,7 @@ async fn write_decisions(
             let decision = decision(one, &name, group);
             let manifest = (PLACEMENT_DECISION, Some(namespace.clone()), decision);
             klusterlet::apply(&hub.client, vec![manifest]).await?;
-            continue; // its status follows when the watch has brought it
+            continue; // its status follows when the watch has delivered it
         };
         let decisions: Vec<Value> = clusters
             .iter()
@@ -227,14 +227,14 @@ async fn write_decisions(
     Ok(())
 }
 
-/// What one PlacementDecision holds.
+/// The content of one PlacementDecision.
 struct Part<'a> {
     name: String,
     group: u64,
     clusters: &'a [String],
 }
 
-/// The PlacementDecisions of all groups; one that is empty for no clusters.
+/// The PlacementDecisions of all groups; an empty one if there are no clusters.
 fn parts<'a>(placement: &str, groups: &[&'a [String]]) -> Vec<Part<'a>> {
     let of_group = |(group, clusters): (u64, &&'a [String])| {
         let clusters: &'a [String] = clusters;

@@ -1,4 +1,4 @@
-//! `Progressing` of every ManagedClusterAddOn, by the very rules of OCM's add-on manager.
+//! Sets `Progressing` of every ManagedClusterAddOn, by the same rules as OCM's add-on manager.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(super) async fn pass(hub: Hub) -> Result<Again> {
     .await
 }
 
-/// Every work that counts for an add-on: its own, and those that a hosting cluster runs for it.
+/// The works of an add-on: its own, and those that a hosting cluster runs for it.
 fn works(hub: &Hub, add_on: &DynamicObject) -> Vec<Arc<DynamicObject>> {
     let cluster = add_on.namespace().unwrap_or_default();
     let of_add_on = |work: &DynamicObject, namespace: Option<&String>| {
@@ -109,7 +109,7 @@ impl Verdict {
     }
 }
 
-/// The rules in their order; the first that applies decides.
+/// Applies the rules in order; the first that matches decides.
 fn judge(add_on: &DynamicObject, works: &[Arc<DynamicObject>]) -> Verdict {
     if let Some(kind) = unsupported(&add_on.data) {
         return Verdict::Unsupported(kind);
@@ -147,7 +147,7 @@ fn judge(add_on: &DynamicObject, works: &[Arc<DynamicObject>]) -> Verdict {
     Verdict::Completed
 }
 
-/// The first configuration of the spec whose kind the add-on does not say it supports.
+/// The first configuration of the spec whose kind the add-on does not list as supported.
 fn unsupported(add_on: &Value) -> Option<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! A deleted ManagedCluster empties its namespace in order: add-ons, then works, then its rights.
+//! Empties the namespace of a deleted ManagedCluster in order: add-ons, then works, then its rights.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::{
 };
 
 const PRIORITY: &str = "open-cluster-management.io/cleanup-priority";
-/// What remains is looked at again this often, as OCM does.
+/// How often the remaining objects are checked, as in OCM.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// One step of the removal; the next one follows when what was deleted is really gone.
+/// One step of the removal; the next one follows when the deleted objects are really gone.
 pub(super) async fn remove(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
     let name = cluster.name_any();
     let api = MANAGED_CLUSTER.all(&hub.client);

@@ -1,6 +1,6 @@
 //! Approves an accepted cluster's request to renew its own certificate, and no other request.
 //!
-//! The first certificate is approved by whoever accepts the cluster, an add-on's by its manager.
+//! A cluster's first certificate is approved when it is accepted, an add-on's by its manager.
 
 use anyhow::Result;
 use kube::{ResourceExt, api::DynamicObject};

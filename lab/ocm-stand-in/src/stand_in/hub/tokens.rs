@@ -1,5 +1,5 @@
-//! What an add-on's agent needs on the hub to work with a token: an account, and for its cluster the right to ask for
-//! the account's token.
+//! Provides the objects with which an add-on's agent uses a token on the hub: an account, and for its cluster the right
+//! to request the account's token.
 
 use anyhow::Result;
 use kube::{
@@ -16,7 +16,7 @@ use crate::{
     klusterlet::{self, rule},
 };
 
-/// Label of everything that is made here.
+/// Label of all objects of this controller.
 pub(super) const OURS: &str = "addon.open-cluster-management.io/token-infrastructure=true";
 const READY: &str = "TokenInfrastructureReady";
 
@@ -49,7 +49,7 @@ async fn provide(hub: &Hub, add_on: &DynamicObject) -> Result<()> {
         .is_none()
     {
         make(hub, &name, &cluster).await?;
-        // The copies bring it, and then its UID can be told.
+        // The account has no UID in the cache yet; its watch event wakes this controller.
         return Ok(());
     }
     let uid = hub
@@ -103,7 +103,7 @@ async fn make(hub: &Hub, name: &str, cluster: &str) -> Result<()> {
     klusterlet::apply(&hub.client, manifests).await
 }
 
-/// Takes away what nobody needs any more.
+/// Deletes the objects of add-ons that no longer use tokens.
 async fn sweep(hub: &Hub) -> Result<()> {
     for account in hub.cache.list(SERVICE_ACCOUNT) {
         let cluster = account.namespace().unwrap_or_default();

@@ -1,5 +1,5 @@
 //! The registration agent's part in add-ons: a certificate or a token in a Secret for every registration,
-//! and a look at the leases of those that renew one.
+//! and a check of add-on leases.
 
 mod lease;
 mod registration;
@@ -35,15 +35,15 @@ use crate::{
 };
 use registration::Registration;
 
-/// No more requests than this for one add-on; beyond it the agent waits.
+/// The most requests for one add-on; beyond it the agent waits.
 const MOST_REQUESTS: usize = 10;
 const TOO_MANY: &str = "Stop creating csr since there are too many csr created already on hub";
-/// A Secret that somebody deletes is noticed after at most this long.
+/// A deleted Secret is noticed after at most this long.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// A namespace that an add-on's works will bring is looked for this often.
+/// How often a namespace is looked up that an add-on's works will create.
 const LOOK_FOR_NAMESPACE: Duration = Duration::from_secs(1);
 
-/// What the agent remembers of one registration. A restart forgets it, and with it a request under way.
+/// The memory about one registration. A restart loses it, and so a pending request.
 #[derive(Debug, Default)]
 struct Memory {
     pending: Option<Pending>,
@@ -55,16 +55,16 @@ struct Memory {
 struct Pending {
     request: String,
     key_pem: String,
-    /// The certificate was there before its Secret could be written.
+    /// The certificate was issued before its Secret could be written.
     is_late: bool,
 }
 
-/// The registrations it looks after, by add-on and Secret name.
+/// The registrations by add-on and Secret name.
 type Remembered = HashMap<(String, String), (Registration, Memory)>;
 
 pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
     let own = spoke.clone();
-    // One pass at a time, so the lock never waits; it only lets each pass borrow what the last one knew.
+    // One pass at a time, so the lock never waits; it only lets each pass borrow the memory of the last one.
     let remembered = Arc::new(Mutex::new(Remembered::new()));
     keep(tasks, "add-on registration", &spoke.on_hub, move || {
         pass(own.clone(), Arc::clone(&remembered))
@@ -111,7 +111,7 @@ async fn pass(spoke: Spoke, remembered: Arc<Mutex<Remembered>>) -> Result<Again>
     Ok(again)
 }
 
-/// Deletes the Secrets of registrations that are gone or have changed: they start anew.
+/// Deletes the Secrets of registrations that are gone or have changed: these start from scratch.
 async fn forget(
     spoke: &Spoke,
     remembered: &mut Remembered,
@@ -134,7 +134,7 @@ async fn forget(
     Ok(())
 }
 
-/// One step towards a good Secret.
+/// One step towards a valid Secret.
 async fn ensure(
     spoke: &Spoke,
     add_on: &DynamicObject,
@@ -177,7 +177,7 @@ async fn ensure(
                 pending.is_late = true;
                 return Ok(Some(LOOK_FOR_NAMESPACE));
             }
-            // OCM's agent forgets to say so when the Secret had to wait for its namespace.
+            // OCM's agent does not report it when the Secret had to wait for its namespace.
             if !pending.is_late {
                 report(spoke, add_on, Ok(&Certificate::read(pem.as_bytes())?)).await?;
             }
@@ -228,7 +228,7 @@ enum Answer {
     Certificate(String),
 }
 
-/// What the hub says to a request, asked directly: the copies may not have it yet.
+/// Reads the hub's response to a request directly: the copies may not have it yet.
 async fn answer(spoke: &Spoke, pending: &Pending) -> Answer {
     let api: Api<CertificateSigningRequest> = Api::all(spoke.hub.clone());
     let csr = match api.get_opt(&pending.request).await {
@@ -254,7 +254,7 @@ async fn answer(spoke: &Spoke, pending: &Pending) -> Answer {
     }
 }
 
-/// Writes the Secret; false while its namespace is not there yet.
+/// Writes the Secret; false while its namespace does not exist yet.
 async fn save(
     spoke: &Spoke,
     secrets: &Api<Secret>,
@@ -269,7 +269,7 @@ async fn save(
     write(spoke, secrets, one, data.into()).await
 }
 
-/// Writes the Secret with what all of them have besides; false while its namespace is not there yet.
+/// Writes the Secret with the keys that all of them have; false while its namespace does not exist yet.
 async fn write(
     spoke: &Spoke,
     secrets: &Api<Secret>,
@@ -316,11 +316,11 @@ async fn report(
             Condition::of("ClusterCertificateRotated", false, reason, problem)
         }
     };
-    say(spoke, add_on, &wanted).await
+    set_condition(spoke, add_on, &wanted).await
 }
 
-/// Puts a condition on an add-on.
-async fn say(spoke: &Spoke, add_on: &DynamicObject, wanted: &Condition) -> Result<()> {
+/// Sets a condition of an add-on.
+async fn set_condition(spoke: &Spoke, add_on: &DynamicObject, wanted: &Condition) -> Result<()> {
     let api = MANAGED_CLUSTER_ADD_ON.within(&spoke.hub, &spoke.cluster);
     condition::write_status(&api, add_on, |status| {
         condition::set(condition::list(status), wanted);

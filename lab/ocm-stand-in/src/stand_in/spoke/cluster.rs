@@ -1,4 +1,4 @@
-//! What the registration agent says of its cluster: that it joined, lives, and what it is.
+//! The registration agent's report about its cluster: that it joined, is available, and its properties.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,9 +20,9 @@ use crate::{
     tasks::Tasks,
 };
 
-/// The spoke's own API server is asked this often how it is.
+/// How often the health of the spoke's own API server is checked.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// A renewal that failed is tried again this soon.
+/// The pause before a failed renewal is retried.
 const RENEW_AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
@@ -76,7 +76,7 @@ async fn report(spoke: Spoke) -> Result<Again> {
     Ok(Some(LOOK_AGAIN))
 }
 
-/// What the hub is told about the spoke.
+/// The observed state of the spoke for the hub.
 struct Observed {
     version: String,
     capacity: BTreeMap<String, Value>,
@@ -124,7 +124,7 @@ async fn observe(spoke: &Spoke) -> Result<Observed> {
     })
 }
 
-/// The lab has one node per cluster: its quantities stand for the cluster's.
+/// The lab has one node per cluster: its quantities are the cluster's.
 fn add(sum: &mut BTreeMap<String, Value>, amounts: BTreeMap<String, Quantity>) {
     for (name, amount) in amounts {
         sum.entry(name).or_insert_with(|| json!(amount.0));
@@ -155,7 +155,11 @@ async fn renew(spoke: Spoke) {
             Ok(())
         };
         if let Err(error) = &renewed {
-            tracing::debug!(cluster = spoke.cluster, error = client::say(error), "lease");
+            tracing::debug!(
+                cluster = spoke.cluster,
+                error = client::message_of(error),
+                "lease"
+            );
         }
         tokio::time::sleep(if renewed.is_ok() { pause } else { RENEW_AGAIN }).await;
     }

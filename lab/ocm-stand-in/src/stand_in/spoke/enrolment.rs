@@ -1,4 +1,4 @@
-//! How the agents come by their own certificate on the hub: ask, wait for the hub's yes, renew in time.
+//! Gets the agents' own certificate on the hub: requests it, waits for the hub's approval, renews it in time.
 
 use std::{path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Who the agents are on the hub.
+/// The identity of the agents on the hub.
 #[derive(Clone)]
 pub(super) struct Identity {
     pub(super) agent: String,
@@ -53,13 +53,13 @@ impl Identity {
         }
     }
 
-    /// How long this certificate is good enough.
+    /// How long this certificate should be used.
     pub(super) fn renew_in(&self) -> Duration {
         until_renewal(&self.certificate, Timestamp::now())
     }
 }
 
-/// The time until less than a fifth to a quarter of a certificate's life is left, spread by chance.
+/// The time until a fifth to a quarter of a certificate's life is left, chosen at random.
 pub(super) fn until_renewal(certificate: &Certificate, now: Timestamp) -> Duration {
     let life = certificate.not_after.duration_since(certificate.not_before);
     let percent = rand::rng().random_range(20..=25);
@@ -67,7 +67,7 @@ pub(super) fn until_renewal(certificate: &Certificate, now: Timestamp) -> Durati
     Duration::try_from(renew_at.duration_since(now)).unwrap_or_default()
 }
 
-/// The identity that was kept from an earlier life, or a new one.
+/// The identity that an earlier run kept, or a new one.
 pub(super) async fn identity(ground: &Ground) -> Result<Identity> {
     if let Some(kept) = read(&ground.dir)
         && !kept.renew_in().is_zero()
@@ -80,13 +80,13 @@ pub(super) async fn identity(ground: &Ground) -> Result<Identity> {
     request(&bootstrap, ground, &agent).await
 }
 
-/// Gets the next certificate with the present one.
+/// Requests the next certificate with the present one.
 pub(super) async fn renew(ground: &Ground, identity: &Identity) -> Result<()> {
     let hub = client::as_identity(&ground.hub, identity.auth_info())?;
     request(&hub, ground, &identity.agent).await.map(drop)
 }
 
-/// Makes the ManagedCluster, not accepted yet, if it is not there.
+/// Creates the ManagedCluster, not accepted yet, if it is missing.
 async fn announce(hub: &Client, cluster: &str) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": MANAGED_CLUSTER.api_version(),
@@ -118,7 +118,7 @@ fn subject(cluster: &str, agent: &str) -> Subject {
     }
 }
 
-/// Asks for a certificate, waits for it without a limit, and keeps it. The key is new each time.
+/// Requests a certificate, waits for it without a limit, and keeps it. The key is new each time.
 async fn request(hub: &Client, ground: &Ground, agent: &str) -> Result<Identity> {
     let cluster = &ground.cluster;
     let made = pki::request(&subject(cluster, agent), &[])?;
@@ -164,7 +164,7 @@ fn keep(dir: &Path, agent: &str, key_pem: String, certificate_pem: String) -> Re
     let certificate = Certificate::read(certificate_pem.as_bytes())?;
     std::fs::create_dir_all(dir)?;
     std::fs::write(dir.join("agent-name"), agent)?;
-    // One file, so that key and certificate are never of two different lives.
+    // One file, so that key and certificate always match.
     let both = dir.join("hub-client.pem");
     let fresh = dir.join("hub-client.pem.new");
     std::fs::write(&fresh, format!("{certificate_pem}\n{key_pem}"))?;

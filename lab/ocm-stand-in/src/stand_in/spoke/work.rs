@@ -1,6 +1,6 @@
-//! The work agent: what a ManifestWork on the hub lists is made true on the spoke, and reported back.
+//! The work agent: applies the manifests of a ManifestWork to the spoke, and reports back.
 //!
-//! One pass looks at every work. Applying and observing each have their own due time in memory, so a
+//! One pass handles every work. Applying and observing each have their own due time in memory, so a
 //! pass that was woken by our own write costs nothing.
 
 mod applied;
@@ -27,19 +27,19 @@ use crate::{
 };
 use apply::{Applier, Outcome};
 
-/// Finalizer that holds a work until its objects are gone from the spoke.
+/// Finalizer that keeps a work until its objects are gone from the spoke.
 const FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_mins(1);
-/// Objects that are being deleted are looked at again this often.
+/// How often objects that are being deleted are checked.
 const LOOK_FOR_END: Duration = Duration::from_millis(500);
 
-/// What the agent remembers of one work.
+/// The memory about one work.
 #[derive(Debug, Default)]
 struct Memory {
-    /// What was applied last: generation, and the outcome of each manifest.
+    /// The last apply: generation, and the outcome of each manifest.
     applied: Option<(i64, Vec<Outcome>)>,
-    /// Drift is put right, or a failure tried again, at this time.
+    /// Drift is corrected, or an error retried, at this time.
     apply_at: Option<Instant>,
     failures: u32,
     observed: Vec<feedback::Observed>,
@@ -58,7 +58,7 @@ pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
         applier: Applier::new(spoke.work.clone()),
         works: HashMap::new(),
     };
-    // One pass at a time, so the lock never waits; it only lets each pass borrow what the last one knew.
+    // One pass at a time, so the lock never waits; it only lets each pass borrow the memory of the last one.
     let agent = Arc::new(Mutex::new(agent));
     keep(tasks, "work agent", &spoke.on_hub, move || {
         let agent = Arc::clone(&agent);
@@ -102,7 +102,7 @@ impl Agent {
         result
     }
 
-    /// Applies and observes what is due, and reports both in one write.
+    /// Applies and observes when due, and reports both in one write.
     async fn advance(&mut self, work: &DynamicObject, memory: &mut Memory) -> Result<Again> {
         let now = Instant::now();
         let generation = work.metadata.generation.unwrap_or_default();
@@ -140,7 +140,7 @@ impl Agent {
     ) -> Result<()> {
         let record = applied::ensure(&self.spoke, &work.name_any()).await?;
         let Some(record) = record else {
-            // Somebody deletes it by hand: finished in the background, then made anew.
+            // A user deleted it: finish in the background, then create it again.
             memory.apply_at = Some(Instant::now() + LOOK_FOR_END);
             return Ok(());
         };
@@ -151,7 +151,7 @@ impl Agent {
         memory.failures = if is_new { 0 } else { memory.failures };
         let pause = if is_good {
             memory.failures = 0;
-            // OCM's agent re-applies after some minutes, spread by chance.
+            // OCM's agent re-applies after some minutes, with jitter.
             Duration::from_secs(rand::rng().random_range(240..=360))
         } else {
             memory.failures = memory.failures.saturating_add(1);
@@ -164,7 +164,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Removes what a deleted work left on the spoke, then lets the work go.
+    /// Removes the objects of a deleted work from the spoke, then removes the finalizer.
     async fn finalize(&mut self, work: &DynamicObject) -> Result<Again> {
         if !work.finalizers().iter().any(|has| has == FINALIZER) {
             return Ok(None);
@@ -184,7 +184,7 @@ impl Agent {
     }
 }
 
-/// Writes what is known of a work into its status.
+/// Writes the results of a work into its status.
 async fn report(spoke: &Spoke, work: &DynamicObject, memory: &Memory) -> Result<()> {
     let Some((generation, outcomes)) = &memory.applied else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Whether add-ons that renew a lease are well: for those that do not judge their health themselves.
+//! Checks the leases of add-ons that do not report their health themselves.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt, api::DynamicObject};
 
-use super::{super::Spoke, registration, say};
+use super::{super::Spoke, registration, set_condition};
 use crate::{
     condition::Condition,
     control::Again,
     kinds::{LEASE, MANAGED_CLUSTER_ADD_ON},
 };
 
-/// Leases are looked at this often; OCM's agent takes half a minute.
+/// How often leases are checked; OCM's agent takes half a minute.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// A lease is over after this, whatever it says of itself.
+/// A lease expires after this, regardless of its own duration.
 const GRACE: SignedDuration = SignedDuration::from_secs(5 * 60);
 
 pub(super) async fn pass(spoke: Spoke) -> Result<Again> {
@@ -26,7 +26,7 @@ pub(super) async fn pass(spoke: Spoke) -> Result<Again> {
         }
         again = Some(LOOK_AGAIN);
         let wanted = judge(&spoke, &add_on).await?;
-        say(&spoke, &add_on, &wanted).await?;
+        set_condition(&spoke, &add_on, &wanted).await?;
     }
     Ok(again)
 }

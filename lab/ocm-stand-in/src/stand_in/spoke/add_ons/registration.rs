@@ -1,4 +1,4 @@
-//! What an add-on's registrations ask of the agent.
+//! The registrations that an add-on requests.
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Secret;
@@ -29,7 +29,7 @@ pub(super) struct Registration {
 }
 
 impl Registration {
-    /// The certificate of a Secret, if it is the one that this registration wants.
+    /// The certificate of a Secret, if it matches this registration.
     pub(super) fn certificate_in(&self, secret: &Secret, spoke: &Spoke) -> Option<Certificate> {
         let data = secret.data.as_ref()?;
         let has = |key: &str, wanted: &str| {
@@ -56,7 +56,7 @@ impl Registration {
         Api::namespaced(cluster.clone(), &self.namespace)
     }
 
-    /// For a client of the hub's API server, the kubeconfig that goes with the certificate or the token.
+    /// For a client of the hub's API server, the kubeconfig for the certificate or the token.
     pub(super) fn kubeconfig(&self, spoke: &Spoke) -> Option<String> {
         if self.signer != KUBE_SIGNER {
             return None;
@@ -80,12 +80,12 @@ pub(super) fn is_hosted(add_on: &DynamicObject) -> bool {
     host.is_some_and(|host| !host.is_empty())
 }
 
-/// The service account on the hub that an add-on's agent is with a token.
+/// The service account on the hub of an add-on's agent with a token.
 pub(super) fn account(add_on: &str) -> String {
     format!("{add_on}-agent")
 }
 
-/// The namespace that an add-on's Secrets and lease go to.
+/// The namespace of an add-on's Secrets and lease.
 pub(super) fn namespace(add_on: &DynamicObject) -> String {
     let stated = add_on.data["status"]["namespace"]
         .as_str()
@@ -100,7 +100,7 @@ pub(super) fn namespace(add_on: &DynamicObject) -> String {
         .to_owned()
 }
 
-/// The registrations of an add-on that say enough to be acted on.
+/// The complete registrations of an add-on.
 pub(super) fn wanted(cluster: &str, add_on: &DynamicObject) -> Vec<Registration> {
     let name = add_on.name_any();
     let (namespace, hosted) = (namespace(add_on), is_hosted(add_on));
@@ -162,12 +162,12 @@ fn subject(cluster: &str, add_on: &str, asked: &Value, is_kube: bool) -> Subject
     subject
 }
 
-/// The user that an agent with a token is.
+/// The user of an agent with a token.
 fn user_of_token(cluster: &str, add_on: &str) -> String {
     format!("system:serviceaccount:{cluster}:{}", account(add_on))
 }
 
-/// Says who an agent with a token is; true if that had to be said.
+/// Reports the user of an agent with a token; true if the status had to be written.
 pub(super) async fn set_token_user(spoke: &Spoke, add_on: &DynamicObject) -> Result<bool> {
     let wanted = json!({ "user": user_of_token(&spoke.cluster, &add_on.name_any()) });
     let registrations = add_on.data["status"]["registrations"].as_array();
@@ -187,7 +187,7 @@ pub(super) async fn set_token_user(spoke: &Spoke, add_on: &DynamicObject) -> Res
     Ok(true)
 }
 
-/// Says how the first `kubeClient` registration works; true if that had to be said.
+/// Reports the driver of the first `kubeClient` registration; true if the status had to be written.
 pub(super) async fn set_driver(spoke: &Spoke, add_on: &DynamicObject) -> Result<bool> {
     let registrations = add_on.data["status"]["registrations"].as_array();
     let first = registrations

@@ -19,7 +19,7 @@ use super::{
     super::Spoke,
     LOOK_AGAIN, LOOK_FOR_NAMESPACE,
     registration::{Registration, account},
-    say, write,
+    set_condition, write,
 };
 use crate::{
     client,
@@ -27,7 +27,7 @@ use crate::{
     control::Again,
 };
 
-/// A year, as OCM's agent asks for.
+/// A year, like OCM's agent.
 const LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// A token with less than this left is replaced.
 const LEAST: SignedDuration = SignedDuration::from_hours(365 * 24 / 5);
@@ -39,7 +39,7 @@ pub(super) async fn ensure(
     one: &Registration,
     live: Option<Secret>,
 ) -> Result<Again> {
-    // The hub says in words which account it has made.
+    // The hub names the account that it has created in the message of a condition.
     let ready = condition::find(&add_on.data, "TokenInfrastructureReady");
     let ready = ready.filter(|ready| ready["status"] == "True");
     let uid = ready.and_then(|ready| uid(ready["message"].as_str()?));
@@ -56,9 +56,9 @@ pub(super) async fn ensure(
             (token, wanted)
         }
         Err(error) => {
-            let message = format!("Failed to create token: {}", client::say(&error));
+            let message = format!("Failed to create token: {}", client::message_of(&error));
             let wanted = Condition::of("TokenRefreshed", false, "TokenCreationFailed", message);
-            say(spoke, add_on, &wanted).await?;
+            set_condition(spoke, add_on, &wanted).await?;
             return Err(error);
         }
     };
@@ -66,7 +66,7 @@ pub(super) async fn ensure(
     if !write(spoke, &one.secrets(spoke), one, data.into()).await? {
         return Ok(Some(LOOK_FOR_NAMESPACE));
     }
-    say(spoke, add_on, &wanted).await?;
+    set_condition(spoke, add_on, &wanted).await?;
     Ok(Some(LOOK_AGAIN))
 }
 
@@ -93,7 +93,7 @@ fn is_good(spoke: &Spoke, one: &Registration, secret: &Secret, uid: &str) -> boo
         && Some(text("kubeconfig")) == one.kubeconfig(spoke)
 }
 
-/// What a token says of itself.
+/// The claims of a token.
 fn claims(token: &str) -> Option<Value> {
     let body = token.split('.').nth(1)?;
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_account_is_read_from_the_words_of_the_hub() {
+    fn the_account_is_read_from_the_message_of_the_hub() {
         let message = "ServiceAccount c/a-agent (UID: 12-34) is ready";
         assert_eq!(uid(message), Some("12-34"));
         assert_eq!(uid("not ready"), None);

@@ -1,4 +1,4 @@
-//! The spoke's own record of what a work brought, which owns the objects and outlives the hub's word.
+//! The spoke's own record of the objects of a work, which owns them and outlives the work on the hub.
 
 use anyhow::Result;
 use kube::{
@@ -18,7 +18,7 @@ use crate::{condition, kinds::APPLIED_MANIFEST_WORK};
 
 const FINALIZER: &str = "cluster.open-cluster-management.io/applied-manifest-work-cleanup";
 
-/// An AppliedManifestWork as it was last seen.
+/// An AppliedManifestWork as last observed.
 #[derive(Debug)]
 pub(super) struct Record {
     api: Api<DynamicObject>,
@@ -49,7 +49,7 @@ fn name(spoke: &Spoke, work: &str) -> (String, String) {
     (format!("{hub}-{work}"), hub)
 }
 
-/// The record of a work, made if absent; none while an old one is on its way out.
+/// The record of a work, created if absent; none while an old one is being deleted.
 pub(super) async fn ensure(spoke: &Spoke, work: &str) -> Result<Option<Record>> {
     let api = APPLIED_MANIFEST_WORK.all(&spoke.work);
     let (name, hub_hash) = name(spoke, work);
@@ -67,7 +67,7 @@ pub(super) async fn ensure(spoke: &Spoke, work: &str) -> Result<Option<Record>> 
     Ok(Some(Record { api, object }))
 }
 
-/// Writes down what was applied and deletes what is listed no more; false while something still goes.
+/// Records the applied objects and deletes those no longer listed; false while a deletion is pending.
 pub(super) async fn record(
     applier: &mut Applier,
     record: &Record,
@@ -123,7 +123,7 @@ fn is_same(a: &Value, b: &Value) -> bool {
         .all(|key| text(a, key) == text(b, key))
 }
 
-/// Removes everything a deleted work brought; true once all is gone and the record too.
+/// Removes all objects of a deleted work; true once all are gone and the record too.
 pub(super) async fn remove(
     spoke: &Spoke,
     applier: &mut Applier,
@@ -158,7 +158,7 @@ pub(super) async fn remove(
     Ok(record.api.get_opt(&name).await?.is_none())
 }
 
-/// Deletes one object unless others own it too; true once it is gone or not ours.
+/// Deletes one object unless it has other owners; true once it is gone or not ours.
 async fn remove_one(
     applier: &mut Applier,
     resource: &Value,

@@ -1,4 +1,4 @@
-//! Makes the objects of one work, each by its update strategy, in an order in which they can succeed.
+//! Applies the objects of one work, each by its update strategy, in an order in which they can succeed.
 
 use std::collections::HashMap;
 
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::{client, condition::Condition};
 
-/// What became of one manifest.
+/// The outcome of one manifest.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     /// The `resourceMeta` of its status.
     pub(super) meta: Value,
-    /// Its UID if it is there, or why it could not be made.
+    /// Its UID if it exists, or why it could not be applied.
     pub(super) result: Result<String, Failure>,
-    /// Whether the object goes when the manifest goes.
+    /// Whether the object is deleted with the manifest.
     pub(super) is_ours: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     message: String,
-    /// A conflict of server-side apply stays one until somebody changes something.
+    /// A conflict of server-side apply stays one until an object or the work changes.
     is_final: bool,
 }
 
@@ -40,7 +40,7 @@ impl Outcome {
         self.result.is_ok()
     }
 
-    /// Whether trying again soon is pointless.
+    /// Whether retrying soon is pointless.
     pub(super) fn is_settled(&self) -> bool {
         self.result
             .as_ref()
@@ -67,7 +67,7 @@ impl Outcome {
 /// Applies objects of any kind with the work agent's rights.
 pub(super) struct Applier {
     client: Client,
-    /// How the spoke serves a kind: this never changes while a version is served.
+    /// The resource of each kind: this never changes while a version is served.
     kinds: HashMap<GroupVersionKind, (ApiResource, Scope)>,
 }
 
@@ -79,7 +79,7 @@ impl Applier {
         }
     }
 
-    /// Applies every manifest of a work, each independent of the others' success, in the work's order.
+    /// Applies every manifest of a work, independent of errors of the others, in the work's order.
     pub(super) async fn apply(&mut self, spec: &Value, owner: &Value) -> Vec<Outcome> {
         let manifests = spec
             .pointer("/workload/manifests")
@@ -128,7 +128,7 @@ impl Applier {
         let result = apply_one(&api, manifest, &strategy, owner, is_ours).await;
         let result = result.map_err(|error| Failure {
             is_final: is_final(&error, &strategy),
-            message: client::say(&error),
+            message: client::message_of(&error),
         });
         Outcome {
             meta,
@@ -137,7 +137,7 @@ impl Applier {
         }
     }
 
-    /// How the spoke serves a kind.
+    /// The resource and scope of a kind.
     pub(super) async fn resolve(&mut self, gvk: &GroupVersionKind) -> Result<(ApiResource, Scope)> {
         if let Some(known) = self.kinds.get(gvk) {
             return Ok(known.clone());
@@ -156,7 +156,7 @@ impl Applier {
         Ok(known)
     }
 
-    /// The objects that a status entry means.
+    /// The API for the object of a status entry.
     pub(super) async fn api_of(&mut self, meta: &Value) -> Result<Api<DynamicObject>> {
         let text = |key: &str| meta[key].as_str().unwrap_or_default();
         if text("kind").is_empty() {
@@ -185,7 +185,7 @@ impl Applier {
 impl Outcome {
     fn failed(meta: Value, error: &anyhow::Error) -> Self {
         let failure = Failure {
-            message: client::say(error),
+            message: client::message_of(error),
             is_final: false,
         };
         Self {
@@ -283,7 +283,7 @@ async fn update(
         .await?)
 }
 
-/// Adds or takes away the reference to our AppliedManifestWork.
+/// Adds or removes the reference to our AppliedManifestWork.
 async fn own(
     api: &Api<DynamicObject>,
     live: DynamicObject,

@@ -1,4 +1,4 @@
-//! Looks at applied objects: whether they are there, and the values that a work asked to be told.
+//! Observes applied objects: whether they exist, and the values that the feedback rules of a work request.
 
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
@@ -9,25 +9,25 @@ use super::{
 };
 use crate::{client, condition::Condition};
 
-/// What was seen of one manifest's object.
+/// The observation of one manifest's object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observed {
-    /// None when it could not be found out.
+    /// None when it is unknown.
     pub(super) exists: Option<bool>,
     pub(super) values: Vec<Value>,
-    /// Whether feedback was asked for, and what went wrong with it.
+    /// Whether feedback was requested, and its errors.
     asked: bool,
     problems: Vec<String>,
     /// Why it is not known whether the object exists.
     unknown: Option<Unknown>,
 }
 
-/// Why it could not be found out whether an object exists.
+/// Why it is unknown whether an object exists.
 #[derive(Clone, Debug)]
 enum Unknown {
     /// The spoke does not serve the kind.
     Kind,
-    /// The API server said something else than yes or no.
+    /// The API server returned an error other than not found.
     Refused(String),
 }
 
@@ -69,7 +69,7 @@ impl Observed {
     pub(super) fn synced(&self) -> Option<Condition> {
         let kind = "StatusFeedbackSynced";
         if !self.asked {
-            // OCM's agent says so once it could have asked, which is when the object is there.
+            // OCM's agent reports that once it could have read values, which is when the object exists.
             return (self.exists == Some(true))
                 .then(|| Condition::of(kind, true, "NoStatusFeedbackSynced", ""));
         }
@@ -85,7 +85,7 @@ impl Observed {
     }
 }
 
-/// Looks at the object of each outcome once.
+/// Observes the object of each outcome once.
 pub(super) async fn observe(
     applier: &mut Applier,
     spec: &Value,
@@ -113,7 +113,7 @@ async fn one(applier: &mut Applier, spec: &Value, meta: &Value) -> Observed {
             ..Observed::default()
         },
         Err(error) => Observed {
-            unknown: Some(Unknown::Refused(client::say(&error.into()))),
+            unknown: Some(Unknown::Refused(client::message_of(&error.into()))),
             ..Observed::default()
         },
     }
@@ -125,7 +125,7 @@ fn read(live: &DynamicObject, paths: Option<Vec<(String, String)>>) -> Observed 
         asked: paths.is_some(),
         ..Observed::default()
     };
-    // The metadata may be asked for as well as the rest.
+    // A path may select metadata as well as other fields.
     let mut object = live.data.clone();
     object["metadata"] = serde_json::to_value(&live.metadata).unwrap_or_default();
     for (name, path) in paths.into_iter().flatten() {
@@ -138,7 +138,7 @@ fn read(live: &DynamicObject, paths: Option<Vec<(String, String)>>) -> Observed 
                     .problems
                     .push(format!("the type of {name} is not supported")),
             },
-            // A field that is not there is not an error, only absent.
+            // A missing field is not an error, only absent.
             Ok(None) => {}
             Err(problem) => observed.problems.push(problem),
         }

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_find_what_kubectl_finds() {
+    fn paths_select_the_same_values_as_kubectl() {
         let object = json!({
             "status": {
                 "readyReplicas": 2,

@@ -1,8 +1,8 @@
-//! What an update writes over an object that is there already. Pure.
+//! Merges a manifest into an existing object. Pure.
 
 use serde_json::Value;
 
-/// The owners an object should have: those of others, and ours if it goes with the work.
+/// The owners an object should have: those of others, and ours if it is deleted with the work.
 pub(super) fn owners(live: &Value, owner: &Value, is_ours: bool) -> Value {
     let has = live
         .pointer("/metadata/ownerReferences")
@@ -19,7 +19,7 @@ pub(super) fn owners(live: &Value, owner: &Value, is_ours: bool) -> Value {
     Value::Array(all)
 }
 
-/// The object that an update writes. Kinds that OCM knows are merged; of others the whole rest is replaced.
+/// The object for an update. Kinds that OCM knows are merged; of others the whole content is replaced.
 pub(super) fn merged(live: &Value, manifest: &Value) -> Value {
     let mut after = live.clone();
     for key in ["labels", "annotations"] {
@@ -76,7 +76,7 @@ fn is_known(manifest: &Value) -> bool {
         || groups.iter().any(|group| version.starts_with(group))
 }
 
-/// `wanted` laid over `has`: fields that the API server filled in stay, lists of equal length merge.
+/// `wanted` over `has`: fields that the API server filled in stay, lists of equal length merge.
 fn overlaid(has: &Value, wanted: &Value) -> Value {
     match (has, wanted) {
         (Value::Object(old), Value::Object(new)) => {
@@ -98,7 +98,7 @@ fn overlaid(has: &Value, wanted: &Value) -> Value {
     }
 }
 
-/// The object without what only the API server writes and without empty maps and lists.
+/// The object without fields that only the API server writes and without empty maps and lists.
 pub(super) fn without_empty(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(owners) = object.pointer_mut("/metadata/ownerReferences")

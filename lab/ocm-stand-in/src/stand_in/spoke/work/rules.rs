@@ -1,4 +1,4 @@
-//! What a work says about single manifests of it: how to update, what to feed back, what to leave. Pure.
+//! The options of a work for single manifests: update strategy, feedback, orphaning. Pure.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub(super) enum Strategy {
     ReadOnly,
 }
 
-/// Whether an identifier (with `*` in namespace and name) means an object.
+/// Whether an identifier (with `*` in namespace and name) matches an object.
 fn means(identifier: &Value, meta: &Value) -> bool {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let fits = |key: &str| {
@@ -51,7 +51,7 @@ fn options<'a>(spec: &'a Value, meta: &'a Value) -> impl Iterator<Item = &'a Val
         .filter(move |option| means(&option["resourceIdentifier"], meta))
 }
 
-/// The update strategy of the first option that means the object and says one.
+/// The update strategy of the first matching option that sets one.
 pub(super) fn strategy(spec: &Value, meta: &Value) -> Strategy {
     let stated = options(spec, meta).find_map(|option| option.get("updateStrategy"));
     let Some(stated) = stated else {
@@ -74,7 +74,7 @@ pub(super) fn strategy(spec: &Value, meta: &Value) -> Strategy {
     }
 }
 
-/// Whether an object stays on the spoke when its manifest or work goes.
+/// Whether an object stays on the spoke when its manifest or work is deleted.
 pub(super) fn is_orphan(spec: &Value, meta: &Value) -> bool {
     let option = &spec["deleteOption"];
     match option["propagationPolicy"].as_str() {
@@ -86,7 +86,7 @@ pub(super) fn is_orphan(spec: &Value, meta: &Value) -> bool {
     }
 }
 
-/// The named paths to feed back of an object; none if nobody asked.
+/// The named feedback paths of an object; none if no rule requests feedback.
 pub(super) fn feedback(spec: &Value, meta: &Value) -> Option<Vec<(String, String)>> {
     let rules: Vec<&Value> = options(spec, meta)
         .filter_map(|option| option["feedbackRules"].as_array())
@@ -161,7 +161,7 @@ fn with_kind(meta: &Value, group: &str, kind: &str) -> Value {
     meta
 }
 
-/// The class in which a kind is applied: what others need comes first.
+/// The position of a kind in the order of applying: dependencies come first.
 pub(super) fn order(kind: &str) -> usize {
     const CLASSES: [&[&str]; 6] = [
         &[
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_mean_what_they_seem_to() {
+    fn wildcards_match_any_text() {
         for (pattern, text, fits) in [
             ("*", "anything", true),
             ("a*", "agent", true),
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_rule_names_is_left_behind() {
+    fn only_objects_named_by_a_rule_are_orphaned() {
         let spec = json!({ "deleteOption": {
             "propagationPolicy": "SelectivelyOrphan",
             "selectivelyOrphans": { "orphaningRules": [

@@ -1,4 +1,4 @@
-//! What a user of a cluster sees of its Applications: by a watch, so that looking costs the API server the same for every make.
+//! Observes the Applications of a cluster by a watch, whose cost for the API server is equal for every make.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,16 +20,16 @@ use crate::{
     wait,
 };
 
-/// What is looked at of an Application.
+/// The observed fields of an Application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// What shall be deployed: the spec's revision.
+    /// The desired revision, of the spec.
     pub(super) wanted: String,
-    /// What is: the status' revision.
+    /// The deployed revision, of the status.
     pub(super) deployed: String,
 }
 
-/// The Applications of a cluster, by namespace and name.
+/// The observed Applications of a cluster, by namespace and name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     complete: bool,
@@ -37,12 +37,12 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// One of them.
+    /// One Application.
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<&Shown> {
         self.shown.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// How many are like this.
+    /// How many match.
     pub(super) fn count(&self, like: impl Fn(&str, &Shown) -> bool) -> usize {
         let shown = self.shown.iter();
         shown
@@ -76,15 +76,15 @@ fn key(object: &DynamicObject) -> (String, String) {
     (text(&metadata.namespace), text(&metadata.name))
 }
 
-/// A watch on the Applications of a cluster, kept going until it is dropped.
+/// A watch on the Applications of a cluster, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(super) struct Observer {
     seen: watch::Receiver<Seen>,
     _task: AbortOnDropHandle<()>,
 }
 
-impl Sight {
-    /// Watches, and has seen everything that is there.
+impl Observer {
+    /// Starts the watch, and returns when it has listed all Applications.
     pub(super) async fn of(cluster: &Objects) -> Result<Self> {
         let applications = cluster.everywhere(&At::application("", ""));
         let (emits, mut seen) = watch::channel(Seen::default());
@@ -93,21 +93,21 @@ impl Sight {
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => emits.send_modify(|seen| seen.take(event)),
-                    Err(error) => tracing::warn!(%error, "the bench looks again"),
+                    Err(error) => tracing::warn!(%error, "the watch is retried"),
                 }
             }
         };
         #[expect(
             clippy::disallowed_methods,
-            reason = "ends with its handle, which the sight has"
+            reason = "ends with its handle, which the observer has"
         )]
         let task = AbortOnDropHandle::new(tokio::spawn(look));
         let there = timeout(wait::BOUND, seen.wait_for(|seen| seen.complete)).await;
-        drop(there.context("the watch does not begin")??);
+        drop(there.context("the watch does not start")??);
         Ok(Self { seen, _task: task })
     }
 
-    /// Waits until it looks like this; none if that takes longer. The value is when.
+    /// Waits until the state matches; none if that takes longer. The value is the time of the match.
     pub(super) async fn until(
         &self,
         bound: Duration,
@@ -118,12 +118,12 @@ impl Sight {
         matches!(found, Ok(Ok(_seen))).then(Instant::now)
     }
 
-    /// How many are like this now.
+    /// How many match now.
     pub(super) fn count(&self, like: impl Fn(&str, &Shown) -> bool) -> usize {
         self.seen.borrow().count(like)
     }
 
-    /// Waits until so many are like this; how many came, and how long after `since` that was.
+    /// Waits until this many match; returns how many matched, and how long after `since` that was.
     pub(super) async fn until_count(
         &self,
         count: usize,

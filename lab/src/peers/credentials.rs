@@ -1,4 +1,4 @@
-//! Certificates and keys of a pair, and the objects they are in.
+//! Certificates and keys of a pair, and the objects that contain them.
 
 use std::{
     fs,
@@ -20,9 +20,9 @@ use crate::{
 /// A name of the principal that no resolver knows: only a forward proxy leads there.
 pub const HUB: &str = "hub.lab.test";
 
-/// What a principal and an agent prove themselves with.
+/// The credentials of a principal and an agent.
 #[derive(Debug)]
-pub struct Papers {
+pub struct Credentials {
     agent: String,
     authority: Authority,
     serving: Pair,
@@ -30,13 +30,13 @@ pub struct Papers {
     token_key: String,
 }
 
-impl Papers {
-    /// Makes an authority and what it signs for a principal on the loopback and an agent of this name.
+impl Credentials {
+    /// Creates an authority and signs certificates for a principal on the loopback and an agent of this name.
     pub fn new(agent: &str) -> Result<Self> {
         let authority = Authority::new("argocd-agent-ca")?;
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
         let token_key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
-            .context("make the key under the tokens")?;
+            .context("make the key of the tokens")?;
         Ok(Self {
             agent: agent.to_owned(),
             serving: authority.serving("principal", &["localhost", HUB], &loopback)?,
@@ -46,7 +46,7 @@ impl Papers {
         })
     }
 
-    /// What a further agent proves itself with.
+    /// The client certificate of a further agent.
     pub fn of_agent(&self, agent: &str) -> Result<Pair> {
         self.authority.client(agent, None)
     }
@@ -56,17 +56,17 @@ impl Papers {
         &self.authority.pair().cert
     }
 
-    /// What a proxy between the two shows to each of them.
-    pub fn of_proxy(&self) -> Result<edge::Papers> {
+    /// The certificates of a proxy between the two.
+    pub fn of_proxy(&self) -> Result<edge::Credentials> {
         let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
-        Ok(edge::Papers {
+        Ok(edge::Credentials {
             serving: self.authority.serving("edge", &["localhost"], &loopback)?,
             client: self.authority.client(edge::NAME, None)?,
             authority: self.authority.pair().cert.clone(),
         })
     }
 
-    /// Puts everything where the Go programs look for it by default: in Secrets of the Argo CD namespaces.
+    /// Puts everything into the default locations of the Go programs: Secrets of the Argo CD namespaces.
     pub(super) async fn provide(
         &self,
         hub: &Objects,
@@ -98,7 +98,7 @@ impl Papers {
         Ok(())
     }
 
-    /// The Argo CD cluster Secret that makes an agent of this name known.
+    /// The Argo CD cluster Secret that registers an agent of this name.
     pub(super) fn cluster_secret(agent: &str, mapping: Mapping) -> Value {
         let mode = match mapping {
             Mapping::Namespace | Mapping::Destination => "managed",
@@ -126,7 +126,7 @@ impl Papers {
 
     /// Writes everything as files: `ca.crt`, `server.crt`, `server.key`, `client.crt`, `client.key` and `jwt.key`.
     pub fn write(&self, directory: &Path) -> Result<()> {
-        fs::create_dir_all(directory).context("make the directory of the papers")?;
+        fs::create_dir_all(directory).context("make the directory of the credentials")?;
         for (name, text) in [
             ("ca.crt", &self.authority.pair().cert),
             ("server.crt", &self.serving.cert),

@@ -1,8 +1,8 @@
-//! What people at the hub ask of a spoke: how long an answer takes through principal and agent beside the spoke's own
-//! API, how many a second there are, what a log that is followed costs, and what all that does to a change of a spec.
+//! Live requests from the hub to a spoke: the latency through principal and agent beside the spoke's own
+//! API, the throughput, the cost of a followed log, and the effect of all that on a spec change.
 //!
-//! Principal and agent are processes, the API servers and the Pod real. Go's agent shows only what an Application has,
-//! looks for it at each request, and has no lane; it is not measured here.
+//! Principal and agent are processes, the API servers and the Pod real. Go's agent shows only objects of Applications,
+//! looks each up at each request, and has no tunnel; it is not measured here.
 //!
 //! | variable | |
 //! |---|---|
@@ -32,11 +32,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Table, applications,
-    aside::aside,
+    background::in_background,
     figures::{Column, Times, beside, ratio, variable},
     latency::{self, PROBE},
     meter::resident_kib,
-    sight::Sight,
+    observer::Observer,
 };
 use crate::{
     Lab, kubeconfig,
@@ -46,7 +46,7 @@ use crate::{
     wait,
 };
 
-/// Where what is asked for is, on the spoke.
+/// The namespace of the requested objects on the spoke.
 const NAMESPACE: &str = "seen";
 const SMALL: &str = "small";
 /// A Pod that prints a line a second.
@@ -57,11 +57,11 @@ const LARGE: usize = 30;
 const LARGE_LABEL: &str = "size=large";
 /// Requests at the same time.
 const AT_ONCE: usize = 16;
-/// So long requests are counted.
+/// How long requests are counted.
 const COUNTING: Duration = Duration::from_secs(5);
-/// An answer that takes longer is not waited for.
+/// A response that takes longer counts as missing.
 const LATE: Duration = Duration::from_secs(30);
-/// So long a process has to come to rest before its memory is looked at.
+/// How long a process may settle before its memory is measured.
 const REST: Duration = Duration::from_secs(5);
 
 /// The table of `make bench`.
@@ -83,7 +83,7 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     )])
 }
 
-/// Makes what is asked for.
+/// Creates the requested objects.
 async fn furnish(spoke: &Objects) -> Result<()> {
     spoke.apply(&At::namespace(NAMESPACE), json!({})).await?;
     let small = json!({"data": {"greeting": "hello"}});
@@ -107,7 +107,7 @@ async fn furnish(spoke: &Objects) -> Result<()> {
     spoke.until(&pod, "runs", wait::BOUND, runs).await.map(drop)
 }
 
-/// Measures what goes through principal and agent.
+/// Measures requests through principal and agent.
 async fn one(lab: &Lab, samples: usize, logs: usize) -> Result<Column> {
     let mut setting = prepare(lab, "ours", Mapping::Namespace).await?;
     setting.log_level = "info";
@@ -139,23 +139,23 @@ async fn measure(
     answers(&client, samples, column).await?;
     let Names { agent, spoke, .. } = &pair.names;
     applications::make(&pair.hub, agent, &[PROBE.to_owned()]).await?;
-    let sight = Sight::of(&pair.spoke).await?;
-    let is_there = |seen: &super::sight::Seen| seen.get(spoke, PROBE).is_some();
-    let there = sight.until(wait::BOUND, is_there).await;
+    let observer = Observer::of(&pair.spoke).await?;
+    let is_there = |seen: &super::observer::Seen| seen.get(spoke, PROBE).is_some();
+    let there = observer.until(wait::BOUND, is_there).await;
     there.context("the probe does not get to the spoke")?;
-    let idle = latency::of_spec_changes(pair, &sight, "idle", samples).await?;
+    let idle = latency::of_spec_changes(pair, &observer, "idle", samples).await?;
     column.put("spec change, hub to spoke, idle, p50 / p99", idle.reply());
     let read = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&read);
     let busy = tokio::select! {
-        times = latency::of_spec_changes(pair, &sight, "busy", samples) => times?,
-        ended = aside(move || reads(config, counted)) => {
+        times = latency::of_spec_changes(pair, &observer, "busy", samples) => times?,
+        ended = in_background(move || reads(config, counted)) => {
             ended?;
             bail!("the reader has ended")
         }
     };
     column.put(
-        format!("the same while somebody reads the list of {LARGE} MB again and again"),
+        format!("the same while a client reads the list of {LARGE} MB repeatedly"),
         format!(
             "{}, {} lists read",
             busy.reply(),
@@ -165,14 +165,14 @@ async fn measure(
     followed(pair, &client, logs, column).await
 }
 
-/// How a client with the certificate that a cluster Secret has goes through the resource proxy of the pair.
+/// The configuration of a client that uses the certificate of a cluster Secret with the pair's resource proxy.
 async fn through_the_hub(setting: &Setting) -> Result<Config> {
-    let papers = setting.papers.of_agent(&setting.names.agent)?;
+    let credentials = setting.credentials.of_agent(&setting.names.agent)?;
     let encoded = |text: &str| BASE64_STANDARD.encode(text);
     let access = json!({"tlsClientConfig": {
-        "caData": encoded(setting.papers.authority()),
-        "certData": encoded(&papers.cert),
-        "keyData": encoded(&papers.key),
+        "caData": encoded(setting.credentials.authority()),
+        "certData": encoded(&credentials.cert),
+        "keyData": encoded(&credentials.key),
     }});
     let server = "https://127.0.0.1:9090";
     let config = kubeconfig::of_cluster_secret(server, Some("localhost"), &access);
@@ -181,7 +181,7 @@ async fn through_the_hub(setting: &Setting) -> Result<Config> {
     config.context("a kubeconfig of the resource proxy")
 }
 
-/// A lane opens a moment after its session.
+/// A tunnel opens a moment after its session.
 async fn until_open(client: &Client) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let looking = async || {
@@ -196,7 +196,7 @@ async fn until_open(client: &Client) -> Result<()> {
         .map(drop)
 }
 
-/// How long answers take, small and large, and how many there are a second.
+/// Measures the latency of small and large responses, and their rate.
 async fn answers(client: &Client, samples: usize, column: &mut Column) -> Result<()> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), NAMESPACE);
     let mut times = Times::within(LATE);
@@ -240,7 +240,7 @@ async fn list(maps: &Api<ConfigMap>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the large list again and again, for ever; failures are not counted.
+/// Reads the large list repeatedly, for ever; errors are not counted.
 async fn reads(config: Config, read: Arc<AtomicUsize>) -> Result<()> {
     let client = Client::try_from(config).context("a client of the resource proxy")?;
     let maps: Api<ConfigMap> = Api::namespaced(client, NAMESPACE);
@@ -257,7 +257,7 @@ async fn reads(config: Config, read: Arc<AtomicUsize>) -> Result<()> {
     Ok(())
 }
 
-/// What logs that are followed cost both ends.
+/// Measures the cost of followed logs at both ends.
 async fn followed(pair: &Pair, client: &Client, logs: usize, column: &mut Column) -> Result<()> {
     sleep(REST).await;
     let before = memory(pair)?;
@@ -283,7 +283,7 @@ async fn followed(pair: &Pair, client: &Client, logs: usize, column: &mut Column
     Ok(())
 }
 
-/// A log of which the first line has come.
+/// A log whose first line has arrived.
 async fn begun(pods: &Api<Pod>, params: &LogParams) -> Result<impl AsyncBufRead + Unpin> {
     let opening = async {
         let mut log = pods.log_stream(POD, params).await?;

@@ -1,4 +1,4 @@
-//! Somebody at the principal's door who is not an agent of ours: with no certificate, a wrong one, or bad manners.
+//! A raw client of the principal for tests: without a certificate, with a wrong one, or with invalid messages.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -35,12 +35,12 @@ use tonic::{
 
 /// A principal that does not answer within this is broken.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// A client's preface and its empty settings (RFC 9113, section 3.4); a server may wait for them before it says a word.
+/// A client's preface and its empty settings (RFC 9113, section 3.4); a server may wait for them before it sends bytes.
 const HTTP2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// The principal's door: where it is and whom it trusts.
+/// A client of one principal, with the address and the CA.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct RawClient {
     /// `address:port` of the principal.
     pub address: String,
     /// The CA's certificate, PEM.
@@ -49,20 +49,20 @@ pub struct Door {
 
 /// A certificate and its key, PEM.
 #[derive(Clone)]
-pub struct Papers {
+pub struct Credentials {
     /// The chain.
     pub certificate: String,
     /// The key.
     pub key: String,
 }
 
-impl std::fmt::Debug for Papers {
+impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Papers").finish_non_exhaustive()
+        f.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 
-/// A certificate authority, ours or somebody else's, that signs whatever a test wants.
+/// A certificate authority, ours or an unknown one, that signs any client certificate.
 pub struct Forger {
     issuer: Issuer<'static, KeyPair>,
 }
@@ -81,7 +81,7 @@ impl Forger {
         Ok(Self { issuer })
     }
 
-    /// Signs with an authority of this name that nobody knows.
+    /// Signs with a new authority of this name, which no principal trusts.
     pub fn unknown(authority: &str) -> Result<Self> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -92,25 +92,25 @@ impl Forger {
         Self::with(&certificate, &key.serialize_pem())
     }
 
-    /// A client certificate with this CN and these organisations, good from now on for so long
-    /// (negative: it ended so long ago).
-    pub fn papers(
+    /// A client certificate with this CN and these organisations, valid from now on for this long
+    /// (negative: it expired this long ago).
+    pub fn issue(
         &self,
         common_name: &str,
         groups: &[&str],
         life: time::Duration,
-    ) -> Result<Papers> {
-        self.papers_from(common_name, groups, -time::Duration::days(2), life)
+    ) -> Result<Credentials> {
+        self.issue_from(common_name, groups, -time::Duration::days(2), life)
     }
 
-    /// The same with a begin of its own, both counted from now.
-    pub fn papers_from(
+    /// Like [`Self::issue`], with the given begin of validity; both are relative to now.
+    pub fn issue_from(
         &self,
         common_name: &str,
         groups: &[&str],
         begin: time::Duration,
         end: time::Duration,
-    ) -> Result<Papers> {
+    ) -> Result<Credentials> {
         let now = OffsetDateTime::now_utc();
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -122,7 +122,7 @@ impl Forger {
         params.not_before = now + begin;
         params.not_after = now + end;
         let certificate = params.signed_by(&key, &self.issuer)?.pem();
-        Ok(Papers {
+        Ok(Credentials {
             certificate,
             key: key.serialize_pem(),
         })
@@ -132,7 +132,7 @@ impl Forger {
 fn name(common_name: &str, groups: &[&str]) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, common_name);
-    // rcgen keeps one value an attribute type: a second one goes under a custom type of the same OID.
+    // rcgen keeps one value per attribute type: a second one needs a custom type of the same OID.
     let kinds = [
         DnType::OrganizationName,
         DnType::CustomDnType(vec![2, 5, 4, 10]),
@@ -143,39 +143,44 @@ fn name(common_name: &str, groups: &[&str]) -> DistinguishedName {
     name
 }
 
-/// The CN that OCM asks for on behalf of a cluster's agent.
+/// The CN that OCM requests for a cluster's agent.
 pub fn agent_name(cluster: &str) -> String {
     let addon = crate::steps::ADDON;
     format!("system:open-cluster-management:cluster:{cluster}:addon:{addon}:agent:{addon}")
 }
 
-impl Door {
-    /// Bytes as they come, without TLS; returns when the principal has hung up.
-    pub async fn knock_with(&self, bytes: &[u8]) -> Result<()> {
-        let mut socket = TcpStream::connect(&self.address).await.context("knock")?;
-        // It may hang up on us in the middle, which is what we deserve.
+impl RawClient {
+    /// Sends bytes without TLS; returns when the principal has closed the connection.
+    pub async fn send_bytes(&self, bytes: &[u8]) -> Result<()> {
+        let mut socket = TcpStream::connect(&self.address).await.context("connect")?;
+        // The principal may close the connection before all bytes are written.
         let _gone = socket.write_all(bytes).await.is_err();
-        let mut stated = Vec::new();
-        let hung_up = tokio::time::timeout(TIME_LIMIT, socket.read_to_end(&mut stated)).await;
-        hung_up.map(drop).context("the principal does not hang up")
+        let mut reply = Vec::new();
+        let closed = tokio::time::timeout(TIME_LIMIT, socket.read_to_end(&mut reply)).await;
+        closed
+            .map(drop)
+            .context("the principal does not close the connection")
     }
 
-    /// Shakes hands with these papers, if any; the alert with which the principal ends that, if it does.
+    /// Performs a TLS handshake with these credentials, if any; returns the alert with which the principal rejects it.
     ///
-    /// In TLS 1.3 a client is through before the server has looked at its certificate, so this listens what comes
-    /// then, for as long as somebody who was let in may be silent.
-    pub async fn alert(&self, papers: Option<&Papers>) -> Result<Option<AlertDescription>> {
+    /// In TLS 1.3 the client's handshake ends before the server has checked its certificate, so this also reads the
+    /// first byte after it, for as long as an admitted client may be silent.
+    pub async fn alert(
+        &self,
+        credentials: Option<&Credentials>,
+    ) -> Result<Option<AlertDescription>> {
         let mut roots = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
             roots.add(root?)?;
         }
         let config = ClientConfig::builder().with_root_certificates(roots);
-        let mut config = match papers {
+        let mut config = match credentials {
             None => config.with_no_client_auth(),
-            Some(papers) => {
-                let chain = CertificateDer::pem_slice_iter(papers.certificate.as_bytes())
+            Some(credentials) => {
+                let chain = CertificateDer::pem_slice_iter(credentials.certificate.as_bytes())
                     .collect::<Result<Vec<_>, _>>()?;
-                let key = PrivateKeyDer::from_pem_slice(papers.key.as_bytes())?;
+                let key = PrivateKeyDer::from_pem_slice(credentials.key.as_bytes())?;
                 config.with_client_auth_cert(chain, key)?
             }
         };
@@ -185,13 +190,13 @@ impl Door {
         let shake = async {
             let connector = TlsConnector::from(Arc::new(config));
             let mut stream = connector.connect(ServerName::from(host), socket).await?;
-            // Where we are not let in this may fail before the alert is read, or not; the alert is what counts.
-            let _said = stream.write_all(HTTP2_BEGINS).await;
-            // Settings of HTTP/2, if we are let in.
+            // After a rejection this may fail or not; only the alert matters.
+            let _written = stream.write_all(HTTP2_BEGINS).await;
+            // The settings of HTTP/2, if the client is admitted.
             stream.read_u8().await
         };
         let shaken = tokio::time::timeout(TIME_LIMIT, shake).await;
-        let Err(error) = shaken.context("the principal says nothing")? else {
+        let Err(error) = shaken.context("the principal does not answer")? else {
             return Ok(None);
         };
         let reason = error
@@ -199,7 +204,7 @@ impl Door {
             .and_then(|e| e.downcast_ref::<rustls::Error>());
         match reason {
             Some(rustls::Error::AlertReceived(alert)) => Ok(Some(*alert)),
-            Some(_) | None => Err(error).context("shake hands"),
+            Some(_) | None => Err(error).context("TLS handshake"),
         }
     }
 
@@ -209,13 +214,16 @@ impl Door {
             .map_or(self.address.as_str(), |(host, _)| host)
     }
 
-    /// A channel that shows these papers, if any.
-    pub fn channel(&self, papers: Option<&Papers>) -> Result<Channel> {
+    /// A channel with these credentials, if any.
+    pub fn channel(&self, credentials: Option<&Credentials>) -> Result<Channel> {
         let mut tls = ClientTlsConfig::new()
             .ca_certificate(Certificate::from_pem(&self.authority))
             .domain_name(self.host());
-        if let Some(papers) = papers {
-            tls = tls.identity(Identity::from_pem(&papers.certificate, &papers.key));
+        if let Some(credentials) = credentials {
+            tls = tls.identity(Identity::from_pem(
+                &credentials.certificate,
+                &credentials.key,
+            ));
         }
         let endpoint = Endpoint::from_shared(format!("https://{}", self.address))?;
         Ok(endpoint
@@ -225,9 +233,9 @@ impl Door {
             .connect_lazy())
     }
 
-    /// The version that the principal says it has, without the product's name in front.
-    pub async fn version(&self, papers: &Papers) -> Result<String> {
-        let mut client = VersionClient::new(self.channel(Some(papers))?);
+    /// The version that the principal reports, without the prefix of the product's name.
+    pub async fn version(&self, credentials: &Credentials) -> Result<String> {
+        let mut client = VersionClient::new(self.channel(Some(credentials))?);
         let version = client
             .version(VersionRequest {})
             .await?
@@ -236,21 +244,20 @@ impl Door {
         Ok(version.trim_start_matches("argocd-agent-").to_owned())
     }
 
-    /// Authenticates as an agent would; the outer error is a door that cannot be reached at all.
+    /// Authenticates like an agent; the outer error is a failed connection.
     pub async fn authenticate(
         &self,
-        papers: Option<&Papers>,
+        credentials: Option<&Credentials>,
         mode: &str,
         version: &str,
     ) -> Result<Result<AuthResponse, Status>> {
-        let mut client = AuthenticationClient::new(self.channel(papers)?);
+        let mut client = AuthenticationClient::new(self.channel(credentials)?);
         let request = AuthRequest {
             method: "mtls".to_owned(),
             mode: mode.to_owned(),
             version: version.to_owned(),
             agent_namespace: "argocd".to_owned(),
-            // So that it is told why something was refused.
-            // Before receipts: what becomes of a message is said in its acknowledgement.
+            // Without receipts, so that an acknowledgement carries the reason of a refusal.
             capabilities: Capabilities::of_level(2).to_words(),
             ..AuthRequest::default()
         };
@@ -261,26 +268,30 @@ impl Door {
     }
 
     /// Opens a stream of events with this token.
-    pub async fn subscribe(&self, papers: &Papers, token: &str) -> Result<Result<Stream, Status>> {
-        let mut client = EventStreamClient::new(self.channel(Some(papers))?)
+    pub async fn subscribe(
+        &self,
+        credentials: &Credentials,
+        token: &str,
+    ) -> Result<Result<Stream, Status>> {
+        let mut client = EventStreamClient::new(self.channel(Some(credentials))?)
             .max_encoding_message_size(usize::MAX);
-        let (say, outgoing) = mpsc::channel::<Event>(16);
-        let outgoing = tokio_stream::wrappers::ReceiverStream::new(outgoing);
-        let mut request = Request::new(outgoing);
+        let (outgoing, queued) = mpsc::channel::<Event>(16);
+        let queued = tokio_stream::wrappers::ReceiverStream::new(queued);
+        let mut request = Request::new(queued);
         let token = token.parse().context("a token is plain text")?;
         request.metadata_mut().insert("authorization", token);
         let stream = client
             .subscribe(request)
             .await
             .map(tonic::Response::into_inner);
-        Ok(stream.map(|heard| Stream { say, heard }))
+        Ok(stream.map(|incoming| Stream { outgoing, incoming }))
     }
 }
 
-/// A subscribed stream in a stranger's hands.
+/// A subscribed stream of a raw client.
 pub struct Stream {
-    say: mpsc::Sender<Event>,
-    heard: Streaming<Event>,
+    outgoing: mpsc::Sender<Event>,
+    incoming: Streaming<Event>,
 }
 
 impl std::fmt::Debug for Stream {
@@ -289,10 +300,10 @@ impl std::fmt::Debug for Stream {
     }
 }
 
-/// What became of something said.
+/// The principal's answer to an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was read, and nobody had anything to say about it.
+    /// It was read, without an answer.
     None,
     /// It was acknowledged.
     Taken,
@@ -303,8 +314,8 @@ pub enum Answer {
 }
 
 impl Stream {
-    /// Says something, and listens until it is known what became of it: until the event of this id is acknowledged,
-    /// or, if it has none, until a heartbeat after it is answered, since what stood in line before was read then.
+    /// Sends an event, and waits for the answer: the acknowledgement of the event with this id,
+    /// or, without an id, of a heartbeat after it, since the principal has read all earlier events then.
     pub async fn send_event(
         &mut self,
         event: Option<CloudEvent>,
@@ -314,12 +325,12 @@ impl Stream {
         let awaited = id.unwrap_or(&beat.event_id).to_owned();
         let beat = beat.into_cloud_event("agent://stranger");
         for event in [event, Some(beat)] {
-            // A stream that has ended says so where it is heard.
-            let _ended = self.say.send(Event { event }).await.is_err();
+            // Reading the stream returns the error if it has ended.
+            let _ended = self.outgoing.send(Event { event }).await.is_err();
         }
         loop {
-            let heard = tokio::time::timeout(TIME_LIMIT, self.heard.message()).await;
-            let event = match heard.context("the principal says nothing")? {
+            let received = tokio::time::timeout(TIME_LIMIT, self.incoming.message()).await;
+            let event = match received.context("the principal does not answer")? {
                 Ok(Some(event)) => event.event.context("an empty event")?,
                 Ok(None) => return Ok(Answer::Ended(Code::Ok, String::new())),
                 Err(status) => {
@@ -327,7 +338,7 @@ impl Stream {
                     return Ok(Answer::Ended(status.code(), text));
                 }
             };
-            // It also says what a principal says to an agent that connects.
+            // The principal also sends the first events of a session.
             let event = protocol::Event::try_from(event)?;
             if event.target == Target::Ack && event.event_id == awaited {
                 return Ok(match (event.extensions.get("refused"), id) {

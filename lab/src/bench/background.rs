@@ -1,5 +1,5 @@
-//! Work that gives way to whatever is measured: with as few processors as there are, what somebody reads would otherwise
-//! take them from the programs, and the figure would be of the reader.
+//! Load at low priority: with few processors, the reader of a benchmark would otherwise take them from the
+//! measured programs, and the figure would be of the reader.
 
 use std::thread;
 
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::process::Process;
 
-/// The nicest that there is.
+/// The lowest priority.
 const LOWEST: i32 = 19;
 
-/// Runs what `work` makes on a thread of its own, with the lowest priority; it ends there when this is dropped.
+/// Runs the future of `work` on a thread of its own, with the lowest priority; it ends when this is dropped.
 ///
 /// # Errors
-/// What the work says.
-pub(super) async fn aside<F>(work: impl FnOnce() -> F + Send + 'static) -> Result<()>
+/// The error of the work.
+pub(super) async fn in_background<F>(work: impl FnOnce() -> F + Send + 'static) -> Result<()>
 where
     F: Future<Output = Result<()>>,
 {
@@ -25,7 +25,7 @@ where
     let stop = CancellationToken::new();
     let _until_dropped = stop.clone().drop_guard();
     let run = move || {
-        // Of this thread alone, as Linux has it.
+        // Applies to this thread only, as in Linux.
         nice(LOWEST).context("nice")?;
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
@@ -36,14 +36,16 @@ where
             .unwrap_or(Ok(()))
     };
     thread::Builder::new()
-        .name("aside".to_owned())
+        .name("background".to_owned())
         .spawn(move || notify.send(run()).is_ok())
         .context("a thread")?;
-    reply.await.context("it has ended without a word")?
+    reply
+        .await
+        .context("the background thread ended without a result")?
 }
 
-/// Lets a process give way, too.
-pub(super) fn gives_way(process: &Process) -> Result<()> {
+/// Gives a process the lowest priority, too.
+pub(super) fn lower_priority(process: &Process) -> Result<()> {
     let id = process.id().and_then(|id| i32::try_from(id).ok());
     let id = id.and_then(Pid::from_raw);
     setpriority_process(Some(id.context("it does not run")?), LOWEST).context("set a priority")

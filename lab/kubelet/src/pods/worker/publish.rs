@@ -1,4 +1,4 @@
-//! What a worker tells those who are asked for logs and commands.
+//! Publishes the state of the containers for requests of logs and commands.
 
 use kube::ResourceExt;
 
@@ -6,10 +6,10 @@ use super::{State, Worker};
 use crate::running::{Here, Inside, Key, Turn};
 
 impl Worker {
-    /// Tells how far the containers have come.
-    pub(super) fn notify(&self) {
+    /// Publishes the state of the containers.
+    pub(super) fn publish(&self) {
         if self.gone {
-            return self.fall_silent();
+            return self.unpublish();
         }
         let turns = self.records.iter().map(|(name, record)| {
             let turn = Turn {
@@ -23,7 +23,7 @@ impl Worker {
             uid: self.pod.uid().unwrap_or_default(),
             containers: turns.collect(),
         };
-        self.shared.running.notify(self.key(), here);
+        self.shared.running.set(self.key(), here);
     }
 
     fn inside(&self, container: &str, state: &State) -> Option<Inside> {
@@ -37,8 +37,8 @@ impl Worker {
         })
     }
 
-    /// Nothing is known of this Pod any more.
-    pub(super) fn fall_silent(&self) {
+    /// Removes this Pod from the published state.
+    pub(super) fn unpublish(&self) {
         let uid = self.pod.uid().unwrap_or_default();
         self.shared.running.forget(&self.key(), &uid);
     }
