@@ -290,7 +290,7 @@ pub(crate) async fn an_autonomous_cluster_writes_in_its_own_place_only(
         .await?;
 
     let (door, forger) = stage.door().await?;
-    let peer = forger.papers(&agent_name(CLUSTER), &[], Duration::days(1))?;
+    let peer = forger.issue(&agent_name(CLUSTER), &[], Duration::days(1))?;
     let version = door.version(&peer).await?;
     // In the first session of an enrolment nothing is taken away.
     kill_agent(stage).await?;

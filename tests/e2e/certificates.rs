@@ -109,7 +109,7 @@ pub(crate) async fn ca_rotates_twice_without_interruption(stage: &Stage) -> Resu
     let before = processes(stage).await?;
     for round in ["first", "second"] {
         let (_, old) = stage.door().await?;
-        let credentials = old.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
+        let credentials = old.issue(&agent_name("spoke1"), &[], time::Duration::days(1))?;
         let was = stage.hub.read(&ca()).await?;
         let leaves = leaves(stage).await?;
         annotate(&stage.hub, &ca(), ROTATE, json!(round)).await?;
@@ -199,7 +199,7 @@ fn short_lived(forger: &Forger, cluster: &str, life: time::Duration) -> Result<C
     forger.issue_from(&agent_name(cluster), &[&group, &all], -life / 20, life)
 }
 
-async fn write(spoke: &Objects, credentials: &Papers) -> Result<()> {
+async fn write(spoke: &Objects, credentials: &Credentials) -> Result<()> {
     let data =
         json!({"stringData": {"tls.crt": credentials.certificate, "tls.key": credentials.key}});
     spoke.merge(&leaf(), data).await.map(drop)
@@ -240,7 +240,7 @@ pub(crate) async fn a_revoked_agent_is_rejected_and_others_stay_connected(
     let availability = |addon: &Value| condition(addon, "Available").cloned();
     let before = availability(&stage.hub.read(&At::addon("spoke1")).await?);
     let (door, forger) = stage.door().await?;
-    let credentials = forger.papers(&agent_name("spoke2"), &[], time::Duration::days(1))?;
+    let credentials = forger.issue(&agent_name("spoke2"), &[], time::Duration::days(1))?;
     let version = door.version(&credentials).await?;
 
     let addon = At::addon("spoke2");
@@ -310,7 +310,7 @@ pub(crate) async fn an_expired_serving_certificate_is_replaced(stage: &Stage) ->
         .await?;
     traffic.change().await?;
     let (door, forger) = stage.door().await?;
-    let credentials = forger.papers(&agent_name("spoke1"), &[], time::Duration::days(1))?;
+    let credentials = forger.issue(&agent_name("spoke1"), &[], time::Duration::days(1))?;
     door.version(&credentials)
         .await
         .context("the principal serves with a good certificate")?;

@@ -162,7 +162,7 @@ async fn it_is_patched(
     ensure!(map["data"]["greeting"] == "patched", "{map}");
     let diff = ["app", "diff", app, "--refresh"];
     let differs = || console.run(&diff);
-    let is_shown = |output: &Said| !output.succeeded() && output.out.contains("patched");
+    let is_shown = |output: &Output| !output.succeeded() && output.out.contains("patched");
     wait::until("the difference is shown", differs, is_shown)
         .await
         .map(drop)

@@ -80,7 +80,7 @@ impl Reader {
             .envs(&self.variables)
             .env("HOME", self.home.path());
         // The script redirects standard error into standard output, so errors are in order.
-        let Said {
+        let Output {
             code, out: output, ..
         } = call(shell, BOUND).await?;
         if code != Some(0) {

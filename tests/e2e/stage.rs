@@ -150,7 +150,7 @@ impl Stage {
     }
 
     /// The principal's endpoint as agents see it, and a forger with the key of its CA.
-    pub(crate) async fn door(&self) -> Result<(Door, Forger)> {
+    pub(crate) async fn door(&self) -> Result<(RawClient, Forger)> {
         let service = self
             .hub
             .read(&At::service(product::NAMESPACE, product::SERVICE))

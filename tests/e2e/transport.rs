@@ -129,7 +129,7 @@ async fn behind(
             .principal
             .push(("trusted-proxy", edge::NAME.to_owned()));
     }
-    let credentials = setting.papers.of_proxy()?;
+    let credentials = setting.credentials.of_proxy()?;
     let mut proxy = edge::start(kind, &setting.directory, passing, &credentials, name).await?;
     let result = async {
         let mut pair = Pair::start_in(lab, setting, OURS).await?;
@@ -184,7 +184,7 @@ async fn counted(what: &str) -> Result<()> {
 async fn untrusted_tls_proxy_is_rejected(lab: Arc<Lab>) -> Result<()> {
     let mut setting = prepare(&lab, "untrusted", Mapping::Namespace).await?;
     setting.way.port = edge::PORT;
-    let credentials = setting.papers.of_proxy()?;
+    let credentials = setting.credentials.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,
@@ -285,7 +285,7 @@ async fn meshed(lab: &Lab, name: &str, pairing: Pairing) -> Result<()> {
         agent: plaintext(),
         ..Way::default()
     };
-    let credentials = setting.papers.of_proxy()?;
+    let credentials = setting.credentials.of_proxy()?;
     let mut proxy = edge::start(
         Kind::Nginx,
         &setting.directory,

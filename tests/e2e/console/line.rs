@@ -100,7 +100,7 @@ impl Console {
         fits: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let looking = || self.run(arguments);
-        let fits = |output: &Said| output.succeeded() && fits(&output.out);
+        let fits = |output: &Output| output.succeeded() && fits(&output.out);
         let what = format!("argocd {arguments:?} prints it");
         wait::until(&what, looking, fits).await.map(drop)
     }

@@ -123,7 +123,7 @@ async fn the_hub_reads_the_spokes_redis_and_its_own(pair: &Pair) -> Result<()> {
 
 fn principal(setting: &Setting) -> Result<Process> {
     let credentials = namespaces::scratch().join("state/alone");
-    setting.papers.write(&credentials)?;
+    setting.credentials.write(&credentials)?;
     std::fs::write(credentials.join("auth"), PASSWORDS[0])?;
     let [redis, _, redis_proxy] = REDIS_PORTS;
     let [gate, health, metrics, ..] = PORTS;

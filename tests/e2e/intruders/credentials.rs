@@ -23,7 +23,7 @@ enum Fate {
 /// A peer with invalid credentials, or with a wrong claim.
 struct Case {
     what: &'static str,
-    credentials: Option<Papers>,
+    credentials: Option<Credentials>,
     mode: &'static str,
     fate: Fate,
     /// The series of the principal that counts it.
@@ -75,10 +75,10 @@ fn wrong_credentials(forger: &Forger) -> Result<Vec<Case>> {
 fn refused_by_tls(forger: &Forger) -> Result<Vec<Case>> {
     let spoke1 = agent_name("spoke1");
     let year = Duration::days(365);
-    let foreign = Forger::unknown("other-ca")?.papers(&spoke1, &[], year)?;
+    let foreign = Forger::unknown("other-ca")?.issue(&spoke1, &[], year)?;
     // Here TLS rejects the signature.
-    let namesake = Forger::unknown("argocd-agent-ca")?.papers(&spoke1, &[], year)?;
-    let old = forger.papers(&spoke1, &[], -Duration::days(1))?;
+    let namesake = Forger::unknown("argocd-agent-ca")?.issue(&spoke1, &[], year)?;
+    let old = forger.issue(&spoke1, &[], -Duration::days(1))?;
     let case = |what, credentials, alert, outcome| Case {
         what,
         credentials,
@@ -133,7 +133,7 @@ fn refused_by_name(forger: &Forger) -> Result<Vec<Case>> {
     let case = |what, name: &str, mode, (code, text, reason): Refusal| {
         anyhow::Ok(Case {
             what,
-            credentials: Some(forger.papers(name, &[], Duration::days(365))?),
+            credentials: Some(forger.issue(name, &[], Duration::days(365))?),
             mode,
             fate: Fate::Status(code, text.to_owned()),
             counted: format!("argocd_principal_refusals_total{{reason=\"{reason}\"}}"),

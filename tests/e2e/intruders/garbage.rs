@@ -52,7 +52,7 @@ pub(crate) async fn malformed_messages_do_not_disturb_other_clusters(stage: &Sta
     manager
         .until_counts("argocd_principal_connected_agents", 1.0)
         .await?;
-    let credentials = forger.papers(&agent_name("spoke1"), &[], Duration::days(1))?;
+    let credentials = forger.issue(&agent_name("spoke1"), &[], Duration::days(1))?;
     let version = door.version(&credentials).await?;
     let session = door
         .authenticate(Some(&credentials), "managed", &version)

@@ -37,10 +37,10 @@ pub(crate) async fn an_agent_without_a_cluster_secret_registers_itself(
     let made = At::secret(&setting.names.hub, "cluster-newcomer");
     let shared = At::secret(&setting.names.hub, SHARED);
     let (first, next) = ("argo-cd-of-the-hub", "argo-cd-of-the-hub-again");
-    let credentials = setting.papers.of_agent(first)?;
-    let authority = setting.papers.authority().to_owned();
+    let credentials = setting.credentials.of_agent(first)?;
+    let authority = setting.credentials.authority().to_owned();
     hub.apply(&shared, body(&credentials, &authority)).await?;
-    let credentials = setting.papers.of_agent(next)?;
+    let credentials = setting.credentials.of_agent(next)?;
     setting.way.principal.extend([
         ("enable-self-cluster-registration", "true".to_owned()),
         ("self-registration-client-cert-secret", SHARED.to_owned()),
