@@ -4,6 +4,7 @@
 //! client and waits, with a bound, until its effect is visible.
 
 pub mod at;
+pub mod clusteradm;
 pub mod deliver;
 pub mod enrol;
 pub mod objects;

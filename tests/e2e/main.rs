@@ -30,6 +30,7 @@ mod chart;
 mod command;
 mod conformance;
 mod console;
+mod decisions;
 mod delivery;
 mod enrolment;
 mod faults;
@@ -364,6 +365,7 @@ fn restarts() -> TestGroup {
     TestGroup::shared(
         Options::everything(1),
         vec![
+            staged!(decisions::revocation_survives_clusteradm_and_recreation),
             staged!(faults::a_restarted_hub_api_loses_nothing),
             staged!(kills::a_cluster_comes_and_goes_while_its_api_restarts),
             staged!(kills::an_application_lives_and_ends_while_the_spokes_api_restarts),

@@ -5,7 +5,7 @@ pub(crate) mod further;
 use anyhow::{Result, ensure};
 use lab::{
     argocd,
-    steps::{At, deliver, enrol, objects::has_condition, workload},
+    steps::{At, Objects, clusteradm, deliver, enrol, objects::has_condition, workload},
     wait,
 };
 use serde_json::{Value, json};
@@ -68,6 +68,15 @@ async fn cleared(stage: &Stage) -> Result<()> {
     stage.spoke(2).delete(&At::namespace("zero")).await
 }
 
+/// The UIDs of the installed programs.
+async fn uids(spoke: &Objects) -> Result<Vec<Value>> {
+    let mut uids = Vec::new();
+    for program in programs() {
+        uids.push(spoke.read(&program).await?["metadata"]["uid"].clone());
+    }
+    Ok(uids)
+}
+
 async fn lived(stage: &Stage) -> Result<()> {
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
     let app = stage.greeter("zero", 2).await?;
@@ -87,6 +96,13 @@ async fn lived(stage: &Stage) -> Result<()> {
     enrol::until_available(hub, "spoke2").await?;
     let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "AsExpected");
     hub.until(&at, "is not Degraded", SOON, calm).await?;
+
+    let before = uids(spoke).await?;
+    clusteradm::enable(hub, &stage.lab.hub().kubeconfig(), "spoke2").await?;
+    hub.until(&at, "keeps the decision", SOON, installed)
+        .await?;
+    enrol::until_available(hub, "spoke2").await?;
+    ensure!(uids(spoke).await? == before, "Argo CD was installed again");
 
     let stays = stays(stage).await?;
     enrol::take_label_away(hub, "spoke2").await?;
