@@ -34,7 +34,7 @@ impl Driver {
         if !self.pace.is_holding() {
             return;
         }
-        self.machine.rouse();
+        self.machine.end_backoff();
         loop {
             self.start_held(self.started.elapsed());
             let Some((id, verdict, _reason)) = self.working.next().await else {
