@@ -209,7 +209,7 @@ fn is_taken(shared: Shared, local: &Entries, name: &str, text: &str) -> bool {
     })
 }
 
-/// `live` without what was the hub's before, and with what is now. What did not change stays as it was, byte for byte.
+/// Replaces the hub's former entries in `live` by its current ones. Unchanged entries stay, byte for byte.
 fn joined(
     shared: Shared,
     live: &Map<String, Value>,

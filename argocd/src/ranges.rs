@@ -122,7 +122,7 @@ pub fn name_of(kind: &str, namespace: &str, name: &str) -> String {
 }
 
 /// The content of an object: its UID and the digest of its desired value. Without a known digest it equals no other.
-pub fn what(uid: &str, digest: &str) -> String {
+pub fn content(uid: &str, digest: &str) -> String {
     format!("{uid}\n{digest}")
 }
 
