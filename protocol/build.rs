@@ -1,4 +1,4 @@
-//! Makes the gRPC code from `proto/` with a protobuf compiler in Rust, so that nobody needs protoc.
+//! Generates the gRPC code from `proto/` with a protobuf compiler in Rust, so that a build needs no protoc.
 
 fn main() -> std::io::Result<()> {
     println!("cargo:rerun-if-changed=proto");
@@ -9,13 +9,13 @@ fn main() -> std::io::Result<()> {
             "eventstreamapi.proto",
             "logstreamapi.proto",
             "terminalstreamapi.proto",
-            "lane.proto",
+            "tunnel.proto",
         ],
         ["proto"],
     )
     .map_err(|error| std::io::Error::other(format!("{error:?}")))?;
     tonic_prost_build::configure()
-        // a payload is a slice of the frame it came in, never a copy
+        // a payload is a slice of its received frame, never a copy
         .bytes(".")
         .codec_path("crate::wire::codec::Codec")
         .emit_rerun_if_changed(false)

@@ -2,7 +2,7 @@
 //! are in [`argocd::keys::addon`].
 
 pub use argocd::keys::addon::{
-    ADDON, ARGOCD, ARGOCD_PLACE, BROUGHT, MODE, PRINCIPAL_SERVICE, REKEY, REVOKED,
+    ADDON, ARGOCD, ARGOCD_PLACE, INSTALLED, MODE, PRINCIPAL_SERVICE, REKEY, REVOKED,
 };
 
 /// The custom signer of the agents' certificates.

@@ -130,7 +130,7 @@ impl Link {
             Some(Ok(opened)) => opened,
         };
         let (mut arrived, transport) = (false, self.network.transport());
-        let takes_tunnels = opened.welcome.capabilities.has(Capability::Lane);
+        let takes_tunnels = opened.welcome.capabilities.has(Capability::Tunnel);
         let end = Drive {
             heartbeat: self.hub.heartbeat,
             max_message: self.hub.max_message,

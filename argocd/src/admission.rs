@@ -1,6 +1,6 @@
-//! The hub's own rule: an Application is delivered only as far as its project admits it.
+//! The hub's own rule: the principal delivers an Application only if its project admits it.
 //!
-//! Argo CD on the spoke would not catch a breach: everything is permitted in its own namespace.
+//! Argo CD on the spoke does not check this: it permits everything in its own namespace.
 
 use crate::glob::{is_deny, matches_entry, matches_or_denies};
 use crate::object::{AppProject, Application};
@@ -8,7 +8,7 @@ use crate::object::{AppProject, Application};
 #[cfg(test)]
 mod tests;
 
-/// Where the Application would go.
+/// The target of the Application.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// Namespace of Argo CD on the hub; every project admits Applications there.
@@ -27,7 +27,7 @@ pub struct NotAdmitted {
     pub project: String,
     /// The field of the project that does not admit it.
     pub field: &'static str,
-    /// What it would have to say.
+    /// The cause.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What the condition `Available` of an add-on says of its agent: written by the hub program, and read by its command line.
+//! Reasons and messages of an add-on's condition `Available`, which the hub program writes and the command line reads.
 
 use crate::claim;
 
@@ -6,18 +6,18 @@ use crate::claim;
 pub const AGENT_CONNECTED: &str = "AgentConnected";
 /// The objects are not on the cluster.
 pub const AGENT_NOT_DEPLOYED: &str = "AgentNotDeployed";
-/// The Deployment is there and has no ready pod.
+/// The Deployment exists and has no ready Pod.
 pub const AGENT_UNAVAILABLE: &str = "AgentUnavailable";
-/// The pod runs and has never been here.
+/// The Pod runs and its agent has never connected.
 pub const AGENT_NEVER_CONNECTED: &str = "AgentNeverConnected";
-/// It has been here and is away.
+/// The agent was connected and is disconnected now.
 pub const AGENT_DISCONNECTED: &str = "AgentDisconnected";
 
 const WORKS: &str = "the agent is connected and running";
-/// What stands before its version.
+/// Precedes the version in the message.
 const VERSION: &str = ", version ";
 
-/// The message about an agent that works: with the version that it claims, so that nobody has to ask it.
+/// The message about a healthy agent, with the version that it claims.
 pub fn works(version: Option<&str>) -> String {
     match version.and_then(claim::version) {
         Some(version) => format!("{WORKS}{VERSION}{version}"),
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_of_an_agent_that_works_is_read_as_it_was_written() {
+    fn version_in_the_message_round_trips() {
         assert_eq!(
             works(Some("0.1.0+ab-c")),
             "the agent is connected and running, version 0.1.0+ab-c"

@@ -1,16 +1,15 @@
-//! What agents claim, as much of it as may be told on.
+//! Sanitizes claims of agents before they are shown.
 
-/// A version is shorter.
 const LONGEST_VERSION: usize = 64;
 
-/// A version as it may be told, if it looks like one.
+/// The claimed version, if it has the form of one.
 pub fn version(text: &str) -> Option<&str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
     let is_one = (1..=LONGEST_VERSION).contains(&text.len()) && text.chars().all(fits);
     is_one.then_some(text)
 }
 
-/// Words of a cluster as they may be told: one line of at most so many characters, and nothing that a terminal would obey.
+/// A claimed text as one line of at most `longest` characters, without control characters of a terminal.
 pub fn words(text: &str, longest: usize) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let text: String = text.chars().map(printable).collect();
@@ -23,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_one_short_line_without_anything_that_a_terminal_obeys() {
+    fn claimed_text_becomes_one_short_line_without_control_characters() {
         assert_eq!(words("no such host", 20), "no such host");
         assert_eq!(words(" a\n\tb\u{1b}[31m c ", 20), "a b [31m c");
         assert_eq!(words(&"ä".repeat(30), 20).chars().count(), 20);
@@ -31,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_looks_like_a_version_is_told_as_one() {
+    fn claimed_version_must_have_the_form_of_one() {
         for known in ["1.36", "v1.36.1+k3s1", "0.1.0+ab-c"] {
             assert_eq!(version(known), Some(known));
         }

@@ -1,7 +1,7 @@
 //! The restricted AppProject of one managed cluster: pure.
 //!
-//! Applications of the cluster's namespace may use it, for namespaced objects on that cluster from any repository. It is a
-//! beginning that is safe, for people to build on in projects of their own.
+//! Applications of the cluster's namespace may use it, for namespaced objects on that cluster from any repository. It is
+//! a safe default; users create projects of their own for more.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::keys;
 
-/// Its name.
+/// Name of the project.
 pub fn name(cluster: &str) -> String {
     format!("cluster-{cluster}")
 }
@@ -28,27 +28,27 @@ pub fn build(cluster: &str, argocd_namespace: &str) -> Value {
             "description": format!("made by the add-on for the managed cluster {cluster}"),
             "sourceRepos": ["*"],
             "sourceNamespaces": [cluster],
-            // By the cluster's name alone: `in-cluster` would be the hub for an Application beside Argo CD.
+            // The cluster's name only: `in-cluster` would be the hub for an Application in the Argo CD namespace.
             "destinations": [{ "name": cluster, "namespace": "*" }],
             "clusterResourceWhitelist": [],
         },
     })
 }
 
-/// Whether a project with these annotations was made for this cluster by us.
+/// Whether the annotations mark a project that we created for this cluster.
 pub fn is_ours(cluster: &str, annotations: Option<&BTreeMap<String, String>>) -> bool {
     let mark = annotations.and_then(|all| all.get(keys::CLUSTER_PROJECT));
     mark.is_some_and(|made_for| made_for == cluster)
 }
 
-/// Whether the project has all that is wanted; what users added beside it stays.
+/// Whether the project has all desired fields; further fields of users do not matter.
 pub fn is_as(live: &Value, wanted: &Value) -> bool {
     let spec = |value: &Value| value.pointer("/spec").cloned().unwrap_or_default();
     let (live, wanted) = (spec(live), spec(wanted));
     let mut fields = wanted.as_object().into_iter().flatten();
     fields.all(|(key, value)| {
         let retained = live.get(key);
-        // An empty list may have been left out, and means the same. One with something in it does not.
+        // An absent list equals an empty one.
         retained == Some(value) || (is_empty(value) && retained.is_none_or(is_empty))
     })
 }
@@ -81,11 +81,11 @@ mod tests {
     }
 
     #[test]
-    fn what_users_add_stays_and_what_they_change_of_ours_is_noticed() {
+    fn edit_of_our_fields_is_detected_and_user_fields_are_ignored() {
         let wanted = build("a", "argocd");
         let mut live = wanted.clone();
         live["spec"]["orphanedResources"] = json!({});
-        // The API server leaves empty lists out, or not.
+        // The API server may omit empty lists.
         live["spec"]
             .as_object_mut()
             .unwrap()
@@ -96,6 +96,6 @@ mod tests {
         assert!(!is_as(&narrowed, &wanted));
         let everything = json!([{ "group": "*", "kind": "*" }]);
         live["spec"]["clusterResourceWhitelist"] = everything;
-        assert!(!is_as(&live, &wanted), "wider than we made it");
+        assert!(!is_as(&live, &wanted), "wider than desired");
     }
 }

@@ -14,7 +14,7 @@ mod tests;
 /// Prefix of the annotations that carry the cluster's claims.
 const CLAIM_PREFIX: &str = "claim.argocd-agent.open-cluster-management.io/";
 
-/// What the Secret is made of.
+/// The inputs of [`build`].
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
     /// The cluster.
@@ -23,7 +23,7 @@ pub struct Inputs<'a> {
     pub argocd_namespace: &'a str,
     /// [`server_url`] of the resource proxy for this cluster.
     pub server: &'a str,
-    /// How Argo CD talks to it.
+    /// Argo CD's credentials for it.
     pub access: &'a Access,
     /// Labels of the ManagedCluster; reserved ones are left out, so a spoke cannot pose as another.
     pub labels: &'a BTreeMap<String, String>,
@@ -31,7 +31,7 @@ pub struct Inputs<'a> {
     pub claims: &'a BTreeMap<String, String>,
 }
 
-/// Argo CD's credentials for the resource proxy. PEM where it says so.
+/// Argo CD's credentials for the resource proxy.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// Bearer token.
@@ -60,7 +60,7 @@ pub fn name(cluster: &str) -> String {
     format!("cluster-{cluster}")
 }
 
-/// The URL by which Argo CD knows a cluster behind the resource proxy at `address` (`host:port`).
+/// The server URL in Argo CD of a cluster behind the resource proxy at `address` (`host:port`).
 pub fn server_url(address: &str, cluster: &str) -> String {
     format!(
         "https://{}?agentName={cluster}",
@@ -131,7 +131,7 @@ fn config(access: &Access) -> Value {
     Value::Object(config)
 }
 
-/// The credentials in the `config` of a Secret; what cannot be read is not there.
+/// The credentials in the `config` of a Secret, as far as they can be decoded.
 pub fn access(config: &[u8]) -> Access {
     let config: Value = serde_json::from_slice(config).unwrap_or_default();
     let text = |field: &str| {
@@ -147,19 +147,19 @@ pub fn access(config: &[u8]) -> Access {
     }
 }
 
-/// The `config` of a Secret with other credentials, base64 as in the Secret. What else somebody has put there stays.
+/// The `config` of a Secret with other credentials, base64 as in the Secret. Fields that a user added stay.
 pub fn with_access(before: &[u8], access: &Access) -> String {
     let mut all: Value = serde_json::from_slice(before).unwrap_or_default();
     if let Some(all) = all.as_object_mut() {
-        // Without another one it would be shown on.
+        // Otherwise an old token would remain when there is no new one.
         all.remove("bearerToken");
     }
     crate::patch::merge(&mut all, &config(access));
     STANDARD.encode(all.to_string())
 }
 
-/// Whether this is a Secret of the programs that this one replaces, for the same cluster, so that it may be taken
-/// over: `argocd-agentctl`, a principal with self-registration, or the older add-on.
+/// Whether a predecessor of this program created the Secret for the same cluster, so that we may take it over:
+/// `argocd-agentctl`, a principal with self-registration, or the older add-on.
 pub fn is_predecessors(
     cluster: &str,
     labels: &BTreeMap<String, String>,
@@ -181,7 +181,7 @@ fn is_reserved(key: &str) -> bool {
         .any(|prefix| key.starts_with(prefix))
 }
 
-/// The API server takes 63 characters after the slash.
+/// The API server accepts 63 characters after the slash.
 fn is_annotation_name(key: &str) -> bool {
     !key.is_empty()
         && key.len() <= 63

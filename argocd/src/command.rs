@@ -1,24 +1,24 @@
-//! Sync, terminate and refresh: commands, done at most once.
+//! Sync, terminate and refresh: commands, carried out at most once.
 //!
-//! A command is not state: whoever does it twice has done something wrong. So each has an identity.
+//! A command is not state: to carry it out twice is an error. So each command has an identity.
 //!
-//! * **Sync**: the event id of its `set-operation`, which our principal makes of the hub UID and the
+//! * **Sync**: the event id of its `set-operation`, which our principal derives from the hub UID and the
 //!   resourceVersion that introduced the operation. The agent writes it, with a digest of the operation,
-//!   into [`LAST_COMMAND`](crate::keys::LAST_COMMAND) in the same patch that sets `.operation`, under the
-//!   resourceVersion it has seen. A repeat finds it there.
-//! * **Terminate**: the `startedAt` of the operation that is to end. It is a name already, on both sides.
-//! * **Refresh**: an id that the principal puts beside the refresh annotation on the wire. A hydration that is asked
-//!   for goes with it.
+//!   into [`LAST_COMMAND`](crate::keys::LAST_COMMAND) in the same patch that sets `.operation`, guarded by the
+//!   resourceVersion that it has observed. A duplicate finds it there.
+//! * **Terminate**: the `startedAt` of the operation to terminate, which both sides know.
+//! * **Refresh**: an id that the principal adds beside the refresh annotation on the wire. A requested hydration goes
+//!   with it.
 //!
-//! The hub's `.operation` stays until the spoke has taken the command and ended it. A status from before
-//! that ([`Operation::Hold`]) neither clears it nor brings back an older `operationState`.
+//! The hub's `.operation` stays until the spoke has taken the command and finished it. An older status
+//! ([`Operation::Hold`]) neither clears it nor restores an older `operationState`.
 //!
 //! # After a restart of the principal
 //!
-//! The principal keeps nothing on hub objects, so it does not know which resourceVersion introduced an
-//! operation that it finds set. Then [`judge`] decides by content; see [`judge`] for the order. Where it
-//! cannot tell a command that was taken from an equal one asked for again while the principal was away, it
-//! takes it for done: at most once, and the user sees the old result and may ask again.
+//! The principal keeps nothing on hub objects, so after a restart it does not know which resourceVersion introduced
+//! an operation. Then [`judge`] compares contents; see [`judge`] for the order. If the user repeats an equal command
+//! while the principal is down, [`judge`] cannot distinguish the two and takes the command as done: at most once, and
+//! the user sees the old result and may repeat the command.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ mod take;
 #[cfg(test)]
 mod tests;
 
-/// The annotations by which an object asks for something once.
+/// The annotations of an object that request a command.
 fn requests(object: &Value) -> Vec<(&'static str, &str)> {
     let meta = Meta::of(object);
     let asked = keys::REQUESTS.into_iter();
@@ -50,7 +50,7 @@ pub fn refresh_id(hub: &Value) -> String {
     )
 }
 
-/// Puts the identity of a refresh on what is sent, for [`take_refresh`].
+/// Adds the identity of a refresh to a message, for [`take_refresh`].
 pub fn with_refresh_id(mut wire: Value, id: &str) -> Value {
     if let Some(annotations) = wire
         .pointer_mut("/metadata/annotations")
@@ -61,12 +61,12 @@ pub fn with_refresh_id(mut wire: Value, id: &str) -> Value {
     wire
 }
 
-/// Whether the hub's object asks for a refresh, or for a hydration.
+/// Whether the hub's object requests a refresh or a hydration.
 pub fn wants_refresh(hub: &Value) -> bool {
     !requests(hub).is_empty()
 }
 
-/// What the hub's change from `old` to `new` asks for.
+/// The commands that a change of the hub object from `old` to `new` introduces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Introduced {
     /// `.operation` is new: the resourceVersion of `new` introduced it.
@@ -77,7 +77,7 @@ pub struct Introduced {
     pub refresh: bool,
 }
 
-/// Compares two versions of a hub object. What the principal itself mirrored there is no command.
+/// Compares two versions of a hub object. An operation that the principal itself mirrored is no command.
 pub fn introduced(old: &Value, new: &Value) -> Introduced {
     let (before, after) = (Application::of(old), Application::of(new));
     let operation = after.operation().is_some_and(|operation| {
@@ -102,46 +102,46 @@ pub fn introduced(old: &Value, new: &Value) -> Introduced {
     }
 }
 
-/// What the principal knows about the commands of one hub object.
+/// The principal's knowledge about the commands of one hub object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known<'a> {
-    /// Event id of the `set-operation` for the `.operation` that is set; none after a restart.
+    /// Event id of the `set-operation` for the current `.operation`; none after a restart.
     pub operation: Option<&'a str>,
-    /// Identity of the refresh that is asked for; none after a restart.
+    /// Identity of the requested refresh; none after a restart.
     pub refresh: Option<&'a str>,
-    /// Whether the peer names the commands it took: ours does, a Go agent does not.
+    /// Whether the peer names the commands that it took: ours does, a Go agent does not.
     pub names_commands: bool,
-    /// A report has shown that the operation was taken. A copy that somebody deleted and that was made again may not
-    /// know any more.
+    /// Whether a report has shown that the operation was taken. After a user deletes the replica, the recreated one
+    /// may have no record of it.
     pub taken: bool,
 }
 
-/// What a report means for the commands on the hub object.
+/// The effect of a report on the commands of the hub object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Judgement {
     /// `.operation` and `operationState`.
     pub operation: Operation,
-    /// The running operation is to be terminated and the spoke does not know yet: mark the command.
+    /// The spoke has not received the termination of the running operation: mark the command.
     pub terminate: bool,
-    /// A refresh is asked for and the spoke has not taken it: mark the state, which carries it.
+    /// The spoke has not taken the requested refresh: mark the state, which carries it.
     pub refresh: bool,
-    /// The refresh was done: the annotation goes.
+    /// The refresh is done: remove the annotation.
     pub refresh_done: bool,
 }
 
-/// What becomes of the hub's `.operation`.
+/// The next value of the hub's `.operation`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// A command is not taken yet. It and `operationState` stay; mark the command. Without a known event
-    /// id, the current resourceVersion names it from now on.
+    /// The spoke has not taken the command. It and `operationState` stay; mark the command. Without a known event id,
+    /// the current resourceVersion names it from now on.
     Hold,
-    /// The spoke leads: `.operation` becomes this and `operationState` is the report's.
+    /// The spoke leads: set `.operation` to this and `operationState` to the report's.
     Follow(Option<Value>),
 }
 
 impl Judgement {
-    /// Of the first report of an object that takes the place of another of its name on the hub: what was asked of that one
-    /// was not meant for this one, and was perhaps done.
+    /// For the first report of an object that replaces another of its name on the hub: commands for its predecessor are
+    /// not for it.
     pub fn of_successor(report: &Value) -> Self {
         let on_spoke = Application::of(report);
         let operation = on_spoke.operation().filter(|_| is_mirrored(on_spoke));
@@ -154,15 +154,15 @@ impl Judgement {
     }
 }
 
-/// Judges a report about `hub`. In this order, for an `.operation` that is set:
+/// Judges a report about `hub`. For an existing `.operation`, the first matching rule decides:
 ///
-/// 1. a report has shown that it was taken; or its event id is known and the peer names commands: taken if the report
-///    names it, else not;
-/// 2. the hub shows it as running: it was taken;
-/// 3. the spoke has the same operation set: it was taken;
-/// 4. the last command taken on the spoke has the same content (for a Go agent: the last operation), and
-///    the hub was not shown that one's end before: it was taken, and has ended;
-/// 5. otherwise it was not taken.
+/// 1. an earlier report has shown that it was taken: taken. Its event id is known and the peer names commands: taken if
+///    the report names it, else not;
+/// 2. the hub shows it as running: taken;
+/// 3. the spoke has the same `.operation`: taken;
+/// 4. the last command on the spoke has the same content (for a Go agent: the last operation), and the hub has not
+///    shown its end before: taken and finished;
+/// 5. otherwise: not taken.
 pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
     let (on_hub, on_spoke) = (Application::of(hub), Application::of(report));
     let retained = on_hub
@@ -189,19 +189,19 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
     }
 }
 
-/// The spoke's operation, once Argo CD there works on it; before that only if the hub has it too.
+/// The spoke's operation, once Argo CD there runs it; before that only if the hub has it too.
 ///
-/// So an operation on the hub that runs there is never a command, and one that does not run is.
+/// So an operation on the hub is a command exactly if it does not run.
 fn shown_operation(on_hub: Application<'_>, on_spoke: Application<'_>) -> Option<Value> {
     let operation = on_spoke.operation()?;
     match on_hub.operation() {
-        // in the form that the hub has: one that was only written differently is not a new one
+        // in the hub's form: a different spelling of the same operation is not a new command
         Some(shown) if is_same(shown, operation) => Some(shown.clone()),
         Some(_) | None => is_mirrored(on_spoke).then(|| operation.clone()),
     }
 }
 
-/// Whether the object's operation is the one that its state says is running.
+/// Whether the object's operation is the running one of its state.
 fn is_mirrored(app: Application<'_>) -> bool {
     let (Some(state), Some(operation)) = (app.operation_state(), app.operation()) else {
         return false;
@@ -212,20 +212,20 @@ fn is_mirrored(app: Application<'_>) -> bool {
             .is_some_and(|running| is_same(running, operation))
 }
 
-/// Whether two texts mean one operation. A Go program writes some empty fields that nobody set (`retry: {}`) and
-/// leaves out others that somebody did.
+/// Whether two values mean the same operation. A Go program adds some empty fields (`retry: {}`) and omits others that
+/// the user set.
 fn is_same(one: &Value, other: &Value) -> bool {
     one == other || gist(one) == gist(other)
 }
 
-/// Without what says nothing.
+/// The value without empty fields.
 fn gist(value: &Value) -> Option<Value> {
     match value {
         Value::Null | Value::Bool(false) => None,
         Value::Bool(true) => Some(value.clone()),
         Value::Number(number) => (number.as_f64() != Some(0.0)).then(|| value.clone()),
         Value::String(text) => (!text.is_empty()).then(|| value.clone()),
-        // the place in a list counts
+        // positions in a list matter
         Value::Array(list) => (!list.is_empty()).then(|| {
             let gists = list.iter().map(|item| gist(item).unwrap_or_default());
             Value::Array(gists.collect())
@@ -266,9 +266,9 @@ fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -
     same && !was_shown_the_end(hub, on_spoke)
 }
 
-/// Whether the hub was shown the end of the spoke's last operation: then what is set there came later.
+/// Whether the hub has already shown the end of the spoke's last operation: then its `.operation` is newer.
 ///
-/// All times are the spoke's own, so no two clocks are compared; RFC 3339 in UTC sorts as text.
+/// All times are the spoke's, so clock skew does not matter; RFC 3339 in UTC sorts as text.
 fn was_shown_the_end(hub: &Value, on_spoke: Application<'_>) -> bool {
     let hub = Application::of(hub);
     let Some(last) = on_spoke.operation_state() else {
@@ -302,7 +302,7 @@ fn was_shown_the_end(hub: &Value, on_spoke: Application<'_>) -> bool {
     shown || reconciled_since || in_history
 }
 
-/// Only where the spoke says which refresh it took last; a Go agent would be asked for ever.
+/// Only if the spoke names the last refresh that it took; a Go agent would get the request for ever.
 fn refresh_is_due(on_hub: Application<'_>, on_spoke: Application<'_>, known: Known<'_>) -> bool {
     known.names_commands
         && on_hub.annotation(keys::REFRESH).is_some()
@@ -317,7 +317,7 @@ fn refresh_done(on_hub: Application<'_>, on_spoke: Application<'_>, known: Known
     if known.names_commands {
         known.refresh.is_some() && on_spoke.annotation(keys::LAST_REFRESH) == known.refresh
     } else {
-        // What is taken away from the hub's goes from a Go agent's copy too, done or not.
+        // A Go agent removes from its copy each annotation that the hub removes, even before the hydration is done.
         on_spoke.annotation(keys::HYDRATE).is_none()
     }
 }

@@ -1,4 +1,4 @@
-//! Go's checksums, byte for byte, and the digest of an agreed value between our own ends.
+//! Go's checksums, byte for byte, and the digest of the agreed value between our own ends.
 
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -9,7 +9,7 @@ use crate::object::Meta;
 #[cfg(test)]
 mod tests;
 
-/// `value` as Go's `encoding/json` writes a generic map: keys sorted, no white space, HTML escaped.
+/// Encodes `value` as Go's `encoding/json` does a generic map: sorted keys, no white space, escaped HTML.
 pub fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write_value(&mut out, value);
@@ -48,9 +48,9 @@ pub fn list_checksum<'a>(
     Some(sha256(&lines.concat()))
 }
 
-/// Digest of what hub and spoke agree on: identity, labels, annotations, finalizers, spec, and whether it
-/// is to be deleted. Volatile annotations do not count, nor does anything that a projection drops, so the
-/// hub's stored object and the same object as it came over the wire have one digest.
+/// Digest of the value that hub and spoke agree on: identity, labels, annotations, finalizers, spec, and whether the
+/// object is being deleted. Volatile annotations and all fields that a projection drops do not count, so the hub's stored
+/// object and its wire form have the same digest.
 pub fn agreed(object: &Value) -> String {
     let meta = Meta::of(object);
     let annotations: Map<String, Value> = meta
@@ -72,7 +72,7 @@ pub fn agreed(object: &Value) -> String {
     hex::encode(sha256(&canonical(&agreed)))
 }
 
-/// The same for a `ConfigMap` of which only entries travel.
+/// Digest of the agreed value of a `ConfigMap` of which only entries travel.
 pub fn agreed_entries(object: &Value) -> String {
     let meta = Meta::of(object);
     let agreed = json!({
@@ -85,12 +85,12 @@ pub fn agreed_entries(object: &Value) -> String {
     hex::encode(sha256(&canonical(&agreed)))
 }
 
-/// Short digest of any value, to tell contents apart.
+/// Short digest of any value, to compare contents.
 pub fn short(value: &Value) -> String {
     hex::encode(sha256(&canonical(value)).get(..8).unwrap_or_default())
 }
 
-/// Annotations that say what happened, not what is wanted; they are never projected.
+/// Annotations that record events and are not desired state; they are never projected.
 pub fn is_volatile(annotation: &str) -> bool {
     [
         keys::LAST_APPLIED,
@@ -136,7 +136,7 @@ fn write_value(out: &mut String, value: &Value) {
 }
 
 fn write_object(out: &mut String, fields: &Map<String, Value>) {
-    // sorted here, because the order of serde_json's map depends on who else is in the build
+    // sorted here, because features of other crates change the order of serde_json's map
     let mut fields: Vec<_> = fields.iter().collect();
     fields.sort_unstable_by_key(|(key, _)| *key);
     out.push('{');
@@ -151,7 +151,7 @@ fn write_object(out: &mut String, fields: &Map<String, Value>) {
     out.push('}');
 }
 
-/// Integers as integers; floats as Go does, which is JavaScript's way.
+/// Integers as integers; floats as in Go, which follows JavaScript.
 fn write_number(out: &mut String, number: &Number) {
     if let Some(integer) = number.as_i64() {
         out.push_str(&integer.to_string());

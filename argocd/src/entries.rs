@@ -1,8 +1,7 @@
-//! `ConfigMap`s that hub and spoke fill together: GPG keys, TLS certificates and SSH known hosts.
+//! `ConfigMap`s that hub and spoke share: GPG keys, TLS certificates and SSH known hosts.
 //!
-//! What is on the spoke stays and wins. The hub's entries are added beside it, an annotation says which those are, and
-//! they are taken away again when the hub has them no more. The `ConfigMap` itself is never deleted: Argo CD does not
-//! start without it.
+//! Local entries of the spoke stay and win. The agent adds the hub's entries, records them in an annotation, and removes
+//! them when the hub removes them. It never deletes the `ConfigMap` itself: Argo CD does not start without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -19,10 +18,10 @@ use crate::projection::{SpokeContext, Unusable};
 #[cfg(test)]
 mod tests;
 
-/// Which of them.
+/// A shared `ConfigMap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shared {
-    /// GPG keys, all of which are for every cluster.
+    /// GPG keys; every cluster gets all of them.
     GpgKeys,
     /// TLS certificates, one entry for each host.
     TlsCerts,
@@ -30,17 +29,17 @@ pub enum Shared {
     SshKnownHosts,
 }
 
-/// The one entry that holds all known hosts.
+/// The entry with all known hosts.
 const KNOWN_HOSTS: &str = "ssh_known_hosts";
 
-/// What the agent writes into the annotations of such a `ConfigMap`.
+/// The annotations that the agent writes on a shared `ConfigMap`.
 const STAMPS: [&str; 3] = [keys::SOURCE_UID, keys::PRINCIPAL_UID, keys::SHARED_ENTRIES];
 
 impl Shared {
-    /// All of them.
+    /// All shared `ConfigMap`s.
     pub const ALL: [Self; 3] = [Self::GpgKeys, Self::TlsCerts, Self::SshKnownHosts];
 
-    /// What Argo CD calls the `ConfigMap`.
+    /// The name of the `ConfigMap` in Argo CD.
     pub const fn name(self) -> &'static str {
         match self {
             Self::GpgKeys => "argocd-gpg-keys-cm",
@@ -74,17 +73,17 @@ impl Shared {
     }
 }
 
-/// Text by name.
+/// Texts by name.
 type Entries = BTreeMap<String, String>;
 
-/// Whether an object, as it should be on the spoke, is one of them.
+/// Whether a desired object is a shared `ConfigMap`.
 pub fn is_shared(desired: &Value) -> bool {
     desired.get("kind").and_then(Value::as_str) == Some("ConfigMap")
 }
 
-/// The hub's `ConfigMap` as one cluster may see it; none if nothing of it concerns the cluster.
+/// The hub's `ConfigMap` with the entries for one cluster; none if there are no such entries.
 ///
-/// GPG keys are for all, even if there are none, as a Go agent expects it.
+/// GPG keys are for all clusters, even if there are none, as a Go agent expects.
 pub fn wire(shared: Shared, hub: &Value, hosts: &BTreeSet<String>) -> Option<Value> {
     let meta = Meta::of(hub);
     if meta.is_ignored() {
@@ -127,7 +126,7 @@ pub fn wire(shared: Shared, hub: &Value, hosts: &BTreeSet<String>) -> Option<Val
     }))
 }
 
-/// What the spoke shall hold besides its own entries; as a whole, if it has none of that name.
+/// The `ConfigMap` with the hub's entries, which the agent merges into the local one or creates.
 pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<Value, Unusable> {
     let meta = Meta::of(incoming);
     let shared = Shared::of(meta.name()).ok_or(Unusable::NoName)?;
@@ -147,7 +146,7 @@ pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<
         "metadata": {
             "name": meta.name(),
             "namespace": context.argocd_namespace,
-            // without this one Argo CD does not look at it
+            // Argo CD ignores the ConfigMap without this label
             "labels": { keys::PART_OF: "argocd" },
             "annotations": stamps(Some(meta.uid()), context.principal_uid, entries.keys()),
         },
@@ -164,12 +163,12 @@ fn all_texts(data: &Map<String, Value>) -> bool {
     data.values().all(Value::is_string)
 }
 
-/// Whether it holds nothing, so that there is no reason to make it.
+/// Whether it has no entries, so that there is no reason to create it.
 pub fn is_empty(desired: &Value) -> bool {
     data(desired).is_empty()
 }
 
-/// The patch that puts the hub's entries beside the local ones, and takes away those that the hub has no more.
+/// The patch that adds the hub's entries to the local ones and removes those that the hub has removed.
 pub(crate) fn merge_patch(live: &Value, desired: &Value) -> Option<Patch> {
     let (have, want) = (Meta::of(live), Meta::of(desired));
     let shared = Shared::of(want.name())?;
@@ -189,7 +188,7 @@ pub(crate) fn merge_patch(live: &Value, desired: &Value) -> Option<Patch> {
     between(live, &after, wanted)
 }
 
-/// The patch that takes the hub's entries away; what is local stays.
+/// The patch that removes the hub's entries; local entries stay.
 pub fn withdraw_patch(live: &Value) -> Option<Patch> {
     let meta = Meta::of(live);
     let shared = Shared::of(meta.name())?;
@@ -210,7 +209,7 @@ fn is_taken(shared: Shared, local: &Entries, name: &str, text: &str) -> bool {
     })
 }
 
-/// `live` without what was the hub's before, and with what is now. What did not change stays as it was, byte for byte.
+/// Replaces the hub's former entries in `live` by its current ones. Unchanged entries stay, byte for byte.
 fn joined(
     shared: Shared,
     live: &Map<String, Value>,
@@ -244,7 +243,7 @@ fn joined(
     after
 }
 
-/// The annotations that say whose entries these are; none if there are none.
+/// The annotations that record the hub's entries; none if there are none.
 fn stamps<'a>(
     source_uid: Option<&str>,
     principal_uid: Option<&str>,
@@ -284,7 +283,7 @@ fn between(
     )
 }
 
-/// The entries that are the hub's, by the annotation.
+/// The hub's entries, according to the annotation.
 fn recorded(meta: Meta<'_>) -> BTreeSet<&str> {
     let names = meta.annotation(keys::SHARED_ENTRIES).unwrap_or_default();
     names.split(',').filter(|name| !name.is_empty()).collect()

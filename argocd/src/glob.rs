@@ -1,4 +1,4 @@
-//! Patterns as Argo CD reads them.
+//! Patterns with the semantics of Argo CD.
 
 use regex::Regex;
 
@@ -22,7 +22,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     pattern == text || pattern == "*" || compile(pattern).is_some_and(|regex| regex.is_match(text))
 }
 
-/// Whether `text` matches a glob that a leading `!` negates, as destinations of projects have it.
+/// Whether `text` matches a glob that a leading `!` negates, as in destinations of projects.
 pub fn matches_or_denies(pattern: &str, text: &str) -> bool {
     match pattern.strip_prefix('!') {
         Some(rest) => !matches(rest, text),
@@ -35,7 +35,7 @@ pub fn is_deny(pattern: &str) -> bool {
     pattern.starts_with('!')
 }
 
-/// The glob as a regular expression, which has no bad cases: its time is linear in the text.
+/// Compiles the glob to a regular expression; matching is linear in the text.
 fn compile(pattern: &str) -> Option<Regex> {
     let mut regex = String::from("(?s)^");
     let mut depth = 0_usize;

@@ -1,4 +1,4 @@
-//! Which hosts an Application needs, and which TLS certificates and SSH keys are theirs.
+//! The hosts that an Application uses, and their TLS certificates and SSH keys.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::repository;
 #[cfg(test)]
 mod tests;
 
-/// The hosts of all repositories that an Application is made of.
+/// The hosts of all repositories of an Application.
 pub fn hosts(application: Application<'_>) -> BTreeSet<String> {
     repository::urls(application)
         .into_iter()
@@ -25,7 +25,7 @@ pub fn host(url: &str) -> Option<String> {
     let (user, authority) = authority
         .rsplit_once('@')
         .map_or(("", authority), |(user, host)| (user, host));
-    // A registry is named without a scheme, and so is a file; git@host:path has a user.
+    // The URL of a registry has no scheme, nor has that of a file; git@host:path has a user.
     let is_bare = scheme.is_empty() && user.is_empty();
     let host = match authority.strip_prefix('[') {
         Some(six) => six.split_once(']')?.0,
@@ -43,14 +43,14 @@ pub fn is_certificate_of(entry: &str, hosts: &BTreeSet<String>) -> bool {
 /// One line of SSH known hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownHost<'a> {
-    /// The hosts that it is about, as it spells them.
+    /// Its hosts, as it spells them.
     pub hosts: &'a str,
-    /// The kind of key; with the marker, if it has one.
+    /// The marker, if any, and the kind of key.
     pub kind: (&'a str, &'a str),
 }
 
 impl<'a> KnownHost<'a> {
-    /// Reads a line; none if it is empty, a comment or nothing.
+    /// Parses a line; none if it is empty, a comment or invalid.
     pub fn read(line: &'a str) -> Option<Self> {
         let line = line.trim();
         if line.starts_with('#') {
@@ -71,7 +71,7 @@ impl<'a> KnownHost<'a> {
         })
     }
 
-    /// Whether it is for one of these hosts, on whatever port. One whose hosts are hashed is for none.
+    /// Whether it is for one of these hosts, on any port. A line with hashed hosts is for none.
     pub fn is_of(self, hosts: &BTreeSet<String>) -> bool {
         self.hosts.split(',').any(|pattern| {
             let pattern = pattern.to_lowercase();
@@ -84,7 +84,7 @@ impl<'a> KnownHost<'a> {
     }
 }
 
-/// Only `*` and `?` have a meaning here.
+/// Matches with `*` and `?` as the only wildcards.
 fn is_pattern_of(pattern: &str, host: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_:*?".contains(c);
     pattern == host || pattern.chars().all(is_plain) && glob::matches(pattern, host)

@@ -1,35 +1,35 @@
-//! Every label, annotation, finalizer and well-known name, once.
+//! All labels, annotations, finalizers and well-known names.
 
 pub mod addon;
 
 /// API version of Applications and AppProjects.
 pub const API_VERSION: &str = "argoproj.io/v1alpha1";
 
-/// Annotation: UID of the source object; says that an object is a replica.
+/// Annotation of a replica: UID of its source object.
 pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 /// Annotation: the principal that last wrote a replica.
 pub const PRINCIPAL_UID: &str = "argocd.argoproj.io/principal-uid";
-/// Annotation: `true` on a replica whose original is in the hub's Argo CD namespace, however that is called.
+/// Annotation: `true` on a replica whose source is in the hub's Argo CD namespace.
 pub const NAMESPACE_REMAPPED: &str = "argocd.argoproj.io/namespace-remapped";
 /// Annotation of the user: `recreate` or `upsert` when the source UID changes.
 pub const SOURCE_UID_MISMATCH_POLICY: &str = "argocd.argoproj.io/source-uid-mismatch-policy";
 /// Annotation of the user on the spoke: `always` or `never`.
 pub const ADOPTION_POLICY: &str = "argocd.argoproj.io/adoption-policy";
-/// Annotation of the Go principal on what it writes.
+/// Annotation of the Go principal on the objects that it writes.
 pub const LAST_UPDATED: &str = "argocd-agent.argoproj.io/last-updated";
-/// Annotation: `normal` or `hard`; Argo CD takes it away when it has refreshed.
+/// Annotation: `normal` or `hard`; Argo CD removes it after the refresh.
 pub const REFRESH: &str = "argocd.argoproj.io/refresh";
-/// Annotation: `normal`; Argo CD takes it away when it hydrates. Whoever asks for that asks for a refresh with it.
+/// Annotation: `normal`; Argo CD removes it when it hydrates. Clients that set it also set [`REFRESH`].
 pub const HYDRATE: &str = "argocd.argoproj.io/hydrate";
-/// What people and webhooks ask for once.
+/// Annotations with which users and webhooks request something once.
 pub const REQUESTS: [&str; 2] = [REFRESH, HYDRATE];
-/// Annotation of the notifications controller: what it has already sent.
+/// Annotation of the notifications controller: its record of sent notifications.
 pub const NOTIFIED: &str = "notified.notifications.argoproj.io";
 /// Annotation of kubectl.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Annotation: no application controller on the hub touches this cluster.
 pub const SKIP_RECONCILE: &str = "argocd.argoproj.io/skip-reconcile";
-/// Annotation on the cluster Secret: who made it.
+/// Annotation on the cluster Secret: its creator.
 pub const MANAGED_BY: &str = "managed-by";
 /// Value of [`MANAGED_BY`].
 pub const MANAGED_BY_US: &str = "argocd-agent";
@@ -38,11 +38,11 @@ pub const MANAGED_BY_US: &str = "argocd-agent";
 pub const IGNORE_SYNC: &str = "argocd-agent.argoproj-labs.io/ignore-sync";
 /// Label on a cluster Secret: its agent.
 pub const AGENT_NAME: &str = "argocd-agent.argoproj-labs.io/agent-name";
-/// Annotation on the AppProject that was made for a managed cluster: that cluster.
+/// Annotation on the AppProject of a managed cluster: that cluster.
 pub const CLUSTER_PROJECT: &str = "argocd-agent.open-cluster-management.io/cluster-project";
-/// Label on a cluster Secret that a principal of the Go implementation made for itself.
+/// Label on a cluster Secret that a principal of the Go implementation created.
 pub const SELF_REGISTERED: &str = "argocd-agent.argoproj-labs.io/self-registered-cluster";
-/// Label on a cluster Secret that argocd-pull-integration made: its cluster.
+/// Label on a cluster Secret that argocd-pull-integration created: its cluster.
 pub const OLDER_CLUSTER_NAME: &str = "apps.open-cluster-management.io/cluster-name";
 /// Label: `cluster`, `repository` or `repo-creds`.
 pub const SECRET_TYPE: &str = "argocd.argoproj.io/secret-type";
@@ -56,28 +56,28 @@ pub const REPOSITORY_SELECTOR: &str = "argocd.argoproj.io/secret-type in (reposi
 pub const CLUSTER_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 /// Label that Argo CD's own `ConfigMap`s carry.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
-/// Label by which Argo CD may track what belongs to an Application.
+/// Label with which Argo CD may track the resources of an Application.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
-/// Annotation by which Argo CD may track what belongs to an Application.
+/// Annotation with which Argo CD may track the resources of an Application.
 pub const TRACKING_ID: &str = "argocd.argoproj.io/tracking-id";
 
-/// Annotation of the agent: event id of the last sync command it took, and the digest of its content.
+/// Annotation of the agent: event id of the last sync command that it took, and the digest of its content.
 pub const LAST_COMMAND: &str = "argocd-agent.open-cluster-management.io/last-command";
-/// Annotation of the agent: identity of the last refresh it took.
+/// Annotation of the agent: identity of the last refresh that it took.
 pub const LAST_REFRESH: &str = "argocd-agent.open-cluster-management.io/last-refresh";
-/// Annotation that the principal adds on the wire: identity of a refresh that is asked for.
+/// Annotation that the principal adds on the wire: identity of a requested refresh.
 pub const REFRESH_ID: &str = "argocd-agent.open-cluster-management.io/refresh-id";
-/// Annotation of the agent: the annotations that came from the hub, so that those taken away there go.
+/// Annotation of the agent: the annotations from the hub, so that the agent removes those that the hub removes.
 pub const APPLIED_ANNOTATIONS: &str = "argocd-agent.open-cluster-management.io/applied-annotations";
-/// Annotation on the hub: the autonomous cluster whose object this one mirrors. What lacks it is never taken for a mirror.
+/// Annotation of a mirror on the hub: the autonomous cluster that owns the source object.
 pub const MIRRORED_FROM: &str = "argocd-agent.open-cluster-management.io/mirrored-from";
 
-/// Label of an Event on the hub: the cluster that noted it of its Application. What lacks it is none that we made.
+/// Label of an Event that we created on the hub: the cluster that recorded the Event of its Application.
 pub const NOTED_ON: &str = "argocd-agent.open-cluster-management.io/noted-on";
 
-/// Annotation that the principal adds on the wire: names this very content of a Secret without telling anything of it.
+/// Annotation that the principal adds on the wire: identifies the content of a Secret without revealing it.
 pub const CONTENT_ID: &str = "argocd-agent.open-cluster-management.io/content-id";
-/// Annotation of the agent on a `ConfigMap` that hub and spoke fill together: which entries are the hub's.
+/// Annotation of the agent on a shared `ConfigMap`: the hub's entries.
 pub const SHARED_ENTRIES: &str = "argocd-agent.open-cluster-management.io/shared-entries";
 
 /// Prefix of our labels and annotations.
@@ -89,7 +89,7 @@ pub const RESERVED_LABEL_PREFIXES: [&str; 3] = [
     OUR_PREFIX,
 ];
 
-/// Type prefix of the conditions that the hub itself puts on its Applications.
+/// Type prefix of the conditions that the hub itself sets on its Applications.
 pub const HUB_CONDITION_PREFIX: &str = "ArgoCDAgent";
 /// Condition: the destination contradicts the namespace.
 pub const CONDITION_CONFLICT: &str = "ArgoCDAgentConflict";
@@ -100,18 +100,18 @@ pub const CONDITION_NOT_ADMITTED: &str = "ArgoCDAgentNotAdmitted";
 
 /// Condition: its repository's Secret has no project and is not shared with its cluster, or the cluster refuses it.
 pub const CONDITION_REPOSITORY: &str = "ArgoCDAgentRepositoryNotShared";
-/// Condition: somebody on the spoke keeps changing what the hub owns.
+/// Condition: another field manager on the spoke keeps changing fields that the hub owns.
 pub const CONDITION_CONTESTED: &str = "ArgoCDAgentSpecContested";
 
-/// Condition: a deletion waits for a cluster that is not connected, or a refresh was not done because of that.
+/// Condition: a deletion or a refresh waits for a cluster that is not connected.
 pub const CONDITION_DISCONNECTED: &str = "ArgoCDAgentDisconnected";
 /// Condition: the cluster reports or refuses something.
 pub const CONDITION_ERROR: &str = "ArgoCDAgentError";
 
-/// Argo CD's finalizer of Applications: resources go first.
+/// Argo CD's finalizer of Applications: Argo CD deletes the resources first.
 pub const RESOURCES_FINALIZER: &str = "resources-finalizer.argocd.argoproj.io";
 
-/// What a cluster's Argo CD calls itself.
+/// The name in Argo CD of the cluster that it runs on.
 pub const IN_CLUSTER: &str = "in-cluster";
-/// Its API server, as every cluster calls it from inside.
+/// The URL of the API server inside of every cluster.
 pub const IN_CLUSTER_SERVER: &str = "https://kubernetes.default.svc";

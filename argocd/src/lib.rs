@@ -1,8 +1,8 @@
 //! Argo CD objects as opaque JSON, and the pure rules over them.
 //!
-//! An Application or AppProject is a [`serde_json::Value`] here and stays one: a field that this build
-//! does not know survives every projection. Small views ([`object`]) read what decisions need. Nothing
-//! in this crate knows the wire, a client or a clock.
+//! An Application or AppProject is a [`serde_json::Value`] throughout, so a field that this build does not know survives
+//! every projection. Small views ([`object`]) read the fields that decisions need. Nothing in this crate knows the
+//! wire, a client or a clock.
 //!
 //! ```text
 //!   hub Application ── route, admit ──▶ wire_application ──▶ desired_on_spoke ──▶ patch_for_spoke
@@ -10,26 +10,26 @@
 //!   hub Application ◀── status_patch_for_hub ◀── command::judge ◀── report_application ◀─┘
 //! ```
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | [`keys`] | every label, annotation and finalizer, once |
+//! | [`keys`] | all labels, annotations and finalizers |
 //! | [`object`] | views over the JSON |
-//! | [`patch`] | what to send so that one value becomes another |
-//! | [`routing`] | which Application goes where, and who keeps a name |
+//! | [`patch`] | patches between two values |
+//! | [`routing`] | the target of each Application, and name conflicts |
 //! | [`admission`] | the hub's own project rule |
-//! | [`project`] | an AppProject as one cluster may see it |
+//! | [`project`] | an AppProject compiled for one cluster |
 //! | [`projection`] | hub to spoke and back |
-//! | [`mirror`] | an autonomous cluster's objects as the hub shows them |
+//! | [`mirror`] | mirrors of an autonomous cluster's objects on the hub |
 //! | [`command`] | sync, terminate and refresh, at most once |
 //! | [`digest`] | Go's checksums, and ours |
-//! | [`availability`], [`claim`] | what is said of an agent on the hub, and how much of its own word |
+//! | [`availability`], [`claim`] | messages about an agent on the hub, and its sanitized claims |
 //! | [`cluster_secret`] | the Argo CD cluster Secret of a managed cluster |
-//! | [`ranges`] | what two ends have of the same objects, compared without naming them |
-//! | [`memory`] | what an API server makes of writes, behind the in-memory stores of both ends |
-//! | [`repository`] | repository and repo-creds Secrets: what they are about, whose they are, what of them travels |
-//! | [`host_keys`] | which hosts an Application needs, and which TLS certificates and SSH keys are theirs |
-//! | [`entries`] | `ConfigMap`s that hub and spoke fill together |
-//! | [`masked`] | objects as they may be printed |
+//! | [`ranges`] | checksums over ranges of objects, to compare two ends |
+//! | [`memory`] | an in-memory API server, for the in-memory stores of both ends |
+//! | [`repository`] | repository and repo-creds Secrets: URLs, projects and wire form |
+//! | [`host_keys`] | the hosts that an Application uses, and their TLS certificates and SSH keys |
+//! | [`entries`] | `ConfigMap`s that hub and spoke share |
+//! | [`masked`] | printed objects without secrets |
 
 pub mod admission;
 pub mod availability;

@@ -1,7 +1,7 @@
-//! Objects as they may be printed: without what Secrets hold.
+//! Printed objects, without the content of Secrets.
 //!
-//! Whatever has an object in it and can be printed prints it through [`Masked`], so that no log, no failed
-//! assertion and no `dbg` shows a password. [`Sealed`] is for what is never printed at all.
+//! Every type with an object and a `Debug` prints the object with [`Masked`], so that no log, no failed assertion and no
+//! `dbg` shows a password. [`Sealed`] is for values that are never printed at all.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::keys;
 
-/// The fields of Secrets and `ConfigMap`s that hold content.
+/// The content fields of Secrets and `ConfigMap`s.
 const CONTENT: [&str; 3] = ["data", "stringData", "binaryData"];
 
-/// Prints an object, or a patch of one, with its content left out.
+/// Prints an object, or a patch of one, without its content.
 #[derive(Clone, Copy)]
 pub struct Masked<'a>(pub &'a Value);
 
@@ -40,12 +40,13 @@ fn masked(value: &Value) -> Value {
     value
 }
 
-/// What stands for a value that is not shown, in the words of Argo CD.
+/// Replaces a hidden value, as in Argo CD.
 const HIDDEN: &str = "++++++++";
 
-/// Takes the values out of a Secret, as Argo CD shows it, so that it can be shown. Its keys stay.
+/// Hides the values of a Secret, as Argo CD does. Its keys stay.
 ///
-/// False if it is no Secret and nothing that tells of a failure: then nobody knows what it would show.
+/// Returns false for anything else than a Secret or the `Status` of a failure: such a value may contain secrets and must
+/// not be shown.
 pub fn hide_values(secret: &mut Value) -> bool {
     let kind = secret.get("kind").and_then(Value::as_str);
     if kind == Some("Status") {
@@ -65,7 +66,7 @@ pub fn hide_values(secret: &mut Value) -> bool {
             Some(_) => return false,
         }
     }
-    // It has all of it once more.
+    // This annotation contains a copy of the data.
     let annotations = secret.pointer_mut("/metadata/annotations");
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
         annotations.remove(keys::LAST_APPLIED);
@@ -73,7 +74,7 @@ pub fn hide_values(secret: &mut Value) -> bool {
     true
 }
 
-/// The names of the entries stay.
+/// Hides values; the names of entries stay.
 fn hide(content: &mut Value) {
     if let Some(entries) = content.as_object_mut() {
         entries.values_mut().for_each(|entry| *entry = json!("***"));
@@ -85,14 +86,14 @@ fn hide(content: &mut Value) {
 fn hide_operation(operation: &mut Value) {
     let path = operation.get("path").and_then(Value::as_str).unwrap_or("/");
     let field = path.split('/').nth(1).unwrap_or_default();
-    // the whole object is content, too
+    // a patch of the whole object includes the content
     let holds_content = field.is_empty() || CONTENT.contains(&field);
     if holds_content && let Some(value) = operation.get_mut("value") {
         *value = json!("***");
     }
 }
 
-/// Something that is used and never printed.
+/// A value that is never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sealed<T>(T);
 
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_in_another_form_is_not_shown() {
+    fn secrets_in_unexpected_shapes_are_not_shown() {
         for other in [
             json!({ "kind": "SecretList", "items": [{ "data": { "a": "aHVudGVyMg==" } }] }),
             json!({ "kind": "Table", "rows": [] }),

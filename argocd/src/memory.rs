@@ -1,7 +1,7 @@
-//! What an API server makes of writes, in memory and pure: versions, UIDs, conflicts, finalizers.
+//! An in-memory API server, pure: versions, UIDs, conflicts, finalizers.
 //!
-//! Behind the in-memory stores of both ends. A write that changes nothing makes no new version, as with a real one;
-//! so whoever counts versions counts writes that were needed.
+//! The in-memory stores of both ends use it. A no-op write does not change the version, as with a real API server, so
+//! tests can count effective writes by versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,28 +19,28 @@ mod tests;
 #[derive(Clone)]
 pub struct Objects<K> {
     kept: BTreeMap<K, Value>,
-    /// Begins the UIDs, so that two servers never give the same one.
+    /// Prefix of UIDs, so that the UIDs of two servers never collide.
     name: &'static str,
     version: u64,
-    /// What changed last, by version; so that a watch need not look at everything for one change.
+    /// The key that changed in each version, so that a watch need not scan all objects.
     changed: BTreeMap<u64, K>,
     last_change: BTreeMap<K, u64>,
 }
 
-/// What a watch has told; see [`Objects::news`].
+/// The objects that a watch has reported; see [`Objects::updates`].
 #[derive(Debug)]
 pub struct Seen<K> {
     upto: u64,
     /// UID and version.
-    reply: BTreeMap<K, (String, String)>,
+    reported: BTreeMap<K, (String, String)>,
 }
 
 impl<K> Seen<K> {
-    /// Nothing yet.
+    /// A watch that has reported nothing.
     pub const fn new() -> Self {
         Self {
             upto: 0,
-            reply: BTreeMap::new(),
+            reported: BTreeMap::new(),
         }
     }
 }
@@ -51,12 +51,12 @@ impl<K> Default for Seen<K> {
     }
 }
 
-/// A difference between what a watch has told and what there is.
+/// An event of a watch.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change<K> {
-    /// It is there and looks like this.
+    /// The object was created or changed.
     Applied(K, Value),
-    /// The one with this UID is gone.
+    /// The object with this UID was deleted.
     Gone(K, String),
 }
 
@@ -82,25 +82,25 @@ impl<K: fmt::Debug> fmt::Debug for Change<K> {
     }
 }
 
-/// Why a write was not taken.
+/// Why a write was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
-    /// There is one of this name.
+    /// An object of this name exists.
     #[error("it exists")]
     Exists,
-    /// There is none, or another one.
+    /// No object of this name exists.
     #[error("it does not exist")]
     NotFound,
-    /// It has changed since the version that the write was made for.
+    /// The UID or the version differs from that of the write.
     #[error("it has changed")]
     Conflict,
-    /// The operations of the patch do not fit.
+    /// An operation of the patch has a path that does not exist.
     #[error("no such path")]
     Misfit,
 }
 
 impl<K: Ord + Clone> Objects<K> {
-    /// Nothing yet.
+    /// An empty server.
     pub const fn new(name: &'static str) -> Self {
         Self {
             kept: BTreeMap::new(),
@@ -116,7 +116,7 @@ impl<K: Ord + Clone> Objects<K> {
         self.kept.get(key)
     }
 
-    /// All of them.
+    /// All objects.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &Value)> {
         self.kept.iter()
     }
@@ -126,7 +126,7 @@ impl<K: Ord + Clone> Objects<K> {
         self.version
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub fn create(&mut self, key: K, object: Value) -> Result<Value, Denied> {
         if self.kept.contains_key(&key) {
             return Err(Denied::Exists);
@@ -134,7 +134,7 @@ impl<K: Ord + Clone> Objects<K> {
         Ok(self.put(key, object))
     }
 
-    /// Makes an object, or replaces all of it. UID and creation time stay, or are made where they are not given.
+    /// Creates an object or replaces it. Keeps UID and creation time, or generates them if they are absent.
     pub fn put(&mut self, key: K, mut object: Value) -> Value {
         self.version += 1;
         let made = json!({
@@ -154,9 +154,9 @@ impl<K: Ord + Clone> Objects<K> {
         self.store(key, object)
     }
 
-    /// Patches an object; the UID and the version in the patch, if any, must be those that it has.
+    /// Patches an object; the UID and the version in the patch, if any, must match.
     ///
-    /// Returns what there is afterwards, and whether that is new.
+    /// Returns the object after the patch, and whether it has changed.
     pub fn patch(&mut self, key: &K, patch: &Patch) -> Result<(Value, bool), Denied> {
         let known = self.kept.get(key).ok_or(Denied::NotFound)?;
         if let Patch::Json(operations) = patch
@@ -176,7 +176,7 @@ impl<K: Ord + Clone> Objects<K> {
         Ok((self.store(key.clone(), object), true))
     }
 
-    /// Deletes an object, the one with this UID if one is given. With finalizers it stays until they are gone.
+    /// Deletes an object, if it has this UID. An object with finalizers stays until they are removed.
     pub fn delete(&mut self, key: &K, uid: Option<&str>) -> Result<(), Denied> {
         let known = self.kept.get(key).ok_or(Denied::NotFound)?;
         if uid.is_some_and(|uid| uid != Meta::of(known).uid()) {
@@ -193,7 +193,7 @@ impl<K: Ord + Clone> Objects<K> {
         Ok(())
     }
 
-    /// What a watch has to tell that has told `seen`, which is brought up to date.
+    /// The changes since the last call with `seen`, which it updates.
     pub fn updates(&self, seen: &mut Seen<K>, is_watched: impl Fn(&K) -> bool) -> Vec<Change<K>> {
         let since = seen.upto.saturating_add(1);
         let changed: BTreeSet<&K> = self.changed.range(since..).map(|(_, key)| key).collect();
@@ -201,10 +201,10 @@ impl<K: Ord + Clone> Objects<K> {
         let mut updates = Vec::new();
         for key in &changed {
             let uid = self.kept.get(*key).map(|object| Meta::of(object).uid());
-            let reply = seen.reply.get(*key);
-            if let Some((gone, _)) = reply.filter(|(reply, _)| uid != Some(reply)) {
+            let reported = seen.reported.get(*key);
+            if let Some((gone, _)) = reported.filter(|(reported, _)| uid != Some(reported)) {
                 updates.push(Change::Gone(K::clone(key), gone.clone()));
-                seen.reply.remove(*key);
+                seen.reported.remove(*key);
             }
         }
         for key in changed.into_iter().filter(|key| is_watched(key)) {
@@ -213,13 +213,13 @@ impl<K: Ord + Clone> Objects<K> {
             };
             let meta = Meta::of(object);
             let identity = (meta.uid().to_owned(), meta.resource_version().to_owned());
-            seen.reply.insert(key.clone(), identity);
+            seen.reported.insert(key.clone(), identity);
             updates.push(Change::Applied(key.clone(), object.clone()));
         }
         updates
     }
 
-    /// Keeps an object as it is in this version, unless this was all that kept it.
+    /// Stores an object with the current version, or removes it if it is being deleted and has no finalizers.
     fn store(&mut self, key: K, mut object: Value) -> Value {
         let version = json!({ "metadata": { "resourceVersion": self.version.to_string() } });
         patch::merge(&mut object, &version);
@@ -237,7 +237,7 @@ impl<K: Ord + Clone> Objects<K> {
     }
 }
 
-/// Whether everything that the operations take away or replace is there.
+/// Whether all paths that the operations remove or replace exist.
 fn fits(operations: &Value, object: &Value) -> bool {
     let text = |operation: &Value, field: &str| {
         let text = operation.get(field).and_then(Value::as_str);

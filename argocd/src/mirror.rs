@@ -1,8 +1,8 @@
-//! An autonomous cluster's Applications and AppProjects, and the mirrors that the hub shows of them.
+//! Mirrors on the hub of an autonomous cluster's Applications and AppProjects.
 //!
-//! The spoke owns them: labels, annotations, spec and status. On the hub a mirror is an object of its own, which says
-//! whose it is ([`keys::MIRRORED_FROM`]), shows nothing that could act or lead elsewhere there, and can be held
-//! against local edits. All names that come from a spoke are checked here; the namespace is never the spoke's word.
+//! The spoke owns labels, annotations, spec and status. A mirror is an object of its own on the hub: it names its cluster
+//! ([`keys::MIRRORED_FROM`]), has no field that could act or point elsewhere on the hub, and the hub can revert local
+//! edits of it. This module checks all names from a spoke; the namespace never comes from the spoke.
 
 use serde_json::{Map, Value, json};
 
@@ -24,18 +24,18 @@ pub use project::{project, project_name, source_name};
 /// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
-/// Why what a spoke says cannot be mirrored.
+/// Why an object of a spoke cannot be mirrored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// The name is no DNS subdomain.
+    /// The name is not a DNS subdomain.
     #[error("its name is no name of an object")]
     BadName,
-    /// The project's name does not fit with the cluster's before it.
+    /// The project's name is too long with the cluster's name as prefix.
     #[error(
         "its name is too long: with the cluster's before it, it would have more than {LONGEST_NAME} characters"
     )]
     TooLong,
-    /// The UID is missing or no UID.
+    /// The UID is missing or invalid.
     #[error("metadata.uid is missing or no UID")]
     NoUid,
     /// It has no spec.
@@ -43,7 +43,7 @@ pub enum Unusable {
     NoSpec,
 }
 
-/// Whether an object on the hub mirrors one of this cluster: it says so, or the Go principal has made it.
+/// Whether an object on the hub mirrors one of this cluster: it has our annotation, or the Go principal created it.
 pub fn is_of(object: &Value, cluster: &str) -> bool {
     match Meta::of(object).annotation(keys::MIRRORED_FROM) {
         Some(from) => from == cluster,
@@ -55,21 +55,21 @@ pub fn is_of(object: &Value, cluster: &str) -> bool {
     }
 }
 
-/// Whether an object on the hub mirrors one of some cluster.
+/// Whether an object on the hub is a mirror.
 pub fn is_mirror(object: &Value) -> bool {
     Meta::of(object).annotation(keys::MIRRORED_FROM).is_some() || is_of_go(object)
 }
 
-/// The Go principal leaves both on nothing else.
+/// Only mirrors of the Go principal have both annotations.
 fn is_of_go(object: &Value) -> bool {
     let meta = Meta::of(object);
     meta.source_uid().is_some() && meta.annotation(keys::LAST_UPDATED).is_some()
 }
 
-/// An Application or AppProject of the spoke as its agent tells it, to `ours` or to a Go principal.
+/// An Application or AppProject of the spoke as its agent reports it, to our principal (`ours`) or a Go principal.
 ///
-/// A Go principal takes an operation or a refresh that it did not have for one that somebody wants now, and says it
-/// again; so it is not told of them.
+/// A Go principal takes a reported operation or refresh for a new command of a user and sends it back; so a report to it
+/// has none.
 pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
     let mut metadata = wire_metadata(live);
     if let Some(annotations) = metadata
@@ -87,12 +87,12 @@ pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
         "spec": Meta::of(live).field("spec"),
     });
     if let Some(fields) = wire.as_object_mut().filter(|_| kind == "Application") {
-        let reply = if ours {
+        let reported = if ours {
             &["status", "operation"][..]
         } else {
             &["status"]
         };
-        for field in reply {
+        for field in reported {
             if let Some(value) = Meta::of(live).field(field) {
                 fields.insert((*field).to_owned(), value.clone());
             }
@@ -101,17 +101,17 @@ pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
     wire
 }
 
-/// Digest of what [`wire`] made, whichever version of the object it was made of.
+/// Digest of a report of [`wire`], without the version of the object.
 pub fn wire_digest(wire: &Value) -> String {
-    let mut reply = wire.clone();
-    if let Some(metadata) = reply.get_mut("metadata").and_then(Value::as_object_mut) {
+    let mut report = wire.clone();
+    if let Some(metadata) = report.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
         metadata.remove("generation");
     }
-    digest::short(&reply)
+    digest::short(&report)
 }
 
-/// The mirror that the hub shall have of a spoke's Application.
+/// The desired mirror of a spoke's Application.
 pub fn application(source: &Value, cluster: &str) -> Result<Value, Unusable> {
     let mut spec = checked(source)?.clone();
     let own = Application::of(source);
@@ -135,7 +135,7 @@ pub fn application(source: &Value, cluster: &str) -> Result<Value, Unusable> {
     }))
 }
 
-/// The mirror as it is made: with the status, and without commands, which come from the hub alone.
+/// The mirror to create: with the status, and without commands, which come from the hub only.
 pub fn created(desired: &Value, source: &Value, cluster: &str) -> Value {
     let mut object = desired.clone();
     let judgement = Judgement {
@@ -151,7 +151,7 @@ pub fn created(desired: &Value, source: &Value, cluster: &str) -> Value {
     object
 }
 
-/// The patch that makes the mirror on the hub what is desired, with the status of `source`; none if it is.
+/// The patch that makes the mirror equal to `desired`, with the status of `source`; none if it is equal.
 pub fn application_patch(
     live: &Value,
     desired: &Value,
@@ -180,14 +180,14 @@ pub fn application_patch(
     patch::between(&from, &to)
 }
 
-/// The patch that takes back what somebody on the hub changed in a mirror that was `written` so; none if nobody did.
+/// The patch that reverts a user's edits of a mirror that we had `written`; none if there are none.
 ///
-/// Commands are no edits, nor is what controllers of the hub note down for themselves.
+/// Commands are not edits, and neither are the records of the hub's controllers.
 pub fn healing_patch(live: &Value, written: &Value) -> Option<Patch> {
     patch::between(&owned(live, live, false), &owned(written, live, false))
 }
 
-/// A mirror that somebody deleted on the hub, to be made again.
+/// The mirror to recreate after a user has deleted it on the hub.
 pub fn recreated(written: &Value) -> Value {
     let meta = Meta::of(written);
     let mut object = json!({
@@ -213,7 +213,7 @@ pub fn recreated(written: &Value) -> Value {
     object
 }
 
-/// The spoke's report, with children where the hub shows them.
+/// The spoke's report, with child Applications in the namespace of their mirrors.
 pub fn report(source: &Value, cluster: &str) -> Value {
     let mut report = source.clone();
     let resources = report
@@ -232,7 +232,7 @@ pub fn report(source: &Value, cluster: &str) -> Value {
     report
 }
 
-/// The spec, if name, UID and spec are what they have to be.
+/// The spec, if name, UID and spec are valid.
 fn checked(source: &Value) -> Result<&Map<String, Value>, Unusable> {
     let meta = Meta::of(source);
     if !is_name(meta.name()) {
@@ -247,7 +247,7 @@ fn checked(source: &Value) -> Result<&Map<String, Value>, Unusable> {
         .ok_or(Unusable::NoSpec)
 }
 
-/// A DNS subdomain, as names of objects are.
+/// Whether a text is a DNS subdomain, as names of objects are.
 fn is_name(text: &str) -> bool {
     let part = |part: &str| {
         let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -259,7 +259,8 @@ fn is_name(text: &str) -> bool {
     text.len() <= LONGEST_NAME && text.split('.').all(part)
 }
 
-/// Whose it is, with the labels and annotations of the spoke that mean nothing to the hub's own controllers.
+/// Metadata of a mirror: the name of its cluster, and the spoke's labels and annotations without those on which the
+/// hub's controllers act.
 fn metadata(source: &Value, cluster: &str, name: &str, namespace: &str) -> Value {
     let meta = Meta::of(source);
     let mut annotations = clean::annotations(meta);
@@ -273,9 +274,9 @@ fn metadata(source: &Value, cluster: &str, name: &str, namespace: &str) -> Value
     })
 }
 
-/// The parts of a mirror that the spoke owns, with what belongs to the hub taken from `live`.
+/// The parts of a mirror that the spoke owns, with the hub's own parts from `live`.
 ///
-/// Argo CD's finalizers have no business on a mirror: nothing on the hub is to be cleaned up with it.
+/// Without Argo CD's finalizers: a mirror has no resources on the hub to clean up.
 fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
     let (meta, live_meta) = (Meta::of(object), Meta::of(live));
     let texts = |texts: std::collections::BTreeMap<&str, &str>| -> Map<String, Value> {
@@ -301,7 +302,7 @@ fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
         ("annotations", Value::Object(annotations)),
         ("finalizers", finalizers.into()),
     ] {
-        // the API server does not keep empty ones
+        // the API server drops empty collections
         if value != json!({}) && value != json!([]) {
             metadata.insert(field.to_owned(), value);
         }

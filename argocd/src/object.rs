@@ -1,7 +1,7 @@
-//! Views over Argo CD objects: they read what decisions need and never fail.
+//! Views over Argo CD objects: they read the fields that decisions need and never fail.
 //!
-//! A field of a wrong type reads as absent. The API server does not store such an object; a peer may
-//! send one, and then whoever needs the field says what is missing.
+//! A field of a wrong type reads as absent. The API server does not store such an object, but a peer may send one; the
+//! caller that needs the field reports it as missing.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -65,7 +65,7 @@ impl<'a> Meta<'a> {
         self.text("deletionTimestamp")
     }
 
-    /// Whether somebody asked for its deletion.
+    /// Whether it is being deleted.
     pub fn is_deleting(self) -> bool {
         self.deletion_timestamp().is_some()
     }
@@ -112,12 +112,12 @@ impl<'a> Meta<'a> {
             .filter(|uid| !uid.is_empty())
     }
 
-    /// Whether the user wants it left alone.
+    /// Whether the user excludes it from replication.
     pub fn is_ignored(self) -> bool {
         self.label(crate::keys::IGNORE_SYNC) == Some("true")
     }
 
-    /// A top-level field that is there and not null.
+    /// A top-level field that is present and not null.
     pub fn field(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
@@ -150,12 +150,12 @@ impl<'a> Application<'a> {
         self.0.field("status")
     }
 
-    /// `operation`: what somebody asked Argo CD to do.
+    /// `operation`: the requested operation.
     pub fn operation(self) -> Option<&'a Value> {
         self.0.field("operation")
     }
 
-    /// `status.operationState`: what Argo CD does or did last.
+    /// `status.operationState`: the running or last operation.
     pub fn operation_state(self) -> Option<OperationState<'a>> {
         let state = self.status()?.get("operationState")?;
         state.is_object().then_some(OperationState(state))
@@ -195,7 +195,7 @@ impl<'a> Deref for Application<'a> {
     }
 }
 
-/// Where an Application deploys to; empty texts for what is absent.
+/// The destination of an Application; absent fields are empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination<'a> {
     /// Name of the cluster.
@@ -206,7 +206,7 @@ pub struct Destination<'a> {
     pub namespace: &'a str,
 }
 
-/// What Argo CD does or did last.
+/// The state of Argo CD's running or last operation.
 #[derive(Clone, Copy, Debug)]
 pub struct OperationState<'a>(&'a Value);
 
@@ -215,12 +215,12 @@ impl<'a> OperationState<'a> {
         self.0.get(field)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// The whole of it.
+    /// The JSON value.
     pub const fn value(self) -> &'a Value {
         self.0
     }
 
-    /// What was asked for.
+    /// The operation.
     pub fn operation(self) -> Option<&'a Value> {
         self.0
             .get("operation")
@@ -232,12 +232,12 @@ impl<'a> OperationState<'a> {
         self.text("phase").unwrap_or_default()
     }
 
-    /// Whether it goes on.
+    /// Whether it is still running.
     pub fn is_active(self) -> bool {
         matches!(self.phase(), "Running" | "Terminating")
     }
 
-    /// When it began, by the spoke's clock.
+    /// When it started, by the spoke's clock.
     pub fn started_at(self) -> Option<&'a str> {
         self.text("startedAt")
     }

@@ -1,4 +1,4 @@
-//! What to send so that one value becomes another.
+//! Patches between two JSON values.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::masked::Masked;
 #[cfg(test)]
 mod tests;
 
-/// A patch for the API server. Both kinds bring the target about exactly; a merge patch is preferred.
+/// A patch for the API server. Both kinds produce the target exactly; a merge patch is preferred.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Patch {
     /// RFC 7396, `application/merge-patch+json`.
     Merge(Value),
-    /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used where the target holds
-    /// a null inside an object (Helm's `valuesObject: {key: null}`), which a merge patch cannot say.
+    /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used if the target has a null inside an
+    /// object (Helm's `valuesObject: {key: null}`), which a merge patch cannot express.
     Json(Value),
 }
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Patch {
 }
 
 impl Patch {
-    /// The same patch, refused with a conflict unless the object still has this resourceVersion.
+    /// Guards the patch: the API server rejects it with a conflict unless the object has this resourceVersion.
     #[must_use]
     pub fn under(mut self, resource_version: &str) -> Self {
         match &mut self {
@@ -54,7 +54,7 @@ impl Patch {
         self
     }
 
-    /// What it would make of `value`. For tests and simulations.
+    /// Applies it to a copy of `value`. For tests and simulations.
     #[must_use]
     pub fn applied_to(&self, value: &Value) -> Value {
         match self {
@@ -68,7 +68,7 @@ impl Patch {
     }
 }
 
-/// The patch that makes `to` of `from`; none if they are equal.
+/// The patch that turns `from` into `to`; none if they are equal.
 pub fn between(from: &Value, to: &Value) -> Option<Patch> {
     let merge_patch = diff(from, to)?;
     let mut reached = from.clone();
@@ -103,7 +103,7 @@ pub fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The merge patch that comes closest; exact unless `to` holds a null inside an object.
+/// The closest merge patch; exact unless `to` has a null inside an object.
 fn diff(from: &Value, to: &Value) -> Option<Value> {
     if from == to {
         return None;

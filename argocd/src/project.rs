@@ -1,4 +1,4 @@
-//! An AppProject as one cluster may see it.
+//! Compiles an AppProject for one cluster.
 
 use serde_json::{Map, Value, json};
 
@@ -19,11 +19,11 @@ pub struct Cluster<'a> {
     pub server: Option<&'a str>,
 }
 
-/// The project with only those destinations that are this cluster, each as the cluster calls itself.
+/// The project with this cluster as its only destination, under the cluster's own name for itself.
 ///
-/// None when the project does not concern the cluster. A destination that denies the cluster (`!name`)
-/// keeps the whole project away: half of a deny rule would be no rule. Roles stay on the hub, where their
-/// tokens are good; so do status, finalizers and owners.
+/// None if the project has no destination on the cluster. A destination that denies the cluster (`!name`) keeps the whole
+/// project away: half of a deny rule would be no rule. Roles stay on the hub, where their tokens are valid; so do status,
+/// finalizers and owners.
 pub fn compile(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
     let view = AppProject::of(project);
     let mut spec = view.spec()?.as_object()?.clone();
@@ -53,7 +53,7 @@ fn destinations(raw: Option<&Value>, cluster: Cluster<'_>) -> Option<Vec<Value>>
         }
         if concerns(name, server, cluster) {
             let own = Value::Object(as_in_cluster(item));
-            // Several names of one cluster are one name there.
+            // All names of the cluster become its one name there.
             if !kept.contains(&own) {
                 kept.push(own);
             }
@@ -79,7 +79,7 @@ fn concerns(name: &str, server: &str, cluster: Cluster<'_>) -> bool {
             && agent_in_url(server).is_some_and(|pattern| matches(pattern, cluster.name))
 }
 
-/// The `agentName` that the Go implementation puts into the URL of its resource proxy.
+/// The `agentName` in the URL of the Go implementation's resource proxy.
 fn agent_in_url(server: &str) -> Option<&str> {
     let (_, query) = server.split_once('?')?;
     query

@@ -1,7 +1,7 @@
-//! Hub to spoke and back: what is sent, what the spoke shall hold, and the patches that bring it about.
+//! Hub to spoke and back: wire forms, desired objects, and patches.
 //!
-//! In managed mode the hub owns labels, annotations, Argo CD's resources finalizer and the spec; the spoke
-//! owns status. Everything here is idempotent: once a patch is applied there is no second one.
+//! In managed mode the hub owns labels, annotations, Argo CD's resources finalizer and the spec; the spoke owns the
+//! status. Everything is idempotent: after a patch is applied, the next one is empty.
 
 use std::collections::BTreeSet;
 
@@ -27,21 +27,21 @@ pub(crate) use wire::wire_metadata;
 pub use wire::{report_application, stub, wire_application, wire_operation, wire_termination};
 pub use written::Written;
 
-/// Where the agent is.
+/// The agent's environment.
 #[derive(Clone, Copy, Debug)]
 pub struct SpokeContext<'a> {
     /// Namespace of Argo CD on the spoke.
     pub argocd_namespace: &'a str,
     /// Namespace of Argo CD on the hub; its Applications go to the spoke's Argo CD namespace.
     pub principal_namespace: &'a str,
-    /// Who the principal is, if it said so.
+    /// UID of the principal, if it sent one.
     pub principal_uid: Option<&'a str>,
     /// Name of this cluster, which is also its namespace on the hub.
     pub cluster: &'a str,
 }
 
 impl<'a> SpokeContext<'a> {
-    /// The namespace on the spoke of an Application that is in `hub_namespace` on the hub.
+    /// The namespace on the spoke of an Application in `hub_namespace` on the hub.
     pub fn spoke_namespace(&self, hub_namespace: &'a str) -> &'a str {
         if hub_namespace == self.cluster
             || hub_namespace == self.principal_namespace
@@ -53,10 +53,10 @@ impl<'a> SpokeContext<'a> {
         }
     }
 
-    /// The namespace on the hub that a replica came from.
+    /// The namespace on the hub of a replica's source.
     ///
-    /// A delete of another hub object that has this name on the spoke does not concern the replica; one of an
-    /// object of this namespace does, whatever its UID: see `protocol::session`.
+    /// A delete of a hub object in another namespace, with the same name on the spoke, does not apply to the replica. A
+    /// delete of an object in this namespace does, whichever UID it has: see `protocol::session`.
     pub fn hub_namespace(&self, replica: &'a Value) -> &'a str {
         let meta = Meta::of(replica);
         if meta.annotation(keys::NAMESPACE_REMAPPED) == Some("true") {
@@ -69,13 +69,13 @@ impl<'a> SpokeContext<'a> {
     }
 }
 
-/// Why an incoming object cannot become one on the spoke.
+/// Why an incoming object cannot be written on the spoke.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// It has no name.
     #[error("metadata.name is missing")]
     NoName,
-    /// It has no UID, so the replica could not be told from others.
+    /// It has no UID, which identifies a replica.
     #[error("metadata.uid is missing")]
     NoUid,
     /// It has no spec.
@@ -84,15 +84,15 @@ pub enum Unusable {
     /// It is a Secret of another kind.
     #[error("the label argocd.argoproj.io/secret-type is neither repository nor repo-creds")]
     NotForARepository,
-    /// Its data cannot be that of a Secret or a `ConfigMap`.
+    /// Its data is invalid for a Secret or a `ConfigMap`.
     #[error("data is not what it should be")]
     BadData,
 }
 
-/// What the spoke shall hold for an incoming Application.
+/// The desired object on the spoke for an incoming Application.
 ///
-/// Its destination is the cluster itself, its spec is in the form that Argo CD would give it anyway, and its
-/// annotations say whose replica it is and which of them came from the hub.
+/// Its destination is the cluster itself, its spec is in Argo CD's normal form, and its annotations record the source
+/// and the annotations from the hub.
 pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<Value, Unusable> {
     let meta = Meta::of(incoming);
     let mut spec = checked_spec(meta)?.clone();
@@ -129,7 +129,7 @@ pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<
     }))
 }
 
-/// What the spoke shall hold for an incoming AppProject.
+/// The desired object on the spoke for an incoming AppProject.
 pub fn desired_project_on_spoke(
     incoming: &Value,
     context: &SpokeContext<'_>,
@@ -150,11 +150,11 @@ pub fn desired_project_on_spoke(
     }))
 }
 
-/// The patch that makes the live replica what is desired; none if it is, or if it is being deleted.
+/// The patch that makes the live replica equal to `desired`; none if it is equal or being deleted.
 ///
-/// Labels are the hub's alone. Annotations: what came from the hub is kept so, what was taken away there
-/// goes, what somebody on the spoke added stays. Of the finalizers only the resources finalizer is the
-/// hub's; Argo CD adds others of its own. A spec that differs only in what Argo CD normalises is left alone.
+/// The hub owns all labels, and those annotations that came from it: others that were added on the spoke stay. Of the
+/// finalizers the hub owns only the resources finalizer; Argo CD adds others. A spec that differs only by Argo CD's
+/// normalisation stays.
 pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     let (live_meta, desired_meta) = (Meta::of(live), Meta::of(desired));
     if live_meta.is_deleting() {
@@ -178,22 +178,22 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     patch::between(&from, &to)
 }
 
-/// The patch for the hub Application that makes it show what the spoke reports; none if it does.
+/// The patch that makes the hub Application show the spoke's report; none if it already does.
 ///
-/// Conditions of our own types are the hub's and stay. What `judgement` holds back, because a command was
-/// not taken yet, stays as it is on the hub.
+/// The hub owns conditions of our own types, which stay. Fields that `judgement` blocks, because a command was not taken
+/// yet, stay as they are on the hub.
 pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
     status::patch(hub, report, judgement)
 }
 
-/// The status that the hub's object shows of a report, with what `judgement` holds back.
+/// The status that the hub's object shows of a report, without the fields that `judgement` blocks.
 pub(crate) fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
     status::shown(hub, report, judgement)
 }
 
-/// The patch that sets or clears a condition of ours on a hub Application; none if it is so already.
+/// The patch that sets a condition of ours on a hub Application, or clears it without a `message`; none for a no-op.
 ///
-/// `message` none clears it. `now` is RFC 3339 and used only when the message changes.
+/// `now` is RFC 3339 and used only if the message changes.
 pub fn condition_patch_for_hub(
     hub: &Value,
     kind: &str,
@@ -203,15 +203,15 @@ pub fn condition_patch_for_hub(
     status::condition_patch(hub, kind, message, now)
 }
 
-/// The patch that releases a hub Application whose replica is gone: Argo CD's finalizers go, others stay.
+/// The patch that releases a hub Application whose replica is gone: removes Argo CD's finalizers only.
 pub fn release_patch_for_hub(hub: &Value) -> Option<Patch> {
     without_finalizers(hub)
 }
 
-/// The patch that a replica needs before a *delete event* removes it: none of its resources shall go.
+/// The patch that a replica needs before a *delete event* removes it, so that its resources stay.
 ///
-/// The hub's object went away without asking the spoke to clean up first: with a finalizer it would have
-/// stayed, with a deletionTimestamp that the spoke obeys. So its resources are to stay (`--cascade=false`).
+/// The hub's object was deleted without a finalizer: with one it would still exist, with a deletionTimestamp that the
+/// spoke follows. So the user wants to keep its resources (`--cascade=false`).
 pub fn release_patch_for_spoke(spoke: &Value) -> Option<Patch> {
     if Meta::of(spoke).is_deleting() {
         None
@@ -242,7 +242,7 @@ fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
         .ok_or(Unusable::NoSpec)
 }
 
-/// The incoming annotations with our stamps and the record of which came from the hub.
+/// The incoming annotations, our own, and the record of those from the hub.
 pub(crate) fn stamped(meta: Meta<'_>, context: &SpokeContext<'_>) -> Map<String, Value> {
     let mut annotations = Map::new();
     let mut applied = Vec::new();
@@ -299,7 +299,7 @@ fn merged_finalizers(live: Meta<'_>, desired: Meta<'_>) -> Vec<String> {
     kept.chain(missing).map(|name| (*name).to_owned()).collect()
 }
 
-/// Those parts of `object` that `desired` speaks about.
+/// The parts of `object` that `desired` has.
 fn managed_part(object: &Value, desired: &Value) -> Value {
     let meta = Meta::of(object);
     part(
@@ -311,7 +311,7 @@ fn managed_part(object: &Value, desired: &Value) -> Value {
     )
 }
 
-/// What it holds, if it is of a kind that holds something.
+/// The data of `object`, if the desired object has data.
 fn data_of(object: &Value, desired: &Value) -> Option<Value> {
     desired.get("data")?;
     Some(
@@ -322,7 +322,7 @@ fn data_of(object: &Value, desired: &Value) -> Option<Value> {
     )
 }
 
-/// Empty collections are left out: the API server does not keep them.
+/// Without empty collections, which the API server drops.
 fn part(
     labels: Map<String, Value>,
     annotations: Map<String, Value>,
@@ -354,7 +354,7 @@ fn to_map<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map<String
         .collect()
 }
 
-/// What travels, without the finalizers that mean nothing to Argo CD.
+/// The wire form without finalizers that have no meaning for Argo CD.
 pub fn with_argocd_finalizers(mut wire: Value) -> Value {
     if let Some(Value::Array(finalizers)) = wire.pointer_mut("/metadata/finalizers") {
         finalizers.retain(|name| name.as_str().is_some_and(is_argocd_finalizer));
@@ -362,7 +362,7 @@ pub fn with_argocd_finalizers(mut wire: Value) -> Value {
     wire
 }
 
-/// Whether the workload of an Application goes with it.
+/// Whether a delete of the Application also deletes its resources.
 pub fn cascades(application: &Value) -> bool {
     let finalizers = Meta::of(application).finalizers();
     finalizers.into_iter().any(is_resources_finalizer)
@@ -372,14 +372,14 @@ fn is_resources_finalizer(name: &str) -> bool {
     name.starts_with(keys::RESOURCES_FINALIZER)
 }
 
-/// The finalizers that Argo CD obeys or sets: resources, and the hooks before and after deletion.
+/// Whether it is a finalizer of Argo CD: resources, and the hooks before and after deletion.
 pub(crate) fn is_argocd_finalizer(name: &str) -> bool {
     name.split('/')
         .next()
         .is_some_and(|name| name.ends_with("-finalizer.argocd.argoproj.io"))
 }
 
-/// What the hub shows as `.operation` when it follows the report. See [`crate::command`].
+/// Whether the hub keeps its `.operation` and `operationState`. See [`crate::command`].
 pub(crate) const fn is_blocked(judgement: &Judgement) -> bool {
     matches!(judgement.operation, Operation::Hold)
 }

@@ -1,8 +1,8 @@
-//! What two ends have of the same objects, compared without naming them.
+//! Checksums over ranges of objects, with which two ends compare their objects without listing them.
 //!
-//! Each object falls into one of some ranges by its name, and each range has a sum over what its objects are. Two ends
-//! with the same objects have the same sums, in whatever order they go through them; a range with another sum is all
-//! that has to be named. A sum is no proof against a liar: who lies about what it has, has it no other way.
+//! The name of an object selects its range, and each range has a sum over its objects. Two ends with the same objects have
+//! the same sums, independent of the order; they list only the objects of ranges whose sums differ. A sum does not
+//! protect against a peer that lies about its objects; a list would not either.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::object::{Application, Meta};
 
 /// Bytes of one sum.
 const WIDTH: usize = 8;
-/// Few enough to be said for nothing, enough to name few objects for one that differs.
+/// The least number of ranges: cheap to send, and a differing range has few objects.
 const FEW: usize = 16;
-/// Objects in a range before there are more ranges.
+/// Objects per range above which there are more ranges.
 const CROWD: usize = 16;
-/// More ranges than this would cost more to say than they save.
+/// The largest number of ranges: more would cost more than they save.
 const MOST: usize = 256;
 
 /// The sums of all ranges.
@@ -27,7 +27,7 @@ const MOST: usize = 256;
 pub struct Sums(Vec<u64>);
 
 impl Sums {
-    /// Nothing yet, in as many ranges as suit so many objects.
+    /// Empty sums, with a suitable number of ranges for `number` objects.
     pub fn for_objects(number: usize) -> Self {
         let mut ranges = FEW;
         while ranges < MOST && number > ranges.saturating_mul(CROWD) {
@@ -36,33 +36,33 @@ impl Sums {
         Self(vec![0; ranges])
     }
 
-    /// Nothing yet, in as many ranges as the other end has.
+    /// Empty sums, with as many ranges as the other end has.
     #[must_use]
     pub fn like(other: &Self) -> Self {
         Self(vec![0; other.0.len()])
     }
 
-    /// How many ranges there are.
+    /// The number of ranges.
     pub const fn ranges(&self) -> usize {
         self.0.len()
     }
 
-    /// Where an object falls, by what the hub calls it.
+    /// The range of an object, by its name on the hub.
     pub fn range_of(&self, name: &str) -> usize {
         range_of(name, self.0.len())
     }
 
-    /// Adds an object: what the hub calls it, and what it is.
-    pub fn add(&mut self, name: &str, what: &str) {
+    /// Adds an object: its name on the hub, and its content.
+    pub fn add(&mut self, name: &str, content: &str) {
         let range = self.range_of(name);
-        let sum = hash(&format!("{name}\n{what}"));
+        let sum = hash(&format!("{name}\n{content}"));
         if let Some(slot) = self.0.get_mut(range) {
-            // Not by exclusive or: one that is there twice would be one that is not there.
+            // Not exclusive or, in which a duplicate would cancel itself.
             *slot = slot.wrapping_add(sum);
         }
     }
 
-    /// The ranges in which the two ends do not have the same.
+    /// The ranges in which the two ends differ.
     pub fn differing(&self, other: &Self) -> BTreeSet<usize> {
         let pairs = self.0.iter().zip(&other.0).enumerate();
         pairs
@@ -84,13 +84,14 @@ impl Sums {
     }
 }
 
-/// Which of so many ranges an object falls into.
+/// The range of an object, of `ranges` ranges.
 pub fn range_of(name: &str, ranges: usize) -> usize {
     let ranges = u64::try_from(ranges.max(1)).unwrap_or(1);
     usize::try_from(hash(name) % ranges).unwrap_or_default()
 }
 
-/// What a spoke shows of an Application, and the hub of it once it has been told: without what the hub adds.
+/// The reported content of an Application: equal on the spoke and, after the report, on the hub, as it leaves out the
+/// hub's own additions.
 pub fn shown(application: &Value) -> String {
     let app = Application::of(application);
     let mut status = app.status().cloned().unwrap_or_else(|| json!({}));
@@ -105,7 +106,7 @@ pub fn shown(application: &Value) -> String {
     canonical(&json!({
         "status": status,
         "operation": app.operation(),
-        // Who asks waits until this is gone.
+        // Clients wait for the removal of this annotation.
         "refresh": app.annotation(keys::REFRESH).is_some(),
     }))
 }
@@ -115,17 +116,17 @@ fn is_of_hub(condition: &Value) -> bool {
     kind.is_some_and(|kind| kind.starts_with(keys::HUB_CONDITION_PREFIX))
 }
 
-/// What an object is called in its range.
+/// The name of an object in its range.
 pub fn name_of(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind}/{namespace}/{name}")
 }
 
-/// What an object is: which one, and a digest of what it should be. One that is not known any more is like no other.
-pub fn what(uid: &str, digest: &str) -> String {
+/// The content of an object: its UID and the digest of its desired value. Without a known digest it equals no other.
+pub fn content(uid: &str, digest: &str) -> String {
     format!("{uid}\n{digest}")
 }
 
-/// Which hub object a replica or a hub object is.
+/// The UID on the hub of a replica or a hub object.
 pub fn uid_of(object: &Value) -> &str {
     let meta = Meta::of(object);
     meta.source_uid().unwrap_or_else(|| meta.uid())
@@ -145,8 +146,8 @@ mod tests {
 
     fn sums(objects: &[(String, String)]) -> Sums {
         let mut sums = Sums::for_objects(40);
-        for (name, what) in objects {
-            sums.add(name, what);
+        for (name, content) in objects {
+            sums.add(name, content);
         }
         sums
     }
@@ -159,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_sums_are_refused() {
+    fn invalid_sums_are_rejected() {
         for length in [0, 7, 9, WIDTH * (MOST + 1)] {
             assert_eq!(Sums::from_bytes(&vec![0; length]), None, "{length}");
         }
     }
 
     #[test]
-    fn what_the_hub_adds_makes_no_difference() {
+    fn conditions_of_the_hub_do_not_change_the_sums() {
         let spoke = json!({ "status": { "sync": { "status": "Synced" } } });
         let hub = json!({ "status": {
             "sync": { "status": "Synced" }, "conditions": [{ "type": "ArgoCDAgentError" }],
@@ -180,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_same_objects_have_the_same_sums_and_others_differ_where_they_are(
+        fn equal_objects_have_equal_sums_and_a_change_differs_in_its_range(
             objects in prop::collection::btree_map("[a-z]{1,8}", "[a-z]{0,4}", 1..60),
             changed in any::<prop::sample::Index>(),
         ) {

@@ -1,4 +1,4 @@
-//! Repository and repo-creds Secrets: what they are about, whose they are, and what of them travels.
+//! Repository and repo-creds Secrets: their URLs and projects, and their wire form.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
@@ -10,26 +10,26 @@ use crate::projection::{SpokeContext, Unusable, stamped, wire_metadata};
 #[cfg(test)]
 mod tests;
 
-/// Entries that say where a repository is and whose, and give no access to it.
+/// Entries that locate a repository and name its project, without credentials.
 const PLACE: [&str; 4] = ["url", "name", "type", "project"];
 
-/// A Secret that gives Argo CD access to a repository, or to all whose URL begins like its own.
+/// A Secret that gives Argo CD access to a repository, or to all repositories whose URL begins like its own.
 ///
-/// What it holds beside its place is not read.
+/// Has none of its credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repository {
     /// Its own URL, in the form in which URLs are compared.
     pub url: String,
-    /// The project that it belongs to; none if it is for all.
+    /// Its project; none if it is for all projects.
     pub project: Option<String>,
-    /// Whether it is for every URL that begins with its own.
+    /// Whether it applies to every URL that begins with its own.
     pub is_template: bool,
-    /// Whether it holds anything beside its place: without that nobody needs it.
+    /// Whether it has credentials: without them no cluster needs it.
     pub gives_access: bool,
 }
 
 impl Repository {
-    /// Reads a Secret; none if it is not for a repository, or if its user wants it left alone.
+    /// Reads a Secret; none if it is not for a repository, or if the user excludes it from replication.
     pub fn of(secret: &Value) -> Option<Self> {
         let meta = Meta::of(secret);
         let is_template = is_template(meta)?;
@@ -67,7 +67,7 @@ fn is_template(meta: Meta<'_>) -> Option<bool> {
     }
 }
 
-/// One entry as text; what is not text is as good as not there.
+/// One entry as text; empty if it is absent or not text.
 fn entry(data: Option<&Map<String, Value>>, name: &str) -> String {
     data.and_then(|data| data.get(name)?.as_str())
         .and_then(|encoded| STANDARD.decode(encoded).ok())
@@ -76,7 +76,7 @@ fn entry(data: Option<&Map<String, Value>>, name: &str) -> String {
         .unwrap_or_default()
 }
 
-/// A repository's URL as Argo CD compares it.
+/// A repository's URL in the form in which Argo CD compares URLs.
 pub fn normal_url(url: &str) -> String {
     let url = url.trim().to_lowercase();
     let url = url.strip_suffix(".git").unwrap_or(&url);
@@ -92,14 +92,14 @@ pub fn normal_url(url: &str) -> String {
     }
 }
 
-/// `user@host…` with nothing in the user's name that would make it another kind of URL.
+/// Whether a URL is `user@host…`, and not a URL of another kind.
 fn is_ssh(url: &str) -> bool {
     url.split_once('@').is_some_and(|(user, rest)| {
         !user.contains(['/', ':']) && !rest.is_empty() && !rest.contains('@')
     })
 }
 
-/// The repositories that an Application is made of, as it names them.
+/// The repository URLs of an Application, as it spells them.
 pub fn urls(application: Application<'_>) -> Vec<&str> {
     let Some(spec) = application.spec() else {
         return Vec::new();
@@ -115,9 +115,10 @@ pub fn urls(application: Application<'_>) -> Vec<&str> {
         .collect()
 }
 
-/// The Secret as it is sent. `content_id` names this very content without telling anything of it.
+/// The wire form of a Secret. `content_id` identifies the content without revealing it.
 ///
-/// No Argo CD may take it for a part of an Application over there, so what says so stays here.
+/// Without the tracking label and annotation: Argo CD on the spoke must not take the Secret for a resource of an
+/// Application there.
 pub fn wire_secret(hub: &Value, content_id: &str) -> Value {
     let mut metadata = wire_metadata(hub);
     metadata.remove("finalizers");
@@ -141,9 +142,9 @@ pub fn wire_secret(hub: &Value, content_id: &str) -> Value {
     })
 }
 
-/// What names the content of a Secret that was sent: what the principal said, or which version it is.
+/// The id of a received Secret's content: the principal's id, or the object's version.
 ///
-/// A digest would tell whoever sees it when a guess at a password is right.
+/// It is no digest, which would let a reader verify guesses of a password.
 pub fn content_id(message: &Value) -> String {
     let meta = Meta::of(message);
     meta.annotation(keys::CONTENT_ID).map_or_else(
@@ -152,10 +153,9 @@ pub fn content_id(message: &Value) -> String {
     )
 }
 
-/// What the spoke shall hold for an incoming Secret.
+/// The desired object on the spoke for an incoming Secret.
 ///
-/// It has to be one for a repository: nothing else is written by that way. Its type is the one without a meaning of
-/// its own, whatever the hub says.
+/// Rejects every Secret that is not for a repository. The type is always `Opaque`, regardless of the hub.
 pub fn desired_secret_on_spoke(
     incoming: &Value,
     context: &SpokeContext<'_>,

@@ -1,4 +1,4 @@
-//! Which Application goes where, and who keeps a name.
+//! The target of each Application, and the resolution of name conflicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// From names and the servers of their cluster Secrets, as far as known.
+    /// From names and the servers of their cluster Secrets, if known.
     pub fn new(clusters: impl IntoIterator<Item = (String, Option<String>)>) -> Self {
         let by_name: BTreeMap<_, _> = clusters.into_iter().collect();
         let by_server = by_name
@@ -35,14 +35,14 @@ impl Clusters {
         }
     }
 
-    /// Says which of them own their Applications themselves.
+    /// Sets the autonomous clusters.
     #[must_use]
     pub fn with_autonomous(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.autonomous = names.into_iter().collect();
         self
     }
 
-    /// Whether this cluster owns its Applications itself.
+    /// Whether this cluster is autonomous.
     pub fn is_autonomous(&self, name: &str) -> bool {
         self.autonomous.contains(name)
     }
@@ -68,7 +68,7 @@ impl Clusters {
     }
 }
 
-/// What the principal allows.
+/// The principal's settings for routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutingSettings {
     /// Namespace of Argo CD on the hub.
@@ -77,21 +77,21 @@ pub struct RoutingSettings {
     pub allowed_namespaces: Vec<String>,
 }
 
-/// Where an Application goes.
+/// The route of an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// To a managed cluster.
     ToCluster {
         /// Its name.
         cluster: String,
-        /// Where on it.
+        /// The namespace there.
         spoke_namespace: SpokeNamespace,
     },
-    /// Nowhere: it shows an Application of this autonomous cluster.
+    /// Not delivered: it mirrors an Application of this autonomous cluster.
     Mirror(String),
-    /// It stays on the hub and is none of our business.
+    /// Not delivered: it stays on the hub.
     Local,
-    /// It contradicts itself; the text is for [`CONDITION_CONFLICT`](crate::keys::CONDITION_CONFLICT).
+    /// Not delivered: it contradicts itself. The text is for [`CONDITION_CONFLICT`](crate::keys::CONDITION_CONFLICT).
     Conflict(String),
 }
 
@@ -108,13 +108,13 @@ impl Route {
 /// The namespace of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SpokeNamespace {
-    /// That of the spoke's Argo CD, whatever it is called there.
+    /// The namespace of the spoke's Argo CD.
     ArgoCd,
     /// The same as on the hub.
     Same(String),
 }
 
-/// Who a destination points at.
+/// The target of a destination.
 enum Points<'a> {
     Cluster(&'a str),
     Hub,
@@ -124,7 +124,7 @@ enum Points<'a> {
     Apart,
 }
 
-/// Where `app` goes. Total: whatever it says, there is an answer.
+/// Routes an Application. Total: every JSON value has a route.
 pub fn route(app: Application<'_>, clusters: &Clusters, settings: &RoutingSettings) -> Route {
     let namespace = app.namespace();
     if clusters.contains(namespace)
@@ -175,13 +175,13 @@ pub fn route(app: Application<'_>, clusters: &Clusters, settings: &RoutingSettin
     }
 }
 
-/// What a cluster's own namespace means for mirrors, and for what stands among them.
+/// Routes mirrors, and other Applications in the namespace of an autonomous cluster.
 fn around_mirrors(app: Application<'_>, cluster: &str, clusters: &Clusters) -> Option<Route> {
     let is_mirror = mirror::is_of(app.value(), cluster);
     match (clusters.is_autonomous(cluster), is_mirror) {
         (true, true) => Some(Route::Mirror(cluster.to_owned())),
         (true, false) => Some(Route::Conflict(owned_there(cluster))),
-        // Delivered, it would overwrite the very object that it was made of.
+        // A delivered mirror would overwrite its own source.
         (false, true) => Some(Route::Conflict(format!(
             "it is a mirror from when cluster {cluster:?} was autonomous; delete it, or remove its annotation {:?} \
             to make it the hub's own",
@@ -256,8 +256,8 @@ fn points<'a>(destination: Destination<'_>, clusters: &'a Clusters) -> Points<'a
     }
 }
 
-/// The cluster that the destination of `app` means, whether or not it may go there. None if it means the hub, several or
-/// none.
+/// The cluster of an Application's destination, regardless of permission. None if the destination is the hub, ambiguous
+/// or unknown.
 pub fn meant<'a>(app: Application<'_>, clusters: &'a Clusters) -> Option<&'a str> {
     match points(app.destination(), clusters) {
         Points::Cluster(cluster) => Some(cluster),
@@ -284,15 +284,15 @@ pub struct Delivery {
     pub uid: String,
     /// `metadata.creationTimestamp`; RFC 3339 in UTC sorts as text.
     pub created: String,
-    /// Where it goes.
+    /// The target cluster.
     pub cluster: String,
-    /// Where there.
+    /// The namespace there.
     pub spoke_namespace: SpokeNamespace,
 }
 
 /// The Applications that lose their name on the spoke, each with the hub namespace of the one that keeps it.
 ///
-/// The older keeps it; of two as old, the one with the lesser UID, so that every run decides alike. Keyed
+/// The older one keeps it; of two with the same age, the one with the lesser UID, so that every run decides alike. Keyed
 /// by the loser's UID.
 pub fn resolve_names(deliveries: impl IntoIterator<Item = Delivery>) -> BTreeMap<String, String> {
     let mut claims: BTreeMap<(String, SpokeNamespace, String), Vec<Delivery>> = BTreeMap::new();

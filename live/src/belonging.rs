@@ -1,44 +1,44 @@
-//! Whether an object of a cluster belongs to an Application: what people at the hub may change is what they deployed.
+//! Decides whether an object of a cluster belongs to an Application: users of the hub may change deployed objects only.
 //!
-//! An object names its Application in an annotation or a label, but anybody who may write the object may write these.
-//! So they are only where to look: what counts is what Argo CD on the cluster says in the status of that Application.
-//! What is not there may be owned by something that is, as a Pod is by a `ReplicaSet` of a Deployment.
+//! An object names its Application in an annotation or a label, but every client that may write the object may write
+//! these. So they are only hints: the status of the Application, which Argo CD on the cluster writes, decides. An object
+//! that the status does not list may have an owner that it lists, as a Pod of a `ReplicaSet` of a Deployment.
 //!
-//! Pure: the objects are looked up by the caller, one step after the other.
+//! Pure: the caller reads the objects step by step.
 
 use serde_json::Value;
 
 use argocd::object::Meta;
 use argocd::{Application, keys};
 
-/// How many owners are followed one after the other. Workloads of operators of operators have four.
+/// The longest chain of owners that is followed. Workloads of operators of operators have four.
 pub const DEEPEST: usize = 6;
-/// How many owners of one object are looked at.
+/// The most owners of one object that are checked.
 const OWNERS: usize = 8;
 
-/// Which object, as Argo CD's status names it.
+/// The identity of an object, as in Argo CD's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
     /// The API group; empty for the core.
     pub group: &'a str,
     /// The kind.
     pub kind: &'a str,
-    /// The namespace; empty where there is none.
+    /// The namespace; empty for a cluster-scoped object.
     pub namespace: &'a str,
     /// The name.
     pub name: &'a str,
 }
 
-/// Where an object says that its Application is.
+/// The Application that an object claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimed<'a> {
-    /// The namespace; none for the one of Argo CD.
+    /// The namespace; none for that of Argo CD.
     pub namespace: Option<&'a str>,
     /// The name.
     pub name: &'a str,
 }
 
-/// What owns an object, in its own words.
+/// The owner that an object claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// The API group; empty for the core.
@@ -49,12 +49,12 @@ pub struct Owner<'a> {
     pub kind: &'a str,
     /// The name.
     pub name: &'a str,
-    /// The UID: something else with this name owns nothing.
+    /// The UID: another object of this name is not the owner.
     pub uid: &'a str,
 }
 
 impl<'a> Identity<'a> {
-    /// Of an object as the API server showed it; none for what is no single object.
+    /// The identity of an object from the API server; none for a list.
     pub fn of(object: &'a Value) -> Option<Self> {
         let (group, _) = split_version(object.get("apiVersion")?.as_str()?);
         let meta = Meta::of(object);
@@ -67,7 +67,7 @@ impl<'a> Identity<'a> {
         (!found.name.is_empty() && !found.kind.is_empty()).then_some(found)
     }
 
-    /// Whether Argo CD says that this Application has it.
+    /// Whether the status of the Application lists it.
     pub fn is_of(&self, application: &Value) -> bool {
         let status = Application::of(application).status();
         let resources = status.and_then(|it| it.get("resources"));
@@ -83,7 +83,7 @@ impl<'a> Identity<'a> {
 }
 
 impl<'a> Claimed<'a> {
-    /// What an object says of itself: in Argo CD's annotation, or in the label by which Argo CD there tracks.
+    /// The claims of an object: in Argo CD's annotation, or in the label with which Argo CD tracks there.
     pub fn by(object: &'a Value, label: &str) -> Vec<Self> {
         let meta = Meta::of(object);
         let tracked = meta
@@ -115,7 +115,7 @@ impl<'a> Claimed<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// Those of an object.
+    /// The owners of an object.
     pub fn all_of(object: &'a Value) -> Vec<Self> {
         let owners = object.pointer("/metadata/ownerReferences");
         let owners = owners.and_then(Value::as_array).into_iter().flatten();
@@ -135,7 +135,7 @@ impl<'a> Owner<'a> {
         (!found.uid.is_empty()).then_some(found)
     }
 
-    /// Whether this is the object that is meant.
+    /// Whether the object is this owner.
     pub fn is(&self, object: &Value) -> bool {
         Meta::of(object).uid() == self.uid
     }
@@ -147,7 +147,7 @@ impl<'a> Owner<'a> {
             let plural = resource.get("name")?.as_str()?;
             let kind = resource.get("kind")?.as_str()?;
             let namespaced = resource.get("namespaced")?.as_bool()?;
-            // `deployments/scale` and the like have kinds, too.
+            // Subresources such as `deployments/scale` have kinds, too.
             (kind == self.kind && !plural.contains('/')).then_some((plural, namespaced))
         })
     }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_has_what_its_status_lists_to_the_letter() {
+    fn application_owns_exactly_the_resources_of_its_status() {
         let object = deployment();
         let identity = Identity::of(&object).unwrap();
         let listed = json!({ "group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "front" });
@@ -233,11 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn an_object_says_where_its_application_is_and_nothing_else_is_believed() {
+    fn object_claims_its_application_in_label_or_annotation() {
         let object = deployment();
         let claims = Claimed::by(&object, keys::INSTANCE);
-        let reply: Vec<_> = claims.iter().map(|it| (it.namespace, it.name)).collect();
-        assert_eq!(reply, [(Some("spoke1"), "web"), (None, "other")]);
+        let claimed: Vec<_> = claims.iter().map(|it| (it.namespace, it.name)).collect();
+        assert_eq!(claimed, [(Some("spoke1"), "web"), (None, "other")]);
         for bad in [
             "",
             "a/b:x",

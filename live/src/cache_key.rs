@@ -1,4 +1,4 @@
-//! The keys under which Argo CD keeps in redis what it knows of one Application, and their way from the hub to a spoke.
+//! The redis keys of Argo CD's cache that concern one Application, and their form in requests from the hub to a spoke.
 //!
 //! ```text
 //!   app|managed-resources|INSTANCE|VERSION        INSTANCE is NAME in Argo CD's own namespace,
@@ -6,27 +6,27 @@
 //!   app|resources-tree|INSTANCE|SHARD|VERSION     VERSION ends in .gz where values are compressed
 //! ```
 //!
-//! Whatever has another key is no business of a spoke's. What goes to a spoke is the parts of a key, each checked on
-//! both sides, and never a key as somebody wrote it.
+//! Requests for other keys never reach a spoke. A request to a spoke has the parts of a key, each checked on both sides,
+//! and never a key as the client wrote it.
 
 use std::fmt;
 
 #[cfg(test)]
 mod tests;
 
-/// What the path of a request for a spoke's cache begins with.
+/// The prefix of the path of a request for a spoke's cache.
 pub const PATH: &str = "/argocd/cache/";
-/// The query of a request that is to be told of changes.
+/// The query of a request for notifications of changes.
 const WATCH: &str = "watch=true";
-/// Stands for Argo CD's own namespace, wherever that is.
+/// Stands for Argo CD's own namespace, which may differ on hub and spoke.
 const OWN: &str = "-";
-/// More of them are of no tree: Argo CD puts a hundred nodes into each.
+/// No tree has more shards: Argo CD puts a hundred nodes into each.
 const MOST_SHARDS: u32 = 100_000;
 
-/// What is kept.
+/// The kind of a cached value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
-    /// The managed resources, each as it is and as it should be.
+    /// The managed resources, each with its live and its target state.
     ManagedResources,
     /// The tree of all resources.
     ResourcesTree,
@@ -48,23 +48,23 @@ impl Item {
     }
 }
 
-/// One key, or one channel on which a change is told.
+/// One key, or one channel for notifications of changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CacheKey {
-    /// What is kept.
+    /// The kind of the value.
     pub item: Item,
     /// The namespace of the Application; none for that of Argo CD.
     pub namespace: Option<String>,
     /// The Application's name.
     pub name: String,
-    /// Which part of a large tree; none for the first.
+    /// The part of a large tree; none for the first.
     pub shard: Option<u32>,
-    /// The version of the format, and how it is compressed.
+    /// The version of the format, with the suffix of its compression.
     pub version: String,
 }
 
 impl CacheKey {
-    /// Reads a key. None: it is about no Application.
+    /// Parses a key; none if it does not concern an Application.
     pub fn parse(key: &[u8]) -> Option<Self> {
         let mut fields = str::from_utf8(key).ok()?.split('|');
         if fields.next()? != "app" {
@@ -72,7 +72,7 @@ impl CacheKey {
         }
         let item = Item::from_word(fields.next()?)?;
         let instance = fields.next()?;
-        // No namespace has an underscore, and no name.
+        // Neither namespaces nor names have an underscore.
         let (namespace, name) = match instance.split_once('_') {
             Some((namespace, name)) => (Some(namespace.to_owned()), name),
             None => (None, instance),
@@ -94,7 +94,7 @@ impl CacheKey {
         .checked()
     }
 
-    /// The same for an Application that is called so elsewhere.
+    /// The key of the same value for an Application with another namespace and name.
     #[must_use]
     pub fn of(&self, namespace: Option<String>, name: String) -> Self {
         Self {
@@ -104,7 +104,7 @@ impl CacheKey {
         }
     }
 
-    /// The request in which it goes to a spoke: its value, or word of each change.
+    /// The target of a request to a spoke: for its value, or for notifications of changes.
     pub fn target(&self, watch: bool) -> String {
         let Self {
             item,
@@ -123,7 +123,7 @@ impl CacheKey {
         format!("{PATH}{item}/{namespace}/{name}/{shard}/{version}{query}")
     }
 
-    /// Reads such a request, and whether it is to be told of changes.
+    /// Parses such a target, and whether it is for notifications of changes.
     pub fn from_target(target: &str) -> Option<(Self, bool)> {
         let (path, watch) = match target.split_once('?') {
             None => (target, false),
@@ -161,7 +161,7 @@ impl CacheKey {
     }
 }
 
-/// As Argo CD writes it.
+/// The key in the form of Argo CD.
 impl fmt::Display for CacheKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "app|{}|", self.item.as_str())?;
@@ -176,7 +176,7 @@ impl fmt::Display for CacheKey {
     }
 }
 
-/// The number of a part, as Argo CD writes it.
+/// Parses the number of a shard in the form of Argo CD.
 fn number(text: &str) -> Result<u32, ()> {
     let number = text.parse().map_err(|_no_number| ())?;
     let is_written_so = (1..MOST_SHARDS).contains(&number) && number.to_string() == text;

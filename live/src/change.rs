@@ -1,13 +1,13 @@
-//! The bodies of changes that people make: read, and written anew for the one object that was judged.
+//! The bodies of changes by users: parsed, and serialized again for the object that was authorized.
 //!
-//! Between the judgement and the change the object may be replaced by another one of its name. So each change names the
-//! UID of the object that was judged, and the API server refuses it for any other.
+//! Between the authorization and the change, another object of the same name may replace the object. So each change has
+//! the UID of the authorized object, and the API server rejects it for any other.
 
 use serde_json::{Map, Value, json};
 
 use crate::request::{Object, Query};
 
-/// How an object is patched.
+/// The kind of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchKind {
     /// RFC 6902.
@@ -20,22 +20,22 @@ pub enum PatchKind {
     Apply,
 }
 
-/// Why a change is not carried out.
+/// Why a change is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Bad {
-    /// None of the four.
+    /// The content type is not that of a patch.
     #[error("the content type is not one of a patch")]
     Kind,
-    /// What is said cannot be read.
+    /// The body is invalid.
     #[error("the body is not one of such a request: {0}")]
     Body(&'static str),
-    /// With `copy` a value goes where it is seen, and with `test` it is guessed.
+    /// With `copy` a client could copy a value to a visible field, and with `test` it could guess a value.
     #[error("a JSON patch could read a Secret; use a merge patch")]
     Reads,
-    /// Argo CD applies to see what would become of an object.
+    /// Argo CD needs server-side apply only to preview an object.
     #[error("server-side apply is allowed as a dry run only")]
     Applies,
-    /// Whatever nobody owns belongs to nobody.
+    /// An object without an owner belongs to no Application.
     #[error("a created object needs an owner that belongs to an Application")]
     Unowned,
 }
@@ -75,7 +75,7 @@ impl PatchKind {
             Self::Json if subject.is_secret() => Err(Bad::Reads),
             Self::Json => operations(body, uid),
             Self::Merge | Self::Strategic => merge(body, uid),
-            // It is YAML and stays as it is: a dry run changes nothing, whatever object it meets.
+            // YAML without a UID is safe: a dry run changes no object.
             Self::Apply if is_dry => Ok(body.to_vec()),
             Self::Apply => Err(Bad::Applies),
         }
@@ -104,8 +104,8 @@ fn merge(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
 
 /// The options of a deletion, for the object with this UID.
 ///
-/// They may be parameters as well, which an API server does not look at where there is a body. Since there always is one from
-/// here on, what the body does not say is taken from them: else what is asked for as a dry run would delete.
+/// A client may also send them as parameters, which an API server ignores if there is a body. As the result always has a
+/// body, it includes the options of the parameters: otherwise a dry run would delete the object.
 pub fn deletion(body: &[u8], query: &Query, uid: &str) -> Result<Vec<u8>, Bad> {
     const KNOWN: [&str; 4] = [
         "propagationPolicy",
@@ -144,7 +144,7 @@ pub fn deletion(body: &[u8], query: &Query, uid: &str) -> Result<Vec<u8>, Bad> {
     Ok(Value::Object(options).to_string().into_bytes())
 }
 
-/// The options among the parameters, as they are written in a body.
+/// The options among the parameters, in the form of a body.
 fn parameters(query: &Query) -> Result<Map<String, Value>, Bad> {
     let mut options = Map::new();
     for (name, value) in query.pairs() {
@@ -162,7 +162,7 @@ fn parameters(query: &Query) -> Result<Map<String, Value>, Bad> {
     Ok(options)
 }
 
-/// What is to be made, where the path says.
+/// The object to create; must match the path.
 pub fn creation(body: &[u8], subject: &Object) -> Result<Value, Bad> {
     let object = Value::Object(fields(read(body)?)?);
     let version = if subject.group.is_empty() {
@@ -318,16 +318,16 @@ mod tests {
             "preconditions": { "uid": "u1" },
         });
         assert_eq!(json_of(&deletion(b"", &query, "u1").unwrap()), wanted);
-        let stated = deletion(br#"{"propagationPolicy":"Foreground"}"#, &query, "u1");
-        let stated = json_of(&stated.unwrap());
-        assert_eq!(stated["propagationPolicy"], "Foreground");
-        assert_eq!(stated["dryRun"], wanted["dryRun"]);
+        let options = deletion(br#"{"propagationPolicy":"Foreground"}"#, &query, "u1");
+        let options = json_of(&options.unwrap());
+        assert_eq!(options["propagationPolicy"], "Foreground");
+        assert_eq!(options["dryRun"], wanted["dryRun"]);
         let soon = Query::from_iter([("gracePeriodSeconds".to_owned(), "soon".to_owned())]);
         assert!(deletion(b"", &soon, "u1").is_err());
     }
 
     #[test]
-    fn what_is_made_is_made_where_the_path_says() {
+    fn created_object_must_match_the_path() {
         let jobs = subject("/apis/batch/v1/namespaces/a/jobs");
         let made = |object: Value| creation(object.to_string().as_bytes(), &jobs);
         let job = json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": "x" } });

@@ -1,31 +1,31 @@
-//! What is said in a terminal: each message of its `WebSocket` begins with the number of a channel, as Kubernetes'
-//! clients and API servers have them.
+//! The channel protocol of a terminal: each message of its `WebSocket` begins with the number of a channel, as between
+//! clients of Kubernetes and API servers.
 
 use serde_json::{Value, json};
 
-/// The protocols of which this is true, the better one first.
+/// The supported protocols, the preferred one first.
 pub const PROTOCOLS: [&str; 2] = [CLOSES, "v4.channel.k8s.io"];
-/// The one in which a channel can be closed.
+/// The protocol that can close a channel.
 const CLOSES: &str = "v5.channel.k8s.io";
 
-/// In the words of Kubernetes' clients, which argocd-agent (Go) passes on.
+/// The text of Kubernetes' clients, which argocd-agent (Go) passes on.
 const EXITED: &str = "command terminated with exit code ";
 const NON_ZERO: &str = "NonZeroExitCode";
 
-/// What a message is about.
+/// The channel of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// What is typed.
+    /// Standard input.
     Keys,
-    /// What is shown.
+    /// Standard output.
     Screen,
-    /// What is said of errors; in a terminal it is shown with the rest.
+    /// Standard error; a terminal shows it with the output.
     Errors,
-    /// How it has ended.
+    /// The final status.
     End,
-    /// How large the window is.
+    /// The size of the window.
     Size,
-    /// One of the others says nothing more: its number.
+    /// Another channel is closed; has its number.
     Closed,
 }
 
@@ -50,26 +50,26 @@ impl Channel {
         }
     }
 
-    /// Takes a message apart; none for one of a channel that nobody knows.
+    /// Parses a message; none for an unknown channel.
     pub fn read(message: &[u8]) -> Option<(Self, &[u8])> {
-        let (number, stated) = message.split_first()?;
+        let (number, content) = message.split_first()?;
         let mut all = Self::ALL.into_iter();
         let channel = all.find(|channel| channel.number() == *number)?;
-        Some((channel, stated))
+        Some((channel, content))
     }
 
-    /// A message.
-    pub fn emits(self, what: &[u8]) -> Vec<u8> {
-        [&[self.number()], what].concat()
+    /// A message on this channel.
+    pub fn emits(self, content: &[u8]) -> Vec<u8> {
+        [&[self.number()], content].concat()
     }
 
-    /// The message that nothing more is typed, where the protocol has one.
+    /// The message that closes the standard input, if the protocol has one.
     pub fn no_more_keys(protocol: &str) -> Option<Vec<u8>> {
         (protocol == CLOSES).then(|| Self::Closed.emits(&[Self::Keys.number()]))
     }
 }
 
-/// The protocol that is spoken with a client who offers these; none if it speaks none of ours.
+/// Selects a protocol of a client's offers; none if we support none of them.
 pub fn chosen<'a>(offered: impl IntoIterator<Item = &'a str>) -> Option<&'static str> {
     let offered = offered.into_iter().flat_map(|line| line.split(','));
     let mut offered = offered.map(str::trim);
@@ -86,23 +86,23 @@ pub struct Size {
 }
 
 impl Size {
-    /// Before a viewer has said any.
+    /// The default until a client sends a size.
     pub const USUAL: Self = Self {
         width: 80,
         height: 24,
     };
 
-    /// What is said on its channel.
-    pub fn read(stated: &[u8]) -> Option<Self> {
-        let stated: Value = serde_json::from_slice(stated).ok()?;
-        let number = |name| u16::try_from(stated.get(name)?.as_u64()?).ok();
+    /// Parses the content of its channel.
+    pub fn read(content: &[u8]) -> Option<Self> {
+        let content: Value = serde_json::from_slice(content).ok()?;
+        let number = |name| u16::try_from(content.get(name)?.as_u64()?).ok();
         Some(Self {
             width: number("Width")?,
             height: number("Height")?,
         })
     }
 
-    /// As [`Self::read`] reads it.
+    /// The content that [`Self::read`] parses.
     pub fn written(self) -> Vec<u8> {
         let Self { width, height } = self;
         json!({ "Width": width, "Height": height })
@@ -111,19 +111,19 @@ impl Size {
     }
 }
 
-/// How a terminal has ended.
+/// The final status of a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The command is done.
+    /// The command succeeded.
     Done,
-    /// The command has failed, or could not be run: why, in the words in which Kubernetes' clients say it.
+    /// The command failed or could not start; has the error in the form of Kubernetes' clients.
     Failed(String),
 }
 
 impl End {
-    /// Reads the `Status` that is said on its channel.
-    pub fn read(stated: &[u8]) -> Self {
-        let status: Value = serde_json::from_slice(stated).unwrap_or_default();
+    /// Parses the `Status` on its channel.
+    pub fn read(content: &[u8]) -> Self {
+        let status: Value = serde_json::from_slice(content).unwrap_or_default();
         let text = |name| status.get(name).and_then(Value::as_str);
         if text("status") == Some("Success") {
             return Self::Done;
@@ -138,7 +138,7 @@ impl End {
         }
     }
 
-    /// The `Status` that says so.
+    /// The `Status` for its channel.
     pub fn written(&self) -> Vec<u8> {
         let status = match self {
             Self::Done => json!({ "metadata": {}, "status": "Success" }),
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_about_what_its_first_byte_says() {
+    fn first_byte_selects_the_channel() {
         assert_eq!(
             Channel::read(b"\0ls\n"),
             Some((Channel::Keys, &b"ls\n"[..]))
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_spoken_with_as_it_likes_best() {
+    fn first_supported_protocol_of_the_client_is_chosen() {
         for (offered, spoken) in [
             (
                 &["v5.channel.k8s.io,v4.channel.k8s.io"][..],
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_code_is_told_as_kubernetes_tells_it() {
+    fn exit_code_has_the_form_of_kubernetes() {
         let kubelet = json!({
             "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode",
             "message": "command terminated with non-zero exit code: exit status 3",
@@ -223,17 +223,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_as_it_was_meant(
-            channel in prop::sample::select(&Channel::ALL), stated: Vec<u8>,
+        fn messages_round_trip(
+            channel in prop::sample::select(&Channel::ALL), content: Vec<u8>,
             width: u16, height: u16, why in "(command terminated with exit code )?[a-z0-9 ]{1,9}",
         ) {
-            let message = channel.emits(&stated);
-            prop_assert_eq!(Channel::read(&message), Some((channel, stated.as_slice())));
+            let message = channel.emits(&content);
+            prop_assert_eq!(Channel::read(&message), Some((channel, content.as_slice())));
             let size = Size { width, height };
             prop_assert_eq!(Size::read(&size.written()), Some(size));
             for end in [End::Done, End::Failed(why)] {
                 let read = End::read(&end.written());
-                // A code is a number, and no more than that.
+                // An exit code is normalised to its number.
                 let is_same = read == end || matches!((&read, &end), (End::Failed(one), End::Failed(other))
                     if other.trim_start_matches(EXITED).parse::<u8>() == one.trim_start_matches(EXITED).parse());
                 prop_assert!(is_same, "{end:?} is read as {read:?}");
@@ -241,8 +241,8 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_said_does_no_harm(stated: Vec<u8>) {
-            let _any = (Channel::read(&stated), Size::read(&stated), End::read(&stated));
+        fn garbage_never_panics(content: Vec<u8>) {
+            let _any = (Channel::read(&content), Size::read(&content), End::read(&content));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! What Argo CD keeps in redis of a cluster: the connection, versions and counts on its page of clusters.
+//! Argo CD's cached facts about a cluster in redis: connection, versions and counts for its cluster page.
 //!
 //! ```text
 //!   cluster|info|SERVER|VERSION        SERVER is the URL in the cluster's Secret,
 //!                                      VERSION ends in .gz where values are compressed
 //! ```
 //!
-//! On a spoke the application controller writes it of its own cluster every ten seconds; the hub has no controller that could. There
-//! we answer for it, with what the spoke's controller has counted and what we know of the connection.
+//! On a spoke the application controller writes it for its own cluster every ten seconds; the hub has no controller that
+//! could. There we serve it, with the counts of the spoke's controller and the state of our connection.
 
 use std::io::{Read as _, Write as _};
 
@@ -18,18 +18,18 @@ use argocd::claim;
 #[cfg(test)]
 mod tests;
 
-/// What every such key begins with.
+/// The prefix of these keys.
 const PREFIX: &str = "cluster|info|";
 /// The format of values in all releases of Argo CD since 1.8.3.
 const VERSION: &str = "1.8.3";
-/// How the name of a compressed value ends.
+/// The suffix of the key of a compressed value.
 const COMPRESSED: &str = ".gz";
-/// The URL by which Argo CD calls the cluster that it is in.
+/// The URL in Argo CD of the cluster that it runs on.
 const THIS_CLUSTER: &str = "https://kubernetes.default.svc";
-/// More than this is no such value, however it is compressed: bytes.
+/// The largest value in bytes after decompression.
 const LARGEST: u64 = 4 << 20;
 
-/// The keys under which Argo CD keeps what it knows of the cluster that it is in, with how their values are compressed.
+/// The keys of the cluster that Argo CD runs on, with the form of their values.
 pub fn of_this_cluster() -> [(String, Form); 2] {
     let key = format!("{PREFIX}{THIS_CLUSTER}|{VERSION}");
     [
@@ -38,16 +38,16 @@ pub fn of_this_cluster() -> [(String, Form); 2] {
     ]
 }
 
-/// How a value is written.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// As JSON.
     Plain,
-    /// The same with gzip.
+    /// As JSON with gzip.
     Compressed,
 }
 
-/// The server that a key is about, and how its value is written. None: the key is about something else.
+/// The server of a key and the form of its value; none for other keys.
 pub fn server_of(key: &[u8]) -> Option<(&str, Form)> {
     let rest = str::from_utf8(key).ok()?.strip_prefix(PREFIX)?;
     let (server, version) = rest.rsplit_once('|')?;
@@ -59,7 +59,7 @@ pub fn server_of(key: &[u8]) -> Option<(&str, Form)> {
     Some((server, form)).filter(|(server, _)| !server.is_empty())
 }
 
-/// What the controller on a cluster has counted there.
+/// The counts of the controller on a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Applications that deploy to it.
@@ -68,33 +68,33 @@ pub struct Census {
     pub apis: u64,
     /// Objects that the controller watches there.
     pub resources: u64,
-    /// The version of Kubernetes, where it is known.
+    /// The version of Kubernetes, if known.
     pub server_version: Option<String>,
 }
 
-/// Whether there is a way to a cluster.
+/// The state of the connection to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// Whether there is.
+    /// Whether it is connected.
     pub is_up: bool,
-    /// Since when, or why not, in one line for people.
+    /// The start of the connection, or the cause of the disconnect, in one line.
     pub message: String,
-    /// When it became so: a time of RFC 3339.
+    /// The time of the last transition, RFC 3339.
     pub at: String,
 }
 
 /// Why a value cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not compressed as its key says, or too large.
+    /// The compression differs from the key, or the value is too large.
     #[error("decompress what Argo CD keeps of a cluster")]
     Compression(#[source] std::io::Error),
-    /// It is not what Argo CD writes.
+    /// The JSON is invalid.
     #[error("read what Argo CD keeps of a cluster")]
     Json(#[from] serde_json::Error),
 }
 
-/// The value, as Argo CD has it. Fields that we have no use for are left out.
+/// The value in the form of Argo CD, without fields that we do not use.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Value {
@@ -119,7 +119,7 @@ struct CacheInfo {
     apis_count: u64,
 }
 
-/// Reads what a controller has written of its own cluster.
+/// Parses the value that a controller has written for its own cluster.
 pub fn read(value: &[u8], form: Form) -> Result<Census, Unreadable> {
     let mut json = Vec::new();
     match form {
@@ -140,7 +140,7 @@ pub fn read(value: &[u8], form: Form) -> Result<Census, Unreadable> {
     })
 }
 
-/// Writes what Argo CD on the hub is to know of a cluster.
+/// Writes the value of a cluster for Argo CD on the hub.
 pub fn write(connection: &Connection, census: &Census, form: Form) -> Vec<u8> {
     let status = if connection.is_up {
         "Successful"
@@ -160,7 +160,7 @@ pub fn write(connection: &Connection, census: &Census, form: Form) -> Vec<u8> {
         },
         applications_count: census.applications,
     };
-    // Only plain data: neither can fail in memory.
+    // Plain data in memory: neither step can fail.
     let json = serde_json::to_vec(&info).unwrap_or_default();
     match form {
         Form::Plain => json,

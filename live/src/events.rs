@@ -1,8 +1,8 @@
-//! Events that a cluster noted of an Application, as Events of the hub's Application.
+//! Copies a cluster's Events about an Application to the hub's Application.
 //!
-//! Pure: what the cluster has and what the hub has of it go in, writes come out, and none when nothing is new. An Event keeps
-//! its name on the hub whoever makes it there and however often, so that nothing is doubled after a restart. What comes
-//! from a cluster is a claim: [`reported`] takes of it what may be told, and what an Event is about is never the cluster's to say.
+//! Pure: plans writes from the Events of the cluster and of the hub; no writes if there is nothing new. The name of an
+//! Event on the hub is deterministic, so that a restart creates no duplicates. Events of a cluster are claims:
+//! [`reported`] sanitizes them, and the involved object never comes from the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,21 +20,21 @@ mod tests;
 pub use reported::{Noted, Unreadable};
 use reported::{Observation, seconds};
 
-/// What the hub shows of an Application at most, the newest first.
+/// The most Events of an Application that the hub shows, the newest first.
 const MOST: usize = 50;
-/// Never more than this at a time, whatever a cluster makes up: the hub forgets them after an hour.
+/// The most Events of an Application on the hub at a time, regardless of the cluster; the hub expires them after an hour.
 const MOST_KEPT: usize = 500;
-/// Older ones the hub's API would have forgotten.
+/// The lifetime of Events in the hub's API, in seconds.
 const HOUR: i64 = 3600;
-/// What of the Application's name is in the name of an Event.
+/// Characters of the Application's name in the name of an Event.
 const LONGEST_NAME: usize = 200;
 
-/// An Application of the hub, and what it is on the cluster where it runs.
+/// An Application of the hub, and its identity on the cluster where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// The namespace of the Application on the hub.
     pub namespace: String,
-    /// Its name, here and there.
+    /// Its name, on both sides.
     pub name: String,
     /// Its UID on the hub.
     pub uid: String,
@@ -42,11 +42,11 @@ pub struct Observed {
     pub cluster: String,
     /// Its namespace there.
     pub namespace_there: String,
-    /// Its UID there, where that is known.
+    /// Its UID there, if known.
     pub uid_there: Option<String>,
 }
 
-/// A write that brings the hub nearer to what the cluster has noted.
+/// A write of an Event on the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// This Event is new.
@@ -61,7 +61,7 @@ pub enum Write {
 }
 
 impl Observed {
-    /// The question to the cluster's API for what it has noted.
+    /// The request to the cluster's API for its Events.
     pub fn question(&self) -> String {
         let mut fields = format!(
             "involvedObject.kind=Application,involvedObject.name={}",
@@ -88,12 +88,12 @@ impl Observed {
         .target()
     }
 
-    /// Which labels those Events on the hub have that we made of it.
+    /// The label selector of its Events on the hub.
     pub fn labels(&self) -> String {
         format!("{}={}", keys::NOTED_ON, self.cluster)
     }
 
-    /// And which fields.
+    /// The field selector of its Events on the hub.
     pub fn fields(&self) -> String {
         format!(
             "involvedObject.name={},involvedObject.uid={}",
@@ -101,7 +101,7 @@ impl Observed {
         )
     }
 
-    /// Whether this Event of the hub is one that we made of it.
+    /// Whether we created this Event of the hub for it.
     pub fn is_of(&self, event: &Value) -> bool {
         let involved = |field: &str| event.pointer(&format!("/involvedObject/{field}"));
         Meta::of(event).label(keys::NOTED_ON) == Some(&self.cluster)
@@ -109,7 +109,7 @@ impl Observed {
             && involved("name").and_then(Value::as_str) == Some(&self.name)
     }
 
-    /// What is to be written so that the hub, which has `known`, shows what the cluster has `noted`.
+    /// Plans the writes so that the hub, which has `known`, shows the Events that the cluster has `noted`.
     pub fn plan(&self, noted: Noted, known: &[Value], now: Timestamp) -> Vec<Write> {
         let known: BTreeMap<&str, &Value> = known
             .iter()
@@ -135,14 +135,14 @@ impl Observed {
         writes
     }
 
-    /// Those that are shown: each once, about the Application that is there now.
+    /// The Events to show: each once, about the current Application.
     fn newest(&self, noted: Noted, now: Timestamp) -> Vec<Observation> {
-        let sightings = noted.sightings(&self.namespace_there, &self.name);
+        let observations = noted.observations(&self.namespace_there, &self.name);
         let is_recent = |it: &Observation| (now.as_second() - it.last).abs() <= HOUR;
-        let mut all: Vec<_> = sightings.into_iter().filter(is_recent).collect();
+        let mut all: Vec<_> = observations.into_iter().filter(is_recent).collect();
         all.sort_by(|a, b| (b.last, &b.id).cmp(&(a.last, &a.id)));
         let newest = all.first().map(|it| it.of.clone());
-        // One that was there before under this name is another one.
+        // An earlier Application of this name has another UID.
         let of = self.uid_there.clone().or(newest).unwrap_or_default();
         let mut ids = BTreeSet::new();
         all.retain(|it| it.of == of && ids.insert(it.id.clone()));
@@ -150,7 +150,7 @@ impl Observed {
         all
     }
 
-    /// The same for the same Event of the same Application, and never that of another one.
+    /// The name on the hub: unique and stable for an Event of an Application.
     fn name_of(&self, seen: &Observation) -> String {
         let mut hash = Sha256::new();
         for part in [&self.cluster, &self.uid, &seen.id] {
@@ -196,7 +196,8 @@ impl Observed {
     }
 }
 
-/// What is new of an Event that the hub has. It never goes back, so that what a cluster says by turns is soon said.
+/// The patch for an Event that the hub has; none if it is not newer. Count and time never decrease, so a cluster that
+/// alternates between values causes no endless writes.
 fn seen_again(seen: &Observation, event: &Value) -> Option<Value> {
     let count = event.get("count").and_then(Value::as_i64).unwrap_or(0);
     let last = event.get("lastTimestamp").and_then(Value::as_str);

@@ -1,10 +1,10 @@
-//! The interactive plane: what people at the hub's Argo CD ask of a cluster, as pure rules over plain data.
+//! Live requests of the hub's Argo CD to a cluster, as pure rules over plain data.
 //!
-//! Both ends use this crate. The hub parses requests of Argo CD (Kubernetes API, redis) and writes them anew for the
-//! agent; the agent parses them again, decides what `UI_ACCESS` allows and answers. Nothing in this crate knows the
+//! Both ends use this crate. The hub parses requests of Argo CD (Kubernetes API, redis) and serializes them again for the
+//! agent; the agent parses them again, checks them against `UI_ACCESS` and answers. Nothing in this crate knows the
 //! wire, a client, a socket or a clock.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | [`request`] | a request for the API of a cluster: parsed, checked and serialized again |
 //! | [`ui_access`] | the access levels of `UI_ACCESS`: which requests each level allows |

@@ -1,8 +1,8 @@
-//! A request for the API of a cluster, taken apart: what Argo CD on the hub asks of a spoke.
+//! A parsed request of Argo CD on the hub to the API of a cluster.
 //!
-//! Method, path and query become values, and only from these values is a request written again ([`Request::target`]):
-//! what was not understood is never carried on. Both ends read every request anew, so neither relies on the other.
-//! Whether a request is allowed is for [`ui_access`](crate::ui_access).
+//! Method, path and query become values, and only these values are serialized again ([`Request::target`]), so nothing
+//! unknown is forwarded. Both ends parse every request, so neither relies on the other. The module
+//! [`ui_access`](crate::ui_access) decides whether a request is allowed.
 
 use std::fmt;
 
@@ -13,21 +13,21 @@ mod tests;
 
 pub use query::Query;
 
-/// Longest path with its query that is read. `argocd` asks for selectors of some hundred bytes at most.
+/// Longest accepted path with its query. Selectors of `argocd` have some hundred bytes at most.
 const LONGEST: usize = 8 << 10;
 
-/// What is asked for.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The verb.
     pub verb: Verb,
-    /// With what.
+    /// The subject.
     pub subject: Subject,
-    /// How, as far as it is known.
+    /// The known parameters.
     pub query: Query,
 }
 
-/// What to do, in the words of RBAC.
+/// The verbs of RBAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the words of RBAC")]
 pub enum Verb {
@@ -41,26 +41,26 @@ pub enum Verb {
     DeleteCollection,
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// What the API is: `/version`.
+    /// The version of the API: `/version`.
     Version,
-    /// Which groups it serves: `/api`, `/apis`, and with a name one of them.
+    /// The served groups: `/api`, `/apis`, and with a name one of them.
     Groups {
-        /// Whether it is `/api`, which has the core alone.
+        /// Whether it is `/api`, which has the core group only.
         core: bool,
-        /// The one that is asked for.
+        /// The requested group.
         group: Option<String>,
     },
-    /// Which kinds it serves in a version of a group.
+    /// The served kinds in a version of a group.
     Kinds {
         /// The group; empty for the core.
         group: String,
         /// The version.
         version: String,
     },
-    /// What the kinds look like: `/openapi/v2`, `/openapi/v3` and one document of the latter.
+    /// The schemas: `/openapi/v2`, `/openapi/v3` and one document of the latter.
     Schema {
         /// The segments after `/openapi`.
         document: Vec<String>,
@@ -69,7 +69,7 @@ pub enum Subject {
     Object(Object),
 }
 
-/// An object, all of a kind, or a part of one.
+/// An object, all objects of a kind, or a subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     /// The API group; empty for the core.
@@ -78,36 +78,36 @@ pub struct Object {
     pub version: String,
     /// The plural.
     pub resource: String,
-    /// The namespace, where there is one.
+    /// The namespace, if any.
     pub namespace: Option<String>,
-    /// The name; none for all of them.
+    /// The name; none for all objects.
     pub name: Option<String>,
-    /// `log`, `status` and the like.
+    /// The subresource, such as `log` or `status`.
     pub subresource: Option<String>,
 }
 
 /// Why a request cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// Not one of those with which objects are read and changed.
+    /// Not a method that reads or changes objects.
     #[error("the method {0:?} is not forwarded to clusters")]
     Method(String),
-    /// Longer than any that is meant well.
+    /// Longer than any legitimate request.
     #[error("the path is longer than {LONGEST} bytes")]
     TooLong,
-    /// Not a path of the Kubernetes API, or one that means something else once it is decoded.
+    /// Not a path of the Kubernetes API, or one with another meaning after decoding.
     #[error("the path is not one of the Kubernetes API: {0}")]
     Path(&'static str),
-    /// A parameter that nobody here knows.
+    /// An unknown parameter.
     #[error("the parameter {0:?} is not forwarded to clusters with this request")]
     Parameter(String),
-    /// A parameter that cannot be read.
+    /// An invalid parameter.
     #[error("the parameters cannot be read: {0}")]
     Query(&'static str),
 }
 
 impl Request {
-    /// Reads a request, from its method and its path with the query as they came.
+    /// Parses a request from its method and its path with the query.
     pub fn parse(method: &str, target: &str) -> Result<Self, Unreadable> {
         if target.len() > LONGEST {
             return Err(Unreadable::TooLong);
@@ -125,7 +125,7 @@ impl Request {
         })
     }
 
-    /// The path with the query, written anew from what was read.
+    /// Serializes the path with the query.
     pub fn target(&self) -> String {
         let mut text = path::written(&self.subject);
         self.query.write_to(&mut text);
@@ -143,13 +143,13 @@ impl Request {
             .is_some_and(|it| it.subresource.as_deref() == Some("log"))
     }
 
-    /// Whether it opens a terminal in a Pod, or runs something there.
+    /// Whether it opens a terminal or runs a command in a Pod.
     pub fn is_exec(&self) -> bool {
         self.object()
             .is_some_and(|it| it.is("", "pods") && it.subresource.as_deref() == Some("exec"))
     }
 
-    /// The object, if it is about one.
+    /// The object, if the subject is one.
     pub const fn object(&self) -> Option<&Object> {
         match &self.subject {
             Subject::Object(object) => Some(object),
@@ -167,14 +167,14 @@ impl Object {
         self.group == group && self.resource == resource
     }
 
-    /// Whether it is a Secret, whose values nobody at the hub sees.
+    /// Whether it is a Secret, whose values no user of the hub may see.
     pub fn is_secret(&self) -> bool {
         self.is("", "secrets")
     }
 }
 
 impl Verb {
-    /// The word.
+    /// The name of the verb.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -188,13 +188,13 @@ impl Verb {
         }
     }
 
-    /// Whether it leaves everything as it is.
+    /// Whether it changes nothing.
     pub const fn only_reads(self) -> bool {
         matches!(self, Self::Get | Self::List | Self::Watch)
     }
 }
 
-/// For people: `deployments.apps shop/front`, `pods/log shop/front-1`.
+/// For messages: `deployments.apps shop/front`, `pods/log shop/front-1`.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -233,7 +233,7 @@ impl fmt::Display for Object {
     }
 }
 
-/// As the API server itself tells them apart.
+/// Derives the verb as the API server does.
 fn verb(method: &str, subject: &Subject, watches: bool) -> Result<Verb, Unreadable> {
     let named = match subject {
         Subject::Object(object) => object.name.is_some(),
@@ -255,7 +255,7 @@ fn verb(method: &str, subject: &Subject, watches: bool) -> Result<Verb, Unreadab
     })
 }
 
-/// Whether a header makes its sender somebody else at an API server; such a request is refused, not stripped.
+/// Whether a header impersonates another user at an API server; such a request is rejected, not stripped.
 pub fn is_impersonation(header: &str) -> bool {
     let begins = |prefix: &str| {
         let head = header.get(..prefix.len());
@@ -264,7 +264,7 @@ pub fn is_impersonation(header: &str) -> bool {
     begins("impersonate-") || begins("x-remote-")
 }
 
-/// What a Kubernetes client is told when there is no other answer: a `Status`.
+/// The `Status` of a failure, for Kubernetes clients.
 pub fn status(code: u16, reason: &str, message: &str) -> serde_json::Value {
     serde_json::json!({
         "kind": "Status",

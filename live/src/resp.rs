@@ -1,9 +1,9 @@
-//! RESP, the language of redis, in its versions 2 and 3: values in, values out, and nothing about commands.
+//! RESP, the protocol of redis, in its versions 2 and 3: values only, no commands.
 //!
-//! A [`Scanner`] takes bytes as they come, in pieces of any size, and says what they are without keeping them; so a
-//! value of any size is passed on while it is read. [`decode`] keeps one whole value, for those known to be small.
-//! Neither calls itself for what is nested, and neither makes room for what is only announced: what a peer costs us is
-//! bounded by [`Limits`] and by what it has really sent.
+//! A [`Scanner`] classifies bytes in pieces of any size without keeping them, so a value of any size can be forwarded
+//! while it arrives. [`decode`] keeps one whole value, for those known to be small. Neither recurses for nested values,
+//! and neither reserves memory for an announced length: [`Limits`] and the bytes that a peer has really sent bound its
+//! cost.
 
 use std::fmt;
 
@@ -16,21 +16,21 @@ mod tests;
 pub use scan::{Event, Scanner, Step};
 pub use value::{Value, command, decode};
 
-/// What one value may cost at most.
+/// The limits of one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Groups within groups.
+    /// Nested groups.
     pub depth: usize,
     /// Elements of all its groups together.
     pub elements: u64,
-    /// Bytes of a line: a simple string, an error, or the header of something else.
+    /// Bytes of a line: a simple string, an error, or a header.
     pub line: usize,
-    /// Bytes of all of it.
+    /// Bytes of the whole value.
     pub bytes: u64,
 }
 
 impl Limits {
-    /// For what is said beside values: commands, greetings and errors.
+    /// For commands, greetings and errors.
     pub const SMALL: Self = Self {
         depth: 8,
         elements: 1024,
@@ -39,7 +39,7 @@ impl Limits {
     };
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `+`, a simple string.
@@ -60,13 +60,13 @@ pub enum Kind {
     Bulk,
     /// `!`, an error as bytes.
     BulkError,
-    /// `=`, bytes that say of which format they are.
+    /// `=`, bytes with their format.
     Verbatim,
     /// `*`, a list.
     Array,
     /// `~`, a set.
     Set,
-    /// `>`, something nobody asked for now, such as a message.
+    /// `>`, out-of-band data, such as a message.
     Push,
     /// `%`, keys and values in turn.
     Map,
@@ -74,14 +74,14 @@ pub enum Kind {
     Attribute,
 }
 
-/// How what follows a header is told.
+/// The content after a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// It is the line itself.
+    /// None: the line is the value.
     Line,
-    /// So many bytes.
+    /// As many bytes as announced.
     Bytes,
-    /// So many elements for each one announced, and so many more.
+    /// `each` elements per announced one, and `more` in addition.
     Elements { each: u64, more: u64 },
 }
 
@@ -104,7 +104,7 @@ impl Kind {
         Self::Attribute,
     ];
 
-    /// The byte before it.
+    /// Its first byte.
     pub const fn byte(self) -> u8 {
         match self {
             Self::Simple => b'+',
@@ -145,25 +145,25 @@ impl Kind {
         }
     }
 
-    /// Whether version 2 has a null of it, announced as a length of -1.
+    /// Whether version 2 has a null of this kind, with a length of -1.
     const fn has_null(self) -> bool {
         matches!(self, Self::Bulk | Self::Array)
     }
 }
 
-/// Why bytes are not, or may not be, a value.
+/// Why bytes are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// No value begins so.
+    /// No value begins with this byte.
     #[error("no value begins with {}", Shown(*.0))]
     Kind(u8),
-    /// A length or a number that is none.
+    /// An invalid length or number.
     #[error("a number was expected")]
     Number,
-    /// A line or bytes that do not end as they should.
+    /// A line or bytes without the end of a line.
     #[error("the end of a line was expected")]
     End,
-    /// Too many groups within groups.
+    /// Too many nested groups.
     #[error("more than {0} groups within one another")]
     Depth(usize),
     /// Too many elements.
@@ -177,7 +177,7 @@ pub enum Malformed {
     Bytes(u64),
 }
 
-/// A byte of a stranger, as it may be printed.
+/// A byte of a peer, escaped for printing.
 struct Shown(u8);
 
 impl fmt::Display for Shown {

@@ -1,7 +1,7 @@
-//! `UI_ACCESS`: what people at the hub's Argo CD may see and do on a cluster.
+//! `UI_ACCESS`: the access of users of the hub's Argo CD to a cluster.
 //!
-//! Pure: the decision from the request and the level alone. The rights of the `ServiceAccount` for which the agent asks
-//! are the second line behind it.
+//! Pure: decides from the request and the level only. The RBAC of the agent's `ServiceAccount` is the second line of
+//! defence.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,40 +11,40 @@ use crate::request::{Object, Request, Subject, Verb};
 #[cfg(test)]
 mod tests;
 
-/// The words, as they are told to whoever used another one.
+/// The names of the levels, for error messages.
 pub const LEVELS: &str = "none, read, operate or terminal";
 
-/// How much they may; each level has what the one before has.
+/// The access levels; each includes the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UiAccess {
-    /// Nothing.
+    /// No access.
     None,
-    /// See what is there, but for Secrets, and read logs.
+    /// Read objects, except Secrets, and logs.
     Read,
-    /// Change and delete what belongs to an Application of the cluster, and see its Secrets without their values.
+    /// Change and delete objects of the cluster's Applications, and read their Secrets without values.
     Operate,
     /// Open terminals in Pods that belong to an Application.
     Terminal,
 }
 
-/// What has to hold besides, of a request that the level allows. Whoever carries it out has to look.
+/// The further condition of an allowed request, which the handler has to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// Nothing.
+    /// None.
     AsItIs,
     /// The object belongs to an Application of the cluster ([`belonging`](crate::belonging)).
     IfItBelongs,
-    /// It is made for something that belongs to an Application of the cluster, as its owner.
+    /// The owner of the created object belongs to an Application of the cluster.
     IfItsOwnerBelongs,
 }
 
-/// A word that is no level.
+/// The name is not that of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be {LEVELS}")]
 pub struct UnknownLevel;
 
 impl UiAccess {
-    /// The word.
+    /// The name of the level.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -72,37 +72,37 @@ impl FromStr for UiAccess {
     }
 }
 
-/// Why a request is not carried out.
+/// Why a request is forbidden.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Forbidden {
     /// The level allows nothing.
     #[error("UI_ACCESS of this cluster is none")]
     Everything,
-    /// It would change something.
+    /// The level does not allow the verb.
     #[error("UI_ACCESS of this cluster is {level}, which does not allow to {verb} anything")]
     Verb {
         /// The level.
         level: UiAccess,
-        /// What was to be done.
+        /// The verb.
         verb: &'static str,
     },
-    /// The level allows to do this with some things, and this is none of them.
+    /// The level allows the verb for other kinds only.
     #[error("UI_ACCESS of this cluster is {level}, which does not allow to {verb} {resource}")]
     Kind {
         /// The level.
         level: UiAccess,
-        /// What was to be done.
+        /// The verb.
         verb: &'static str,
         /// The plural.
         resource: String,
     },
-    /// It could show what Secrets hold.
+    /// It could reveal the content of Secrets.
     #[error("UI_ACCESS {level} does not allow access to Secrets")]
     Secrets {
         /// The level.
         level: UiAccess,
     },
-    /// A part of an object that leads somewhere else.
+    /// The level does not allow the subresource.
     #[error("UI_ACCESS of this cluster is {level}, which does not allow {resource}/{part}")]
     Part {
         /// The level.
@@ -114,7 +114,7 @@ pub enum Forbidden {
     },
 }
 
-/// Whether the level allows this, and on which condition.
+/// Whether the level allows the request, and on which condition.
 pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
     if level == UiAccess::None {
         return Err(Forbidden::Everything);
@@ -125,7 +125,7 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
         .is_some_and(|it| it.name.is_some() && it.namespace.is_some());
     if request.is_exec() && named && level >= UiAccess::Terminal {
         return match request.verb {
-            // A WebSocket is asked for with the one, SPDY with the other.
+            // WebSocket clients use GET, SPDY clients POST.
             Verb::Get | Verb::Create => Ok(Allowed::IfItBelongs),
             Verb::List
             | Verb::Watch
@@ -143,7 +143,7 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
         Subject::Object(object) if level >= UiAccess::Operate => {
             changing(object, request.verb, level)
         }
-        // What there is, and not what is in it.
+        // Discovery, without objects.
         Subject::Version
         | Subject::Groups { .. }
         | Subject::Kinds { .. }
@@ -164,7 +164,7 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
 }
 
 fn reading(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forbidden> {
-    // In whatever version, and in groups that might show them again under the same name.
+    // In every version, and in groups that might serve them under the same name.
     if object.resource == "secrets" {
         let one = object.is_secret() && verb == Verb::Get && object.subresource.is_none();
         return if one && level >= UiAccess::Operate {
@@ -179,7 +179,7 @@ fn reading(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forb
     let shows = match part {
         "status" | "scale" => true,
         "log" => object.is("", "pods"),
-        // A name that leads into a Pod, to a Node or through the API server, or that nobody here knows.
+        // A subresource that reaches into a Pod, to a Node or through the API server, or an unknown one.
         _ => false,
     };
     if shows && verb == Verb::Get {
@@ -188,8 +188,8 @@ fn reading(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forb
     Err(closed(object, part, level))
 }
 
-/// What Argo CD does for people: it patches (by hand or as an action of the kind), deletes, and makes what an action
-/// makes of something that is there, such as a Job of a `CronJob`.
+/// The changes that Argo CD makes for users: it patches (edits and actions), deletes, and creates the objects of actions,
+/// such as a Job of a `CronJob`.
 fn changing(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forbidden> {
     let foreign_secrets = object.resource == "secrets" && !object.is_secret();
     let is_named = object.name.is_some();
@@ -210,7 +210,7 @@ fn changing(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, For
     }
 }
 
-/// Kinds of which an action of Argo CD makes new objects, with what they are made of as their owner.
+/// Kinds that an action of Argo CD creates, with the object of the action as their owner.
 fn is_made_by_actions(object: &Object) -> bool {
     let kind = object.is("batch", "jobs") || object.is("argoproj.io", "workflows");
     kind && object.namespace.is_some()

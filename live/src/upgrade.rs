@@ -1,25 +1,26 @@
-//! A request that asks for more than an answer: a stream of bytes both ways, as a terminal is.
+//! Requests that upgrade to a stream of bytes in both directions, as for a terminal.
 //!
-//! Kubernetes clients ask for a `WebSocket`, older ones and those whose proxy refuses it for SPDY. What is said on the
-//! stream is carried as it is; what is agreed on before it begins is read here, and nothing else of it goes on.
+//! Kubernetes clients request a `WebSocket`, or SPDY if they are older or their proxy rejects it. The bytes of the stream
+//! are forwarded unchanged; the headers of the handshake are checked here, and no others are forwarded.
 
-/// The header that stands for `Upgrade` on a lane, where HTTP/2 has none; on its answer it says that the stream began.
+/// The header that replaces `Upgrade` in a tunnel, as HTTP/2 has none; in the response it confirms the stream.
 pub const HEADER: &str = "x-stream-upgrade";
 
-/// Headers with which a client says how it would speak, and the API server how they do.
+/// The headers with which a client offers protocols.
 pub const ASKED: [&str; 4] = [
     "sec-websocket-key",
     "sec-websocket-version",
     PROTOCOLS,
     STREAM_PROTOCOLS,
 ];
-/// As [`ASKED`], of the answer.
+/// The headers with which the API server selects a protocol.
 pub const ANSWERED: [&str; 3] = ["sec-websocket-accept", PROTOCOLS, STREAM_PROTOCOLS];
 
 const PROTOCOLS: &str = "sec-websocket-protocol";
 const STREAM_PROTOCOLS: &str = "x-stream-protocol-version";
 
-/// What terminals speak inside. With others a client could log in as somebody else (`base64url.bearer.…`) or ask for ports.
+/// The protocols of terminals. With others a client could authenticate as another user (`base64url.bearer.…`) or forward
+/// ports.
 const KNOWN: [&str; 7] = [
     "v5.channel.k8s.io",
     "v4.channel.k8s.io",
@@ -30,7 +31,7 @@ const KNOWN: [&str; 7] = [
     "base64.channel.k8s.io",
 ];
 
-/// Into what a connection is turned.
+/// The protocol after an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upgrade {
     /// RFC 6455.
@@ -39,19 +40,19 @@ pub enum Upgrade {
     Spdy,
 }
 
-/// Why a terminal is not opened.
+/// Why an upgrade is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// There is nothing to be seen of a terminal without one.
+    /// The request has no supported upgrade.
     #[error("a terminal needs an upgrade to WebSocket or SPDY/3.1")]
     NoUpgrade,
-    /// Not one that is spoken with terminals.
+    /// Not a protocol of terminals.
     #[error("the protocol {0:?} is not supported for terminals")]
     Protocol(String),
 }
 
 impl Upgrade {
-    /// The word in the header.
+    /// The name in the header.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WebSocket => "websocket",
@@ -59,7 +60,7 @@ impl Upgrade {
         }
     }
 
-    /// What a request asks for; `header` gives the values of a header, each line of it by itself.
+    /// The upgrade that a request asks for; `header` returns the values of a header, one per line.
     pub fn asked<'a>(
         upgrade: Option<&str>,
         header: impl Fn(&str) -> Vec<&'a str>,
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_of_kubernetes_ask_for_is_understood() {
+    fn upgrades_of_kubernetes_clients_are_accepted() {
         let sockets = asked(
             Some("websocket"),
             PROTOCOLS,
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_no_way_to_something_else() {
+    fn other_upgrades_and_protocols_are_rejected() {
         for other in [None, Some(""), Some("h2c"), Some("SPDY/3.1, websocket")] {
             assert_eq!(asked(other, "", &[]), Err(Unfit::NoUpgrade), "{other:?}");
         }
@@ -123,10 +124,10 @@ mod tests {
             "",
         ] {
             let refused = asked(Some("websocket"), PROTOCOLS, &[protocol]);
-            let Err(Unfit::Protocol(reply)) = refused else {
+            let Err(Unfit::Protocol(shown)) = refused else {
                 panic!("{protocol}: {refused:?}");
             };
-            assert!(!reply.contains("c2VjcmV0"), "a token is not told");
+            assert!(!shown.contains("c2VjcmV0"), "the error reveals no token");
         }
     }
 }

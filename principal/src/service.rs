@@ -6,10 +6,10 @@ use protocol::{
     refusal::Refusal,
     wire::{
         authapi::authentication_server::AuthenticationServer,
-        eventstreamapi::event_stream_server::EventStreamServer, lane::lane_server::LaneServer,
+        eventstreamapi::event_stream_server::EventStreamServer,
         logstreamapi::log_stream_service_server::LogStreamServiceServer,
         terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer,
-        versionapi::version_server::VersionServer,
+        tunnel::lane_server::LaneServer, versionapi::version_server::VersionServer,
     },
 };
 use rustls_pki_types::CertificateDer;

@@ -1,8 +1,7 @@
-//! One message of the engine's lane, checked.
+//! One message of the event stream, checked.
 //!
-//! This is the only place that takes CloudEvents apart. Whatever a peer sends comes out as an [`Event`]
-//! or as a [`Malformed`] that can still be acknowledged when it said enough for that; nothing panics and
-//! nothing is kept that has no bound.
+//! Only this module parses CloudEvents. A message of a peer becomes an [`Event`], or a [`Malformed`] that can still
+//! be acknowledged if it has the identifiers for that. Nothing panics, and everything that is kept has a bound.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +19,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-/// What an event is about (`dataschema`).
+/// The subject of an event (`dataschema`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// A replicated object.
@@ -29,9 +28,9 @@ pub enum Target {
     ApplicationSet,
     /// An acknowledgement.
     Ack,
-    /// A request to the spoke's API, or its answer.
+    /// A request to the spoke's API, or its response.
     Resource,
-    /// A request to the spoke's redis, or its answer.
+    /// A request to the spoke's redis, or its response.
     Redis,
     /// Control messages of the resync.
     Resync,
@@ -41,16 +40,16 @@ pub enum Target {
     ContainerLog,
     /// A request for a terminal.
     Terminal,
-    /// A sign of life.
+    /// A heartbeat.
     Heartbeat,
 }
 
-/// What is said about it (`type`).
+/// The operation of an event (`type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// A sign of life.
+    /// A heartbeat.
     Ping,
-    /// Its answer; never sent by anybody.
+    /// The response to a heartbeat; no implementation sends it.
     Pong,
     /// The object, perhaps for the first time.
     Create,
@@ -66,21 +65,22 @@ pub enum Verb {
     TerminateOperation,
     /// An acknowledgement.
     Processed,
-    /// Known, used by nobody.
+    /// Part of the protocol, but no implementation sends it.
     Get,
-    /// Answer of the resource proxy.
+    /// Response of the resource proxy.
     Response,
-    /// Question to redis.
+    /// Request to redis.
     RedisRequest,
-    /// Answer of redis.
+    /// Response of redis.
     RedisResponse,
-    /// Resync: say what you have, unless it is what this checksum says. Ours: the end of a list.
+    /// Resync: asks for the list of the peer's objects, unless it has this checksum. Between our own ends: the end of a
+    /// list.
     RequestSyncedResourceList,
     /// Resync: one object of such a list.
     ResponseSyncedResource,
-    /// Resync: I hold this; send what is newer.
+    /// Resync: the sender has this object and asks for a newer version.
     RequestUpdate,
-    /// Resync: name everything that you hold.
+    /// Resync: asks for a list of all objects of the peer.
     RequestResourceResync,
     /// Counters.
     ClusterInfoUpdate,
@@ -108,21 +108,21 @@ pub enum Method {
 /// One message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Event {
-    /// What it is about.
+    /// Its subject.
     pub target: Target,
-    /// What is said.
+    /// Its operation.
     pub verb: Verb,
     /// Orders events, and with `event_id` names one for its acknowledgement: `<name>_<uid>`.
     pub resource_id: String,
-    /// Names this one: `<name>_<uid>_<resourceVersion>`, or what it answers.
+    /// Names this event: `<name>_<uid>_<resourceVersion>`; a response has the id of its request.
     pub event_id: String,
     /// `<namespace>/<name>` for objects.
     pub subject: Option<String>,
-    /// Identity of the principal, on what it owns.
+    /// Identity of the principal, on objects that it owns.
     pub principal_uid: Option<String>,
-    /// When it was first sent, RFC 3339. Set by the driver if it likes; peers only log it.
+    /// Time of the first send, RFC 3339. Optional; peers only log it.
     pub sent_at: Option<String>,
-    /// Other extensions: trace context, and whatever the future brings. An acknowledgement echoes them.
+    /// Other extensions: the trace context and extensions of later versions. An acknowledgement echoes them.
     pub extensions: BTreeMap<String, String>,
     /// The JSON body.
     pub payload: Bytes,
@@ -137,18 +137,18 @@ pub enum Malformed {
     /// `type` is unknown.
     #[error("unknown event type {0:?}")]
     UnknownVerb(String),
-    /// It has no `resourceid`, so it can be neither ordered nor acknowledged.
+    /// It has no `resourceid`, so we can neither order nor acknowledge it.
     #[error("no resource id")]
     NoResourceId,
-    /// An identifier or an extension is longer, or there are more of them, than anything real.
+    /// An identifier or an extension is too long, or there are too many of them.
     #[error("attribute {0} is too long")]
     TooLong(&'static str),
-    /// An object's event does not say which object.
+    /// An event about an object does not name the object.
     #[error("subject {0:?} is not namespace/name")]
     BadSubject(String),
 }
 
-/// A frame that is no event, and what can be acknowledged of it all the same.
+/// A frame that is not a valid event, and the part of it that can still be acknowledged.
 #[derive(Debug)]
 pub(crate) struct Unread {
     pub(crate) why: Malformed,
@@ -163,9 +163,9 @@ pub(crate) fn read(raw: CloudEvent) -> Result<Event, Unread> {
 impl Event {
     /// An event about an object.
     ///
-    /// `uid` and `resource_version` are those of the sender's object. Commands and deletions get event ids of
-    /// their own: were they equal to those of the state of the same version, a late acknowledgement of the
-    /// state would take the command or the deletion for done. A deletion without a version answers a question.
+    /// `uid` and `resource_version` are those of the sender's object. Commands and deletes have event ids of their
+    /// own: otherwise a late acknowledgement of the state of the same version would also acknowledge the command or
+    /// the delete. A delete without a version answers a request-update.
     pub fn about(
         key: &ObjectKey,
         verb: Verb,
@@ -195,14 +195,14 @@ impl Event {
         }
     }
 
-    /// The same event, stamped with the principal's identity.
+    /// Adds the principal's identity to the event.
     #[must_use]
     pub fn from_principal(mut self, uid: &str) -> Self {
         self.principal_uid = Some(uid.to_owned());
         self
     }
 
-    /// A message that is about no object of its own; it gets a fresh identity.
+    /// A message that is not about an object; it gets a new identity.
     pub fn control(target: Target, verb: Verb, payload: Bytes) -> Self {
         let id = Uuid::new_v4().to_string();
         Self {
@@ -218,12 +218,12 @@ impl Event {
         }
     }
 
-    /// Resync: I hold this.
+    /// Resync: the sender has this object.
     pub fn request_update(body: &payload::RequestUpdate) -> Self {
         Self::control(Target::Resync, Verb::RequestUpdate, payload::encode(body))
     }
 
-    /// Resync: that was all I hold (between our own ends), or: tell me what I should hold (Go).
+    /// Resync: the end of the sender's list (between our own ends), or a request for the peer's list (Go).
     pub fn request_synced_resource_list(body: &payload::SyncedResourceList) -> Self {
         Self::control(
             Target::Resync,
@@ -232,7 +232,7 @@ impl Event {
         )
     }
 
-    /// Resync: one object that you should hold.
+    /// Resync: one object that the peer should have.
     pub fn response_synced_resource(body: &payload::SyncedResource) -> Self {
         Self::control(
             Target::Resync,
@@ -241,7 +241,7 @@ impl Event {
         )
     }
 
-    /// Resync: name everything that you hold.
+    /// Resync: asks for a list of all objects of the peer.
     pub fn request_resource_resync() -> Self {
         Self::control(
             Target::Resync,
@@ -250,7 +250,7 @@ impl Event {
         )
     }
 
-    /// Resync, between our own ends: name some of what you hold, or the sums over it.
+    /// Resync, between our own ends: asks for some of the peer's objects, or for checksums over them.
     pub fn resync_request(body: &payload::ResyncRequest) -> Self {
         let body = payload::encode(body);
         Self::control(Target::Resync, Verb::RequestResourceResync, body)
@@ -270,7 +270,7 @@ impl Event {
         )
     }
 
-    /// What there is on the spoke, for our own principal.
+    /// Facts about the spoke, for our own principal.
     pub fn spoke_info(body: &payload::SpokeInfo) -> Self {
         Self::control(
             Target::ClusterInfo,
@@ -279,10 +279,10 @@ impl Event {
         )
     }
 
-    /// What people at the hub ask of a Go agent: a request to the spoke's API, a question to its redis, a log.
+    /// A live request to a Go agent: to the spoke's API, to its redis, or for a log.
     ///
-    /// Its answer is found by `uuid`, which is said in the body once more.
-    pub fn question(target: Target, verb: Verb, uuid: &str, payload: Bytes) -> Self {
+    /// `uuid` correlates the response; the body has it too.
+    pub fn live_request(target: Target, verb: Verb, uuid: &str, payload: Bytes) -> Self {
         Self {
             resource_id: uuid.to_owned(),
             event_id: uuid.to_owned(),
@@ -290,8 +290,8 @@ impl Event {
         }
     }
 
-    /// Whether it is one. It is asked once: whoever asks gives up in time, and some change something.
-    pub(crate) const fn is_question(&self) -> bool {
+    /// Whether it is a live request. The session sends one once: the client times out, and some requests write.
+    pub(crate) const fn is_live_request(&self) -> bool {
         matches!(
             (self.target, self.verb),
             (Target::Resource | Target::ContainerLog, Verb::Http(_))
@@ -300,7 +300,7 @@ impl Event {
         )
     }
 
-    /// The answer to a request to the spoke's API; it is found by the event id of the request.
+    /// The response to a request to the spoke's API; it has the event id of the request.
     pub fn resource_response(body: &payload::ResourceResponse) -> Self {
         Self {
             event_id: body.uuid.clone(),
@@ -308,7 +308,7 @@ impl Event {
         }
     }
 
-    /// The answer to a question to the spoke's redis.
+    /// The response to a request to the spoke's redis; it has the event id of the request.
     pub fn redis_response(body: &payload::RedisResponse) -> Self {
         Self {
             event_id: body.uuid.clone(),
@@ -316,7 +316,7 @@ impl Event {
         }
     }
 
-    /// A sign of life.
+    /// A heartbeat.
     pub fn ping() -> Self {
         Self::control(Target::Heartbeat, Verb::Ping, Bytes::new())
     }
@@ -330,7 +330,7 @@ impl Event {
         Some(ObjectKey::new(kind, namespace, name))
     }
 
-    /// Which facet of its object it carries; none for control messages and error reports.
+    /// The facet of its object that it carries; none for control messages and error reports.
     pub fn facet(&self) -> Option<Facet> {
         let Target::Object(_) = self.target else {
             return None;
@@ -358,12 +358,12 @@ impl Event {
             .fold(0, usize::saturating_add)
     }
 
-    /// Resource id and event id, by which an acknowledgement names it.
+    /// Resource id and event id, with which an acknowledgement names it.
     pub(crate) fn identity(&self) -> (String, String) {
         (self.resource_id.clone(), self.event_id.clone())
     }
 
-    /// The acknowledgement: every extension comes back, nothing else does.
+    /// The acknowledgement: it echoes every extension and nothing else.
     #[must_use]
     pub fn ack(&self) -> Self {
         Self {
@@ -394,7 +394,7 @@ impl TryFrom<CloudEvent> for Event {
 }
 
 impl fmt::Debug for Event {
-    /// Without the payload: it may hold a Secret.
+    /// Without the payload, which may contain a Secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
             .field("target", &self.target)

@@ -1,4 +1,4 @@
-//! What still has to be applied: the last value per object, one piece of work at a time.
+//! Received values that wait to be applied: the newest per object and facet, one work item per object at a time.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::session::WorkId;
 /// Objects handled in a row while a control message waits.
 const OBJECTS_BEFORE_CONTROL: u32 = 8;
 
-/// Where an event queues up.
+/// The queue of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Line {
     /// Newest value per facet.
@@ -40,15 +40,15 @@ struct Pending {
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// In the order in which they are to be done.
+    /// In the order of execution.
     waiting: VecDeque<Pending>,
     running: Option<Event>,
-    /// It stands in `ready`.
+    /// Whether its key is in `ready`.
     queued: bool,
 }
 
 impl Slot {
-    /// Index of what can be started now.
+    /// Index of the event that can start now.
     fn startable(&self, now: Duration) -> Option<usize> {
         if self.running.is_some() {
             return None;
@@ -57,7 +57,7 @@ impl Slot {
             if pending.not_before <= now {
                 return Some(index);
             }
-            // what sleeps holds up what depends on it; a command that waits for another to end holds up nothing
+            // an event in back-off blocks those behind it; a command that waits for another operation blocks none
             if class(&pending.event) != Class::Operation
                 && class(&pending.event) != Class::Termination
             {
@@ -68,7 +68,7 @@ impl Slot {
     }
 }
 
-/// What replaces what, and what comes first.
+/// Events of one class replace each other; lower classes run first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     State,
@@ -103,7 +103,7 @@ const fn class(event: &Event) -> Class {
     }
 }
 
-/// What still has to be applied for one peer.
+/// Received events of one peer that wait to be applied.
 #[derive(Debug, Default)]
 pub struct Inbox {
     slots: HashMap<Line, Slot>,
@@ -117,7 +117,7 @@ pub struct Inbox {
 }
 
 impl Inbox {
-    /// Events received and not done.
+    /// Events received and not finished.
     pub const fn entries(&self) -> usize {
         self.entries
     }
@@ -127,13 +127,12 @@ impl Inbox {
         self.bytes
     }
 
-    /// Pieces of work handed out.
+    /// Work items in progress.
     pub fn working(&self) -> usize {
         self.running.len()
     }
 
-    /// Takes an event in. Returns those that it replaces, which need no work any more: their sender waits
-    /// for this newer one, so they can be acknowledged at once.
+    /// Adds an event. Returns the events that it replaces: they need no work, and the caller acknowledges them at once.
     pub fn insert(&mut self, event: Event) -> Vec<Event> {
         let line = Line::of(&event);
         let slot = self.slots.entry(line.clone()).or_default();
@@ -141,7 +140,7 @@ impl Inbox {
         if slot.running.as_ref().is_some_and(is_same)
             || slot.waiting.iter().any(|pending| is_same(&pending.event))
         {
-            // sent again while we are at it: one acknowledgement will do for both
+            // a resend of an unfinished event: one acknowledgement answers both
             return Vec::new();
         }
         let (replaced, mut waiting): (VecDeque<_>, VecDeque<_>) = slot
@@ -170,10 +169,10 @@ impl Inbox {
         replaced
     }
 
-    /// The next piece of work; none if nothing can be started now.
+    /// Starts the next work item; none if nothing can start now.
     pub fn next_work(&mut self, now: Duration) -> Option<(WorkId, Event)> {
         self.wake(now);
-        // every line in `ready` is looked at once at most
+        // try each line in `ready` at most once
         for _ in 0..self.ready.len() {
             let line = self.next_line()?;
             if let Some(work) = self.start(line, now) {
@@ -183,13 +182,13 @@ impl Inbox {
         None
     }
 
-    /// The event of a piece of work that was handed out.
+    /// The event of a work item in progress.
     pub fn running(&self, id: WorkId) -> Option<&Event> {
         let line = self.running.get(&id)?;
         self.slots.get(line)?.running.as_ref()
     }
 
-    /// The event of a piece of work that has ended for good.
+    /// Removes a finished work item and returns its event.
     pub fn finish(&mut self, id: WorkId) -> Option<Event> {
         let line = self.running.remove(&id)?;
         let slot = self.slots.get_mut(&line)?;
@@ -200,7 +199,7 @@ impl Inbox {
         Some(event)
     }
 
-    /// Puts a piece of work back until `not_before`. Returns its event if a newer one has replaced it.
+    /// Requeues a work item until `not_before`. Returns its event instead if a newer event replaces it.
     pub fn retry(&mut self, id: WorkId, not_before: Duration) -> Option<Event> {
         let line = self.running.get(&id)?;
         let slot = self.slots.get_mut(line)?;
@@ -225,25 +224,25 @@ impl Inbox {
         None
     }
 
-    /// When the next one that sleeps may be started.
+    /// When the next back-off ends.
     pub fn next_wake(&self) -> Option<Duration> {
         self.sleeping.first().map(|(when, _)| *when)
     }
 
-    /// How many wait for their time after a retry, or a few more.
+    /// How many events are in back-off; an upper bound.
     pub fn asleep(&self) -> usize {
         self.sleeping.len()
     }
 
-    /// Whether it would take the place of one that waits for its time after a retry.
+    /// Whether the event would replace one that is in back-off.
     pub fn replaces_sleeping(&self, event: &Event, now: Duration) -> bool {
         let replaced = |it: &Pending| it.not_before > now && replaces(event, &it.event);
         let slot = self.slots.get(&Line::of(event));
         slot.is_some_and(|slot| slot.waiting.iter().any(replaced))
     }
 
-    /// Lets whatever sleeps be started now.
-    pub fn rouse(&mut self) {
+    /// Ends every back-off now.
+    pub fn end_backoff(&mut self) {
         for (_, line) in std::mem::take(&mut self.sleeping) {
             if let Some(slot) = self.slots.get_mut(&line) {
                 for pending in &mut slot.waiting {
@@ -312,10 +311,10 @@ impl Inbox {
     }
 }
 
-/// Whether `newer` makes `older`, of the same object, not worth doing.
+/// Whether `newer` makes `older`, of the same object, obsolete.
 fn replaces(newer: &Event, older: &Event) -> bool {
     let (new, old) = (class(newer), class(older));
-    // the name was given to another object since: commands for the former one have nobody to obey them
+    // a successor has taken the name: commands for the former object have no target any more
     let is_successor = newer.resource_id != older.resource_id;
     match new {
         Class::Other => false,

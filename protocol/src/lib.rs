@@ -1,28 +1,28 @@
 //! Messages of the wire and the session rules of both ends; no I/O.
 //!
-//! The hub's principal and a spoke's agent talk in CloudEvents over one stream. This crate knows what
-//! they say and in which order, and nothing else: no Kubernetes, no clock, no socket. A driver hands in
-//! what it read and the time since the session began, and takes out what to write and what to do.
+//! The hub's principal and a spoke's agent exchange CloudEvents over one stream. This crate has their content and
+//! their order, and nothing else: no Kubernetes, no clock, no socket. A driver passes in received frames and the
+//! time since the session began, and takes out frames to write and work to do.
 //!
 //! ```text
 //!   local change ── mark ──▶ outbox ── next_outgoing ──▶ stream
-//!                              ▲  the body is made when it is sent: the peer needs the last word
+//!                              ▲  encodes the body at the time of sending: the peer gets the newest value
 //!   stream ── receive ──▶ inbox ── next_work ──▶ driver applies it ── finished ──▶ acknowledgement
 //! ```
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | [`wire`] | the generated gRPC code |
-//! | [`event`] | one message, checked; the only place that takes CloudEvents apart |
+//! | [`event`] | one message, checked; the only parser of CloudEvents |
 //! | [`payload`] | bodies of control messages |
-//! | [`session`] | the machine: outbox, inbox, acknowledgement, windows, resending |
-//! | [`resync`] | what is still unconfirmed after a connect |
-//! | [`refusal`] | why an authentication or a session is refused, in one table |
+//! | [`session`] | the state machine: outbox, inbox, acknowledgement, windows, resends |
+//! | [`resync`] | the objects that are unconfirmed after a connect |
+//! | [`refusal`] | the reasons to refuse an authentication or a session |
 //! | [`version`] | versions and capabilities |
-//! | [`trace`] | where an event carries the context of its span, and what spans are called |
-//! | [`proof`] | what an agent proves where a proxy ends TLS |
+//! | [`trace`] | the trace context of an event, and the names of spans |
+//! | [`proof`] | the proof of an agent's certificate where a proxy ends TLS |
 //! | [`websocket`] | the frames of gRPC over `WebSocket`s |
-//! | [`oversize_filter`] | what is left of an answer that is larger than is held |
+//! | [`oversize_filter`] | removes the data of a response that exceeds the message limit |
 
 pub mod event;
 pub mod inbox;

@@ -1,4 +1,4 @@
-//! What an event is about: kinds, keys, facets and modes.
+//! Kinds, keys, facets and modes of the objects in events.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +14,9 @@ pub enum Kind {
     Repository,
     /// The ConfigMap of GPG keys.
     GpgKey,
-    /// The ConfigMap of TLS certificates; ours, a Go peer has no word for it.
+    /// The ConfigMap of TLS certificates; a Go peer does not know this kind.
     TlsCerts,
-    /// The ConfigMap of SSH known hosts; ours, too.
+    /// The ConfigMap of SSH known hosts; a Go peer does not know this kind.
     SshKnownHosts,
     /// An Argo CD Application.
     Application,
@@ -33,7 +33,7 @@ impl Kind {
         Self::Application,
     ];
 
-    /// The word that resync messages and list checksums use.
+    /// The name in resync messages and list checksums.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AppProject => "AppProject",
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// What a peer must be able to do before it is told of such an object.
+    /// The capability that a peer needs to receive such objects.
     pub const fn needs(self) -> Option<Capability> {
         match self {
             Self::TlsCerts | Self::SshKnownHosts => Some(Capability::HostKeys),
@@ -79,7 +79,7 @@ pub struct UnknownKind(String);
 /// One object, by the names that the *sender* uses for it (hub names on the way to a spoke).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its namespace.
     pub namespace: String,
@@ -109,18 +109,18 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// The parts of an object that are said independently. Their order is the order of sending.
+/// The parts of an object that travel independently. Their order is the order of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facet {
     /// Labels, annotations, finalizers and spec, from the owner.
     State,
-    /// What the spoke reports.
+    /// The status that the spoke reports.
     Status,
-    /// Something to be done at most once.
+    /// An operation that the receiver carries out at most once.
     Command,
 }
 
-/// Who owns the spec.
+/// Which side owns the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// The hub does.
@@ -130,7 +130,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The word on the wire.
+    /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Managed => "managed",

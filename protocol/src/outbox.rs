@@ -1,7 +1,7 @@
-//! What still has to be said: the last word per object and facet, never a history.
+//! Values that wait to be sent: the newest per object and facet, never a history.
 //!
-//! A mark carries no body, so an object that changes a thousand times while the link is down costs what one
-//! change costs. Bounded by the number of objects.
+//! A mark carries no body, so a thousand changes of one object during a disconnect cost as much as one change.
+//! The outbox is bounded by the number of objects.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,7 +9,7 @@ use crate::event::{Event, Verb};
 use crate::object::{Facet, Kind, ObjectKey};
 use crate::payload::{self, RequestUpdate};
 
-/// What is said next.
+/// The next message about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Emission {
     /// The object is gone.
@@ -18,24 +18,24 @@ pub enum Emission {
     Facet(Facet),
 }
 
-/// Position in the queue: importance of the kind, then first come, first served.
+/// Position in the queue: rank of the kind, then first in, first out.
 type Place = (u8, u64);
 
 #[derive(Debug, Default)]
 struct Entry {
     delete: Option<Event>,
-    /// What is marked; the first is said first.
+    /// Marked facets, in the order of sending.
     marks: BTreeSet<Facet>,
-    /// Its place among the ready; none while nothing of it can be said.
+    /// Its place in `ready`; none while it cannot be sent.
     place: Option<Place>,
-    /// What is in flight; a delete counts as state.
+    /// Facets in flight; a delete counts as state.
     out: BTreeSet<Facet>,
 }
 
 impl Entry {
-    /// What can be said now, with a delete as state. One word about an object is in flight at a time, but a
-    /// command, which may wait long on the other side for another one to end, holds up nothing else.
-    fn sayable(&self) -> Option<Facet> {
+    /// The facet that can be sent now; a delete counts as state. One message about an object is in flight at a time,
+    /// except that a command, which may wait long on the peer for another operation, blocks no other facet.
+    fn sendable(&self) -> Option<Facet> {
         if self.out.contains(&Facet::State) || self.out.contains(&Facet::Status) {
             return None;
         }
@@ -46,7 +46,7 @@ impl Entry {
         (!self.out.contains(&first)).then_some(first)
     }
 
-    /// A state that was marked after the delete overtakes it, if there turns out to be one.
+    /// A state that was marked after the delete supersedes it, if the object exists at the time of sending.
     fn must_delete(&self) -> bool {
         self.delete.is_some() && !self.marks.contains(&Facet::State)
     }
@@ -55,7 +55,7 @@ impl Entry {
         self.delete.is_none() && self.marks.is_empty() && self.out.is_empty()
     }
 
-    /// Applications refer to projects, repositories and keys: those come first and go last.
+    /// Applications refer to projects, repositories and keys: those are created first and deleted last.
     fn rank(&self, kind: Kind) -> u8 {
         match (kind, self.must_delete()) {
             (Kind::Application, true) => 0,
@@ -75,7 +75,7 @@ impl Entry {
     }
 }
 
-/// What still has to be said to one peer.
+/// Values that wait to be sent to one peer.
 #[derive(Debug, Default)]
 pub struct Outbox {
     entries: HashMap<ObjectKey, Entry>,
@@ -93,7 +93,7 @@ struct ControlQueue {
     next: u64,
 }
 
-/// What makes two control messages the same.
+/// Two control messages with equal identities are duplicates.
 type ControlIdentity = (Verb, String);
 
 impl ControlQueue {
@@ -119,7 +119,7 @@ impl ControlQueue {
 }
 
 impl Outbox {
-    /// Objects that something has to be said about, or that are in flight.
+    /// Objects with values that wait to be sent or are in flight.
     pub fn objects(&self) -> usize {
         self.entries.len()
     }
@@ -131,7 +131,7 @@ impl Outbox {
         self.queue(key);
     }
 
-    /// A facet need not be said any more.
+    /// A facet need not be sent any more.
     pub fn unmark(&mut self, key: &ObjectKey, facet: Facet) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.marks.remove(&facet);
@@ -146,7 +146,7 @@ impl Outbox {
             .is_some_and(|entry| entry.marks.contains(&facet))
     }
 
-    /// The object is gone: nothing else need be said about it, and what is in flight counts no more.
+    /// The object is gone: the delete replaces everything that is marked or in flight.
     pub fn delete(&mut self, key: &ObjectKey, event: Event) {
         let entry = self.entries.entry(key.clone()).or_default();
         entry.marks.clear();
@@ -155,12 +155,12 @@ impl Outbox {
         self.queue(key);
     }
 
-    /// A control message; one of the same content that waits is replaced, and the new one goes last.
+    /// Queues a control message; it replaces a waiting duplicate and goes last.
     pub fn control(&mut self, event: Event) {
         self.control.push(event);
     }
 
-    /// Whether a control message waits to be sent.
+    /// Whether a control message waits.
     pub fn has_control(&self) -> bool {
         !self.control.waiting.is_empty()
     }
@@ -170,12 +170,12 @@ impl Outbox {
         self.control.pop()
     }
 
-    /// Takes the next word about an object, which is in flight from now on, until [`Self::landed`].
+    /// Takes the next message about an object; it is in flight until [`Self::landed`].
     pub fn next_object(&mut self) -> Option<(ObjectKey, Emission)> {
         let (_, key) = self.ready.pop_first()?;
         let entry = self.entries.get_mut(&key)?;
         entry.place = None;
-        let facet = entry.sayable()?;
+        let facet = entry.sendable()?;
         entry.out.insert(facet);
         if entry.must_delete()
             && let Some(event) = entry.delete.take()
@@ -187,7 +187,7 @@ impl Outbox {
         Some((key, emitting))
     }
 
-    /// A facet was sent. If it is the state, the object exists: a delete from before is overtaken.
+    /// A facet was sent. A state means that the object exists, so it supersedes an older delete.
     pub fn launched(&mut self, key: &ObjectKey, facet: Facet) {
         if facet == Facet::State
             && let Some(entry) = self.entries.get_mut(key)
@@ -196,7 +196,7 @@ impl Outbox {
         }
     }
 
-    /// A facet is not in flight any more; whatever is left queues up again, at the end.
+    /// A facet is not in flight any more; the remaining marks of the object queue again, at the end.
     pub fn landed(&mut self, key: &ObjectKey, facet: Facet) {
         if let Some(entry) = self.entries.get_mut(key) {
             entry.out.remove(&facet);
@@ -204,12 +204,12 @@ impl Outbox {
         self.queue(key);
     }
 
-    /// Gives the object its place in line, or takes it away.
+    /// Adds the object to the queue or removes it.
     fn queue(&mut self, key: &ObjectKey) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        let rank = entry.sayable().map(|_| entry.rank(key.kind));
+        let rank = entry.sendable().map(|_| entry.rank(key.kind));
         match (entry.place, rank) {
             (Some(place), Some(rank)) if place.0 == rank => {}
             (place, rank) => {
@@ -217,7 +217,7 @@ impl Outbox {
                     self.ready.remove(&place);
                 }
                 entry.place = rank.map(|rank| {
-                    // a delete moves it to another line, but not behind those that came later
+                    // a delete changes the rank, but the object stays before later ones of that rank
                     let number = place.map_or_else(
                         || {
                             self.next = self.next.saturating_add(1);
@@ -238,7 +238,7 @@ impl Outbox {
     }
 }
 
-/// The identity of a control message; none where each counts.
+/// The identity of a control message; none if each must be sent.
 fn identity(event: &Event) -> Option<ControlIdentity> {
     let same = |text: String| Some((event.verb, text));
     match event.verb {

@@ -1,10 +1,11 @@
-//! Answers that are larger than whoever reads them holds: their data is left out before it is there as a whole.
+//! Removes the data of responses that exceed the message limit, while they arrive.
 //!
-//! A Go agent may answer 200 MiB in one message, and says it again on every connection until it is acknowledged. So what
-//! the message answers goes on, without its data, and the session can acknowledge it. Pure; bytes go in and out.
+//! A Go agent may send a response of 200 MiB in one message, and resends it on every connection until it is acknowledged.
+//! The filter passes the attributes of such a message without its data, so that the session can acknowledge it. Pure;
+//! bytes go in and out.
 //!
-//! How large a compressed message is shows only when it is inflated. So that is done here, as it comes and no further than
-//! whoever reads takes; it goes on as one that was never compressed.
+//! The size of a compressed message is known only after inflation. So the filter inflates it while it arrives, up to the
+//! limit, and passes it on uncompressed.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::HeaderMap;
@@ -20,60 +21,60 @@ pub(crate) mod tests;
 
 use inflate::{Inflating, Pushed};
 
-/// A flag for compression, and the length.
+/// Bytes of the prefix of a gRPC message: the compression flag and the length.
 const PREFIX: usize = 5;
-/// The flag of what is compressed.
+/// The flag of a compressed message.
 const PACKED: u8 = 1;
-/// What a message has before its data: its name, its type and what it is about.
+/// Bytes before the data of an event at most: its id, its type and its attributes.
 pub(crate) const HEAD: usize = 16 << 10;
-/// The number of the event in its message, of its type, and of the last of its fields before the data.
+/// Protobuf field numbers: of the event in its message, of its type, and of the last field before the data.
 const EVENT: u32 = 1;
 const TYPE: u32 = 4;
 const ATTRIBUTES: u32 = 5;
 
-/// When so much goes on, no more is made of what has come.
+/// Output bytes after which [`OversizeFilter::push`] returns.
 const ENOUGH: usize = 64 << 10;
 
 /// The name of gzip in `grpc-encoding`.
 const GZIP: &[u8] = b"gzip";
 
-/// Takes the data out of answers that are too large. Its bytes are gRPC's messages, cut anywhere.
+/// Removes the data of responses that are too large. Its input are gRPC messages in pieces of any size.
 #[derive(Debug)]
 pub struct OversizeFilter {
     largest: usize,
-    /// Whether what is compressed is so with gzip.
+    /// Whether the call compresses messages with gzip.
     gzip: bool,
     state: State,
-    /// Messages whose data was left out, since this was asked last.
+    /// Messages whose data was removed since the last [`Self::take_cut`].
     cut: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// What there is of a prefix.
+    /// The received part of a prefix.
     Prefix(BytesMut),
-    /// Bytes of a message that go on.
+    /// Remaining bytes of a message that passes.
     Passing(usize),
-    /// What there is of the head of a message that is too large, and how long the message is.
+    /// The received part of the head of a message that is too large, and the length of the message.
     Head(BytesMut, usize),
-    /// A message that is compressed.
+    /// A compressed message.
     Packed(Box<Packed>),
-    /// Bytes that do not go on.
+    /// Remaining bytes of a message that are dropped.
     Skipping(usize),
 }
 
-/// A compressed message on its way in.
+/// A compressed message that is still arriving.
 #[derive(Debug)]
 struct Packed {
     inflating: Inflating,
-    /// Bytes of it that have not come yet.
+    /// Bytes that have not arrived yet.
     left: usize,
-    /// Its bytes alone are more than whoever reads takes.
+    /// Whether it exceeds the limit even before inflation.
     is_long: bool,
 }
 
 impl OversizeFilter {
-    /// For whoever reads messages of up to so many bytes, of a call with these headers.
+    /// A filter for a reader of messages up to `largest` bytes, of a call with these headers.
     pub fn new(largest: usize, headers: &HeaderMap) -> Self {
         let encoding = headers.get("grpc-encoding");
         let gzip = encoding.is_some_and(|it| it.as_bytes() == GZIP);
@@ -89,15 +90,15 @@ impl OversizeFilter {
         }
     }
 
-    /// One for the same call that has seen nothing yet.
-    pub(crate) fn anew(&self) -> Self {
+    /// A filter for the same call in its initial state.
+    pub(crate) fn fresh(&self) -> Self {
         Self::with(self.largest, self.gzip)
     }
 
-    /// What goes on of these bytes, if anything does. When that is much it is given out before all bytes are taken: a
-    /// few of them can be a thousand times as many when they are inflated.
+    /// Filters bytes and returns the output, if any. Returns early, with input left in `bytes`, when there is much
+    /// output: gzip can inflate its input a thousand times.
     pub fn push(&mut self, bytes: &mut Bytes) -> Option<Bytes> {
-        // Most of what comes is whole pieces of messages of a usual size.
+        // The usual case: a piece from the middle of a message of a usual size.
         if let State::Passing(left) = &mut self.state
             && *left > bytes.len()
         {
@@ -111,12 +112,12 @@ impl OversizeFilter {
         (!out.is_empty()).then(|| out.freeze())
     }
 
-    /// How many messages lost their data since the last call.
+    /// The number of messages whose data was removed since the last call.
     pub const fn take_cut(&mut self) -> u64 {
         std::mem::replace(&mut self.cut, 0)
     }
 
-    /// Whether all that came in were whole messages.
+    /// Whether the input so far ends with a whole message.
     pub fn is_between(&self) -> bool {
         matches!(&self.state, State::Prefix(prefix) if prefix.is_empty())
     }
@@ -145,7 +146,7 @@ impl OversizeFilter {
                 take(bytes, head, HEAD.min(*length));
                 if head.len() == HEAD.min(*length) {
                     let (head, length) = (head.split(), *length);
-                    self.headed(&head, length, out);
+                    self.end_head(&head, length, out);
                 }
             }
             State::Packed(packed) => {
@@ -162,7 +163,7 @@ impl OversizeFilter {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         if flag == PACKED && self.gzip {
             let is_long = length > self.largest;
-            // Whoever reads takes none that is longer than that before it is inflated, either.
+            // The reader also applies its limit to the compressed length.
             let most = if is_long { HEAD } else { self.largest };
             self.state = State::Packed(Box::new(Packed {
                 inflating: Inflating::new(most),
@@ -179,14 +180,14 @@ impl OversizeFilter {
         self.pass(length);
     }
 
-    fn headed(&mut self, head: &[u8], length: usize, out: &mut BytesMut) {
+    fn end_head(&mut self, head: &[u8], length: usize, out: &mut BytesMut) {
         let rest = length.saturating_sub(head.len());
         if let Some(message) = without_data(head) {
             put(out, message.len(), &message);
             self.cut = self.cut.saturating_add(1);
             self.state = State::Skipping(rest);
         } else {
-            // Whoever reads it finds it too large.
+            // The reader rejects it as too large.
             put(out, length, head);
             self.state = State::Passing(rest);
         }
@@ -195,7 +196,7 @@ impl OversizeFilter {
         }
     }
 
-    /// Goes on with a compressed message, of which this has come.
+    /// Continues a compressed message with its next bytes.
     fn inflate(&mut self, some: &[u8], out: &mut BytesMut) {
         let State::Packed(packed) = &mut self.state else {
             return;
@@ -208,12 +209,12 @@ impl OversizeFilter {
         };
         match pushed {
             Pushed::More | Pushed::Broken if !is_long => {
-                // Whoever reads it finds it broken, and has words for that.
+                // The reader rejects it as broken, with its own error.
                 out.extend_from_slice(&[PACKED, 0, 0, 0, 0]);
             }
             Pushed::Whole(message) if !is_long => put(out, message.len(), &message),
-            Pushed::Full(head) => self.too_large(&head, out),
-            Pushed::Whole(_) | Pushed::More | Pushed::Broken => self.too_large(&[], out),
+            Pushed::Full(head) => self.pass_bare(&head, out),
+            Pushed::Whole(_) | Pushed::More | Pushed::Broken => self.pass_bare(&[], out),
         }
         self.state = State::Skipping(rest);
         if rest == 0 {
@@ -221,14 +222,14 @@ impl OversizeFilter {
         }
     }
 
-    /// What is left of a compressed message that begins like this.
-    fn too_large(&mut self, head: &[u8], out: &mut BytesMut) {
+    /// Passes an oversized compressed message, which begins with `head`, without its data.
+    fn pass_bare(&mut self, head: &[u8], out: &mut BytesMut) {
         let head = head.get(..HEAD).unwrap_or(head);
         if let Some(message) = without_data(head) {
             put(out, message.len(), &message);
             self.cut = self.cut.saturating_add(1);
         } else {
-            // Whoever reads it finds it too large before there is more of it.
+            // The reader rejects it as too large because of this length.
             put(out, self.largest.saturating_add(1), &[]);
         }
     }
@@ -245,20 +246,20 @@ impl OversizeFilter {
     }
 }
 
-/// Says a message that is not compressed, or as much as there is of it.
+/// Appends an uncompressed message, or its first part.
 fn put(out: &mut BytesMut, length: usize, message: &[u8]) {
     out.put_u8(0);
     out.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
     out.extend_from_slice(message);
 }
 
-/// Moves bytes until there are so many.
+/// Moves bytes until `to` has `wanted`.
 fn take(from: &mut Bytes, to: &mut BytesMut, wanted: usize) {
     let some = from.len().min(wanted.saturating_sub(to.len()));
     to.extend_from_slice(&from.split_to(some));
 }
 
-/// A message of the same answer without its data, from the head of one; none if it is no answer, or its head has no end.
+/// A copy of a response without its data, from its head; none if it is not a response, or its head is incomplete.
 fn without_data(head: &[u8]) -> Option<BytesMut> {
     let mut read = head;
     let (EVENT, WireType::LengthDelimited) = decode_key(&mut read).ok()? else {
@@ -266,12 +267,12 @@ fn without_data(head: &[u8]) -> Option<BytesMut> {
     };
     decode_varint(&mut read).ok()?;
     let event = read;
-    let mut is_answer = false;
+    let mut is_response = false;
     loop {
         let before = read.len();
         let (field, kind) = decode_key(&mut read).ok()?;
         if field > ATTRIBUTES {
-            if !is_answer {
+            if !is_response {
                 return None;
             }
             let kept = event.get(..event.len().checked_sub(before)?)?;
@@ -290,7 +291,7 @@ fn without_data(head: &[u8]) -> Option<BytesMut> {
         let (value, rest) = read.split_at_checked(length)?;
         if field == TYPE {
             let verb = Verb::parse(str::from_utf8(value).ok()?);
-            is_answer = matches!(verb, Some(Verb::Response | Verb::RedisResponse));
+            is_response = matches!(verb, Some(Verb::Response | Verb::RedisResponse));
         }
         read = rest;
     }

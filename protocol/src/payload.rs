@@ -16,7 +16,7 @@ pub use live::{
 
 pub use object::{MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_object};
 
-/// A body that is not what its event promises.
+/// A body that does not decode as its event's type requires.
 #[derive(Debug, thiserror::Error)]
 #[error("decode {what}")]
 pub struct Undecodable {
@@ -24,20 +24,20 @@ pub struct Undecodable {
     source: serde_json::Error,
 }
 
-/// One object of a resync, and what its holder knows about it.
+/// One object of a resync, as its receiver has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RequestUpdate {
-    /// Its name, as the holder has it.
+    /// Its name on the sender of this message.
     #[serde(deserialize_with = "or_default")]
     pub name: String,
-    /// Its namespace on the *principal*, which the holder reports for a remapped object.
+    /// Its namespace on the *principal*, which the sender reports for a remapped object.
     #[serde(
         deserialize_with = "or_default",
         skip_serializing_if = "String::is_empty"
     )]
     pub namespace: String,
-    /// UID of the source object, from the `source-uid` annotation; empty when it is not held.
+    /// UID of the source object, from the `source-uid` annotation; empty when the sender does not have the object.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
     /// `Application`, `AppProject`, `Repository` or `GPGKey`.
@@ -46,7 +46,7 @@ pub struct RequestUpdate {
     /// Go's spec checksum.
     #[serde(with = "base64_or_null")]
     pub checksum: Option<Vec<u8>>,
-    /// Ours: digest of the value that the holder last received, when it still knows it.
+    /// Ours: digest of the value that the sender last received, if it still knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
@@ -76,43 +76,43 @@ pub struct SyncedResource {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SyncedResourceList {
-    /// Go's list checksum; none when nothing is held.
+    /// Go's list checksum; none for an empty list.
     #[serde(with = "base64_or_null")]
     pub checksum: Option<Vec<u8>>,
-    /// Ours: sums over what is held, when they were asked for.
+    /// Ours: checksums over ranges of the sender's objects, if the peer has requested them.
     #[serde(with = "base64_or_null", skip_serializing_if = "Option::is_none")]
     pub ranges: Option<Vec<u8>>,
-    /// Ours: sums over what the spoke shows of its Applications.
+    /// Ours: checksums over the statuses of the spoke's Applications.
     #[serde(with = "base64_or_null", skip_serializing_if = "Option::is_none")]
     pub statuses: Option<Vec<u8>>,
 }
 
-/// Asks for what is held. Go sends it empty, which asks for everything.
+/// Asks for the peer's objects. Go sends it empty, which asks for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResyncRequest {
-    /// Ours: only sums over ranges are wanted.
+    /// Ours: asks for checksums over ranges only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sums: bool,
-    /// Ours: what is held in these ranges is wanted.
+    /// Ours: asks for the objects in these ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranges: Option<Ranges>,
-    /// Ours: the statuses in these ranges are wanted.
+    /// Ours: asks for the statuses in these ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statuses: Option<Ranges>,
 }
 
-/// Some of so many ranges.
+/// A selection of ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Ranges {
-    /// How many there are.
+    /// The number of all ranges.
     pub of: u32,
-    /// Those that are meant.
+    /// The selected ranges.
     pub these: BTreeSet<u32>,
 }
 
-/// A failure on the spoke that a person on the hub has to know about.
+/// A failure on the spoke that a user of the hub has to see.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ErrorReport {
@@ -122,23 +122,23 @@ pub struct ErrorReport {
     /// Its namespace there.
     #[serde(deserialize_with = "or_default")]
     pub resource_namespace: String,
-    /// What happened.
+    /// The error.
     #[serde(deserialize_with = "or_default")]
     pub message: String,
-    /// Ours: that somebody on the spoke keeps changing what the hub owns, or does so no more.
+    /// Ours: another field manager on the spoke keeps changing fields that the hub owns, or has stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contest: Option<Contest>,
 }
 
-/// How it stands about a spec that somebody on the spoke keeps changing.
+/// The state of a conflict with another field manager on the spoke about fields that the hub owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Contest {
-    /// It goes on.
+    /// It continues.
     On,
-    /// It is over.
+    /// It has ended.
     Over,
-    /// Something that this version does not know.
+    /// A value of a later version.
     #[serde(other)]
     Other,
 }
@@ -155,35 +155,35 @@ pub struct ClusterInfo {
     pub resources_count: i64,
 }
 
-/// Ours: what the agent says about its spoke, in the same message as [`ClusterInfo`]; Go does not read it.
+/// Ours: the agent's facts about its spoke, in the same message as [`ClusterInfo`]; Go ignores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SpokeInfo {
-    /// Whether there is an Argo CD; none when the agent does not say.
+    /// Whether there is an Argo CD; none when the agent does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd: Option<ArgoCd>,
-    /// What of an Argo CD runs in its namespace; none when the agent does not say.
+    /// Which Argo CD runs in its namespace; none when the agent does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd_runs: Option<Runs>,
-    /// Whether the definitions of Argo CD's kinds are those that the add-on has brought; false when the agent does not say.
+    /// Whether the add-on installed the CRDs of Argo CD; false when the agent does not report it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub argo_cd_kinds_brought: bool,
-    /// What is wrong with an Argo CD that the add-on has brought; none when nothing is or the agent does not say.
+    /// The problem of an Argo CD that the add-on installed; none when it is healthy or the agent does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd_ails: Option<HealthProblem>,
-    /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not say.
+    /// The SHA-256, in hexadecimal, of the CA certificates that the agent trusts; none when it does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trusts: Option<BTreeSet<String>>,
-    /// As [`ClusterInfo`] says it; none when nobody has counted.
+    /// As in [`ClusterInfo`]; none before the first count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applications_count: Option<u64>,
-    /// The same.
+    /// As in [`ClusterInfo`]; none before the first count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apis_count: Option<u64>,
-    /// The same.
+    /// As in [`ClusterInfo`]; none before the first count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources_count: Option<u64>,
-    /// The version of Kubernetes, where it is known.
+    /// The version of Kubernetes, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
 }
@@ -194,71 +194,71 @@ pub struct SpokeInfo {
 pub enum ArgoCd {
     /// Its API serves Argo CD's kinds.
     Installed,
-    /// It does not.
+    /// Its API does not serve them.
     Missing,
-    /// A word of the future.
+    /// A value of a later version.
     #[serde(other)]
     Other,
 }
 
-/// What of an Argo CD runs in its namespace on a spoke.
+/// Which Argo CD runs in its namespace on a spoke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Runs {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// What the add-on has brought.
+    /// One that the add-on installed.
     Ours,
-    /// What somebody else has installed.
+    /// One that an administrator or another tool installed.
     Foreign,
-    /// A word of the future.
+    /// A value of a later version.
     #[serde(other)]
     Other,
 }
 
-/// Why a program of Argo CD is not well on a spoke.
+/// Why a workload of Argo CD is not healthy on a spoke.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct HealthProblem {
-    /// The program: `Deployment argocd-repo-server`.
+    /// The workload: `Deployment argocd-repo-server`.
     pub workload: String,
     /// The cause.
     pub cause: Cause,
-    /// What it is about: an image, a container, a Pod; empty when it is the program as a whole.
+    /// The image, container or Pod that has the problem; empty when it is the workload as a whole.
     pub subject: String,
-    /// What the cluster says about it.
+    /// The message of the cluster.
     pub detail: String,
 }
 
-/// Causes, those first that others may follow from.
+/// Causes of an unhealthy workload; a cause comes before its consequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
-    /// The cluster makes no Pod of it, because of a quota or an admission rule for example.
+    /// The cluster rejects its Pods, for example because of a quota or an admission webhook.
     NotMade,
-    /// No node takes its Pod.
+    /// No node fits its Pod.
     Unschedulable,
-    /// An image cannot be pulled.
+    /// The kubelet cannot pull an image.
     ImagePull,
-    /// A container ends again and again.
+    /// A container restarts again and again.
     Crashes,
-    /// A container cannot be begun.
+    /// A container cannot start.
     NotBegun,
-    /// Its Pod was given up, for want of memory or disk for example.
+    /// Its Pod was evicted, for example because of memory or disk pressure.
     GivenUp,
-    /// Somebody has scaled it to nothing.
+    /// A user has scaled it to zero.
     ScaledDown,
-    /// It runs and is not ready.
+    /// It runs but is not ready.
     NotReady,
-    /// It has not come up yet, nobody knows why.
+    /// It is not up yet, for no known reason.
     Starting,
-    /// A word of the future.
+    /// A value of a later version.
     #[default]
     #[serde(other)]
     Other,
 }
 
-/// Reads a body. An empty one is the zero value, as in Go.
+/// Decodes a body. An empty body is the zero value, as in Go.
 pub fn decode<T: DeserializeOwned + Default>(
     what: &'static str,
     body: &Bytes,
@@ -269,7 +269,7 @@ pub fn decode<T: DeserializeOwned + Default>(
     serde_json::from_slice(body).map_err(|source| Undecodable { what, source })
 }
 
-/// Writes a body.
+/// Encodes a body.
 pub fn encode<T: Serialize>(body: &T) -> Bytes {
     // only string keys and plain data: serde_json cannot fail on these types
     serde_json::to_vec(body)
@@ -277,7 +277,7 @@ pub fn encode<T: Serialize>(body: &T) -> Bytes {
         .unwrap_or_default()
 }
 
-/// Go writes `null` for an empty value now and then, and reads it as the zero value.
+/// Go writes `null` for some empty values, and reads it as the zero value.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -1,19 +1,19 @@
 //! The in-session proof: how an agent proves its certificate where a proxy ends TLS. Pure.
 //!
-//! The principal says a nonce and its UID in `VersionResponse`, to configured proxies only. The agent answers in
-//! `AuthRequest` with its certificates and a signature by the key of the first over what [`signed`] returns. The name
-//! that the agent dialled is in it, so that a proof for one door opens no other.
+//! The principal sends a nonce and its UID in `VersionResponse`, to configured proxies only. The agent answers in
+//! `AuthRequest` with its certificates and a signature, by the key of the first, over the bytes of [`signed`]. They
+//! include the dialled name, so that a proof for one server name is invalid for another.
 
 use crate::wire::authapi::Proof;
 
-/// Keeps this signature apart from any other that the key makes.
+/// Separates this signature from every other use of the key.
 const CONTEXT: &[u8] = b"argocd-agent-addon in-session proof, version 1\0";
-/// A leaf and a few intermediates; more are not looked at.
+/// A leaf and a few intermediates; a proof with more is rejected.
 pub const MOST_CERTIFICATES: usize = 8;
 /// Longest nonce, UID or name that is signed.
 pub const LONGEST: usize = 256;
 
-/// Why a proof is not accepted. None says anything about the key.
+/// Why a proof is rejected. No reason reveals anything about the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A proxy ends TLS here, and the agent proved nothing.
@@ -64,7 +64,7 @@ impl Refused {
     }
 }
 
-/// What is signed: each part behind its length, so that no two different proofs sign the same bytes.
+/// The bytes to sign: each part after its length, so that different proofs never sign the same bytes.
 pub fn signed(server_name: &str, principal_uid: &str, nonce: &[u8]) -> Vec<u8> {
     let parts = [server_name.as_bytes(), principal_uid.as_bytes(), nonce];
     parts.into_iter().fold(CONTEXT.to_vec(), |mut all, part| {
@@ -74,7 +74,7 @@ pub fn signed(server_name: &str, principal_uid: &str, nonce: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Whether a proof is of a size that is worth a look.
+/// Whether the size of a proof is within bounds.
 pub fn is_presentable(proof: &Proof) -> bool {
     let Proof {
         chain,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_of_an_absurd_size_is_not_looked_at() {
+    fn proof_of_excessive_size_is_rejected() {
         let good = Proof {
             chain: vec![vec![1].into()],
             scheme: 1,

@@ -1,28 +1,28 @@
-//! Why an authentication or a session is refused, and how both ends say it.
+//! The reasons to refuse an authentication or a session, and their gRPC statuses.
 
 use tonic::{Code, Status};
 
 use crate::proof;
 
-/// Why a peer is turned away. The texts that the Go implementation fixed are kept.
+/// Why a peer is refused. The texts of the Go implementation are kept.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// `AuthRequest.mode` is neither managed nor autonomous.
     #[error("unknown agent mode: {0}")]
     UnknownMode(String),
-    /// Method unknown, credentials wrong, or no name in them. Deliberately says no more.
+    /// Method unknown, credentials wrong, or no name in them. Deliberately without details.
     #[error("authentication failed")]
     AuthenticationFailed,
     /// The agent presented no version.
     #[error("agent version is required")]
     VersionRequired,
-    /// The version cannot work with ours.
+    /// The version is incompatible with ours.
     #[error("version mismatch")]
     VersionMismatch,
     /// Token missing, expired, of another key, or bound to another certificate.
     #[error("invalid authentication data")]
     InvalidToken,
-    /// What the agent showed is on the revocation list.
+    /// The agent's certificate or cluster is on the revocation list.
     #[error("its certificate or cluster is revoked")]
     Revoked,
     /// The in-session proof is missing or wrong.
@@ -37,19 +37,19 @@ pub enum Refusal {
     /// A newer session of the same agent took over.
     #[error("superseded by a newer session")]
     Superseded,
-    /// Two agents have one identity, and it is the other one's turn.
+    /// Two agents have the same identity, and the other one has the session slot.
     #[error("another agent with the same identity is connected")]
     Contested,
-    /// The principal is going away; connect again.
+    /// The principal shuts down; the agent reconnects.
     #[error("principal is shutting down")]
     Draining,
-    /// Too much at once from this identity or address.
+    /// Too many requests from this identity or address.
     #[error("too many requests")]
     TooMany,
-    /// The agent's messages broke a rule of the session.
+    /// The agent's messages violated a rule of the session.
     #[error("protocol violation: {0}")]
     Violation(&'static str),
-    /// Ours to mend; says nothing about why.
+    /// An error of the principal; deliberately without details.
     #[error("internal server error")]
     Internal,
 }
@@ -59,7 +59,7 @@ pub enum Refusal {
 pub enum Advice {
     /// Connect again with the usual back-off.
     Retry,
-    /// A person has to change something: keep trying, slowly, and say so.
+    /// An administrator has to change something: the agent retries slowly and reports it.
     RetrySlowly,
 }
 
@@ -90,7 +90,7 @@ impl Refusal {
         match self {
             // Go returns a bare error there, which gRPC turns into Unknown
             Self::UnknownMode(_) => Code::Unknown,
-            // a Go agent connects anew on Unauthenticated, which is what a lost enrolment needs
+            // a Go agent authenticates again after Unauthenticated, as it must after a lost enrolment
             Self::AuthenticationFailed
             | Self::InvalidToken
             | Self::NotEnrolled
@@ -108,15 +108,14 @@ impl Refusal {
 
     /// The refusal as the status that ends a stream.
     ///
-    /// A Go agent leaves a stream on these codes only; with any other it reads the end again and again, without a pause
-    /// and for ever.
+    /// A Go agent leaves a stream on these codes only. After any other code it reads the ended stream in a busy loop.
     pub fn to_stream_status(&self) -> Status {
         let code = self.code();
-        let is_left = matches!(
+        let ends_stream = matches!(
             code,
             Code::Unavailable | Code::Unauthenticated | Code::Cancelled
         );
-        let code = if is_left { code } else { Code::Unavailable };
+        let code = if ends_stream { code } else { Code::Unavailable };
         Status::new(code, self.to_string())
     }
 
@@ -132,7 +131,7 @@ impl From<Refusal> for Status {
     }
 }
 
-/// What to do after the status with which a principal, ours or Go, ended a call.
+/// The reaction to the status with which a principal, ours or Go, ended a call.
 pub fn advice(status: &Status) -> Advice {
     match status.code() {
         Code::InvalidArgument
@@ -141,7 +140,7 @@ pub fn advice(status: &Status) -> Advice {
         | Code::Unimplemented
         | Code::Unknown
         | Code::NotFound => Advice::RetrySlowly,
-        // a certificate that the hub does not take (yet) may be taken in a second: enrolment is asynchronous
+        // the hub may accept the certificate a second later: enrolment is asynchronous
         Code::Unauthenticated
         | Code::Ok
         | Code::Cancelled
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_go_agent_leaves_a_stream_whatever_ends_it() {
+    fn every_refusal_makes_a_go_agent_leave_its_stream() {
         for refusal in [
             Refusal::UnknownMode("x".to_owned()),
             Refusal::VersionRequired,

@@ -1,18 +1,18 @@
-//! What is still unconfirmed after a connect.
+//! The objects that are unconfirmed after a connect.
 //!
-//! The owner of the specs starts every session with the list of everything the peer should have. The
-//! peer names what it holds; whatever it holds in the same version is confirmed, and once the peer has
-//! said the last word the rest is sent. Nothing is replayed, and a lost message costs one comparison.
+//! The owner of the specs starts every session with the list of all objects that the peer should have. The peer lists
+//! its objects; those of the same version are confirmed. After the end of the list the owner sends the rest. Nothing
+//! is replayed, and a lost message costs one comparison.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::object::ObjectKey;
 
-/// How long a Go agent gets for its request-updates: it names no end, and sends them at once or not at all.
+/// How long we wait for the request-updates of a Go agent: it marks no end, and sends them at once or not at all.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Objects that the peer should have and has not been seen to have.
+/// Objects that the peer should have and has not confirmed.
 #[derive(Debug, Default)]
 pub struct Unconfirmed {
     keys: BTreeSet<ObjectKey>,
@@ -20,7 +20,7 @@ pub struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// Starts with everything that is routed to the peer.
+    /// Starts with all objects that are routed to the peer.
     pub fn new(keys: impl IntoIterator<Item = ObjectKey>) -> Self {
         Self {
             keys: keys.into_iter().collect(),
@@ -28,23 +28,23 @@ impl Unconfirmed {
         }
     }
 
-    /// The peer holds this one as we want it.
+    /// The peer has the desired version of this object.
     pub fn confirm(&mut self, key: &ObjectKey) {
         self.keys.remove(key);
     }
 
-    /// The object is gone, or goes to the peer for another reason.
+    /// The object is gone, or is sent for another reason.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.keys.remove(key);
     }
 
-    /// The peer has named all it holds, or its time is up: what is left has to be marked. Once.
+    /// The peer's list is complete or has timed out. Returns the unconfirmed objects, which the caller marks.
     pub fn finish(&mut self) -> BTreeSet<ObjectKey> {
         self.complete = true;
         std::mem::take(&mut self.keys)
     }
 
-    /// Whether it is not known yet what the peer holds of this one.
+    /// Whether the object is unconfirmed.
     pub fn is_open(&self, key: &ObjectKey) -> bool {
         self.keys.contains(key)
     }

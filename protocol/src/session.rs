@@ -1,40 +1,40 @@
-//! One subscribed stream's life, for both ends: a machine without I/O.
+//! The session of one subscribed stream, for both ends: a state machine without I/O.
 //!
-//! A session is made when a stream is up and dropped when it ends. Nothing in it has to survive: after a
-//! reconnect the [`resync`](crate::resync) tells what the peer lacks, and that is marked in a fresh one.
+//! The driver creates a session when a stream opens and drops it when the stream ends. Nothing in it has to survive:
+//! after a reconnect the [`resync`](crate::resync) finds the differences and marks them in the new session.
 //!
-//! The driver, one task, does this in a loop:
+//! The driver, one task, runs this loop:
 //!
-//! 1. [`Session::next_outgoing`] until it has nothing, writing each to the stream;
-//! 2. [`Session::next_work`] while it has hands free, starting each piece;
-//! 3. wait for the first of: a frame ([`Session::receive`], read only while [`Session::has_room`]), an
-//!    ended piece of work ([`Session::finished`]), a local change ([`Session::mark`], [`Session::say`]),
+//! 1. call [`Session::next_outgoing`] until it returns none, and write each frame to the stream;
+//! 2. call [`Session::next_work`] while a worker is free, and start each work item;
+//! 3. wait for the first of: a frame ([`Session::receive`], read only while [`Session::has_room`]), a
+//!    finished work item ([`Session::finished`]), a local change ([`Session::mark`], [`Session::emit`]),
 //!    the time of [`Session::next_timeout`].
 //!
-//! # What the receiver may rely on
+//! # Guarantees for the receiver
 //!
-//! Between our own ends, events about one [`ObjectKey`] arrive in the order of their meaning: one state or
-//! status is in flight at a time, a delete overtakes what was said before it, and a state is never said
-//! before an older delete has landed. So a delete is its owner's last word about the *hub name* it carries,
-//! even if the UID in it is that of an object whose state never came through; for another hub name that
-//! has the same name on the spoke the UID decides. A Go principal keeps this order only by UID.
+//! Between our own ends, events about one [`ObjectKey`] arrive in causal order: one state or status is in flight at a
+//! time, a delete supersedes everything before it, and a state is never sent before the peer has acknowledged an older
+//! delete. So a delete is its owner's newest statement about its *hub name*, even if its UID is that of an object whose
+//! state never arrived; for another hub name with the same name on the spoke the UID decides. A Go principal keeps
+//! this order only by UID.
 //!
-//! Commands are said after the state that was marked with them, hold up nothing, and may come before a state
-//! that was marked later: a command for an object that is not here (yet) is tried again, not refused. A Go agent
-//! does a command as often as it hears it, so it hears one that it has acknowledged only once in a session.
+//! A command follows the state that was marked with it, blocks nothing, and may precede a state that was marked later:
+//! the receiver retries a command for a missing object and does not refuse it. A Go agent carries a command out each
+//! time that it receives it, so the session sends it an acknowledged command only once.
 //!
-//! # What the driver has to mind
+//! # Duties of the driver
 //!
-//! [`Session::next_timeout`] is zero while something is due that the driver does not take: a resend while
-//! the stream is full, a retry while it has no hand free. It must not turn in circles then, but wait for
-//! the stream or the hand.
+//! [`Session::next_timeout`] is zero while something is due that the driver does not take: a resend while the stream
+//! is full, or a retry while no worker is free. The driver must then wait for the stream or a worker, not spin.
 //!
-//! What people ask of a Go agent is a control message that is sent once and, unacknowledged, forgotten after the pause
-//! before a resend; the peer's answer is a control message of its own. So is the last state of an object that a Go agent
-//! hears before its delete: it removes what it holds as it holds it, with the workload if the copy still says so.
+//! A live request to a Go agent is a control message that is sent once. If the agent does not acknowledge it, the
+//! session drops it after the resend pause; the agent's response is a control message of its own. The final state of
+//! an object before its delete is a control message as well: a Go agent deletes its copy as the copy is, including the
+//! workload if the copy has the finalizer.
 //!
-//! Writing never waits for the peer to read: while the stream is full the driver stops taking from the
-//! outbox, which goes on coalescing, and keeps reading. So two busy ends cannot block each other.
+//! Writing never waits for the peer to read: while the stream is full, the driver stops taking from the outbox, which
+//! continues to coalesce, and keeps reading. So two busy ends cannot block each other.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -60,7 +60,7 @@ mod tests;
 
 pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work, WorkId};
 
-/// The machine. See the module for how it is driven.
+/// The state machine. The module describes how to drive it.
 #[derive(Debug)]
 pub struct Session {
     role: Role,
@@ -73,13 +73,13 @@ pub struct Session {
     /// Objects whose state the peer has acknowledged in this session.
     stated: HashSet<ObjectKey>,
     /// Event ids of the last commands that a peer without [`Capability::CommandIdentity`] has acknowledged: it would
-    /// do them again.
+    /// carry them out again.
     done: HashMap<ObjectKey, String>,
-    /// Resource id and event id of what was acknowledged before it was done. Bounded by the inbox.
+    /// Resource id and event id of events that we acknowledged before they were applied. Bounded by the inbox.
     promised: HashSet<(String, String)>,
     refusals: Vec<PeerRefusal>,
     next_ping: Option<Duration>,
-    /// How the last heartbeat of the peer was answered.
+    /// The acknowledgement of the peer's last heartbeat.
     answered: Option<Event>,
     draining: bool,
     resent: u64,
@@ -90,7 +90,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that has just begun; its clock stands at zero.
+    /// A new session; its clock starts at zero.
     pub fn new(role: Role, peer: Peer, limits: Limits) -> Self {
         Self {
             role,
@@ -115,38 +115,38 @@ impl Session {
         }
     }
 
-    /// Who is at the other end.
+    /// The peer's mode and capabilities.
     pub const fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Something about this object changed here and has to be said. Idempotent and cheap.
+    /// Queues a changed facet of an object. Idempotent and cheap.
     ///
-    /// A new [`Facet::State`] takes back a delete that was not sent yet, if there is a state when it is sent.
+    /// A new [`Facet::State`] cancels a delete that was not sent yet, if the object exists at the time of sending.
     ///
-    /// A kind that the peer has no word for is nothing to it.
+    /// Ignores kinds that the peer does not know.
     pub fn mark(&mut self, key: impl Borrow<ObjectKey>, facet: Facet) {
         if !self.peer.knows(key.borrow().kind) {
             return;
         }
         self.outbox.mark(key.borrow(), facet);
-        // something in flight may be due earlier now, to be replaced by this
-        self.flights.look_again();
+        // an event in flight may be due earlier now, as this mark replaces it
+        self.flights.recheck();
     }
 
-    /// It need not be said any more. What is in flight stays in flight.
+    /// Cancels a mark. An event in flight stays in flight.
     pub fn unmark(&mut self, key: &ObjectKey, facet: Facet) {
         self.outbox.unmark(key, facet);
     }
 
-    /// Says a ready-made event: a delete, which wipes everything else about its object, or a control
-    /// message, which replaces one of the same content that was not sent yet. A state that is said so is the last word
-    /// before a delete that is said right after it: it goes out first, and once.
+    /// Queues a complete event: a delete, which replaces everything else about its object, or a control message, which
+    /// replaces an unsent duplicate. A state that is emitted is the final state before a delete that is emitted right
+    /// after it: it is sent first, and once.
     pub fn emit(&mut self, event: Event) {
         match event.object() {
             Some(key) if !self.peer.knows(key.kind) => {}
             Some(key) if event.verb == Verb::Delete => {
-                // what is in flight about it does not matter any more, so the delete need not wait for it
+                // the delete supersedes everything in flight, so it need not wait for an acknowledgement
                 self.flights.forget(&key);
                 self.outbox.delete(&key, event);
             }
@@ -154,8 +154,8 @@ impl Session {
         }
     }
 
-    /// Takes in one frame. Acknowledgements are consumed; what cannot be read or is not allowed is
-    /// acknowledged as refused; the rest becomes work, newest value per object.
+    /// Handles one received frame. Consumes acknowledgements, acknowledges malformed and forbidden events as refused,
+    /// and queues the others as work, newest value per object.
     pub fn receive(&mut self, raw: CloudEvent, now: Duration) -> Result<(), Violation> {
         self.last_received = now;
         let event = match event::read(raw) {
@@ -201,47 +201,48 @@ impl Session {
         Ok(())
     }
 
-    /// What the next resync would notice if it were lost, which a delete or a command is not.
+    /// Whether to acknowledge an event before it is applied: only if the next resync would detect its loss, which it
+    /// does not for a delete or a command.
     ///
-    /// Nor, on the hub, what takes the place of one that was put back: many share its API, so a cluster is to say no more
-    /// of this object than is done, and hears so by waiting. Not for many objects at a time, since each of them has a part
-    /// of the cluster's window.
+    /// On the hub, an event that replaces one in back-off is also acknowledged late. All clusters share the hub's API,
+    /// so this slows the cluster's updates of the object down to the rate at which the hub applies them. It applies to
+    /// few objects at a time only, since each of them occupies a part of the cluster's window.
     fn is_acknowledged_on_receipt(&self, event: &Event, now: Duration) -> bool {
-        let noticed = matches!(
+        let is_resynced = matches!(
             event.verb,
             Verb::Create | Verb::SpecUpdate | Verb::StatusUpdate
         );
-        let is_waited_for = || {
+        let is_throttled = || {
             self.role == Role::Principal
                 && self.inbox.asleep() <= self.limits.window / 4
                 && self.inbox.replaces_sleeping(event, now)
         };
-        noticed && self.peer.capabilities.has(Capability::AckOnReceipt) && !is_waited_for()
+        is_resynced && self.peer.capabilities.has(Capability::AckOnReceipt) && !is_throttled()
     }
 
-    /// Whether another frame should be read now. Reading on to twice the limits ends in a [`Violation`].
+    /// Whether the driver may read another frame. Above twice the limits [`Self::receive`] returns a [`Violation`].
     pub fn has_room(&self) -> bool {
         self.inbox.entries() < self.limits.inbox_entries
             && self.inbox.bytes() < self.limits.inbox_bytes
             && self.acks.len() < self.limits.acks
     }
 
-    /// Answers the last heartbeat once more, for a peer that is not read for now and so gets no answer to those that
-    /// follow it. Whoever it is takes anything that it hears for a sign of life.
+    /// Acknowledges the last heartbeat again. While the driver does not read, the peer's next heartbeats get no answer,
+    /// and the peer takes any frame as proof that we are alive.
     pub fn answer_again(&mut self) {
         if self.acks.is_empty() {
             self.acks.extend(self.answered.clone());
         }
     }
 
-    /// Whether what is said now is the next control message that goes out. What comes without a bound of its own, such
-    /// as what people ask, is said only then.
-    pub fn takes_questions(&self) -> bool {
+    /// Whether a control message that is emitted now would be sent at once. The driver emits unbounded input, such as
+    /// live requests, only then.
+    pub fn can_emit_at_once(&self) -> bool {
         !self.draining && self.flights.len() < self.limits.window && !self.outbox.has_control()
     }
 
-    /// The next piece of work: at most one per object, state before command; control messages one at a
-    /// time in their order. None: nothing is ready.
+    /// Starts the next work item: at most one per object, state before command; control messages in order, one at a
+    /// time. None if nothing is ready.
     pub fn next_work(&mut self, now: Duration) -> Option<Work> {
         if self.draining {
             return None;
@@ -251,7 +252,7 @@ impl Session {
             .map(|(id, event)| Work { id, event })
     }
 
-    /// A piece of work ended. Done and refused are acknowledged.
+    /// Finishes a work item. [`Verdict::Done`] and [`Verdict::Refused`] are acknowledged.
     pub fn finished(&mut self, id: WorkId, verdict: Verdict, now: Duration) {
         let (event, why) = match verdict {
             Verdict::Done => (self.inbox.finish(id), None),
@@ -269,12 +270,12 @@ impl Session {
         }
     }
 
-    /// Nothing that was put back waits for its time any more.
-    pub fn rouse(&mut self) {
-        self.inbox.rouse();
+    /// Ends the back-off of all work items.
+    pub fn end_backoff(&mut self) {
+        self.inbox.end_backoff();
     }
 
-    /// How long until something becomes due without any input; none if nothing will.
+    /// Time until a resend, a retry or a heartbeat is due; none if none is scheduled.
     pub fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let resend = self.flights.next_due(&self.outbox, &self.limits);
         [resend, self.inbox.next_wake(), self.next_ping]
@@ -284,12 +285,12 @@ impl Session {
             .map(|when| when.saturating_sub(now))
     }
 
-    /// Stop beginning things: no new marks are sent and no new work is handed out. What is under way ends.
+    /// Starts the drain: no more marks are sent and no more work starts. Work in progress and events in flight finish.
     pub const fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// After [`Self::drain`]: nothing is under way any more.
+    /// Whether the drain is complete.
     pub fn is_drained(&self) -> bool {
         self.draining
             && self.flights.is_empty()
@@ -297,7 +298,7 @@ impl Session {
             && self.inbox.working() == 0
     }
 
-    /// What the peer refused since the last call. Only our own ends say so.
+    /// The peer's refusals since the last call. Only our own peers report them.
     pub fn take_refusals(&mut self) -> Vec<PeerRefusal> {
         std::mem::take(&mut self.refusals)
     }
@@ -308,7 +309,7 @@ impl Session {
             outbox_objects: self.outbox.objects(),
             in_flight: self.flights.len(),
             oldest: self.flights.oldest(now),
-            unheard: self.flights.unheard(now),
+            unacknowledged: self.flights.oldest_value(now),
             inbox_objects: self.inbox.entries(),
             working: self.inbox.working(),
             resent: self.resent,

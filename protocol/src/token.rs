@@ -1,13 +1,13 @@
-//! What the agent reads in its own token: who the principal takes it for, and for how long.
+//! The claims that an agent reads in its own JWT: its name and the lifetime of the token.
 //!
-//! A Go principal does not say that anywhere else, and its names of mirrored projects begin with it.
+//! A Go principal sends the name nowhere else, and it prefixes the names of mirrored projects with it.
 
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
-/// The agent's name in a token. Not verified: the token comes from the principal, and is used as its word only.
+/// The agent's name in a token. Not verified: the token comes from the principal.
 pub fn subject(token: &str) -> Option<String> {
     let claims = claims(token)?;
     let subject: Value = serde_json::from_str(claims.get("sub")?.as_str()?).ok()?;
@@ -15,7 +15,7 @@ pub fn subject(token: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// How long a token is good for from the moment it was issued, whatever our own clock says.
+/// The lifetime of a token, independent of our own clock.
 pub fn life(token: &str) -> Option<Duration> {
     let claims = claims(token)?;
     let at = |name| claims.get(name).and_then(Value::as_u64);
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_who_the_principal_takes_us_for() {
+    fn agent_name_is_read_from_the_jwt() {
         let claims = r#"{"sub":"{\"clientID\":\"spoke1\",\"mode\":\"autonomous\"}"}"#;
         let token = format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims));
         assert_eq!(subject(&token).as_deref(), Some("spoke1"));
@@ -42,7 +42,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_token_says_for_how_long_it_is_good() {
+    fn lifetime_is_read_from_the_jwt() {
         let of = |claims: &str| life(&format!("h.{}.s", URL_SAFE_NO_PAD.encode(claims)));
         let five = Duration::from_mins(5);
         assert_eq!(of(r#"{"iat":1000,"exp":1300}"#), Some(five));

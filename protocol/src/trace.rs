@@ -1,22 +1,21 @@
-//! Traces on the wire: where an event carries the context of its span, and what the spans of Go are called and tell.
+//! Traces on the wire: the trace context of an event, and the names and attributes of spans, as in Go.
 //!
-//! The context is data beside an event. Nothing here or in the session decides by it; an acknowledgement echoes it as it
-//! does every extension.
+//! The context does not influence any decision; an acknowledgement echoes it like every extension.
 
 use crate::event::Event;
 use crate::object::{Facet, ObjectKey};
 use crate::session::Verdict;
 
-/// The extension with the span that an event belongs to, as the CloudEvents extension for distributed tracing has it.
+/// The extension with the span of an event, as in the CloudEvents extension for distributed tracing.
 const PARENT: &str = "traceparent";
-/// The one with what vendors say of it.
+/// The extension with the vendors' trace state.
 const STATE: &str = "tracestate";
 
-/// Which program a span is of: `principal` or `agent`.
+/// The program of a span: `principal` or `agent`.
 pub const COMPONENT: &str = "argocd.component.type";
-/// The cluster, as the hub calls it.
+/// The cluster's name on the hub.
 pub const AGENT_NAME: &str = "argocd.agent.name";
-/// Who owns the specs there.
+/// The agent's mode.
 pub const AGENT_MODE: &str = "argocd.agent.mode";
 const EVENT_ID: &str = "argocd.event.id";
 const EVENT_TARGET: &str = "argocd.event.target";
@@ -25,21 +24,21 @@ const OPERATION: &str = "argocd.operation.type";
 const KIND: &str = "k8s.resource.kind";
 const NAME: &str = "k8s.resource.name";
 const NAMESPACE: &str = "k8s.resource.namespace";
-/// The object's own identity.
+/// The object's UID.
 pub const UID: &str = "k8s.resource.uid";
 
-/// Something that is known of a span.
+/// An attribute of a span.
 pub type Attribute = (&'static str, String);
 
-/// Under what the context of a mark is noted: what is said, and which part of it.
+/// The key of the trace context of a mark.
 pub type Matter = (ObjectKey, Facet);
 
-/// The span of something that is done to an object: `Application.update`.
+/// The name of the span of an operation on an object: `Application.update`.
 pub fn doing(operation: &str, key: &ObjectKey) -> String {
     format!("{}.{operation}", key.kind)
 }
 
-/// What is known of something that is done to an object.
+/// The attributes of the span of an operation on an object.
 pub fn of_object(operation: &str, key: &ObjectKey) -> [Attribute; 4] {
     [
         (OPERATION, operation.to_owned()),
@@ -49,7 +48,7 @@ pub fn of_object(operation: &str, key: &ObjectKey) -> [Attribute; 4] {
     ]
 }
 
-/// How a span tells what came of an event: nothing where it went well, else why not.
+/// The outcome of an event for its span: success, or the error.
 pub fn outcome(verdict: &Verdict) -> Result<(), &str> {
     match verdict {
         Verdict::Done => Ok(()),
@@ -59,18 +58,18 @@ pub fn outcome(verdict: &Verdict) -> Result<(), &str> {
 }
 
 impl Event {
-    /// The span of taking it in, as Go calls it: `<target>.<type>`.
+    /// The name of the span of receiving it, as in Go: `<target>.<type>`.
     pub fn span(&self) -> String {
         format!("{}.{}", self.target, self.verb.to_type())
     }
 
-    /// What is known of it. No bodies.
+    /// The attributes of its span; never its body.
     pub fn of_event(&self) -> Vec<Attribute> {
         let mut known = vec![
             (EVENT_TYPE, self.verb.to_type()),
             (EVENT_TARGET, self.target.to_string()),
             (EVENT_ID, self.event_id.clone()),
-            // As Go has it: name and UID.
+            // As in Go: name and UID.
             (UID, self.resource_id.clone()),
         ];
         if let Some(key) = self.object() {
@@ -83,13 +82,13 @@ impl Event {
         known
     }
 
-    /// The context that it carries, if any, and what vendors say of it. A claim: nobody has looked at it yet.
+    /// Its trace context, if any, and the vendors' trace state. A claim: the caller has to check it.
     pub fn trace(&self) -> Option<(&str, Option<&str>)> {
         let parent = self.extensions.get(PARENT)?;
         Some((parent, self.extensions.get(STATE).map(String::as_str)))
     }
 
-    /// Lets it carry a context, and what vendors say of it.
+    /// Sets its trace context and the vendors' trace state.
     pub fn carry(&mut self, (parent, state): (String, Option<String>)) {
         self.extensions.insert(PARENT.to_owned(), parent);
         if let Some(state) = state {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_called_as_go_calls_them() {
+    fn spans_have_the_names_of_go() {
         let key = ObjectKey::new(Kind::Application, "agent-a", "app");
         let event = Event::about(&key, Verb::SpecUpdate, "uid", "7", Bytes::new());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Versions and capabilities: what two ends may use beyond the Go protocol.
+//! Versions, and the capabilities that two ends may use beyond the Go protocol.
 
 use std::collections::BTreeSet;
 
@@ -7,25 +7,25 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const PREFIX: &str = "argocd-agent-";
 
-/// Longest version string we accept from a peer, so that it cannot fill a log or a status.
+/// Longest version string that we accept from a peer, so that it cannot flood a log or a status.
 const LONGEST: usize = 128;
 
-/// `0.5.0` as `Version` reports it.
+/// `0.5.0` in the form that `Version` reports.
 pub fn qualified(bare: &str) -> String {
     format!("{PREFIX}{bare}")
 }
 
-/// What `Version` reported as it goes into `AuthRequest.version`.
+/// The version from `Version` in the form that `AuthRequest.version` has.
 pub fn bare(qualified: &str) -> &str {
     qualified.strip_prefix(PREFIX).unwrap_or(qualified)
 }
 
-/// Whether a version from a peer can be used at all: printable, and not absurdly long.
+/// Whether a version from a peer is printable and not too long.
 pub fn is_presentable(version: &str) -> bool {
     !version.is_empty() && version.len() <= LONGEST && version.chars().all(|c| c.is_ascii_graphic())
 }
 
-/// The version to answer an agent with: a Go agent gets its own back, ours gets ours.
+/// The version in the answer to an agent: a Go agent gets its own version back, our agent gets ours.
 pub fn answer_to<'a>(theirs: &'a str, capabilities: &Capabilities) -> &'a str {
     if capabilities.is_ours() {
         VERSION
@@ -34,24 +34,24 @@ pub fn answer_to<'a>(theirs: &'a str, capabilities: &Capabilities) -> &'a str {
     }
 }
 
-/// Something an end can do beyond the Go protocol.
+/// A capability beyond the Go protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
     /// `request-update` carries a digest of the whole agreed value.
     DigestResync,
-    /// A command's identity is its event id, and status reports name the last one taken.
+    /// A command's identity is its event id, and status reports name the last command that was carried out.
     CommandIdentity,
-    /// The agent sends heartbeats, so silence means that it is gone.
+    /// The agent sends heartbeats, so silence means a lost connection.
     Heartbeat,
     /// An acknowledgement says when the event was refused and why.
     RefusalInAck,
-    /// The agent takes TLS certificates and SSH known hosts, and merges them.
+    /// The agent accepts TLS certificates and SSH known hosts, and merges them.
     HostKeys,
-    /// The agent may open a lane for interactive traffic.
-    Lane,
-    /// A state or status is acknowledged when it is received; should it be refused later, that is said then.
+    /// The agent may open a tunnel for interactive traffic.
+    Tunnel,
+    /// A receiver acknowledges a state or status before it applies it, and reports a later refusal separately.
     AckOnReceipt,
-    /// The two ends compare sums over ranges of objects, on connect and now and then, and name only what differs.
+    /// The two ends compare checksums over ranges of objects, on connect and at intervals, and list only differences.
     RangeSums,
 }
 
@@ -62,21 +62,21 @@ impl Capability {
         Self::Heartbeat,
         Self::RefusalInAck,
         Self::HostKeys,
-        Self::Lane,
+        Self::Tunnel,
         Self::AckOnReceipt,
         Self::RangeSums,
     ];
 
-    /// Since when there is this one. A release raises the level when it adds some, and drops none for two more.
+    /// The level that introduced it. A release that adds capabilities raises the level, and drops none for two more.
     const fn level(self) -> u8 {
         match self {
             Self::DigestResync | Self::CommandIdentity | Self::Heartbeat | Self::RefusalInAck => 1,
             Self::HostKeys => 2,
-            Self::Lane | Self::AckOnReceipt | Self::RangeSums => 3,
+            Self::Tunnel | Self::AckOnReceipt | Self::RangeSums => 3,
         }
     }
 
-    /// The word in `capabilities`.
+    /// The name in `capabilities`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::DigestResync => "digest-resync",
@@ -84,32 +84,32 @@ impl Capability {
             Self::Heartbeat => "heartbeat",
             Self::RefusalInAck => "refusal-in-ack",
             Self::HostKeys => "host-keys",
-            Self::Lane => "lane",
+            Self::Tunnel => "lane",
             Self::AckOnReceipt => "ack-on-receipt",
             Self::RangeSums => "range-sums",
         }
     }
 }
 
-/// What one end, or both, can do. Empty for a Go peer.
+/// The capabilities of one end, or of both. Empty for a Go peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(BTreeSet<Capability>);
 
 impl Capabilities {
-    /// Everything this build can do.
+    /// All capabilities of this build.
     pub fn ours() -> Self {
         Self(Capability::ALL.into_iter().collect())
     }
 
-    /// What a build of this level could do, of all that there have been; for tests of old and new together.
+    /// The capabilities up to this level, for tests of mixed versions.
     pub fn of_level(level: u8) -> Self {
         let all = Capability::ALL.into_iter();
         Self(all.filter(|it| it.level() <= level).collect())
     }
 
-    /// Reads a peer's list; words that we do not know are skipped.
+    /// Reads a peer's list and skips unknown names.
     pub fn read<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> Self {
-        // a peer may repeat itself for ever; what we keep is bounded by what we know
+        // the set of known capabilities bounds the result, even if the list has endless duplicates
         Self(
             words
                 .into_iter()
@@ -122,7 +122,7 @@ impl Capabilities {
         )
     }
 
-    /// The list as it goes on the wire.
+    /// The list on the wire.
     pub fn to_words(&self) -> Vec<String> {
         self.0
             .iter()
@@ -130,13 +130,13 @@ impl Capabilities {
             .collect()
     }
 
-    /// What both ends can do.
+    /// The capabilities that both ends have.
     #[must_use]
     pub fn negotiate(&self, theirs: &Self) -> Self {
         Self(self.0.intersection(&theirs.0).copied().collect())
     }
 
-    /// Whether this one may be used.
+    /// Whether the capability is in the set.
     pub fn has(&self, capability: Capability) -> bool {
         self.0.contains(&capability)
     }

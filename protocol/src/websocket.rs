@@ -1,8 +1,8 @@
-//! gRPC over `WebSocket`s, as the library of the Go implementation speaks it. Pure.
+//! gRPC over `WebSocket`s, as in the library of the Go implementation. Pure.
 //!
 //! Each call has a socket of its own, and each binary message is one frame: a flag byte, the length in four bytes,
-//! and as many bytes. A client sends data frames and [`END`]; a server sends one metadata frame with the headers,
-//! then data frames, then one metadata frame with the trailers. Headers that hold a `grpc-status` are trailers too.
+//! and the content. A client sends data frames and [`END`]; a server sends one metadata frame with the headers,
+//! then data frames, then one metadata frame with the trailers. Headers with a `grpc-status` are trailers too.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -11,16 +11,16 @@ mod long;
 
 pub use long::LongFrames;
 
-/// What a client asks for in `Sec-WebSocket-Protocol`.
+/// The subprotocol in `Sec-WebSocket-Protocol`.
 pub const SUBPROTOCOL: &str = "grpc-ws";
-/// Ends what a client has to say.
+/// The last frame of a client.
 pub const END: [u8; HEADER] = [METADATA, 0, 0, 0, 0];
 
 /// Flag and length.
 const HEADER: usize = 5;
 const METADATA: u8 = 0x80;
 const COMPRESSED: u8 = 1;
-/// More lines than any gRPC server has; what is longer is no metadata.
+/// The most lines of metadata; no gRPC server sends as many.
 const MOST_LINES: usize = 128;
 
 /// One message.
@@ -28,26 +28,26 @@ const MOST_LINES: usize = 128;
 pub enum Frame {
     /// A gRPC message, flag and length included.
     Data(Bytes),
-    /// Headers or trailers; empty, from a client: the end.
+    /// Headers or trailers; the end, if empty and from a client.
     Metadata(Bytes),
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// There is no room for flag and length.
+    /// Too short for flag and length.
     #[error("a frame of fewer than {HEADER} bytes")]
     Short,
-    /// It says another length than it has.
+    /// The length in the header is wrong.
     #[error("a frame with a wrong length")]
     Length,
     /// A message is longer than allowed.
     #[error("a gRPC message that is too long")]
     TooLong,
-    /// Nobody compresses metadata.
+    /// Compressed metadata, which the protocol does not have.
     #[error("compressed metadata")]
     Compressed,
-    /// Metadata are lines of `key: value`.
+    /// Lines that are not `key: value`.
     #[error("metadata that cannot be read")]
     Metadata,
 }
@@ -75,7 +75,7 @@ fn header(bytes: &[u8]) -> Option<(u8, usize)> {
     Some((*flag, usize::try_from(u32::from_be_bytes(*length)).ok()?))
 }
 
-/// Headers or trailers as a message.
+/// Encodes headers or trailers as a metadata frame.
 pub fn metadata(headers: &HeaderMap) -> Bytes {
     let lines = headers
         .iter()
@@ -114,7 +114,7 @@ pub fn read_metadata(lines: &[u8]) -> Result<HeaderMap, Malformed> {
     Ok(headers)
 }
 
-/// Cuts the body of a gRPC request or response, which comes in any pieces, into its messages.
+/// Splits the body of a gRPC request or response, which arrives in pieces of any size, into its messages.
 #[derive(Debug)]
 pub struct Cutter {
     waiting: BytesMut,
@@ -122,7 +122,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Takes no message longer than this.
+    /// Rejects messages that are longer than `longest`.
     pub fn new(longest: usize) -> Self {
         Self {
             waiting: BytesMut::new(),
@@ -130,7 +130,7 @@ impl Cutter {
         }
     }
 
-    /// Takes in the next piece.
+    /// Adds the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.waiting.extend_from_slice(piece);
     }
@@ -149,13 +149,13 @@ impl Cutter {
         Ok(Some(self.waiting.split_to(HEADER + length).freeze()))
     }
 
-    /// Whether nothing is left over.
+    /// Whether the input so far ends with a whole message.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
 
-/// The bytes that a message of `longest` takes on the socket.
+/// The size on the socket of a message of `longest` bytes.
 pub const fn framed(longest: usize) -> usize {
     longest.saturating_add(HEADER)
 }
@@ -176,7 +176,7 @@ mod tests {
         pairs.collect()
     }
 
-    /// As Go's server writes headers and trailers of an answer.
+    /// Headers and trailers of a response, as Go's server writes them.
     const GO_TRAILERS: &[u8] =
         b"\x80\x00\x00\x00\x2aGrpc-Message: version%0A\r\nGrpc-Status: 9\r\n";
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_with_a_reason() {
+    fn invalid_frames_are_rejected_with_a_reason() {
         for (bytes, why) in [
             (&b""[..], Malformed::Short),
             (b"\x00\x00\x00\x00", Malformed::Short),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_too_long_is_refused_before_it_is_there() {
+    fn oversized_message_is_rejected_by_its_header() {
         let mut cutter = Cutter::new(10);
         cutter.push(b"\x00\x00\x00\x00\x0b");
         assert_eq!(cutter.cut(), Err(Malformed::TooLong));

@@ -27,7 +27,7 @@ pub mod eventstreamapi {
     tonic::include_proto!("eventstreamapi");
 }
 
-/// Container logs on their way to the hub.
+/// Container logs for the hub.
 pub mod logstreamapi {
     tonic::include_proto!("principal.apis.logstreamapi");
 }
@@ -37,8 +37,8 @@ pub mod terminalstreamapi {
     tonic::include_proto!("terminalstreamapi");
 }
 
-/// The lane of interactive traffic, which a Go peer does not have.
-pub mod lane {
+/// The tunnel for interactive traffic; a Go peer has none.
+pub mod tunnel {
     tonic::include_proto!("argocdagent.lane");
 }
 

@@ -1,5 +1,5 @@
-//! Bytes of the wire. They were put together by hand from the wire format, not by this crate, so they hold
-//! field numbers, attribute types and words in place.
+//! Wire compatibility: the fixtures were written by hand from the wire format, not by this crate, so they pin field
+//! numbers, attribute types and names.
 
 #![expect(clippy::unwrap_used, reason = "a test ends here")]
 
@@ -26,7 +26,7 @@ fn cloud_event(hex: &str) -> CloudEvent {
         .unwrap()
 }
 
-/// What we write is what was read: same attributes, of the same types, and the same body.
+/// Encodes an event: the result must have the attributes, types and body that were read.
 fn written_back(event: Event, source: &str) -> CloudEvent {
     let frame = eventstreamapi::Event {
         event: Some(event.into_cloud_event(source)),

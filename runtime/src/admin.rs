@@ -1,7 +1,7 @@
-//! The admin endpoint: `/livez`, `/readyz`, `/healthz` and `/metrics`; and for those inside the Pod `/debug/…`.
+//! The admin endpoint: `/livez`, `/readyz`, `/healthz` and `/metrics`; and for clients inside the Pod `/debug/…`.
 //!
-//! `/livez` answers as long as the process can answer at all. `/readyz` names what is missing.
-//! `/healthz` means what the Go implementation means by it, which each program decides.
+//! `/livez` answers as long as the process runs. `/readyz` names the missing conditions. `/healthz` has the meaning of
+//! the Go implementation; each program decides it.
 
 use std::fmt;
 use std::future::IntoFuture as _;
@@ -25,58 +25,58 @@ use crate::ready::Readiness;
 
 mod debug;
 
-use debug::Near;
+use debug::Loopback;
 pub use debug::{LookIn, Page};
 
 /// Why the admin endpoint does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be listened on.
+    /// Cannot listen on the address.
     #[error("listen on {address} for health and metrics")]
     Listen {
-        /// The address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Serving ended.
+    /// The server failed.
     #[error("serve health and metrics")]
     Serve(#[source] io::Error),
 }
 
-/// Why another program's admin endpoint did not answer.
+/// Why a request to another program's admin endpoint failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// What was given is no address.
+    /// The address is invalid.
     #[error("{address:?} is not host:port")]
     Address {
-        /// What was given.
+        /// The address.
         address: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: http::uri::InvalidUri,
     },
-    /// Nobody answers there.
+    /// The request failed.
     #[error("ask {address}")]
     Ask {
-        /// Who was asked.
+        /// The address.
         address: String,
-        /// What was wrong.
+        /// The error of the client.
         source: hyper_util::client::legacy::Error,
     },
-    /// The answer broke off.
+    /// The response is incomplete or too long.
     #[error("read the answer of {address}")]
     Read {
-        /// Who was asked.
+        /// The address.
         address: String,
-        /// What was wrong.
+        /// The error of the body.
         source: axum::Error,
     },
 }
 
-/// Asks the admin endpoint of another program whether it is ready, and returns what it says is missing; none if it is.
+/// Asks the admin endpoint of another program for its readiness. Returns the missing conditions; none if it is ready.
 ///
 /// # Errors
-/// It does not answer.
+/// The request failed.
 pub async fn ask_ready(address: &str) -> Result<Option<String>, AskError> {
     let asked = || address.to_owned();
     let uri = format!("http://{address}/readyz")
@@ -100,13 +100,13 @@ pub async fn ask_ready(address: &str) -> Result<Option<String>, AskError> {
     Ok((!status.is_success()).then(|| String::from_utf8_lossy(&text).trim().to_owned()))
 }
 
-/// The longest answer that is read.
+/// The longest accepted response.
 const LONGEST_ANSWER: usize = 64 << 10;
 
 /// Decides `/healthz`.
 pub type Healthz = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// What the endpoint shows.
+/// The data that the endpoint serves.
 #[derive(Clone)]
 pub struct AdminState {
     /// Decides `/readyz`.
@@ -115,7 +115,7 @@ pub struct AdminState {
     pub registry: Registry,
     /// Decides `/healthz`: 200 when true, else 503.
     pub healthz: Healthz,
-    /// Told at `/debug/state`, to those inside the Pod.
+    /// Serves `/debug/state`, to clients inside the Pod.
     pub look_in: LookIn,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Debug for AdminState {
     }
 }
 
-/// An admin endpoint that has its address and can be served.
+/// An admin endpoint that is bound to its address.
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
@@ -135,10 +135,10 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Takes the address, so that a port in use is an error at start and not a dead part later.
+    /// Binds the address, so that a port in use is an error at start-up.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// Cannot listen on the address.
     pub async fn bind(address: SocketAddr, state: AdminState) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
@@ -146,20 +146,20 @@ impl Admin {
         Ok(Self { listener, state })
     }
 
-    /// The address that it got, with the real port where 0 was asked for.
+    /// The bound address, with the actual port instead of 0.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system does not return it.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `token` is cancelled; open requests are answered first.
+    /// Serves until `token` is cancelled, then finishes open requests.
     ///
     /// # Errors
-    /// Serving failed.
+    /// The server failed.
     pub async fn serve(self, token: CancellationToken) -> Result<(), Error> {
-        let service = router(self.state).into_make_service_with_connect_info::<Near>();
+        let service = router(self.state).into_make_service_with_connect_info::<Loopback>();
         axum::serve(self.listener, service)
             .with_graceful_shutdown(token.cancelled_owned())
             .into_future()
@@ -168,10 +168,10 @@ impl Admin {
     }
 }
 
-/// Binds and serves in one go.
+/// Binds and serves.
 ///
 /// # Errors
-/// The address cannot be had, or serving failed.
+/// Cannot listen on the address, or the server failed.
 pub async fn serve(
     address: SocketAddr,
     state: AdminState,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_names_what_is_missing() {
+    async fn readiness_names_the_missing_conditions() {
         let state = state(true);
         let caches = state.readiness.register("caches");
         assert_eq!(
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn health_is_what_the_program_says_and_life_is_not() {
+    async fn program_decides_healthz_but_not_livez() {
         let state = state(false);
         assert_eq!(answer(&state, "/healthz").await.0, 503);
         assert_eq!(answer(&state, "/livez").await.0, 200);

@@ -1,17 +1,17 @@
-//! Work that gives way: a runtime of its own, whose threads have a lower priority than those of the process.
+//! Background work: a runtime of its own, whose threads have a lower priority than those of the process.
 //!
-//! Large things that somebody looks at take the processors that nobody else wants. Where these are short, as with the limit
-//! of a container, what keeps a fleet in step goes first, and what is looked at comes a little later.
+//! Large live requests run there, on otherwise idle processors. When processors are scarce, as with the CPU limit of a
+//! container, the work that keeps a fleet in sync goes first and live requests are slower.
 
 use std::io;
 
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// How much nicer its threads are (nice(2)): in a shortage they get about a tenth of what others get, and so never nothing.
+/// The nice value of its threads (nice(2)): under contention they get about a tenth of the time of others, never none.
 const NICENESS: i32 = 10;
 
-/// The runtime; what runs on it ends with it.
+/// The runtime; its tasks end with it.
 #[derive(Debug)]
 pub(crate) struct BackgroundRuntime(Option<Runtime>);
 
@@ -19,9 +19,9 @@ impl BackgroundRuntime {
     /// Starts it.
     pub(crate) fn start() -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
-            .thread_name("aside")
+            .thread_name("background")
             .on_thread_start(|| {
-                // Of this thread alone, as Linux has it.
+                // On Linux this sets the value of this thread only.
                 if let Err(error) = nice(NICENESS) {
                     tracing::debug!(%error, "a thread keeps its priority");
                 }
@@ -31,7 +31,7 @@ impl BackgroundRuntime {
         Ok(Self(Some(runtime)))
     }
 
-    /// Where tasks are started.
+    /// The handle that starts tasks on it.
     pub(crate) fn handle(&self) -> Option<Handle> {
         self.0.as_ref().map(|runtime| runtime.handle().clone())
     }
@@ -39,7 +39,7 @@ impl BackgroundRuntime {
 
 impl Drop for BackgroundRuntime {
     fn drop(&mut self) {
-        // Waiting for its threads would block the thread that drops it. Its tasks have ended: `Parts` has waited for them.
+        // Waiting for its threads would block the thread that drops it. `Parts` has already waited for its tasks.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

@@ -1,4 +1,4 @@
-//! How long to wait after a failure; failures are forgiven only after lasting health.
+//! Exponential back-off, which resets only after a lasting success.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use crate::random;
 
-/// Counts failures and says how long to pause.
+/// Counts failures and computes pauses.
 ///
-/// A peer that accepts and dies at once is not hammered: a success counts only when it lasted.
+/// A success counts only if it lasted, so a peer that accepts and fails at once does not cause a retry loop.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     min: Duration,
@@ -19,7 +19,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from `min` to `max`, starting over after `healthy_after` without a failure.
+    /// Pauses from `min` to `max`, which reset after `healthy_after` without a failure.
     pub const fn new(min: Duration, max: Duration, healthy_after: Duration) -> Self {
         Self {
             min,
@@ -30,20 +30,20 @@ impl Backoff {
         }
     }
 
-    /// Notes that things work; the first call of a healthy spell counts.
+    /// Records a success; the first call after a failure starts the healthy time.
     pub fn succeeded(&mut self, now: Instant) {
         self.up_since.get_or_insert(now);
     }
 
-    /// Notes a failure and returns the pause before the next attempt, with jitter.
+    /// Records a failure and returns the pause before the next attempt, with jitter.
     ///
-    /// The jitter takes away up to half, so that many who failed together come back apart.
+    /// The jitter removes up to half, so that clients that failed together do not retry together.
     pub fn failed(&mut self, now: Instant) -> Duration {
         let pause = self.pause_after_failure(now);
         pause.mul_f64(random::between(0.5, 1.0))
     }
 
-    /// Forgets all failures: the next attempt is the first.
+    /// Forgets all failures.
     pub const fn reset(&mut self) {
         self.failures = 0;
         self.up_since = None;

@@ -1,4 +1,4 @@
-//! Wall-clock time as a thing that is handed in, so that tests can set it.
+//! Wall-clock time as a parameter, so that tests can set it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Tells the wall-clock time: the system's, or one that a test holds still or a simulation drives.
+/// A source of wall-clock time: the system's, one that a test sets, or one that a simulation drives.
 #[derive(Debug, Clone, Default)]
 pub struct Clock(Source);
 
@@ -19,7 +19,7 @@ enum Source {
 }
 
 impl Clock {
-    /// The clock of the machine.
+    /// The system clock.
     pub const fn system() -> Self {
         Self(Source::System)
     }
@@ -29,7 +29,7 @@ impl Clock {
         Self(Source::Standing(Arc::new(Mutex::new(start))))
     }
 
-    /// A clock that goes with the timers of the runtime, from `start` on: a simulation may let them jump.
+    /// A clock that advances with the timers of the runtime, from `start` on; a simulation may advance them.
     pub fn of_runtime(start: Timestamp) -> Self {
         Self(Source::Runtime(start, Instant::now()))
     }

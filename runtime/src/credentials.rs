@@ -1,9 +1,8 @@
 //! TLS material that rotates: read, checked, swapped as a whole.
 //!
-//! A source ([`files`] or [`secrets`]) publishes checked [`Material`]; [`ServerTls`] and
-//! [`ClientTls`] turn each new one into a configuration. Everything is swapped together,
-//! certificate, key, trust and session state, so that no session of an old trust is resumed.
-//! Material that cannot be used never replaces material that can.
+//! A source ([`files`] or [`secrets`]) publishes checked [`Material`]; [`ServerTls`] and [`ClientTls`] turn each new one
+//! into a configuration. Certificate, key, trust and session state are swapped together, so that no TLS session of an old
+//! trust is resumed. Invalid material never replaces valid material.
 //!
 //! ```text
 //!   files::watch ──┐
@@ -28,7 +27,7 @@ pub use config::{ClientAuth, client_config, provider, server_config};
 pub use material::{Error, Identity, KeyId, Material, Pem, Roots, Signature, fingerprint};
 pub use tls::{ClientTls, ServerTls};
 
-/// Takes the certificate from one source and the trusted roots from another.
+/// Combines the certificate of one source with the trusted roots of another.
 pub fn combine(
     mut identity: watch::Receiver<Arc<Material>>,
     mut roots: watch::Receiver<Arc<Material>>,
@@ -51,7 +50,7 @@ pub fn combine(
                 changed = roots.changed() => changed,
             };
             if changed.is_err() {
-                // A source ends only when the process stops; what is known stays in use.
+                // A source ends only when the process stops; the current material stays in use.
                 token.cancelled().await;
                 return;
             }

@@ -1,12 +1,11 @@
-//! How errors are printed, and whose move it is after one.
+//! Prints errors, and classifies them by who can fix them.
 
 use std::error::Error;
 use std::fmt;
 
-/// Prints an error with all its causes on one line, each said once.
+/// Prints an error with all its causes on one line, each once.
 ///
-/// Some errors of other crates repeat their cause in their own text; a cause whose text was
-/// already said is left out.
+/// Some errors of other crates repeat their cause in their own text; such a cause is left out.
 #[derive(Debug, Clone, Copy)]
 pub struct Chain<'a>(pub &'a (dyn Error + 'static));
 
@@ -26,14 +25,14 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// Who can put a failure right; decides retry, log level, condition and status code.
+/// Who can fix a failure; decides retry, log level, condition and status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// The network, a peer or an API server that is away: retry with back-off.
+    /// The network, a peer or an API server is unavailable: retry with back-off.
     Transient,
-    /// A person has to change something: say what, retry on change.
+    /// A user has to change something: report it, retry after a change.
     User,
-    /// A mistake of ours: say it loudly, retry slowly.
+    /// A bug of ours: log an error, retry slowly.
     Internal,
 }
 
@@ -48,7 +47,7 @@ impl ErrorClass {
     }
 }
 
-/// Sorts an error of the Kubernetes API by whose move it is.
+/// Classifies an error of the Kubernetes API.
 pub fn classify_kube(error: &::kube::Error) -> ErrorClass {
     let ::kube::Error::Api(status) = error else {
         return ErrorClass::Transient;

@@ -1,4 +1,4 @@
-//! The Kubernetes client, which gives up an API server that is silent, and a watch that lasts.
+//! The Kubernetes client, with a timeout for a silent API server, and a watch that recovers from errors.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,35 +27,35 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubeconfig file cannot be used.
+    /// The kubeconfig file is invalid.
     #[error("read kubeconfig {path:?}")]
     ReadKubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<KubeconfigError>,
     },
     /// No kubeconfig was given and none was found.
     #[error("find the configuration of the Kubernetes API")]
     Infer(#[source] Box<InferConfigError>),
-    /// The settings do not make a client.
+    /// The settings are invalid.
     #[error("build the Kubernetes client")]
     Build(#[source] Box<::kube::Error>),
 }
 
-/// A client for the cluster that the arguments name, or for the one that we run in.
+/// A client for the cluster of the arguments, or for the one that we run in.
 ///
 /// # Errors
-/// The kubeconfig or the pod's `ServiceAccount` cannot be used.
+/// The kubeconfig or the Pod's `ServiceAccount` is invalid.
 pub async fn client(args: &KubeArgs, user_agent: &str) -> Result<Client, Error> {
     build(args, prepared(args, user_agent).await?)
 }
 
-/// The same with connections of its own, which are where the tasks of `spawner` are.
+/// A client like [`client`], with connections of its own on the runtime of `spawner`.
 ///
 /// # Errors
-/// As of [`client`].
+/// As for [`client`].
 pub async fn client_of(
     args: &KubeArgs,
     user_agent: &str,
@@ -68,7 +68,7 @@ pub async fn client_of(
 async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
     let mut config = config(args).await?;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
-    // Out of a cluster HTTPS_PROXY would count here too; it is for the way to the hub.
+    // HTTPS_PROXY is for the connection to the hub; outside of a cluster the client would use it, too.
     config.proxy_url = None;
     if let Ok(value) = HeaderValue::from_str(user_agent) {
         config.headers.push((USER_AGENT, value));
@@ -85,7 +85,7 @@ fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     }))
 }
 
-/// So many requests at once, and again as soon as the API has had the time for them.
+/// The rate limit: a burst of requests, then the same burst again after the time that the average rate needs for it.
 fn pace(args: &KubeArgs) -> Option<RateLimitLayer> {
     let burst = args.kube_api_burst.max(1);
     let whole = Duration::from_secs(burst.into());
@@ -111,7 +111,7 @@ async fn config(args: &KubeArgs) -> Result<Config, Error> {
         }
     };
     match kubeconfig {
-        // An empty path is what Go's flag default looks like in a manifest.
+        // An empty path is the default of Go's flag in a manifest.
         Some(path) if !path.as_os_str().is_empty() => {
             let file = Kubeconfig::read_from(path).map_err(unreadable(path.clone()))?;
             Config::from_custom_kubeconfig(file, &options)
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Accepts every connection and never says anything.
+    /// Accepts every connection and never sends anything.
     async fn silent_api(listener: TcpListener) -> ! {
         let mut retained = vec![];
         loop {
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_never_answers_is_given_up() {
+    async fn request_to_a_silent_api_server_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let directory = tempfile::tempdir().unwrap();
         let kubeconfig = directory.path().join("kubeconfig");
@@ -178,7 +178,7 @@ mod tests {
         let asking = async { client.apiserver_version().await.unwrap_err() };
         let asking = timeout(Duration::from_mins(10), asking);
         let error = tokio::select! {
-            error = asking => error.expect("it is given up"),
+            error = asking => error.expect("a timeout of the request"),
             never = silent_api(listener) => never,
         };
         let stated = crate::error::Chain(&error).to_string();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_are_bounded_in_the_long_run_and_may_come_together() {
+    async fn rate_limit_allows_a_burst_and_bounds_the_average() {
         let layer = pace(&args(100, 50)).unwrap();
         let api = tower::service_fn(|()| std::future::ready(Ok::<_, std::convert::Infallible>(())));
         let mut api = ServiceBuilder::new().layer(layer).service(api);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_number_nothing_is_bounded() {
+    fn qps_of_zero_disables_the_rate_limit() {
         assert!(pace(&args(0, 300)).is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! Leadership by a Lease, as a value to watch.
+//! Leader election with a Lease, as a value to watch.
 //!
-//! Whether another holder's lease has run out is judged by what we see: when its record last
-//! *changed*, by our own monotonic clock. Clocks of other machines are never compared with ours.
+//! Another holder's lease has expired when its record has not *changed* for its duration, by our own monotonic clock.
+//! Clocks of other machines are never compared with ours.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use crate::clock::Clock;
 use crate::error::Chain;
 use crate::parts::Spawner;
 
-/// A lease stands still for this long before another takes it. With the pauses between looks somebody
-/// else leads 12 seconds after a holder died, at the latest (client-go's times make that 19).
+/// The time without a change after which another replica takes the lease. With the pauses between reads, another replica
+/// leads at most 12 seconds after a holder died (19 with the times of client-go).
 const DURATION: Duration = Duration::from_secs(9);
-/// A holder that could not renew for this long leads no more: well before another may take the lease.
+/// A holder that could not renew for this long stops leading, well before another replica may take the lease.
 const RENEW_DEADLINE: Duration = Duration::from_millis(6500);
-/// So long a holder may go on with what it has begun when it leads no more: nobody else leads before.
+/// The time in which a former leader may finish its work: no other replica leads earlier.
 pub const GRACE: Duration = DURATION.saturating_sub(RENEW_DEADLINE);
 const RETRY: Duration = Duration::from_millis(1500);
 
-/// Which lease, and who asks for it.
+/// A candidate for a lease.
 #[derive(Debug, Clone)]
 pub struct Candidate {
     /// Namespace of the Lease.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// Who we are; must differ between replicas and between lives of a process.
+    /// Our identity; must differ between replicas and between restarts of a process.
     pub identity: String,
 }
 
-/// Campaigns for the lease until the spawner is asked to stop, and then gives it back.
+/// Campaigns for the lease until the spawner stops, and then releases it.
 ///
-/// The value is true only while we hold the lease and renewed it recently enough that nobody else
-/// can have taken it.
+/// The value is true only while we hold the lease and have renewed it so recently that no other replica can have taken
+/// it.
 pub fn campaign(
     client: Client,
     candidate: Candidate,
@@ -59,7 +59,7 @@ pub fn campaign(
     let token = spawner.token().clone();
     spawner.spawn("lease", async move {
         loop {
-            // An API that does not answer must not keep us leading.
+            // A silent API must not extend our leadership.
             let until = campaign.renewed.map_or(DURATION, |at| {
                 (at + RENEW_DEADLINE).saturating_duration_since(Instant::now())
             });
@@ -96,7 +96,7 @@ pub fn campaign(
     receive
 }
 
-/// What to do about the lease as it is.
+/// The next write of the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Create,
@@ -105,7 +105,7 @@ enum Step {
     Wait,
 }
 
-/// Another holder's record, and since when it has not changed.
+/// A record of the lease, and the time since which it has not changed.
 #[derive(Debug, Clone, PartialEq)]
 struct SeenRecord {
     spec: LeaseSpec,
@@ -126,7 +126,7 @@ impl Campaign {
             .is_some_and(|at| now.duration_since(at) < RENEW_DEADLINE)
     }
 
-    /// Until the next look: a while, or what is left of our time.
+    /// The pause until the next read: at most the rest of our leadership.
     fn pause(&self, now: Instant) -> Duration {
         let left = self
             .renewed
@@ -135,7 +135,7 @@ impl Campaign {
             .map_or(RETRY, |left| left.min(RETRY))
     }
 
-    /// Looks once and writes at most once.
+    /// Reads the lease and writes it at most once.
     async fn round(&mut self) -> Result<(), ::kube::Error> {
         let begun = Instant::now();
         let lease = self.api.get_opt(&self.candidate.name).await?;
@@ -161,11 +161,11 @@ impl Campaign {
         };
         match written {
             Ok(_) => {
-                // Counted from before the write: others count from when they see it.
+                // From before the write: other replicas count from their later read.
                 self.renewed = Some(begun);
                 Ok(())
             }
-            // Somebody else wrote first; the next round sees what.
+            // Another replica wrote first; the next round reads its record.
             Err(::kube::Error::Api(status)) if status.code == 409 => Ok(()),
             Err(error) => Err(error),
         }
@@ -199,7 +199,7 @@ impl Campaign {
         }
     }
 
-    /// Gives the lease back, so that the next one need not wait for it to run out.
+    /// Releases the lease, so that the next leader need not wait until it expires.
     async fn release(&mut self) {
         if self.renewed.take().is_none() {
             return;
@@ -228,7 +228,7 @@ impl Campaign {
     }
 }
 
-/// Notes since when the record is as it is.
+/// Updates the time since which the record has not changed.
 fn observe(seen: Option<SeenRecord>, lease: Option<&Lease>, now: Instant) -> Option<SeenRecord> {
     let spec = lease?.spec.clone().unwrap_or_default();
     Some(
@@ -250,7 +250,7 @@ fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant
         None | Some("") => Step::Take,
         Some(holder) if holder == me => Step::Renew,
         Some(_) => {
-            // Of another implementation's lease its own duration counts.
+            // The lease of another implementation has a duration of its own.
             let lasts = lease
                 .spec
                 .as_ref()
@@ -271,7 +271,7 @@ fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant
 mod tests {
     use super::*;
 
-    fn held_by(holder: Option<&str>) -> Lease {
+    fn lease_of(holder: Option<&str>) -> Lease {
         Lease {
             spec: Some(LeaseSpec {
                 holder_identity: holder.map(ToOwned::to_owned),
@@ -283,28 +283,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_free_lease_is_taken_and_ours_is_renewed() {
+    async fn free_lease_is_taken_and_own_lease_is_renewed() {
         let now = Instant::now();
         assert_eq!(plan(None, "me", None, now), Step::Create);
-        assert_eq!(plan(Some(&held_by(None)), "me", None, now), Step::Take);
+        assert_eq!(plan(Some(&lease_of(None)), "me", None, now), Step::Take);
         assert_eq!(
-            plan(Some(&held_by(Some("me"))), "me", None, now),
+            plan(Some(&lease_of(Some("me"))), "me", None, now),
             Step::Renew
         );
     }
 
     #[test]
-    fn a_holder_stops_before_another_begins_and_another_begins_soon() {
-        // Seen late by one look, taken late by another.
+    fn holder_stops_before_the_next_leader_starts() {
+        // One late read sees the last change, another one takes the lease.
         let latest = DURATION + RETRY + RETRY;
         assert!(latest < Duration::from_secs(15));
         assert!(RENEW_DEADLINE + RETRY < DURATION);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn anothers_lease_is_taken_only_when_it_stood_still_for_its_duration() {
+    async fn lease_of_another_is_taken_after_its_duration_without_change() {
         let begun = Instant::now();
-        let lease = held_by(Some("other"));
+        let lease = lease_of(Some("other"));
         let seen = observe(None, Some(&lease), begun);
         assert_eq!(plan(Some(&lease), "me", seen.as_ref(), begun), Step::Wait);
 

@@ -1,8 +1,8 @@
-//! Process plumbing: what every program of ours needs whatever it does.
+//! Process plumbing that all our programs share.
 //!
 //! Arguments, logs, errors, supervised tasks, readiness, the admin endpoint, metrics, back-off,
-//! rotating TLS material and the Kubernetes client. This crate must never know what the process
-//! is for: no wire, no Argo CD, no OCM.
+//! rotating TLS material and the Kubernetes client. This crate is independent of the purpose of a program: no wire, no
+//! Argo CD, no OCM.
 //!
 //! ```text
 //!   signals ─> shutdown::token ─> parts::Parts ──spawns──> every part of the process
@@ -32,11 +32,10 @@ pub mod shutdown;
 pub mod trace;
 pub mod tunnel;
 
-/// Installs the one TLS provider of the process; call it first in `main`.
+/// Installs the TLS provider of the process; call it first in `main`.
 ///
-/// Libraries below us choose a provider by themselves where none is installed, and panic when they
-/// find two. A second call changes nothing.
+/// Without it, libraries choose a provider by themselves, and panic if there are two. A second call changes nothing.
 pub fn install_crypto_provider() {
-    // An error only says that a provider is there already, which is what we want.
+    // An error only means that a provider is already installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
 }

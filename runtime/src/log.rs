@@ -11,37 +11,37 @@ use tracing_subscriber::{EnvFilter, Registry, fmt};
 
 use crate::args::{LogArgs, LogFormat};
 
-/// Why logging could not be set up, or not be changed.
+/// Why logging could not be set up or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The level is not one.
+    /// The level is invalid.
     #[error("parse log level {level:?}")]
     ParseLevel {
-        /// What was given.
+        /// The given level.
         level: String,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: ParseError,
     },
-    /// A part of it is no level. At a start it would be taken for the name of a module.
+    /// A part of it is not a level. At start-up it would be the name of a module.
     #[error("{0:?} is none of off, error, warn, info, debug and trace")]
     NoLevel(String),
-    /// Somebody else set up logging before.
+    /// Other code has already set up logging.
     #[error("install the log subscriber")]
     Install(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The subscriber has gone, as it does when the process ends.
+    /// The subscriber is gone, because the process ends.
     #[error("change the log level")]
     Change(#[source] reload::Error),
 }
 
-/// The level of the process, like its subscriber.
+/// The level of the process.
 static LEVELS: OnceLock<Levels> = OnceLock::new();
 
-/// The level that is logged at, which can be changed.
+/// A log level that can be changed.
 #[derive(Debug)]
 pub struct Levels {
     filter: reload::Handle<EnvFilter, Registry>,
     at_start: String,
-    // Held for a copy, never over an await.
+    // Locked for a copy, never over an await.
     now: Mutex<String>,
 }
 
@@ -51,7 +51,7 @@ pub fn levels() -> Option<&'static Levels> {
 }
 
 impl Levels {
-    /// As it is now.
+    /// The current level.
     pub fn now(&self) -> String {
         self.now
             .lock()
@@ -59,7 +59,7 @@ impl Levels {
             .clone()
     }
 
-    /// As it was at the start.
+    /// The level at start-up.
     pub fn at_start(&self) -> &str {
         &self.at_start
     }
@@ -67,15 +67,15 @@ impl Levels {
     /// Changes it at once, in every part of the process.
     ///
     /// # Errors
-    /// It is no level; nothing has changed then.
+    /// The level is invalid; the current one stays.
     pub fn set(&self, level: &str) -> Result<(), Error> {
         check(level)?;
         self.apply(level)
     }
 
-    /// Changes it back to what it was at the start.
+    /// Restores the level of start-up.
     pub fn reset(&self) {
-        // It could be parsed then; an error says that the process ends.
+        // It was parsed at start-up; an error means that the process ends.
         drop(self.apply(&self.at_start));
     }
 
@@ -85,16 +85,16 @@ impl Levels {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *now, level.to_owned());
         drop(now);
-        // So that it is seen at most levels: a person has done it.
+        // A warning, so that the change is visible at most levels.
         tracing::warn!(before, now = level, "log level changed");
         Ok(())
     }
 }
 
-/// Starts logging as asked; call it once.
+/// Starts logging; call it once.
 ///
 /// # Errors
-/// The level cannot be parsed, or logging runs already.
+/// The level is invalid, or logging is already set up.
 pub fn init(args: &LogArgs) -> Result<(), Error> {
     let LogArgs {
         log_level,
@@ -113,7 +113,7 @@ pub fn init(args: &LogArgs) -> Result<(), Error> {
         at_start: log_level.clone(),
         now: Mutex::new(log_level.clone()),
     };
-    // Nobody was before us, or the subscriber could not have been set.
+    // The subscriber was set, so no other code has set this value.
     drop(LEVELS.set(levels));
     Ok(())
 }
@@ -125,7 +125,7 @@ fn filter(level: &str) -> Result<EnvFilter, Error> {
     })
 }
 
-/// Whether each part of it is a level, or a module and a level.
+/// Whether each part is a level, or a module and a level.
 fn check(level: &str) -> Result<(), Error> {
     let parts = level.split(',').map(str::trim);
     let words = parts.map(|part| part.split_once('=').map_or(part, |(_, level)| level));
@@ -138,22 +138,22 @@ fn check(level: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Translates the level names of the Go implementation, and quiets libraries that talk a lot.
+/// Translates the level names of the Go implementation, and reduces the level of verbose libraries.
 ///
-/// Its subsystems (`grpc-event=debug`) have no counterpart here and are left out.
+/// Subsystems of the Go implementation (`grpc-event=debug`) have no counterpart here and are ignored.
 fn directives(level: &str) -> String {
     let ours: Vec<String> = level
         .split(',')
         .map(str::trim)
         .filter(|part| !part.is_empty())
         .filter_map(|part| match part.split_once('=') {
-            // A Rust module path is ours; a subsystem of the Go implementation is not known here.
+            // A Rust module path is ours; a subsystem of the Go implementation is unknown here.
             Some((target, _)) if target.contains('-') => None,
             Some((target, level)) => Some(format!("{target}={}", level_name(level))),
             None => Some(level_name(part).to_owned()),
         })
         .collect();
-    // The Kubernetes client says every failed attempt as an error; whoever made it says so once, with what it was for.
+    // The Kubernetes client logs each failed attempt as an error; its caller logs the failure once, with the context.
     let quiet = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,kube_client=off";
     if ours.is_empty() {
         format!("info,{quiet}")
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_level_is_changed_while_the_process_runs_and_nonsense_changes_nothing() {
         let (layer, handle) = reload::Layer::new(filter("info").unwrap());
-        // The subscriber has to live for as long as it is changed.
+        // The subscriber must outlive the changes.
         let _subscriber = tracing_subscriber::registry().with(layer);
         let levels = Levels {
             filter: handle,
@@ -209,7 +209,7 @@ mod tests {
             (highest(), levels.now()),
             (Some(LevelFilter::DEBUG), "debug".to_owned())
         );
-        // At a start these are names of modules.
+        // At start-up these are names of modules.
         for nonsense in ["", "debgu", "info,agent=loud", "INFO "] {
             assert!(levels.set(nonsense).is_err(), "{nonsense:?}");
         }

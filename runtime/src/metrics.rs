@@ -18,7 +18,7 @@ pub use gauges::Gauges;
 /// All metrics of the process; clones share one registry.
 #[derive(Clone, Default)]
 pub struct Registry {
-    // Held while registering or encoding, never over an await.
+    // Locked while registering or encoding, never over an await.
     inner: Arc<Mutex<registry::Registry>>,
 }
 
@@ -34,13 +34,13 @@ impl Registry {
         Self::default()
     }
 
-    /// Lets a component register its metrics; return the struct that holds them.
+    /// Lets a component register its metrics and returns them.
     pub fn with<T>(&self, register: impl FnOnce(&mut registry::Registry) -> T) -> T {
         register(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds what every program of ours has: the metric `<prefix>_build_info` with the version and commit of this build,
-    /// what the process takes of its machine, and what becomes of its traces.
+    /// Adds the metrics of all our programs: `<prefix>_build_info` with the version and commit of this build, the usage
+    /// of the process, and the outcomes of spans.
     pub fn program(&self, prefix: &str, version: &'static str, commit: &'static str) {
         let info = Info::new(vec![("version", version), ("git_revision", commit)]);
         self.with(|registry| {
@@ -57,7 +57,7 @@ impl Registry {
     /// The `OpenMetrics` text of everything registered.
     ///
     /// # Errors
-    /// A metric could not be encoded, which is a mistake of ours.
+    /// A metric could not be encoded, which is a bug.
     pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         self.with(|registry| text::encode(&mut text, registry))?;
@@ -65,13 +65,13 @@ impl Registry {
     }
 }
 
-/// One of the things that a gauge counts, for as long as it lives.
+/// Counts one in a gauge until it is dropped.
 #[derive(Debug)]
 #[must_use = "it counts for as long as it lives"]
 pub struct Open(Gauge);
 
 impl Open {
-    /// One more of them.
+    /// Increments the gauge.
     pub fn new(gauge: Gauge) -> Self {
         gauge.inc();
         Self(gauge)
@@ -86,8 +86,8 @@ impl Drop for Open {
 
 /// A counter for each word of a fixed list.
 ///
-/// All series are there from the start, at zero: who asks for a rate sees the first one too, and no peer can make
-/// another one. A word that is not on the list is a mistake of ours, and counts as `other`.
+/// All series exist from the start, at zero, so that `rate()` includes the first increment, and no peer can add a series.
+/// A word that is not on the list is a bug, and counts as `other`.
 #[derive(Clone, Debug)]
 pub struct ByWord {
     label: &'static str,
@@ -95,7 +95,7 @@ pub struct ByWord {
 }
 
 impl ByWord {
-    /// A counter for each of these words, told apart by this label.
+    /// A counter for each of these words, as values of this label.
     pub fn new(label: &'static str, words: impl IntoIterator<Item = &'static str>) -> Self {
         let counters = Family::default();
         for word in words {
@@ -104,12 +104,12 @@ impl ByWord {
         Self { label, counters }
     }
 
-    /// Registers them under a name, with a help text that says what a rise means.
+    /// Registers them under a name, with a help text about the meaning of a rise.
     pub fn register(&self, all: &mut registry::Registry, name: &str, help: &str) {
         all.register(name, help, self.counters.clone());
     }
 
-    /// Counts one.
+    /// Increments the counter of a word.
     pub fn count(&self, word: &'static str) {
         let known = self.counters.get(&[(self.label, word)]);
         let is_known = known.map(|counter| counter.inc()).is_some();
@@ -120,7 +120,7 @@ impl ByWord {
         }
     }
 
-    /// How many were counted under a word.
+    /// The count of a word.
     pub fn counted(&self, word: &'static str) -> u64 {
         let counter = self.counters.get(&[(self.label, word)]);
         counter.map_or(0, |counter| counter.get())

@@ -1,13 +1,13 @@
-//! Wakes whoever waits for a change, in the order in which they began to wait.
+//! Wakes tasks that wait for a change, in the order in which they started to wait.
 //!
-//! What a `watch` channel is for values, without a value, and with an order: a watch channel wakes its receivers by
-//! chance, which a simulation cannot repeat.
+//! Like a `watch` channel, without a value, and with an order: a watch channel wakes its receivers in random order, which
+//! a simulation cannot repeat.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts changes; see the module.
+/// Counts changes and wakes waiting tasks.
 #[derive(Debug, Default)]
 pub struct ChangeNotifier {
     count: AtomicU64,
@@ -15,23 +15,23 @@ pub struct ChangeNotifier {
 }
 
 impl ChangeNotifier {
-    /// Something has changed.
+    /// Counts a change and wakes all waiting tasks.
     pub fn notify(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
         self.waiting.notify_waiters();
     }
 
-    /// How often something has changed; take it before you look at what may have.
+    /// The number of changes; read it before you read the data.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until there was more than at `count`. Cancel-safe.
+    /// Waits for a change after `count`. Cancel-safe.
     pub async fn since(&self, count: u64) {
         loop {
             let notified = self.waiting.notified();
             tokio::pin!(notified);
-            // From here on nothing is missed, so the look comes after.
+            // No notification is missed from here on, so read the count afterwards.
             notified.as_mut().enable();
             if self.count() != count {
                 return;
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_came_before_the_wait_ends_it() {
+    async fn change_before_the_wait_ends_it() {
         let updates = ChangeNotifier::default();
         let seen = updates.count();
         updates.notify();
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_woken() {
+    async fn waiting_task_is_woken() {
         let updates = ChangeNotifier::default();
         let seen = updates.count();
         let waiting = async {

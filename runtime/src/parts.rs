@@ -1,9 +1,8 @@
-//! Supervised tasks: no task without a keeper.
+//! Supervised tasks: every task has a supervisor.
 //!
-//! A *part* runs as long as the process. When one ends before it was asked to, or panics, the
-//! process ends and says which: Kubernetes restarts us, and a half-alive process helps nobody.
-//! A *short* task (a connection, a request) may end whenever it likes; its panic is logged and
-//! hurts nobody else.
+//! A *part* runs as long as the process. If a part ends early or panics, the process ends and logs its name: Kubernetes
+//! restarts the process, which is better than one that works only in part. A *short* task (a connection, a request) may
+//! end at any time; its panic is logged and affects no other task.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -24,13 +23,13 @@ use tracing::Instrument as _;
 use crate::background::BackgroundRuntime;
 use crate::error::Chain;
 
-/// How long an aborted task may take to notice; it only has to reach its next await.
+/// How long an aborted task may take to end; it only has to reach its next await.
 const ABORT_GRACE: Duration = Duration::from_secs(1);
 
-/// Why the process stopped although nobody asked it to.
+/// Why the process stopped without a signal.
 #[derive(Debug, thiserror::Error)]
 pub enum Stopped {
-    /// A part came to its end.
+    /// A part ended early.
     #[error("part {name:?} ended early")]
     Early {
         /// The part.
@@ -41,7 +40,7 @@ pub enum Stopped {
     Failed {
         /// The part.
         name: Cow<'static, str>,
-        /// What it failed with.
+        /// The error.
         source: Box<dyn Error + Send + Sync>,
     },
     /// A part panicked.
@@ -49,14 +48,14 @@ pub enum Stopped {
     Panicked {
         /// The part.
         name: Cow<'static, str>,
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
 }
 
-/// What a task may end with: nothing, or a result.
+/// The output of a task: nothing, or a result.
 pub trait Ending: Send + 'static {
-    /// The failure, if it was one.
+    /// The failure, if any.
     fn failure(self) -> Option<Box<dyn Error + Send + Sync>>;
 }
 
@@ -81,9 +80,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// No parts yet; cancelling `token` asks all of them to stop.
+    /// Without parts; cancelling `token` asks all parts to stop.
     pub fn new(token: CancellationToken) -> Self {
-        // One slot: the first end decides, later ones are only logged.
+        // One slot: the first failure decides, later ones are only logged.
         let (report, ended) = mpsc::channel(1);
         let spawner = Spawner {
             token,
@@ -100,10 +99,10 @@ impl Parts {
         }
     }
 
-    /// The same, where what gives way has [threads of its own](Spawner::aside).
+    /// Like [`Self::new`], with separate threads for [background tasks](Spawner::background).
     ///
     /// # Errors
-    /// There can be no more threads.
+    /// The system cannot start threads.
     pub fn with_background(token: CancellationToken) -> io::Result<Self> {
         let background = BackgroundRuntime::start()?;
         let mut parts = Self::new(token);
@@ -125,7 +124,7 @@ impl Parts {
         self.spawner.clone()
     }
 
-    /// Ends everything at once, as a crash does: no task gets another turn. For simulations.
+    /// Ends all tasks at once, as a crash does. For simulations.
     pub async fn crash(self) {
         let Spawner {
             token,
@@ -141,8 +140,7 @@ impl Parts {
 
     /// Waits until the token is cancelled or a part ends early, then stops all others.
     ///
-    /// Every task has `drain` to end by itself; what still runs then is aborted and counted in
-    /// the log.
+    /// Every task has `drain` to end by itself; tasks that still run then are aborted, and their number is logged.
     ///
     /// # Errors
     /// A part ended early; the process should exit with a failure.
@@ -184,15 +182,15 @@ pub struct Spawner {
     kill: CancellationToken,
     tracker: TaskTracker,
     report: mpsc::Sender<Stopped>,
-    /// Where what gives way runs, if that is elsewhere.
+    /// The runtime of background tasks, if there is one.
     background: Option<Handle>,
-    /// Where these tasks run, if not where they are started.
+    /// The runtime of the tasks of this spawner, if not the current one.
     runs_on: Option<Handle>,
 }
 
 impl Spawner {
-    /// The spawner for what gives way to everything else in a shortage of processors: large things that people look at. Its
-    /// tasks are the same in every other way. In a process [without such threads](Parts::new) it is this one.
+    /// The spawner for background tasks, such as large live requests: they give way to all others when processors are
+    /// scarce. In a process [without such threads](Parts::new) it is this one.
     #[must_use]
     pub fn background(&self) -> Self {
         Self {
@@ -201,7 +199,8 @@ impl Spawner {
         }
     }
 
-    /// Makes what starts tasks by itself, as clients of HTTP do, so that they run where the tasks of this spawner do.
+    /// Creates a value that starts tasks by itself, such as an HTTP client, so that they run on the runtime of this
+    /// spawner.
     pub fn within<T>(&self, make: impl FnOnce() -> T) -> T {
         let _entered = self.runs_on.as_ref().map(Handle::enter);
         make()
@@ -212,7 +211,7 @@ impl Spawner {
         &self.token
     }
 
-    /// A spawner whose tasks can be asked to stop without stopping those of its parent.
+    /// A spawner whose tasks can be stopped without those of its parent.
     #[must_use]
     pub fn child(&self) -> Self {
         Self {
@@ -281,10 +280,10 @@ impl Spawner {
     }
 }
 
-/// How a future ends, or its panic.
+/// Catches the panic of a future.
 ///
-/// In a place of its own on the heap: each future that is wrapped around another one has room for it twice, once as it was
-/// given and once as it is awaited, and around a task there are several. A session's would be eight times as large.
+/// Boxed: each future around another one has room for it twice, once as the argument and once as the awaited future, and
+/// a task has several layers. Otherwise the future of a session would be eight times as large.
 fn watched<F>(future: F) -> Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>
 where
     F: Future,
@@ -306,26 +305,26 @@ mod tests {
 
     const DRAIN: Duration = Duration::from_secs(5);
 
-    /// Which thread a task of this spawner runs on, and how nice that is.
+    /// The name and the nice value of the thread of this spawner's tasks.
     async fn place(spawner: &Spawner) -> (String, i32) {
-        let (notify, reply) = tokio::sync::oneshot::channel();
+        let (send, receive) = tokio::sync::oneshot::channel();
         spawner.spawn_short("looks", async move {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or_default().to_owned();
             let nice = rustix::process::nice(0).unwrap();
-            drop(notify.send((name, nice)));
+            drop(send.send((name, nice)));
         });
-        reply.await.unwrap()
+        receive.await.unwrap()
     }
 
     #[tokio::test]
-    async fn what_gives_way_has_nicer_threads_and_ends_with_all_others() {
+    async fn background_tasks_have_nicer_threads_and_drain_with_all_others() {
         let token = CancellationToken::new();
         let parts = Parts::with_background(token.clone()).unwrap();
         let spawner = parts.spawner();
         let (_, usual) = place(&spawner).await;
         let (name, nice) = place(&spawner.background().child()).await;
-        assert_eq!((name.as_str(), nice), ("aside", (usual + 10).min(19)));
+        assert_eq!((name.as_str(), nice), ("background", (usual + 10).min(19)));
 
         let asked = spawner.token().clone();
         spawner
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nothing_gives_way_tasks_are_where_they_were_started() {
+    async fn background_tasks_run_as_usual_without_a_background_runtime() {
         let parts = Parts::new(CancellationToken::new());
         let spawner = parts.spawner();
         assert_eq!(place(&spawner).await, place(&spawner.background()).await);
@@ -353,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_says_what_it_was() {
+    async fn failure_of_a_part_has_its_cause() {
         let parts = Parts::new(CancellationToken::new());
         parts.spawn("weak", async {
             Err::<(), _>(io::Error::other("disk full"))
@@ -366,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_panic_in_a_short_task_hurts_nobody_else() {
+    async fn panic_in_a_short_task_ends_no_other_task() {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let spawner = parts.spawner();
@@ -382,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_does_not_drain_is_aborted() {
+    async fn task_that_does_not_drain_is_aborted() {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         parts.spawn("deaf", std::future::pending::<()>());

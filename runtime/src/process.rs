@@ -1,4 +1,4 @@
-//! What a process takes of its machine, as the files of the kernel tell it (proc(5)). Pure.
+//! Parses the resource usage of a process from proc(5). Pure.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ pub fn resident_kib(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// The time that processors have worked for it, by `/proc/PID/stat`.
+/// The CPU time of a process, from `/proc/PID/stat`.
 ///
-/// It is told in hundredths of a second, whatever the kernel counts in: `USER_HZ` is part of its interface.
+/// The unit is always a hundredth of a second: `USER_HZ` is part of the kernel's interface.
 pub fn processor(stat: &str) -> Option<Duration> {
-    // The fields follow the program's name, which is in brackets and may have anything in it.
+    // The fields follow the program's name, which is in parentheses and may contain any character.
     let (_, fields) = stat.rsplit_once(')')?;
-    // The first of these is the third of all; 14 and 15 are the times of user and system.
+    // The first of these is field 3; fields 14 and 15 are user and system time.
     let mut times = fields.split_whitespace().skip(11);
     let mut ticks = || times.next()?.parse::<u64>().ok();
     let ticks = ticks()?.saturating_add(ticks()?);
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_says_of_a_process_is_read() {
+    fn usage_is_parsed_from_proc() {
         let status = "Name:\tagent\nVmPeak:\t  900 kB\nVmRSS:\t  512 kB\nThreads:\t4\n";
         assert_eq!(resident_kib(status), Some(512));
         assert_eq!(resident_kib("Name:\tagent\n"), None);

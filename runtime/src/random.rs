@@ -1,4 +1,4 @@
-//! Chance as a thing that can be repeated: a simulation that starts with the same seed takes the same turns.
+//! Random numbers that a simulation can repeat with the same seed.
 
 use std::cell::RefCell;
 
@@ -9,12 +9,12 @@ thread_local! {
     static SEEDED: RefCell<Option<SmallRng>> = const { RefCell::new(None) };
 }
 
-/// From now on this thread's chance follows from `seed`; for simulations, which run on one thread each.
+/// Seeds the random numbers of this thread; for simulations, which run on one thread each.
 pub fn seed(seed: u64) {
     SEEDED.set(Some(SmallRng::seed_from_u64(seed)));
 }
 
-/// A number between the two, by chance; for jitter, and for nothing that must not be guessed.
+/// A random number in the range; for jitter, not for secrets.
 pub fn between(low: f64, high: f64) -> f64 {
     SEEDED.with_borrow_mut(|seeded| {
         seeded.as_mut().map_or_else(
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_chance() {
+    fn equal_seeds_give_equal_numbers() {
         let draw = |number| {
             seed(number);
             [between(0.0, 1.0), between(0.0, 1.0)]

@@ -1,22 +1,22 @@
-//! Readiness: the process is ready when every registered thing says so.
+//! Readiness: the process is ready when all registered conditions are.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What has to be in place before the process is ready.
+/// The conditions for the readiness of the process.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness {
-    // Guards plain flags; held for a lookup, never over an await.
+    // Guards plain flags; locked for a lookup, never over an await.
     things: Arc<Mutex<BTreeMap<String, bool>>>,
 }
 
 impl Readiness {
-    /// Nothing registered: ready.
+    /// Without conditions: ready.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one thing, not ready yet.
+    /// Adds a condition that is not ready yet.
     pub fn register(&self, name: impl Into<String>) -> Handle {
         let name = name.into();
         self.lock().insert(name.clone(), false);
@@ -26,12 +26,12 @@ impl Readiness {
         }
     }
 
-    /// Whether everything registered is ready.
+    /// Whether all conditions are ready.
     pub fn is_ready(&self) -> bool {
         self.lock().values().all(|ready| *ready)
     }
 
-    /// The names of what is not ready, in order.
+    /// The names of conditions that are not ready, in order.
     pub fn missing(&self) -> Vec<String> {
         self.lock()
             .iter()
@@ -45,7 +45,7 @@ impl Readiness {
     }
 }
 
-/// The right to say whether one thing is ready; dropped, the thing is not ready any more.
+/// Sets one condition; when it is dropped, the condition is not ready.
 #[derive(Debug)]
 #[must_use = "dropped, it says that the thing is not ready"]
 pub struct Handle {
@@ -54,7 +54,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Says whether the thing is ready.
+    /// Sets whether the condition is ready.
     pub fn set(&self, ready: bool) {
         if let Some(flag) = self.readiness.lock().get_mut(&self.name) {
             *flag = ready;
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_has_to_be_ready_and_what_is_not_is_named() {
+    fn all_conditions_must_be_ready_and_missing_ones_are_named() {
         let readiness = Readiness::new();
         let caches = readiness.register("caches");
         let link = readiness.register("link");

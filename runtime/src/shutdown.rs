@@ -1,4 +1,4 @@
-//! Signals become a token that every part listens to.
+//! Turns signals into a token that all parts watch.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -7,8 +7,8 @@ use crate::error::Chain;
 
 /// A token that is cancelled by the first SIGTERM or SIGINT.
 ///
-/// Call it inside the tokio runtime, once. Where a signal cannot be listened to, that is logged
-/// and the signal keeps its default action.
+/// Call it inside the tokio runtime, once. If it cannot install a handler, it logs that and the signal keeps its default
+/// action.
 #[expect(
     clippy::disallowed_methods,
     reason = "must outlive every part: it is what stops them"

@@ -1,7 +1,7 @@
-//! Traces: what one change comes to, wherever it goes, told to a collector by OTLP.
+//! Traces of changes across programs, exported to a collector by OTLP.
 //!
-//! Off unless a collector is named, and then nothing of it is there: [`is_on`] is one load, and no span, context or note
-//! is made. On, contexts are data beside what is done: they decide nothing, and what keeps them is bounded.
+//! Off without a collector: [`is_on`] is one load, and no span, context or note is created. On, contexts are data beside
+//! the work: they influence no decision, and their storage is bounded.
 //!
 //! ```text
 //!   a change ──begin──> Span ──context──> Notes (the newest wins) ──taken──> Span ──headers──> the wire
@@ -38,21 +38,21 @@ pub use settings::{Error, Invalid, Settings};
 static TRACER: OnceLock<SdkTracer> = OnceLock::new();
 
 tokio::task_local! {
-    /// Under what the task works at this moment.
+    /// The context of the task's current span.
     static UNDER: Context;
 }
 
-/// Whether somebody wants traces.
+/// Whether traces are on.
 pub fn is_on() -> bool {
     TRACER.get().is_some()
 }
 
-/// The time now, as spans have it.
+/// The current time, as spans need it.
 fn now() -> SystemTime {
     Clock::system().now().into()
 }
 
-/// A span that is about to begin.
+/// A builder of a span.
 #[derive(Debug)]
 #[must_use = "it has not begun"]
 pub struct Spot {
@@ -61,7 +61,7 @@ pub struct Spot {
 }
 
 impl Spot {
-    /// Something of this name.
+    /// A span of this name.
     pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
         Self {
             builder: SpanBuilder::from_name(name),
@@ -69,18 +69,18 @@ impl Spot {
         }
     }
 
-    /// As a part of something; without, a trace begins here.
+    /// Sets the parent; without one, a new trace begins.
     pub fn under(mut self, context: Option<Context>) -> Self {
         self.under = context;
         self
     }
 
-    /// As a part of what somebody else says it is of, if that can be read.
+    /// Sets the parent that a peer claims, if it is valid.
     pub fn under_claim(self, claim: Option<(&str, Option<&str>)>) -> Self {
         self.under(claim.and_then(|(parent, state)| Context::read(parent, state)))
     }
 
-    /// With what is known of it. No secrets, and nothing without a bound.
+    /// Adds attributes. No secrets; values are cut to a bound.
     pub fn with(mut self, attributes: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let attributes = attributes
             .into_iter()
@@ -92,13 +92,13 @@ impl Spot {
         self
     }
 
-    /// Since then already.
+    /// Sets the start time.
     fn since(mut self, when: SystemTime) -> Self {
         self.builder.start_time = Some(when);
         self
     }
 
-    /// On behalf of these, too.
+    /// Links the span to further contexts.
     fn for_others(mut self, others: Vec<Context>) -> Self {
         let links = others
             .into_iter()
@@ -107,14 +107,14 @@ impl Spot {
         self
     }
 
-    /// A whole number that is known of it.
+    /// Adds an integer attribute.
     fn counting(mut self, name: &'static str, count: u32) -> Self {
         let known = self.builder.attributes.get_or_insert_default();
         known.push(KeyValue::new(name, i64::from(count)));
         self
     }
 
-    /// Begins it; none while nobody wants traces.
+    /// Begins the span; none while traces are off.
     pub fn begin(self) -> Option<Span> {
         let tracer = TRACER.get()?;
         let around = Surroundings::new();
@@ -126,35 +126,35 @@ impl Spot {
     }
 }
 
-/// Something that is being done; it has ended when this is dropped.
+/// A span; it ends when it is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct Span(SdkSpan);
 
 impl Span {
-    /// As it travels: the parent of what others do for it, and what vendors say of it.
+    /// The wire form: `traceparent` and `tracestate`.
     pub fn words(&self) -> (String, Option<String>) {
         let context = self.context();
         (context.parent(), context.state())
     }
 
-    /// By which others are made a part of it.
+    /// The context for its children.
     pub fn context(&self) -> Context {
         Context(self.0.span_context().clone())
     }
 
-    /// It went well.
+    /// Sets the status to success.
     pub fn fine(&mut self) {
         self.0.set_status(Status::Ok);
     }
 
-    /// It did not. The reason is cut.
+    /// Sets the status to an error. The reason is cut.
     pub fn failed(&mut self, why: &str) {
         let why: String = why.chars().take(LONGEST_REASON).collect();
         self.0.set_status(Status::error(why));
     }
 
-    /// How it went.
+    /// Sets the status of an outcome.
     pub fn ended<T, E: std::error::Error + 'static>(&mut self, outcome: &Result<T, E>) {
         match outcome {
             Ok(_) => self.fine(),
@@ -163,7 +163,7 @@ impl Span {
     }
 }
 
-/// Ends a span, if there is one, with how it went: the reason where it did not go well.
+/// Ends a span, if there is one, with its outcome.
 pub fn finish_span(span: Option<Span>, outcome: Result<(), &str>) {
     let Some(mut span) = span else { return };
     match outcome {
@@ -172,12 +172,12 @@ pub fn finish_span(span: Option<Span>, outcome: Result<(), &str>) {
     }
 }
 
-/// More of a reason is in the log.
+/// The log has the whole reason.
 const LONGEST_REASON: usize = 256;
-/// Names have 253 characters and UIDs 36; what is longer is no name, or somebody's joke.
+/// Names have at most 253 characters and UIDs 36; no legitimate value is longer.
 const LONGEST_VALUE: usize = 512;
 
-/// Does something under a span: what [`current`] says while it is done. Without one it is just done.
+/// Runs `work` with a context, which [`current`] returns meanwhile.
 pub async fn within<T>(context: Option<Context>, work: impl Future<Output = T>) -> T {
     match context {
         Some(context) => UNDER.scope(context, work).await,
@@ -185,7 +185,7 @@ pub async fn within<T>(context: Option<Context>, work: impl Future<Output = T>) 
     }
 }
 
-/// Under what we are at this moment, if under anything.
+/// The context of the current task, if any.
 pub fn current() -> Option<Context> {
     if !is_on() {
         return None;

@@ -1,4 +1,4 @@
-//! A connection inside another one: chunks of bytes both ways, read and written like a socket.
+//! A connection inside another one: chunks of bytes in both directions, read and written like a socket.
 
 use std::fmt;
 use std::io;
@@ -16,10 +16,10 @@ use tokio_util::sync::PollSender;
 
 use crate::parts::Spawner;
 
-/// Chunks that wait to be carried; what writes waits when there are as many.
+/// Chunks that wait to be sent; above this number a writer waits.
 const WAITING: usize = 8;
 
-/// Larger ones are not made.
+/// The largest chunk.
 const LARGEST: usize = 64 << 10;
 
 type Chunks = Pin<Box<dyn Sink<Bytes, Error = io::Error> + Send>>;
@@ -30,13 +30,13 @@ pub struct Tunnel {
     writer: SinkWriter<CopyToBytes<Chunks>>,
 }
 
-/// A channel for what a tunnel writes.
+/// A channel for the chunks that a tunnel writes.
 pub fn chunks() -> (mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
     mpsc::channel(WAITING)
 }
 
 impl Tunnel {
-    /// Reads what comes in, and writes to the channel.
+    /// Reads from `incoming` and writes to `outgoing`.
     pub fn new(
         incoming: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
         outgoing: mpsc::Sender<Bytes>,
@@ -85,21 +85,21 @@ impl AsyncWrite for Tunnel {
     }
 }
 
-/// Carries bytes both ways until either side has ended or broken; what was said by then has been carried.
+/// Copies bytes in both directions until one side ends or fails; everything that this side has sent is delivered.
 pub async fn join(
     near: impl AsyncRead + AsyncWrite + Send,
     far: impl AsyncRead + AsyncWrite + Send,
 ) {
-    let (mut near_says, mut near_hears) = tokio::io::split(near);
-    let (mut far_says, mut far_hears) = tokio::io::split(far);
-    // Whoever is gone is told nothing more; the other one hears the end when its stream is dropped.
+    let (mut near_reader, mut near_writer) = tokio::io::split(near);
+    let (mut far_reader, mut far_writer) = tokio::io::split(far);
+    // The side that is gone gets nothing more; the other one gets the end when its stream is dropped.
     let outward = async {
-        drop(tokio::io::copy(&mut near_says, &mut far_hears).await);
-        drop(far_hears.shutdown().await);
+        drop(tokio::io::copy(&mut near_reader, &mut far_writer).await);
+        drop(far_writer.shutdown().await);
     };
     let inward = async {
-        drop(tokio::io::copy(&mut far_says, &mut near_hears).await);
-        drop(near_hears.shutdown().await);
+        drop(tokio::io::copy(&mut far_reader, &mut near_writer).await);
+        drop(near_writer.shutdown().await);
     };
     tokio::select! {
         () = outward => {}
@@ -107,7 +107,7 @@ pub async fn join(
     }
 }
 
-/// Runs the tasks that hyper wants to start as supervised ones.
+/// Runs hyper's tasks as supervised ones.
 #[derive(Clone, Debug)]
 pub struct Tasks(Spawner);
 
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// A tunnel that reads what it writes.
+    /// A tunnel that reads its own output.
     fn circle() -> Tunnel {
         let (send, receive) = mpsc::channel(1);
         let incoming = futures::stream::unfold(receive, |mut receive| async move {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_written_comes_out_and_then_its_end() {
+    async fn written_bytes_are_read_and_then_the_end() {
         let (mut reader, mut writer) = tokio::io::split(circle());
         let sent = vec![7; 1 << 20];
         let writing = async {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn two_that_are_joined_hear_each_other_until_one_is_gone() {
+    async fn joined_streams_exchange_bytes_until_one_ends() {
         let (mut one, near) = tokio::io::duplex(8);
         let (far, mut other) = tokio::io::duplex(8);
         let speaking = async {
@@ -178,7 +178,7 @@ mod tests {
             other.write_all(b"there").await.unwrap();
             one.read_exact(&mut arrived).await.unwrap();
             assert_eq!(&arrived, b"there");
-            // Its last words are longer than what fits on the way.
+            // Its last bytes are more than the pipe buffers.
             let last = vec![b'x'; 100];
             let mut end = vec![];
             let ((), read) = tokio::join!(
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_writes_waits_for_whoever_carries() {
+    async fn writer_waits_for_a_slow_connection() {
         let (write, mut outgoing) = chunks();
         let mut tunnel = Tunnel::new(futures::stream::pending(), write);
         for _ in 0..WAITING {

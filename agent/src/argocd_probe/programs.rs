@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use argocd::keys::addon::BROUGHT;
+use argocd::keys::addon::INSTALLED;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use protocol::payload::Runs;
@@ -159,7 +159,7 @@ fn is_seen(metadata: &ObjectMeta, observed: Option<i64>) -> bool {
 fn owner(metadata: &ObjectMeta) -> Owner {
     let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
     let name = metadata.name.as_deref().unwrap_or_default();
-    if label(BROUGHT).is_some() {
+    if label(INSTALLED).is_some() {
         Owner::Ours
     } else if label(PART_OF.0) == Some(PART_OF.1) || NAMES.contains(&name) {
         Owner::Foreign

@@ -216,7 +216,7 @@ impl Drive<'_> {
     ) -> Happened {
         let (has_room, draining) = (moving.session.has_room(), moving.draining.is_some());
         let wait = moving.wait(self.heartbeat);
-        let answers = !draining && moving.session.takes_questions();
+        let answers = !draining && moving.session.can_emit_at_once();
         let Moving {
             outgoing,
             full,

@@ -16,13 +16,13 @@ use protocol::wire::authapi::{AuthRequest, AuthResponse, RefreshTokenRequest};
 use protocol::wire::cloudevents::CloudEvent;
 use protocol::wire::eventstreamapi::event_stream_server::{EventStream, EventStreamServer};
 use protocol::wire::eventstreamapi::{Event as Frame, PingRequest, PongReply, PushSummary};
-use protocol::wire::lane::Chunk;
-use protocol::wire::lane::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::logstreamapi::log_stream_service_server::{
     LogStreamService, LogStreamServiceServer,
 };
 use protocol::wire::logstreamapi::{LogStreamData, LogStreamResponse};
 use protocol::wire::terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer;
+use protocol::wire::tunnel::Chunk;
+use protocol::wire::tunnel::lane_server::{Lane as LaneService, LaneServer};
 use protocol::wire::versionapi::version_server::{Version, VersionServer};
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
 use protocol::{Event, Target, Verb};

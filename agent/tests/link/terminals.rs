@@ -171,7 +171,7 @@ fn question(uuid: &str, pod: &str, shell: &str) -> Event {
     let asked: Value = json!({ "uuid": uuid, "namespace": "shop", "podName": pod, "containerName": "c",
         "command": [shell], "tty": true, "stdin": true, "stdout": true, "stderr": true });
     let asked = Bytes::from(asked.to_string());
-    Event::question(Target::Terminal, Verb::TerminalRequest, uuid, asked)
+    Event::live_request(Target::Terminal, Verb::TerminalRequest, uuid, asked)
 }
 
 #[tokio::test]

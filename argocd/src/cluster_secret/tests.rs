@@ -23,7 +23,7 @@ fn decoded(secret: &Value, field: &str) -> String {
 }
 
 #[test]
-fn it_is_what_argo_cd_and_the_go_implementation_expect() {
+fn secret_has_the_fields_that_argo_cd_and_the_go_principal_read() {
     let access = Access {
         ca: Some("CA".to_owned()),
         ..Access::default()
@@ -122,14 +122,14 @@ fn secrets_of_our_predecessors_are_known_and_no_others() {
         assert!(is_predecessors("c", &labels, &none), "{extra:?}");
         assert!(!is_predecessors("other", &labels, &none));
     }
-    assert!(!is_predecessors("c", &map(&base), &none), "a person's own");
+    assert!(!is_predecessors("c", &map(&base), &none), "a user's own");
     assert!(!is_predecessors("c", &map(&base[..1]), &agentctl));
     let wrong = map(&[base[0], base[1], (keys::OLDER_CLUSTER_NAME, "d")]);
     assert!(!is_predecessors("c", &wrong, &none));
 }
 
 #[test]
-fn other_credentials_leave_alone_what_else_is_there() {
+fn new_credentials_keep_other_fields_of_the_config() {
     let token = |token: Option<&str>| Access {
         bearer_token: token.map(str::to_owned),
         ca: Some("ca".to_owned()),

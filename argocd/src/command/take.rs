@@ -1,4 +1,4 @@
-//! What an agent does about a command that has arrived.
+//! Decides how an agent carries out a received command.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use crate::keys;
 use crate::object::{Application, Meta, OperationState};
 use crate::patch::{self, Patch, merge};
 
-/// What to do with a sync command that arrived at the agent.
+/// The decision about a sync command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// Apply this; a conflict means that the cache was stale: look again, then decide again.
+    /// Apply this patch; after a conflict, read the object again and decide again.
     Set(Patch),
     /// It was taken before: done.
     AlreadyTaken,
-    /// Another operation runs: try again when it has ended.
+    /// Another operation runs: retry after its end.
     Busy,
 }
 
@@ -32,7 +32,7 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
         &json!({ "metadata": { "annotations": { keys::LAST_COMMAND: record(event_id, operation) } } }),
     );
     match app.operation() {
-        // somebody took it before us, without leaving its name: a Go agent, or a person
+        // a Go agent or a user has set the same operation, without a record
         Some(running) if is_same(running, operation) => {}
         Some(_) => return Take::Busy,
         None if app.operation_state().is_some_and(OperationState::is_active) => return Take::Busy,
@@ -40,19 +40,19 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
             if let Some(fields) = to.as_object_mut() {
                 fields.insert("operation".to_owned(), operation.clone());
             }
-            // the result of an older operation must not pass for that of this one
+            // clear the result of the older operation, so that it does not look like the result of this one
             merge(&mut to, &json!({ "status": { "operationState": null } }));
         }
     }
     match patch::between(&from, &to) {
-        // a stale cache must not do it twice
+        // the resourceVersion guards against a duplicate from a stale cache
         Some(patch) => Take::Set(patch.under(Meta::of(live).resource_version())),
         None => Take::AlreadyTaken,
     }
 }
 
-/// The patch for an operation that a Go principal says with the state of its object, which is how it says one that it has
-/// found there; none if it was taken, or may have been.
+/// The patch for an operation that a Go principal sends inside the state of its object, as it does for one that it finds
+/// there; none if it was taken, or may have been.
 pub fn take_along(live: &Value, event_id: &str, hub: &Value) -> Option<Patch> {
     let operation = Application::of(hub).operation()?;
     if was_taken(hub, live, operation, Known::default()) {
@@ -64,7 +64,7 @@ pub fn take_along(live: &Value, event_id: &str, hub: &Value) -> Option<Patch> {
     }
 }
 
-/// An object that is made with such an operation, unless a copy before it took that: `before` is what it had in
+/// Adds such an operation to an object before its creation, unless a deleted copy took it: `before` is that copy's
 /// [`LAST_COMMAND`](crate::keys::LAST_COMMAND).
 pub fn made_with(mut object: Value, event_id: &str, hub: &Value, before: Option<&str>) -> Value {
     let operation = Application::of(hub).operation();
@@ -81,9 +81,9 @@ pub fn made_with(mut object: Value, event_id: &str, hub: &Value, before: Option<
     object
 }
 
-/// The patch that terminates the running operation, if it is the one that `incoming` means.
+/// The patch that terminates the running operation, if it is the one in `incoming`.
 ///
-/// None: it has ended, it is terminating already, or another one runs by now; all of that is done.
+/// None if that operation has ended or is terminating, or if another one runs now.
 pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
     let running = Application::of(live).operation_state()?;
     if running.phase() != "Running" {
@@ -99,8 +99,8 @@ pub fn take_termination(live: &Value, incoming: &Value) -> Option<Patch> {
     Some(patch.under(Meta::of(live).resource_version()))
 }
 
-/// The patch that asks the spoke's Argo CD for the refresh that `incoming` asks for, and for the hydration; none if that
-/// was done before.
+/// The patch that requests the refresh and the hydration of `incoming` from the spoke's Argo CD; none if they were
+/// requested before.
 pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
     let meta = Meta::of(incoming);
     let kind = |asked: &str| match asked {
@@ -113,9 +113,9 @@ pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
     }
     let id = match meta.annotation(keys::REFRESH_ID) {
         Some(id) => id.to_owned(),
-        // a Go principal never takes the one for a hydration away: alone it is from before
+        // a Go principal never removes the annotation for a hydration: without one for a refresh it is an old request
         None if meta.annotation(keys::REFRESH).is_none() => return None,
-        // and every version of its object that asks counts as one request
+        // each version of its object with a request counts as one request
         None => refresh_id(incoming),
     };
     (Meta::of(live).annotation(keys::LAST_REFRESH) != Some(id.as_str())).then(|| {
@@ -127,7 +127,7 @@ pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
     })
 }
 
-/// The parts of an Application that taking a command touches.
+/// The parts of an Application that a command changes.
 fn touched(live: &Value) -> Value {
     let app = Application::of(live);
     let annotations = app.annotations();

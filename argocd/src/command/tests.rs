@@ -6,7 +6,7 @@ use super::*;
 use crate::patch::Patch;
 use crate::projection::status_patch_for_hub;
 
-mod obeying;
+mod taking;
 
 const ID: &str = "guestbook_u_7_operation";
 
@@ -76,7 +76,7 @@ fn show(operation: &Value) -> Operation {
 }
 
 #[test]
-fn a_status_from_before_the_command_holds_it() {
+fn status_from_before_the_command_keeps_it() {
     let hub = app(Some(sync("2")), None);
     let report = app(None, Some(state("Succeeded", &sync("1"), "t1")));
     assert_eq!(operation(&hub, &report, OURS), Operation::Hold);
@@ -130,7 +130,7 @@ fn spoke_operation_is_shown_but_is_no_command() {
         .unwrap()
         .applied_to(&hub);
     assert_eq!(introduced(&hub, &shown), Introduced::default());
-    // and after its end it goes, also when the principal was restarted in between
+    // its end clears it, also after a restart of the principal
     let ended = app(None, Some(state("Succeeded", &automated, "t1")));
     assert_eq!(operation(&shown, &ended, RESTARTED), CLEAR);
 }
@@ -145,7 +145,7 @@ fn after_a_restart_a_command_that_runs_or_ran_is_not_sent_again() {
             ID,
             &sync("2"),
         ),
-        // it ended, and the spoke has synced by itself since
+        // it ended, and automated sync has run since
         named(
             app(None, Some(state("Succeeded", &json!({}), "t3"))),
             ID,
@@ -189,13 +189,13 @@ fn repeated_command_after_restart_is_new() {
     // kubectl leaves the old result in place
     let by_kubectl = app(Some(sync("2")), Some(state("Succeeded", &sync("2"), "t2")));
     assert_eq!(operation(&by_kubectl, &ended, RESTARTED), Operation::Hold);
-    // argocd-server takes it away, but not the rest
+    // argocd-server removes the old result only
     let mut by_server = app(Some(sync("2")), None);
     by_server["status"] = json!({ "reconciledAt": "t2+2" });
     assert_eq!(operation(&by_server, &ended, RESTARTED), Operation::Hold);
     by_server["status"] = json!({ "history": [{ "deployStartedAt": "t2" }] });
     assert_eq!(operation(&by_server, &ended, RESTARTED), Operation::Hold);
-    // nothing of its end was shown: it is that one
+    // the hub has not shown its end: it is the same command
     by_server["status"] = json!({ "reconciledAt": "t1" });
     assert_eq!(operation(&by_server, &ended, RESTARTED), CLEAR);
 }
@@ -235,7 +235,7 @@ fn a_termination_is_repeated_until_the_spoke_knows() {
     );
     let judgement = judge(&hub, &running, OURS);
     assert!(judgement.terminate);
-    // the hub goes on showing that it is to end
+    // the hub continues to show the termination
     assert_eq!(status_patch_for_hub(&hub, &running, &judgement), None);
     let ended = named(
         app(None, Some(state("Failed", &sync("2"), "t2"))),
@@ -252,7 +252,7 @@ fn a_termination_is_repeated_until_the_spoke_knows() {
 }
 
 #[test]
-fn what_a_change_on_the_hub_introduces() {
+fn changes_on_the_hub_introduce_commands() {
     let idle = app(None, None);
     let asked = app(Some(sync("2")), None);
     assert!(introduced(&idle, &asked).operation);
@@ -273,7 +273,7 @@ fn what_a_change_on_the_hub_introduces() {
 
 proptest! {
     #[test]
-    fn nothing_that_arrives_is_too_odd(
+    fn any_json_is_judged_without_a_panic(
         hub in crate::testing::json(),
         report in crate::testing::json(),
         operation in crate::testing::json(),
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_taken_is_taken_once_and_touches_nothing_else(
+    fn command_is_taken_once_and_changes_no_other_field(
         live in crate::testing::application(),
         operation in crate::testing::json(),
     ) {
@@ -305,7 +305,7 @@ fn an_operation_as_a_go_agent_writes_it_is_still_the_same() {
     let written =
         json!({ "sync": { "revision": "2", "syncStrategy": { "hook": {} } }, "retry": {} });
     let hub = app(Some(asked.clone()), None);
-    // set over there, and running: the hub keeps its own words, which are no new command
+    // running on the spoke: the hub keeps its own spelling, which is no new command
     let waiting = app(Some(written.clone()), None);
     assert_eq!(operation(&hub, &waiting, GO), show(&asked));
     let running = app(None, Some(state("Running", &written, "t1")));
@@ -320,13 +320,13 @@ fn an_operation_as_a_go_agent_writes_it_is_still_the_same() {
 }
 
 #[test]
-fn what_was_asked_of_an_application_is_not_shown_of_its_successor() {
+fn commands_of_a_predecessor_are_not_shown_on_its_successor() {
     let follow = |report: &Value| {
         let judgement = Judgement::of_successor(report);
         assert!(judgement.refresh_done && !judgement.refresh && !judgement.terminate);
         match judgement.operation {
             Operation::Follow(operation) => operation,
-            Operation::Hold => panic!("it is held"),
+            Operation::Hold => panic!("expected no hold"),
         }
     };
     assert_eq!(follow(&app(None, None)), None);

@@ -84,7 +84,7 @@ fn app() -> Value {
 }
 
 #[test]
-fn what_travels_has_the_digest_of_what_is_stored() {
+fn wire_form_has_the_digest_of_the_stored_object() {
     assert_eq!(
         agreed(&app()),
         agreed(&crate::projection::wire_application(&app()))
@@ -92,7 +92,7 @@ fn what_travels_has_the_digest_of_what_is_stored() {
 }
 
 #[test]
-fn the_agreed_digest_covers_what_is_wanted_and_nothing_else() {
+fn agreed_digest_covers_exactly_the_desired_state() {
     let digest = agreed(&app());
     for (pointer, value) in [
         ("/metadata/resourceVersion", json!("8")),

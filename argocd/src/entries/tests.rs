@@ -30,7 +30,7 @@ fn local(shared: Shared, data: &Value) -> Value {
     })
 }
 
-/// The live one after the patch that makes it what is desired; then there is no further one.
+/// Applies the patch to the live object and checks that no second patch is needed.
 fn merged(live: &Value, desired: &Value) -> Value {
     let Some(patch) = patch_for_spoke(live, desired) else {
         return live.clone();
@@ -70,7 +70,7 @@ fn only_entries_of_hosts_that_the_cluster_uses_travel() {
 }
 
 #[test]
-fn gpg_keys_are_for_everybody() {
+fn every_cluster_gets_all_gpg_keys() {
     let keys = hub(Shared::GpgKeys, &json!({ "4AEE18F83AFDEB23": "PGP" }));
     let wire = wire(Shared::GpgKeys, &keys, &BTreeSet::new()).unwrap();
     assert_eq!(wire["data"], keys["data"]);
@@ -98,7 +98,7 @@ fn local_entries_stay_and_win() {
 }
 
 #[test]
-fn what_the_hub_has_no_more_goes_and_what_it_changes_changes() {
+fn removals_and_changes_of_the_hub_are_applied() {
     let live = local(Shared::GpgKeys, &json!({ "mine": "L" }));
     let live = merged(
         &live,
@@ -111,7 +111,7 @@ fn what_the_hub_has_no_more_goes_and_what_it_changes_changes() {
 }
 
 #[test]
-fn an_edit_of_a_shared_entry_is_put_right() {
+fn edit_of_a_shared_entry_is_reverted() {
     let want = desired(Shared::TlsCerts, &json!({ "hub": "H" }));
     let mut live = merged(&local(Shared::TlsCerts, &json!({})), &want);
     live["data"]["hub"] = "edited".into();
@@ -142,7 +142,7 @@ fn known_hosts_are_added_line_by_line() {
 }
 
 #[test]
-fn one_that_is_missing_is_made_as_argo_cd_wants_it() {
+fn missing_config_map_is_created_with_argo_cds_label() {
     let want = desired(Shared::SshKnownHosts, &json!({ "ssh_known_hosts": ONE }));
     assert_eq!(want["data"]["ssh_known_hosts"], format!("{ONE}\n"));
     assert_eq!(
@@ -154,13 +154,13 @@ fn one_that_is_missing_is_made_as_argo_cd_wants_it() {
 }
 
 #[test]
-fn nothing_to_share_leaves_no_trace() {
+fn no_shared_entries_change_nothing() {
     let live = local(Shared::GpgKeys, &Value::Null);
     assert_eq!(merged(&live, &desired(Shared::GpgKeys, &json!({}))), live);
 }
 
 #[test]
-fn only_texts_under_the_known_names_are_taken() {
+fn unknown_names_and_values_that_are_no_text_are_rejected() {
     let refused = |object: &Value| desired_on_spoke(object, &context()).unwrap_err();
     let mut object = hub(Shared::TlsCerts, &json!({ "a": 1 }));
     assert_eq!(refused(&object), Unusable::BadData);
@@ -195,7 +195,7 @@ fn data(shared: Shared) -> BoxedStrategy<Value> {
         .boxed()
 }
 
-/// A `ConfigMap`, what is local there, and what the hub wants at first and then.
+/// A shared `ConfigMap`, its local data, and the hub's data over time.
 fn histories() -> impl Strategy<Value = (Shared, Value, Vec<Value>)> {
     prop::sample::select(Shared::ALL.to_vec()).prop_flat_map(|shared| {
         let wanted = prop::collection::vec(data(shared), 1..4);

@@ -55,7 +55,7 @@ fn a_known_host_is_of_the_hosts_that_it_names() {
 }
 
 #[test]
-fn what_is_no_known_host_is_skipped() {
+fn invalid_known_hosts_lines_are_skipped() {
     for line in [
         "",
         "  ",

@@ -6,33 +6,33 @@ pub const ADDON: &str = "argocd-agent-addon";
 pub const MANAGER: &str = "argocd-agent-addon-manager";
 /// The Service of the principal in the hub program's namespace.
 pub const PRINCIPAL_SERVICE: &str = "argocd-agent-principal";
-/// The Service that Argo CD on the hub takes for its redis.
+/// The Service that Argo CD on the hub uses as its redis.
 pub const REDIS_PROXY_SERVICE: &str = "argocd-agent-redis-proxy";
 
 /// The agent's Deployment on a cluster.
 pub const AGENT: &str = "argocd-agent-addon-agent";
-/// The `ConfigMap` beside it with those whom it believes, in `ca.crt`.
+/// The `ConfigMap` with the CA certificates that the agent trusts, in `ca.crt`.
 pub const AGENT_TRUST: &str = "argocd-agent-addon-ca";
 
 /// Label on a ManagedCluster: opts in, with the mode as its value. Annotation on a
-/// `ManagedClusterAddOn`: the mode that was recorded for it.
+/// `ManagedClusterAddOn`: the recorded mode.
 pub const MODE: &str = "argocd-agent.open-cluster-management.io/mode";
-/// Annotation on a `ManagedClusterAddOn` by which a person revokes the agent's certificates: its session
-/// ends at once, and it stays out until the annotation is gone. Any value.
+/// Annotation on a `ManagedClusterAddOn` with which an administrator revokes the agent's certificates: its session
+/// ends at once, and the principal rejects it until the annotation is removed. Any value.
 pub const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";
-/// Annotation on a `ManagedClusterAddOn` by which a person has the agent's key changed: certificates that
-/// were issued under another value do not count any more. Any value.
+/// Annotation on a `ManagedClusterAddOn` with which an administrator replaces the agent's key: certificates that were
+/// issued under another value are invalid. Any value.
 pub const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
 
-/// Annotation on a `ManagedClusterAddOn`: whose Argo CD the cluster has, as it was decided once: `brought`,
-/// `brought-without-crds` or `found`.
+/// Annotation on a `ManagedClusterAddOn`: the recorded decision about the cluster's Argo CD: `brought` (installed by
+/// the add-on), `brought-without-crds` or `found`.
 pub const ARGOCD: &str = "argocd-agent.open-cluster-management.io/argocd";
-/// Annotation beside it: the namespace on the cluster that the Argo CD was brought into, which it does not leave.
+/// Annotation on a `ManagedClusterAddOn`: the fixed namespace of the Argo CD that the add-on installed.
 pub const ARGOCD_PLACE: &str = "argocd-agent.open-cluster-management.io/argocd-namespace";
-/// Label on what the add-on has brought of Argo CD to a cluster.
-pub const BROUGHT: &str = "argocd-agent.open-cluster-management.io/brought";
-/// What the definitions say of Argo CD's kinds that the add-on has brought to a cluster. It stands in the schema, so
-/// whoever applies a definition of their own takes it out; and everybody who knows the API can read it.
+/// Label on the objects of Argo CD that the add-on installed on a cluster.
+pub const INSTALLED: &str = "argocd-agent.open-cluster-management.io/brought";
+/// The description of the CRDs of Argo CD that the add-on installed on a cluster. It is in the schema, so a user who
+/// applies another CRD removes it, and every client that may read the API can see it.
 pub const INSTALLED_KIND: &str =
     "Brought by argocd-agent-addon as it is on the hub, without descriptions.";
 
@@ -42,12 +42,12 @@ pub const CA_SECRET: &str = "argocd-agent-ca";
 pub const PRINCIPAL_SECRET: &str = "argocd-agent-principal-tls";
 /// The Secret of the resource proxy's serving certificate.
 pub const RESOURCE_PROXY_SECRET: &str = "argocd-agent-resource-proxy-tls";
-/// Annotation on the CA's Secret by which a person asks for another CA; any value that is not the
-/// one taken up last.
+/// Annotation on the CA's Secret with which an administrator requests another CA; any value other than the last
+/// handled one.
 pub const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
-/// Annotation on the CA's Secret: the last value of [`ROTATE`] that was taken up.
+/// Annotation on the CA's Secret: the last handled value of [`ROTATE`].
 pub const ROTATE_TAKEN: &str = "argocd-agent.open-cluster-management.io/rotate-taken";
-/// Annotation on the CA's Secret: since when a rotation is where it is.
+/// Annotation on the CA's Secret: the start of the current stage of a rotation.
 pub const ROTATING_SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
-/// In the CA's Secret: the next CA while it is not the one that signs.
+/// Key of the CA's Secret: the next CA, until it signs.
 pub const NEXT_CA: &str = "next.crt";

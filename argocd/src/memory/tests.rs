@@ -42,7 +42,7 @@ fn a_write_for_another_version_or_object_is_a_conflict() {
 }
 
 #[test]
-fn with_finalizers_it_stays_until_they_are_gone() {
+fn object_with_finalizers_stays_until_they_are_removed() {
     let (mut objects, _) = with_one();
     let kept = Patch::Merge(json!({ "metadata": { "finalizers": ["f"] } }));
     objects.patch(&"a", &kept).unwrap();
@@ -58,7 +58,7 @@ fn with_finalizers_it_stays_until_they_are_gone() {
 }
 
 #[test]
-fn a_watch_tells_each_version_once_and_a_namesake_as_another() {
+fn watch_reports_each_version_once_and_a_recreated_object_as_new() {
     let (mut objects, made) = with_one();
     let mut seen = Seen::new();
     assert_eq!(

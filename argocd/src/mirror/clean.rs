@@ -1,4 +1,4 @@
-//! What of a spoke's labels and annotations has no business on the hub.
+//! Removes labels and annotations of a spoke that must not reach the hub.
 
 use serde_json::{Map, Value};
 
@@ -9,15 +9,15 @@ use crate::object::Meta;
 /// A link that Argo CD's UI shows at an Application.
 const LINK_PREFIX: &str = "link.argocd.argoproj.io/";
 
-/// Controllers that may run on the hub act on these, with the hub's credentials: notifications go to whom the
-/// annotation names, the image updater writes into the repository. They are the spoke's business.
+/// Controllers on the hub would act on these annotations with the hub's credentials: notifications are sent to the
+/// named receivers, and the image updater writes to the repository. Only the spoke's own controllers may do so.
 const FOR_CONTROLLERS: [&str; 3] = [
     "notifications.argoproj.io/",
     "notified.notifications.argoproj.io",
     "argocd-image-updater.argoproj.io/",
 ];
 
-/// Keys by which Argo CD or we decide something.
+/// Keys with a meaning for Argo CD or for us.
 fn is_reserved(key: &str) -> bool {
     keys::RESERVED_LABEL_PREFIXES
         .iter()

@@ -1,8 +1,8 @@
-//! A spoke's AppProject as the hub shows it.
+//! The mirror of a spoke's AppProject.
 //!
 //! On the hub it governs the mirrors of that cluster and nothing else: its only source namespace is the cluster's, its
-//! only destination the cluster by name. (The Go principal also writes server `*`, which lets the project deploy to
-//! every cluster that the hub knows, the hub included.) Its roles are about those mirrors. Tokens are the hub's.
+//! only destination is the cluster by name. (The Go principal also writes server `*`, which lets the project deploy to
+//! every cluster of the hub, including the hub.) Its roles apply to those mirrors. The hub owns the tokens.
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +11,7 @@ use crate::glob::{is_deny, matches_or_denies};
 use crate::keys;
 use crate::object::Meta;
 
-/// What the hub calls a cluster's project.
+/// The name on the hub of a cluster's project.
 pub fn project_name(cluster: &str, project: &str) -> Result<String, Unusable> {
     let name = format!("{cluster}-{project}");
     if !super::is_name(&name) {
@@ -24,13 +24,13 @@ pub fn project_name(cluster: &str, project: &str) -> Result<String, Unusable> {
     Ok(name)
 }
 
-/// What the cluster calls a project that the hub calls so; none if that is not one of its projects.
+/// The name on the cluster of a mirrored project; none if the mirror is not one of the cluster's projects.
 pub fn source_name<'a>(cluster: &str, mirror: &'a str) -> Option<&'a str> {
     let name = mirror.strip_prefix(cluster)?.strip_prefix('-')?;
     (!name.is_empty()).then_some(name)
 }
 
-/// The mirror that the hub shall have of a spoke's AppProject.
+/// The desired mirror of a spoke's AppProject.
 pub fn project(source: &Value, cluster: &str, argocd_namespace: &str) -> Result<Value, Unusable> {
     let mut spec = checked(source)?.clone();
     let project = Meta::of(source).name();
@@ -40,7 +40,7 @@ pub fn project(source: &Value, cluster: &str, argocd_namespace: &str) -> Result<
         let destinations = destinations_of(destinations, cluster);
         spec.insert("destinations".to_owned(), destinations);
     }
-    // whom Argo CD impersonates on the cluster is not for the hub
+    // service accounts for impersonation on the cluster have no meaning on the hub
     spec.remove("destinationServiceAccounts");
     if let Some(roles) = spec.get("roles").and_then(Value::as_array) {
         let names = Names {
@@ -59,7 +59,7 @@ pub fn project(source: &Value, cluster: &str, argocd_namespace: &str) -> Result<
     }))
 }
 
-/// Each destination as the cluster, by name; what denies others says nothing about it.
+/// Replaces each destination by the cluster's name; drops those that deny other clusters.
 fn destinations_of(raw: &Value, cluster: &str) -> Value {
     let mut kept = Vec::new();
     for item in raw.as_array().into_iter().flatten() {
@@ -103,7 +103,7 @@ pub(super) fn with_tokens_of(mut spec: Value, live: &Value) -> Value {
     spec
 }
 
-/// A project and what it is called on the hub.
+/// A project's name, its name on the hub, and its cluster.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     project: &'a str,

@@ -45,7 +45,7 @@ fn follow() -> Judgement {
     }
 }
 
-/// The mirror as an API server holds it.
+/// The mirror as an API server stores it.
 fn stored(object: &Value) -> Value {
     let mut object = object.clone();
     patch::merge(
@@ -230,7 +230,7 @@ fn tokens_that_the_hub_issued_for_a_mirrored_role_stay() {
 }
 
 #[test]
-fn an_edit_is_healed_and_what_belongs_to_the_hub_stays() {
+fn edit_of_a_mirror_is_reverted_and_fields_of_the_hub_stay() {
     let written = stored(&created(
         &application(&source(), "c").unwrap(),
         &source(),
@@ -277,26 +277,26 @@ fn deleted_mirror_is_recreated_with_status_without_commands() {
 }
 
 #[test]
-fn a_go_principal_is_not_told_of_commands() {
+fn reports_to_a_go_principal_have_no_commands() {
     let mut live = source();
     live["operation"] = json!({ "sync": {} });
     live["metadata"]["annotations"][keys::REFRESH] = "normal".into();
     live["metadata"]["annotations"][keys::SOURCE_UID] = "from before".into();
     for ours in [true, false] {
-        let reply = wire(&live, "Application", ours);
-        assert_eq!(reply.get("operation").is_some(), ours);
-        assert_eq!(Meta::of(&reply).annotation(keys::REFRESH).is_some(), ours);
+        let report = wire(&live, "Application", ours);
+        assert_eq!(report.get("operation").is_some(), ours);
+        assert_eq!(Meta::of(&report).annotation(keys::REFRESH).is_some(), ours);
         assert_eq!(
-            Meta::of(&reply).annotation(keys::LAST_COMMAND).is_some(),
+            Meta::of(&report).annotation(keys::LAST_COMMAND).is_some(),
             ours
         );
-        assert_eq!(Meta::of(&reply).source_uid(), None);
-        assert_eq!(reply["status"]["sync"]["status"], "Synced");
+        assert_eq!(Meta::of(&report).source_uid(), None);
+        assert_eq!(report["status"]["sync"]["status"], "Synced");
     }
 }
 
 #[test]
-fn the_digest_of_what_is_told_does_not_know_versions() {
+fn digest_of_a_report_ignores_resource_versions() {
     let mut later = source();
     later["metadata"]["resourceVersion"] = "8".into();
     let digest = |live: &Value| wire_digest(&wire(live, "Application", true));
@@ -307,7 +307,7 @@ fn the_digest_of_what_is_told_does_not_know_versions() {
 
 proptest! {
     #[test]
-    fn a_mirror_is_reached_in_one_patch_and_then_left_alone(
+    fn mirror_converges_in_one_patch(
         source in testing::application(),
         live in testing::application(),
         status in testing::json(),
@@ -327,22 +327,22 @@ proptest! {
     fn plugin_environment_is_mirrored_verbatim(
         source in testing::application(), live in testing::application(),
     ) {
-        let stated = |app: &Value| {
+        let plugin_of = |app: &Value| {
             let spec = &app["spec"];
             format!("{} {}", spec["source"], spec["other"])
         };
         for ours in [true, false] {
-            let reply = wire(&source, "Application", ours).to_string();
-            let desired = application(&serde_json::from_str(&reply).unwrap(), "c").unwrap();
-            prop_assert_eq!(stated(&desired), stated(&source));
+            let report = wire(&source, "Application", ours).to_string();
+            let desired = application(&serde_json::from_str(&report).unwrap(), "c").unwrap();
+            prop_assert_eq!(plugin_of(&desired), plugin_of(&source));
             let reached = application_patch(&live, &desired, &source, &follow(), "c")
                 .map_or_else(|| live.clone(), |patch| patch.applied_to(&live));
-            prop_assert_eq!(stated(&reached), stated(&source));
+            prop_assert_eq!(plugin_of(&reached), plugin_of(&source));
         }
     }
 
     #[test]
-    fn nothing_that_a_spoke_says_leaves_its_namespace(source in testing::json(), cluster in "[a-z]{1,5}") {
+    fn mirrors_never_leave_the_namespace_of_their_cluster(source in testing::json(), cluster in "[a-z]{1,5}") {
         if let Ok(mirror) = application(&source, &cluster) {
             prop_assert_eq!(Meta::of(&mirror).namespace(), cluster.as_str());
         }

@@ -9,7 +9,7 @@ fn equal_values_need_no_patch() {
 }
 
 #[test]
-fn what_is_gone_is_null_and_arrays_are_replaced_whole() {
+fn removed_fields_become_null_and_arrays_are_replaced() {
     let from = json!({ "keep": 1, "gone": { "x": 1 }, "list": [{ "a": 1, "b": 2 }], "deep": { "x": 1, "y": 2 } });
     let to = json!({ "keep": 1, "list": [{ "a": 1 }], "deep": { "x": 1 } });
     let expected = json!({ "gone": null, "list": [{ "a": 1 }], "deep": { "y": null } });
@@ -94,7 +94,7 @@ fn merging_is_that_of_the_rfc() {
 
 proptest! {
     #[test]
-    fn a_patch_brings_its_target_about_and_then_there_is_none(
+    fn patch_produces_its_target_and_a_second_one_is_empty(
         from in crate::testing::json(),
         to in crate::testing::json(),
     ) {

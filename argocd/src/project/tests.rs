@@ -113,7 +113,7 @@ fn service_accounts_of_other_clusters_stay_on_the_hub() {
 
 proptest! {
     #[test]
-    fn no_project_is_too_odd(spec in crate::testing::json(), destinations in crate::testing::json()) {
+    fn any_json_is_compiled_without_a_panic(spec in crate::testing::json(), destinations in crate::testing::json()) {
         let _ = compile(&json!({ "spec": spec }), SPOKE);
         let _ = compile(&project(&destinations), SPOKE);
     }

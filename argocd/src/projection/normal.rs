@@ -1,12 +1,11 @@
-//! The form that Argo CD gives to a spec by itself.
+//! The normal form of a spec in Argo CD.
 //!
-//! Its controller writes back what `NormalizeApplicationSpec` makes of a spec: an empty project is
-//! `default`, and a sync policy or the settings of a source that say nothing are removed. Whoever sends
-//! such a thing again and again would fight it for ever.
+//! Its controller writes back the result of `NormalizeApplicationSpec`: an empty project becomes `default`, and an empty
+//! sync policy or empty settings of a source are removed. An agent that wrote those again would fight the controller.
 
 use serde_json::{Map, Value};
 
-/// `spec` as Argo CD would leave it.
+/// Normalises a spec as Argo CD does.
 pub fn normal_spec(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Some(fields) = spec.as_object_mut() {
@@ -16,7 +15,7 @@ pub fn normal_spec(spec: &Value) -> Value {
         {
             fields.insert("project".to_owned(), "default".into());
         }
-        if fields.get("syncPolicy").is_some_and(says_no_policy) {
+        if fields.get("syncPolicy").is_some_and(is_empty_policy) {
             fields.remove("syncPolicy");
         }
         if let Some(source) = fields.get_mut("source").and_then(Value::as_object_mut) {
@@ -39,19 +38,19 @@ fn normalise_source(source: &mut Map<String, Value>) {
     {
         source.remove("kustomize");
     }
-    let says_nothing = |directory: &Value| {
+    let is_empty = |directory: &Value| {
         all_zero(directory, |_| true)
             || directory
                 .as_object()
                 .is_some_and(|fields| fields.len() == 1 && is_zero_jsonnet(fields.get("jsonnet")))
     };
-    if source.get("directory").is_some_and(says_nothing) {
+    if source.get("directory").is_some_and(is_empty) {
         source.remove("directory");
     }
 }
 
-/// `syncPolicy` whose pointers are all nil: an empty object below `automated` or `retry` is not nothing.
-fn says_no_policy(policy: &Value) -> bool {
+/// Whether all pointers of a `syncPolicy` are nil: an empty object below `automated` or `retry` is not nil.
+fn is_empty_policy(policy: &Value) -> bool {
     match policy {
         Value::Null => true,
         Value::Object(fields) => fields.iter().all(|(key, value)| match key.as_str() {
@@ -82,7 +81,7 @@ fn is_zero_jsonnet(jsonnet: Option<&Value>) -> bool {
     })
 }
 
-/// What Go's `omitempty` leaves out.
+/// Whether Go's `omitempty` omits the value.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

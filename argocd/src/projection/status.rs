@@ -1,4 +1,4 @@
-//! What the hub's Application shows of the spoke's report.
+//! The part of the spoke's report that the hub's Application shows.
 
 use serde_json::{Map, Value, json};
 
@@ -54,14 +54,14 @@ pub(super) fn condition_patch(
     if let Some(message) = message {
         conditions.push(json!({ "type": kind, "message": message, "lastTransitionTime": now }));
     }
-    // An empty list that stays behind would be taken away by the next report.
+    // Without an empty list, which the next report would remove.
     let conditions = (!conditions.is_empty()).then_some(conditions);
     Some(Patch::Merge(
         json!({ "status": { "conditions": conditions } }),
     ))
 }
 
-/// What is asked for on the hub, until it is done.
+/// The open requests on the hub.
 fn requests(hub: &Value) -> Map<String, Value> {
     let asked = keys::REQUESTS.into_iter();
     asked
@@ -74,7 +74,7 @@ fn part(
     operation: Option<Value>,
     annotations: &Map<String, Value>,
 ) -> Value {
-    // there on both sides, so that the patch goes into it and never replaces it
+    // present on both sides, so that the patch merges into it and never replaces it
     let mut part = json!({ "metadata": { "annotations": annotations } });
     if let Some(fields) = part.as_object_mut() {
         fields.extend(status.map(|status| ("status".to_owned(), status)));
@@ -92,7 +92,7 @@ pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
         .unwrap_or_default();
     let mut shown: Vec<Value> = conditions(report.status())
         .into_iter()
-        // a spoke cannot speak for the hub
+        // a spoke cannot forge conditions of the hub
         .filter(|condition| !type_of(condition).starts_with(HUB_CONDITION_PREFIX))
         .collect();
     shown.extend(
@@ -107,7 +107,7 @@ pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
     if shown.is_empty() && !is_empty_there() {
         status.remove("conditions");
     } else {
-        // Nothing is written only to have no list in place of an empty one.
+        // A removed list in place of an empty one is not worth a write.
         status.insert("conditions".to_owned(), Value::Array(shown));
     }
     if is_blocked(judgement) {
@@ -126,7 +126,7 @@ pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
     (!status.is_empty()).then_some(Value::Object(status))
 }
 
-/// Only links that a browser may follow from the hub's UI; a spoke could put `javascript:` there.
+/// Keeps only links that a browser may safely follow from the hub's UI; a spoke could send `javascript:`.
 fn clean_links(status: &mut Map<String, Value>) {
     let Some(summary) = status.get_mut("summary").and_then(Value::as_object_mut) else {
         return;

@@ -40,7 +40,7 @@ fn desired() -> Value {
     desired_on_spoke(&wire_application(&hub()), &CONTEXT).unwrap()
 }
 
-/// What an API server makes of a new object.
+/// A new object as an API server stores it.
 fn stored(mut object: Value) -> Value {
     object["metadata"]["uid"] = json!("spoke-uid");
     object["metadata"]["resourceVersion"] = json!("100");
@@ -48,7 +48,7 @@ fn stored(mut object: Value) -> Value {
 }
 
 #[test]
-fn what_travels_is_what_the_hub_owns() {
+fn wire_form_has_exactly_the_fields_that_the_hub_owns() {
     let wire = wire_application(&hub());
     assert_eq!(wire.get("status"), None);
     assert_eq!(wire.get("operation"), None);
@@ -104,7 +104,7 @@ fn namespaces_are_those_of_the_routing_table() {
         assert_eq!(mark, remapped.then_some("true"));
         assert_eq!(CONTEXT.hub_namespace(&desired), on_hub);
     }
-    // also where hub and spoke call it the same
+    // also if both namespaces have the same name
     let same = SpokeContext {
         argocd_namespace: "argocd",
         ..CONTEXT
@@ -118,7 +118,7 @@ fn namespaces_are_those_of_the_routing_table() {
 }
 
 #[test]
-fn an_object_that_cannot_be_used_says_why() {
+fn unusable_objects_are_rejected_with_a_reason() {
     let fits = |pointer: &str, value: Value| {
         let mut incoming = wire_application(&hub());
         *incoming.pointer_mut(pointer).unwrap() = value;
@@ -191,7 +191,7 @@ fn a_replica_that_is_being_deleted_is_left_alone() {
 }
 
 #[test]
-fn what_argo_cd_normalises_is_not_written_again() {
+fn normalised_spec_is_not_written_again() {
     let mut incoming = wire_application(&hub());
     incoming["spec"]["syncPolicy"] = json!({ "syncOptions": [] });
     incoming["spec"]["source"]["directory"] = json!({ "recurse": false, "jsonnet": {} });
@@ -207,7 +207,7 @@ fn what_argo_cd_normalises_is_not_written_again() {
     assert_eq!(patch_for_spoke(&live, &desired), None);
 }
 
-/// Config management plugins, such as KSOPS, read what stands there in their own way.
+/// Config management plugins, such as KSOPS, interpret these fields in their own way.
 #[test]
 fn plugin_environment_is_delivered_verbatim() {
     let plugin = json!({
@@ -230,14 +230,14 @@ fn plugin_environment_is_delivered_verbatim() {
         app["spec"]["destination"] = json!({ "name": "spoke1", "namespace": "web" });
         let travelled: Value = serde_json::from_str(&wire_application(&app).to_string()).unwrap();
         let mut desired = desired_on_spoke(&travelled, &CONTEXT).unwrap();
-        // Only where it is to be deployed is another name there.
+        // Only the destination has another name there.
         desired["spec"]["destination"]["name"] = "spoke1".into();
         assert_eq!(desired["spec"].to_string(), app["spec"].to_string());
     }
 }
 
 #[test]
-fn settings_that_say_something_are_not_normalised_away() {
+fn settings_with_a_meaning_survive_normalisation() {
     for spec in [
         json!({ "project": "x", "syncPolicy": { "automated": {} } }),
         json!({ "project": "x", "syncPolicy": { "newField": null } }),
@@ -251,7 +251,7 @@ fn settings_that_say_something_are_not_normalised_away() {
 }
 
 #[test]
-fn what_the_api_server_pruned_is_its_normal_form() {
+fn pruned_object_is_the_normal_form() {
     let desired = desired();
     let mut answer = stored(desired.clone());
     answer["spec"]
@@ -261,7 +261,7 @@ fn what_the_api_server_pruned_is_its_normal_form() {
     let written = Written::new(&desired, &answer);
     assert!(patch_for_spoke(&answer, &desired).is_some());
     assert!(written.is_normal_form(&answer, &desired));
-    // what happens on the spoke by itself makes no difference
+    // changes by the spoke itself do not matter
     let mut refreshed = answer.clone();
     refreshed["metadata"]["annotations"][keys::REFRESH] = json!("normal");
     refreshed["metadata"]["finalizers"]
@@ -341,7 +341,7 @@ proptest! {
     }
 
     #[test]
-    fn the_projection_depends_only_on_what_is_agreed(hub in crate::testing::application()) {
+    fn projection_depends_only_on_the_agreed_value(hub in crate::testing::application()) {
         let once = wire_application(&hub);
         prop_assert_eq!(wire_application(&once), once.clone());
         prop_assert_eq!(crate::digest::agreed(&once), crate::digest::agreed(&hub));
@@ -350,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_arrives_is_too_odd(object in crate::testing::json(), live in crate::testing::json()) {
+    fn any_json_is_projected_without_a_panic(object in crate::testing::json(), live in crate::testing::json()) {
         drop((desired_on_spoke(&object, &CONTEXT), desired_project_on_spoke(&object, &CONTEXT)));
         let _ = (patch_for_spoke(&live, &object), wire_termination(&object), report_application(&object));
         let _ = (release_patch_for_hub(&object), stub(&object));

@@ -1,4 +1,4 @@
-//! What travels: an object with no more than the other side shall know.
+//! Wire forms of objects, with only the fields that the other side needs.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     object::{Application, Meta},
 };
 
-/// Metadata that travels; the rest is the API server's own.
+/// Metadata fields that travel; the others belong to the API server.
 const WIRE_METADATA: [&str; 9] = [
     "name",
     "namespace",
@@ -20,7 +20,7 @@ const WIRE_METADATA: [&str; 9] = [
     "finalizers",
 ];
 
-/// A hub Application as the principal sends it: no status, no operation, nothing that the API server keeps for itself.
+/// A hub Application as the principal sends it: no status, no operation, no fields of the API server.
 pub fn wire_application(hub: &Value) -> Value {
     json!({
         "apiVersion": keys::API_VERSION,
@@ -30,14 +30,14 @@ pub fn wire_application(hub: &Value) -> Value {
     })
 }
 
-/// The same with `.operation`, for a command that starts one.
+/// The wire form of a hub Application with `.operation`, for a command that starts one.
 pub fn wire_operation(hub: &Value) -> Value {
     let mut wire = wire_application(hub);
     copy(&mut wire, hub, "operation");
     wire
 }
 
-/// The same with `.status.operationState`, which says what is to be terminated.
+/// The wire form of a hub Application with `.status.operationState`, which names the operation to terminate.
 pub fn wire_termination(hub: &Value) -> Value {
     let mut wire = wire_application(hub);
     if let (Some(fields), Some(state)) =
@@ -51,7 +51,7 @@ pub fn wire_termination(hub: &Value) -> Value {
     wire
 }
 
-/// The least that says which object is gone.
+/// The minimal form of a deleted object.
 pub fn stub(object: &Value) -> Value {
     let meta = Meta::of(object);
     json!({
@@ -61,7 +61,7 @@ pub fn stub(object: &Value) -> Value {
     })
 }
 
-/// What the agent reports about its replica: identity, annotations, status and operation.
+/// The agent's report about its replica: identity, annotations, status and operation.
 pub fn report_application(spoke: &Value) -> Value {
     let mut report = json!({
         "apiVersion": keys::API_VERSION,
@@ -73,7 +73,7 @@ pub fn report_application(spoke: &Value) -> Value {
     report
 }
 
-/// Metadata as it travels.
+/// The wire form of metadata.
 pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
     let mut metadata: Map<String, Value> = WIRE_METADATA
         .into_iter()

@@ -1,4 +1,4 @@
-//! What the API server makes of what is written, so that it is not written again and again.
+//! Remembers the API server's form of a written value, so that the agent does not write it again and again.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::{data_of, is_resources_finalizer, part, to_map};
 use crate::object::Meta;
 
-/// What remained of a desired value when it was last written.
+/// Digest of the parts of a desired value that remained after the last write.
 ///
-/// The API server prunes what it does not know. If what remains now equals what remained right after the
-/// last write of the same value, that is its normal form and writing again would change nothing. What the
-/// spoke adds of its own, such as a refresh, does not count.
+/// The API server prunes unknown fields. If the remaining parts now equal those right after the last write of the same
+/// value, they are its normal form and another write would be a no-op. Additions of the spoke, such as a refresh, do not
+/// count.
 ///
-/// It is never printed: of a Secret it would be a digest of what that holds.
+/// It is never printed: for a Secret it would be a digest of the content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Written {
     desired: String,
@@ -27,7 +27,7 @@ impl fmt::Debug for Written {
 }
 
 impl Written {
-    /// From the API server's answer to the write of `desired`.
+    /// From the API server's response to the write of `desired`.
     pub fn new(desired: &Value, answer: &Value) -> Self {
         Self {
             desired: remains(desired, desired),
@@ -35,13 +35,13 @@ impl Written {
         }
     }
 
-    /// Whether `live` is what becomes of `desired` here.
+    /// Whether `live` is the normal form of `desired` on this API server.
     pub fn is_normal_form(&self, live: &Value, desired: &Value) -> bool {
         self.remained == remains(desired, live) && self.desired == remains(desired, desired)
     }
 }
 
-/// Digest of the parts of `object` that `desired` speaks about.
+/// Digest of the parts of `object` that `desired` has.
 fn remains(desired: &Value, object: &Value) -> String {
     let (desired, meta) = (Meta::of(desired), Meta::of(object));
     let wanted = desired.annotations();

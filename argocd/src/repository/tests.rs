@@ -73,7 +73,7 @@ fn a_repository_is_for_its_url_and_a_template_for_all_that_begin_so() {
 }
 
 #[test]
-fn only_repositories_that_are_not_to_be_left_alone_count() {
+fn ignored_and_other_secrets_are_no_repositories() {
     assert_eq!(Repository::of(&secret("cluster", &[])), None);
     let mut ignored = secret(keys::REPOSITORY, &[("url", "x")]);
     ignored["metadata"]["labels"][keys::IGNORE_SYNC] = "true".into();
@@ -81,7 +81,7 @@ fn only_repositories_that_are_not_to_be_left_alone_count() {
 }
 
 #[test]
-fn project_and_access_are_read_from_what_it_holds() {
+fn project_and_access_are_read_from_the_data() {
     let of = |entries: &[(&str, &str)]| Repository::of(&secret(keys::REPOSITORY, entries)).unwrap();
     let place = of(&[
         ("url", "x"),
@@ -109,7 +109,7 @@ fn an_application_names_all_its_repositories() {
 }
 
 #[test]
-fn what_ties_it_to_the_hub_does_not_travel() {
+fn labels_and_finalizers_of_the_hub_do_not_travel() {
     let mut hub = secret(keys::REPOSITORY, &[("password", "x")]);
     hub["metadata"]["labels"][keys::INSTANCE] = "app".into();
     hub["metadata"]["annotations"] = json!({ keys::TRACKING_ID: "app:", keys::LAST_APPLIED: "{}" });

@@ -99,7 +99,7 @@ fn an_application_of_an_allowed_namespace_keeps_its_namespace() {
 }
 
 #[test]
-fn a_namespace_that_is_not_allowed_is_told_so() {
+fn namespace_that_is_not_allowed_is_a_conflict() {
     let Route::Conflict(message) = routed("secret", &json!({ "name": "spoke1" })) else {
         panic!("expected a conflict")
     };
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn exactly_one_of_several_keeps_a_name_whatever_their_order(
+    fn exactly_one_application_keeps_a_name_in_any_order(
         mut created in proptest::collection::vec(0..3_u8, 1..6),
     ) {
         let all = |created: &[u8]| -> Vec<Delivery> {

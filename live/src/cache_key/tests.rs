@@ -111,7 +111,7 @@ proptest! {
         prop_assert_eq!(CacheKey::from_target(&key.target(watch)), Some((key, watch)));
     }
 
-    /// What is read is nothing but what would be written.
+    /// Every accepted text is in canonical form.
     #[test]
     fn garbage_is_read_as_nothing(
         text in "(app\\|)?(resources-tree|managed-resources|x)?[|/a_.0-9-]{0,20}",

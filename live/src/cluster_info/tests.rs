@@ -11,7 +11,7 @@ fn connection() -> Connection {
 }
 
 #[test]
-fn a_key_tells_its_server_and_the_form_of_its_value() {
+fn key_has_the_server_and_the_form_of_its_value() {
     let server = "https://argocd-agent-resource-proxy.ns.svc:9090?agentName=spoke1";
     let plain = format!("cluster|info|{server}|1.8.3");
     let compressed = format!("{plain}.gz");
@@ -45,7 +45,7 @@ fn the_keys_of_this_cluster_are_such_keys() {
 
 /// As the application controller of Argo CD 3.2 writes it, with a newline at the end.
 #[test]
-fn what_the_controller_has_counted_is_read() {
+fn counts_of_the_controller_are_parsed() {
     let value = r#"{"connectionState":{"status":"Successful","message":"","attemptedAt":"2026-11-22T09:59:51Z"},
         "serverVersion":"1.36","cacheInfo":{"resourcesCount":241,"apisCount":58,"lastCacheSyncTime":"2026-11-22T09:50:00Z"},
         "applicationsCount":3,"apiVersions":["v1","apps/v1"]}
@@ -57,7 +57,7 @@ fn what_the_controller_has_counted_is_read() {
         server_version: Some("1.36".to_owned()),
     };
     assert_eq!(read(value.as_bytes(), Form::Plain).unwrap(), census);
-    // A cluster that nobody has looked at yet.
+    // A cluster that the controller has not counted yet.
     let empty = r#"{"connectionState":{"status":"Unknown","message":"","attemptedAt":null},"cacheInfo":{},"applicationsCount":0}"#;
     assert_eq!(
         read(empty.as_bytes(), Form::Plain).unwrap(),
@@ -66,7 +66,7 @@ fn what_the_controller_has_counted_is_read() {
 }
 
 #[test]
-fn what_is_written_is_read_again_in_both_forms() {
+fn value_round_trips_in_both_forms() {
     let census = Census {
         applications: 1,
         apis: 2,
@@ -94,7 +94,7 @@ fn what_is_written_is_read_again_in_both_forms() {
 }
 
 #[test]
-fn what_is_no_such_value_is_refused_whatever_it_unpacks_to() {
+fn invalid_or_oversized_values_are_rejected() {
     assert!(read(b"", Form::Plain).is_err());
     assert!(read(b"{}", Form::Compressed).is_err());
     assert!(read(br#"{"applicationsCount":-1}"#, Form::Plain).is_err());

@@ -1,4 +1,4 @@
-//! The answer of a cluster, and as much of it as may be told on.
+//! Parses and sanitizes the Events of a cluster.
 
 use std::fmt;
 
@@ -10,25 +10,25 @@ use serde::{
 
 use argocd::claim;
 
-/// Events of one Application that a cluster is asked for, and that are read.
+/// The most Events of one Application that are requested and read.
 pub(super) const MOST: usize = 500;
-/// As the API has it for Events.
+/// The limit of the API for Events.
 const LONGEST_MESSAGE: usize = 1024;
 const LONGEST_WORD: usize = 128;
 
-/// What a cluster answers: a list of Events, of which nothing is believed yet.
+/// A cluster's response: a list of unchecked Events.
 #[derive(Debug, Default, Deserialize)]
 pub struct Noted {
     #[serde(default)]
     items: Items,
 }
 
-/// What a cluster answers is no list of Events.
+/// The cluster's response is not a list of Events.
 #[derive(Debug, thiserror::Error)]
 #[error("read a list of Events")]
 pub struct Unreadable(#[source] serde_json::Error);
 
-/// Not more of them than were asked for, however little each of them takes on the wire.
+/// At most the requested number of Events, however small each is on the wire.
 #[derive(Debug, Default)]
 struct Items(Vec<Claim>);
 
@@ -73,12 +73,12 @@ struct Series {
     last_observed_time: Option<String>,
 }
 
-/// One Event, in what may be told of it.
+/// The checked fields of one Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observation {
     /// The UID of the Event there.
     pub(super) id: String,
-    /// The UID of what it is about there.
+    /// The UID of its involved object there.
     pub(super) of: String,
     pub(super) severity: Severity,
     pub(super) reason: String,
@@ -91,7 +91,7 @@ pub(super) struct Observation {
     pub(super) last: i64,
 }
 
-/// The types that there are.
+/// The types of Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
     Normal,
@@ -108,18 +108,18 @@ impl Severity {
 }
 
 impl Noted {
-    /// Reads an answer. More Events than were asked for are none at all.
+    /// Parses a response. Rejects more Events than were requested.
     pub fn read(answer: &[u8]) -> Result<Self, Unreadable> {
         serde_json::from_slice(answer).map_err(Unreadable)
     }
 
-    /// Whether there is none.
+    /// Whether there are no Events.
     pub const fn is_empty(&self) -> bool {
         self.items.0.is_empty()
     }
 
-    /// Those that are about this Application there, and whose every field can be told.
-    pub(super) fn sightings(self, namespace: &str, name: &str) -> Vec<Observation> {
+    /// The valid Events about this Application there.
+    pub(super) fn observations(self, namespace: &str, name: &str) -> Vec<Observation> {
         let is_about = |claim: &Claim| {
             let about = &claim.involved_object;
             about.kind.as_deref() == Some("Application")
@@ -163,26 +163,26 @@ impl Claim {
     }
 }
 
-/// One word of the kind that programs choose, or none.
+/// An identifier, or none if it has other characters or is too long.
 fn word(text: Option<String>) -> Option<String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
     text.filter(|it| (1..=LONGEST_WORD).contains(&it.len()) && it.chars().all(fits))
 }
 
-/// The API counts bytes.
+/// Cuts a message to the limit of the API, which counts bytes.
 fn message(text: &str) -> String {
-    let mut reply = claim::words(text, LONGEST_MESSAGE);
-    while reply.len() > LONGEST_MESSAGE {
-        reply.pop();
+    let mut message = claim::words(text, LONGEST_MESSAGE);
+    while message.len() > LONGEST_MESSAGE {
+        message.pop();
     }
-    reply
+    message
 }
 
 fn second(text: &str) -> Option<i64> {
     text.parse().ok().map(Timestamp::as_second)
 }
 
-/// A time as the API writes it.
+/// A time in the format of the API.
 pub(super) fn seconds(at: i64) -> String {
     Timestamp::from_second(at).unwrap_or_default().to_string()
 }

@@ -54,7 +54,7 @@ fn plan(events: &[Value], known: &[Value]) -> Vec<Write> {
     observed().plan(noted(events), known, now())
 }
 
-/// The Event that is made of this one, if one is.
+/// The Event that the hub gets for this one, if any.
 fn made(change: &Value) -> Option<Value> {
     let mut writes = plan(&[event("e", change)], &[]);
     assert!(writes.len() < 2);
@@ -64,7 +64,7 @@ fn made(change: &Value) -> Option<Value> {
     }
 }
 
-/// What the hub has afterwards.
+/// Applies the writes to the hub's Events.
 fn carried_out(writes: Vec<Write>, known: &mut Vec<Value>) {
     for write in writes {
         match write {
@@ -127,11 +127,11 @@ fn the_question_is_one_that_the_agent_reads() {
 }
 
 #[test]
-fn what_was_seen_before_is_written_only_when_it_was_seen_again() {
+fn known_event_is_patched_only_when_it_is_newer() {
     let mut known = vec![];
     carried_out(plan(&[event("e", &json!({}))], &known), &mut known);
     assert_eq!(plan(&[event("e", &json!({}))], &known), []);
-    // Another second of the same one, and what an earlier answer had does not come back.
+    // A newer time is written, and an older response changes nothing.
     let again = json!({ "count": 3, "lastTimestamp": "2026-03-01T11:59:30Z" });
     let writes = plan(&[event("e", &again)], &known);
     let body = json!({ "count": 3, "lastTimestamp": "2026-03-01T11:59:30Z" });
@@ -238,7 +238,7 @@ fn an_event_of_the_newer_kind_has_its_times_elsewhere() {
 }
 
 #[test]
-fn one_that_was_there_before_under_this_name_is_another_one() {
+fn events_of_a_former_application_of_the_name_are_ignored() {
     let before = json!({
         "involvedObject": { "uid": "before" }, "lastTimestamp": "2026-03-01T11:58:00Z",
     });
@@ -270,7 +270,7 @@ fn the_fifty_newest_are_shown_and_never_more_than_five_hundred_are_kept() {
         Write::Patch { .. } => false,
     };
     assert!(writes.iter().all(is_late), "{writes:?}");
-    // A cluster that makes up others again and again.
+    // A cluster that invents new Events again and again.
     let mut known = vec![];
     for round in 0..20 {
         let others: Vec<_> = (0..50)
@@ -282,7 +282,7 @@ fn the_fifty_newest_are_shown_and_never_more_than_five_hundred_are_kept() {
 }
 
 #[test]
-fn what_is_no_list_of_events_or_a_longer_one_is_nothing() {
+fn invalid_or_longer_lists_of_events_are_rejected() {
     for answer in [
         "",
         "[]x",

@@ -37,7 +37,7 @@ pub(super) fn read(path: &str) -> Result<Subject, Unreadable> {
     }
 }
 
-/// `/openapi/v3` has documents called like the paths of the groups.
+/// `/openapi/v3` has documents with the names of the groups' paths.
 fn schema(segments: &[&str]) -> Result<Subject, Unreadable> {
     let good = match segments {
         ["openapi", "v2" | "v3"] => true,
@@ -60,11 +60,11 @@ fn objects(group: String, version: &str, rest: &[&str]) -> Result<Subject, Unrea
     let version = version.to_owned();
     let (namespace, resource, rest) = match rest {
         [] => return Ok(Subject::Kinds { group, version }),
-        // Older forms of the same, with which one could ask for a thing by another name.
+        // Older forms, with which a client could address an object by another path.
         ["watch" | "proxy" | "redirect", ..] => {
             return Err(Unreadable::Path("its form is not supported any more"));
         }
-        // Parts of the namespace itself.
+        // Subresources of the namespace itself.
         ["namespaces", _, "status" | "finalize"] if group.is_empty() => {
             (None, "namespaces", rest.get(1..).unwrap_or_default())
         }
@@ -101,7 +101,7 @@ fn name_of_group(text: &str) -> Result<String, Unreadable> {
     }
 }
 
-/// A segment, decoded once. What the API server takes for no segment of a path is none here.
+/// A segment, decoded once. Rejects segments that the API server does not accept.
 fn segment(raw: &str) -> Result<String, Unreadable> {
     let decoded =
         super::query::decoded(raw, false).ok_or(Unreadable::Path("it is badly encoded"))?;
@@ -111,7 +111,7 @@ fn segment(raw: &str) -> Result<String, Unreadable> {
     if decoded == "." || decoded == ".." || decoded.contains(['/', '\\']) {
         return Err(Unreadable::Path("a part of it leads elsewhere"));
     }
-    // The API server lets no object have it in its name: it is there to be decoded a second time.
+    // No object has it in its name: it would only serve to be decoded a second time.
     if decoded.contains('%') {
         return Err(Unreadable::Path("it is encoded twice"));
     }

@@ -1,8 +1,8 @@
-//! Parameters of a request: only those that are known for what is asked, each once.
+//! Parameters of a request: only those that are known for the request, each once.
 
 use super::{Subject, Unreadable, Verb};
 
-/// More of them than any request has that is meant well. A command in a Pod is one for each word.
+/// More parameters than any legitimate request has. A command in a Pod has one per word.
 const MOST: usize = 64;
 
 const EVERYWHERE: &[&str] = &["timeout", "pretty"];
@@ -36,11 +36,11 @@ const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation", "force"];
 const DELETE: &[&str] = &["dryRun", "gracePeriodSeconds", "propagationPolicy"];
 const EXEC: &[&str] = &["command", "container", "stderr", "stdin", "stdout", "tty"];
 
-/// The parameters of a request, in the order in which they came.
+/// The parameters of a request, in their original order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
-/// Parameters as somebody else has read them; whether they fit a request shows when it is read.
+/// Unchecked parameters; the parser checks them when it parses the request.
 impl FromIterator<(String, String)> for Query {
     fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
@@ -54,19 +54,19 @@ impl Query {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Names and values, as they came.
+    /// Names and values.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.0.iter();
         pairs.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Whether a parameter is there and says yes, as the API server reads it: without a value it says yes, too.
+    /// Whether a parameter is present and true, as for the API server: without a value it is true.
     pub fn is_on(&self, name: &str) -> bool {
         let no = |value: &str| value == "0" || value.eq_ignore_ascii_case("false");
         self.get(name).is_some_and(|value| !no(value))
     }
 
-    /// The same parameters, if all of them are known for this request and none is there twice.
+    /// The parameters, if all are known for this request and none is duplicated.
     pub(super) fn for_request(self, verb: Verb, subject: &Subject) -> Result<Self, Unreadable> {
         let known = known(verb, subject);
         for (at, (name, _)) in self.0.iter().enumerate() {
@@ -108,7 +108,7 @@ fn known(verb: Verb, subject: &Subject) -> &'static [&'static str] {
     }
 }
 
-/// Reads a query as it came.
+/// Parses a query.
 pub(super) fn read(raw: &str) -> Result<Query, Unreadable> {
     let mut pairs = Vec::new();
     for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
@@ -126,7 +126,7 @@ pub(super) fn read(raw: &str) -> Result<Query, Unreadable> {
     Ok(Query(pairs))
 }
 
-/// Undoes one percent-encoding; none if it is not one. In queries `+` is a space.
+/// Decodes one percent-encoding; none if it is invalid. In queries `+` is a space.
 pub(super) fn decoded(raw: &str, plus: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(raw.len());
     let mut rest = raw.bytes();
@@ -137,7 +137,7 @@ pub(super) fn decoded(raw: &str, plus: bool) -> Option<String> {
                 bytes.push(high << 4 | low);
             }
             b'+' if plus => bytes.push(b' '),
-            // Nobody who writes addresses as they are written has these.
+            // A valid URL has these encoded.
             0..=b' ' | 0x7f.. => return None,
             other => bytes.push(other),
         }
@@ -151,7 +151,7 @@ fn digit(byte: u8) -> Option<u8> {
         .and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// Encodes all but what needs no encoding anywhere. The colon, which names of roles have, stays one in paths.
+/// Encodes all characters but unreserved ones. A colon, as in names of roles, is not encoded in paths.
 pub(super) fn encode_into(text: &mut String, plain: &str, colon: bool) {
     const DIGITS: [char; 16] = [
         '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',

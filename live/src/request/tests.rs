@@ -11,7 +11,7 @@ fn object(request: &Request) -> &Object {
 }
 
 #[test]
-fn what_argo_cd_and_kubectl_ask_is_read_and_written_as_it_was() {
+fn requests_of_argo_cd_and_kubectl_round_trip() {
     for (target, verb, reply) in [
         ("/version", Verb::Get, "/version"),
         ("/api?timeout=32s", Verb::Get, "/api"),
@@ -211,8 +211,8 @@ fn any_object() -> impl Strategy<Value = Object> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_the_same(wanted in any_object(), value in "\\PC{0,20}") {
-        // These mean something else in the places where they would be.
+    fn serialized_request_parses_to_the_same(wanted in any_object(), value in "\\PC{0,20}") {
+        // These have another meaning at that position.
         prop_assume!(!["namespaces", "status"].contains(&wanted.resource.as_str()));
         let request = Request {
             verb: if wanted.name.is_some() { Verb::Get } else { Verb::List },
@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn the_object_of_a_request_is_told() {
+fn object_of_a_request_is_displayed() {
     let read = get("/apis/apps/v1/namespaces/a/deployments/b/scale").unwrap();
     let found = object(&read);
     assert!(found.is("apps", "deployments") && !found.is("", "deployments"));

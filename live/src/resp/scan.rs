@@ -1,21 +1,21 @@
-//! What bytes are, as they come.
+//! Scans RESP in a stream of bytes.
 
 use super::{Kind, Limits, Malformed, Shape};
 
-/// Tells what bytes are, one value after the other. It keeps a line at most.
+/// Classifies bytes, value by value. Keeps one line at most.
 #[derive(Debug)]
 pub struct Scanner {
     limits: Limits,
-    /// The line that is read.
+    /// The current line.
     line: Vec<u8>,
     next: Next,
-    /// What is open: how many elements each group still needs, the innermost last.
+    /// Missing elements of each open group, the innermost last.
     open: Vec<u64>,
     elements: u64,
     bytes: u64,
 }
 
-/// What comes next.
+/// The expected input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Line,
@@ -24,36 +24,36 @@ enum Next {
     },
     CarriageReturn,
     NewLine,
-    /// Nothing of this value.
+    /// The end of this value.
     Done,
 }
 
 /// A piece of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A whole value on a line, which is [`Scanner::text`].
+    /// A whole value on a line; see [`Scanner::text`].
     Line(Kind),
-    /// So many bytes follow; or none, and that is a null.
+    /// The number of bytes that follow; none for a null.
     Bytes(Kind, Option<u64>),
-    /// Some of these bytes.
+    /// A part of these bytes.
     Data(&'a [u8]),
-    /// So many elements follow; or none, and that is a null.
+    /// The number of elements that follow; none for a null.
     Group(Kind, Option<u64>),
 }
 
-/// What a [`Scanner`] has made of its input.
+/// The result of one step of a [`Scanner`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// It found this.
+    /// A piece of a value.
     Event(Event<'a>),
-    /// The value is whole. What is left of the input is of the next one.
+    /// The value is complete. The rest of the input belongs to the next one.
     Done,
     /// The input is used up.
     More,
 }
 
 impl Scanner {
-    /// Nothing is read yet.
+    /// A scanner at the start of a stream.
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -65,15 +65,15 @@ impl Scanner {
         }
     }
 
-    /// Whether it stands between two values.
+    /// Whether the input so far ends with a whole value.
     pub fn is_between(&self) -> bool {
         matches!(self.next, Next::Done) || (self.bytes == 0 && self.open.is_empty())
     }
 
-    /// Takes bytes from the beginning of `input`, as many as one step needs.
+    /// Consumes the bytes of one step from the beginning of `input`.
     ///
     /// # Errors
-    /// These bytes are no value, or more than is allowed. It is of no use any more.
+    /// The bytes are invalid or exceed a limit. The scanner cannot continue.
     pub fn step<'a>(&mut self, input: &mut &'a [u8]) -> Result<Step<'a>, Malformed> {
         loop {
             match self.next {
@@ -114,10 +114,10 @@ impl Scanner {
         }
     }
 
-    /// True once the line is whole, with its end.
+    /// Whether the line is complete, with its end.
     fn read_line(&mut self, input: &mut &[u8]) -> Result<bool, Malformed> {
         if self.line.ends_with(b"\n") {
-            // The one before.
+            // Drop the previous line.
             self.line.clear();
         }
         let end = input.iter().position(|byte| *byte == b'\n');
@@ -131,7 +131,7 @@ impl Scanner {
         Ok(end.is_some())
     }
 
-    /// Reads a whole line.
+    /// Interprets a complete line.
     fn header<'a>(&mut self) -> Result<Event<'a>, Malformed> {
         let Some((first, _)) = self.line.split_first() else {
             return Err(Malformed::End);
@@ -187,7 +187,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// One value is whole, and with it perhaps the groups around it.
+    /// Ends a value, and the groups that it completes.
     fn complete(&mut self) {
         self.next = Next::Line;
         while let Some(left) = self.open.last_mut() {
@@ -200,13 +200,13 @@ impl Scanner {
         self.next = Next::Done;
     }
 
-    /// The line that was read last, without its first byte and its end.
+    /// The last line, without its first byte and its end.
     pub fn text(&self) -> &[u8] {
         let end = self.line.len().saturating_sub(2);
         self.line.get(1..end).unwrap_or_default()
     }
 
-    /// Takes up to `most` bytes.
+    /// Consumes up to `most` bytes.
     fn take<'a>(&mut self, input: &mut &'a [u8], most: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = input.split_at(most.min(input.len()));
         *input = rest;
@@ -219,12 +219,12 @@ impl Scanner {
     }
 }
 
-/// A length; none for the nulls of version 2.
+/// Parses a length; none for the nulls of version 2.
 fn length(kind: Kind, text: &[u8]) -> Result<Option<u64>, Malformed> {
     if text == b"-1" && kind.has_null() {
         return Ok(None);
     }
-    // Without a sign, which `parse` would take.
+    // Without a sign, which `parse` would accept.
     let digits = text.iter().all(u8::is_ascii_digit);
     let text = str::from_utf8(text).map_err(|_no_text| Malformed::Number)?;
     let number = digits.then(|| text.parse().ok()).flatten();

@@ -50,9 +50,9 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a scanner tells of bytes that come in pieces, with neighbouring data joined; and how many values were whole.
-fn reply(pieces: &[&[u8]]) -> Result<(Vec<String>, usize), Malformed> {
-    let (mut scanner, mut reply, mut whole) = (Scanner::new(LIMITS), vec![], 0);
+/// The scanner's events for bytes in pieces, with adjacent data joined; and the number of whole values.
+fn scanned(pieces: &[&[u8]]) -> Result<(Vec<String>, usize), Malformed> {
+    let (mut scanner, mut events, mut whole) = (Scanner::new(LIMITS), vec![], 0);
     let mut data: Vec<u8> = vec![];
     for piece in pieces {
         let mut rest = *piece;
@@ -63,24 +63,24 @@ fn reply(pieces: &[&[u8]]) -> Result<(Vec<String>, usize), Malformed> {
                 continue;
             }
             if !data.is_empty() && step != Step::More {
-                reply.push(format!("{:?}", std::mem::take(&mut data)));
+                events.push(format!("{:?}", std::mem::take(&mut data)));
             }
             match step {
                 Step::Event(Event::Line(kind)) => {
-                    reply.push(format!("{kind:?} {}", scanner.text().escape_ascii()));
+                    events.push(format!("{kind:?} {}", scanner.text().escape_ascii()));
                 }
-                Step::Event(event) => reply.push(format!("{event:?}")),
+                Step::Event(event) => events.push(format!("{event:?}")),
                 Step::Done => whole += 1,
                 Step::More => break,
             }
         }
     }
-    Ok((reply, whole))
+    Ok((events, whole))
 }
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(value in any_value()) {
+    fn values_round_trip(value in any_value()) {
         let bytes = value.to_bytes();
         prop_assert_eq!(decode(&bytes, LIMITS), Ok(Some((value, bytes.len()))));
     }
@@ -98,26 +98,26 @@ proptest! {
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let pieces: Vec<&[u8]> = cuts.windows(2).map(|cut| &bytes[cut[0]..cut[1]]).collect();
-        let whole = reply(&[&bytes]).unwrap();
+        let whole = scanned(&[&bytes]).unwrap();
         prop_assert_eq!(whole.1, values.len());
-        prop_assert_eq!(reply(&pieces).unwrap(), whole);
+        prop_assert_eq!(scanned(&pieces).unwrap(), whole);
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        prop_assert_eq!(reply(&single).unwrap().1, values.len());
+        prop_assert_eq!(scanned(&single).unwrap().1, values.len());
     }
 
     #[test]
-    fn what_is_cut_off_is_not_whole(value in any_value(), cut in any::<prop::sample::Index>()) {
+    fn truncated_value_is_incomplete(value in any_value(), cut in any::<prop::sample::Index>()) {
         let bytes = value.to_bytes();
         let begun = &bytes[..cut.index(bytes.len())];
         prop_assert_eq!(decode(begun, LIMITS), Ok(None));
     }
 
-    /// Neither a panic nor a value larger than what came.
+    /// Neither a panic nor a value larger than its input.
     #[test]
     fn garbage_is_refused_or_costs_no_more_than_it_is(
         bytes in prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..300),
-            // More often something that begins well.
+            // More often a valid beginning.
             "([*>%~|$=!:+,#_(-][0-9tf]{0,3}\r\n){1,60}".prop_map(String::into_bytes),
         ],
     ) {
@@ -125,14 +125,14 @@ proptest! {
             prop_assert!(used <= bytes.len());
             prop_assert!(value.to_bytes().len() <= used);
         }
-        if let Ok((_, whole)) = reply(&bytes.chunks(7).collect::<Vec<_>>()) {
+        if let Ok((_, whole)) = scanned(&bytes.chunks(7).collect::<Vec<_>>()) {
             prop_assert!(whole <= bytes.len());
         }
     }
 }
 
 #[test]
-fn what_redis_says_is_read() {
+fn responses_of_redis_are_parsed() {
     let hello = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n+OK\r\n";
     let (value, used) = decode(hello, LIMITS).unwrap().unwrap();
     assert_eq!(&hello[used..], b"+OK\r\n");
@@ -166,7 +166,7 @@ fn bombs_are_refused_at_their_first_bytes() {
     assert_eq!(long, Err(Malformed::Bytes(16 << 10)));
     let line = decode(&[b'+'; 65], LIMITS);
     assert_eq!(line, Err(Malformed::Line(64)));
-    // Many small ones that together are too much.
+    // Many small ones that together exceed the limit.
     let many = format!(
         "*30\r\n{}",
         "$1024\r\n".to_owned() + &"x".repeat(1024) + "\r\n"
@@ -176,7 +176,7 @@ fn bombs_are_refused_at_their_first_bytes() {
 }
 
 #[test]
-fn what_is_no_value_is_refused() {
+fn invalid_values_are_rejected() {
     for (bytes, why) in [
         (&b"GET a\r\n"[..], Malformed::Kind(b'G')),
         (b"\r\n", Malformed::Kind(b'\r')),

@@ -5,7 +5,7 @@ use super::{Event, Kind, Limits, Malformed, Scanner, Step, scan};
 /// One value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// One on a line, as it is written there.
+    /// A value on a line, in its text form.
     Line(Kind, Vec<u8>),
     /// Bytes.
     Bytes(Kind, Vec<u8>),
@@ -16,7 +16,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// `OK`, as redis says that something was done.
+    /// `OK`, redis's response to a successful command.
     pub fn ok() -> Self {
         Self::simple("OK")
     }
@@ -26,7 +26,7 @@ impl Value {
         Self::Line(Kind::Simple, one_line(text))
     }
 
-    /// An error; its first word says which.
+    /// An error; its first word is the code.
     pub fn error(text: &str) -> Self {
         Self::Line(Kind::Error, one_line(text))
     }
@@ -73,9 +73,9 @@ impl Value {
         }
     }
 
-    /// Writes it at the end of `into`.
+    /// Appends it to `into`.
     pub fn encode(&self, into: &mut Vec<u8>) {
-        // Not recursive, as nothing about depth is here.
+        // Not recursive, so that depth costs no stack.
         let mut left = vec![self];
         while let Some(value) = left.pop() {
             match value {
@@ -87,7 +87,7 @@ impl Value {
                 }
                 Self::Nothing(kind) => line(into, *kind, b"-1"),
                 Self::Group(kind, elements) => {
-                    // What is after the keys and values of an attribute is what they are about.
+                    // The value that an attribute describes follows its keys and values.
                     let is_map = matches!(kind, Kind::Map | Kind::Attribute);
                     let count = elements.len() / if is_map { 2 } else { 1 };
                     line(into, *kind, count.to_string().as_bytes());
@@ -97,7 +97,7 @@ impl Value {
         }
     }
 
-    /// The same as bytes of its own.
+    /// Its bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![];
         self.encode(&mut bytes);
@@ -111,22 +111,22 @@ fn line(into: &mut Vec<u8>, kind: Kind, text: &[u8]) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// What would end the line too early is left out.
+/// Removes characters that would end the line.
 fn one_line(text: &str) -> Vec<u8> {
     let bytes = text.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n'));
     bytes.collect()
 }
 
-/// A command, as clients say it.
+/// A command in the form of clients.
 pub fn command(words: &[&[u8]]) -> Vec<u8> {
     let words = words.iter().map(|word| Value::bytes(*word)).collect();
     Value::Group(Kind::Array, words).to_bytes()
 }
 
-/// The value at the beginning of `input`, and how many bytes it has; none if it is not whole yet.
+/// The value at the beginning of `input`, and its number of bytes; none if it is incomplete.
 ///
 /// # Errors
-/// What is there begins no value, or one that is larger than allowed.
+/// The bytes are invalid or exceed a limit.
 pub fn decode(input: &[u8], limits: Limits) -> Result<Option<(Value, usize)>, Malformed> {
     let (mut scanner, mut rest) = (Scanner::new(limits), input);
     let mut building = Building::default();
@@ -145,7 +145,7 @@ pub fn decode(input: &[u8], limits: Limits) -> Result<Option<(Value, usize)>, Ma
     }
 }
 
-/// A value that comes in pieces.
+/// A value that is still incomplete.
 #[derive(Debug, Default)]
 struct Building {
     open: Vec<Open>,
@@ -163,7 +163,7 @@ struct Open {
 impl Building {
     fn take(&mut self, event: Event<'_>) {
         match event {
-            // Its text is the scanner's.
+            // The scanner has its text.
             Event::Line(_) => {}
             Event::Bytes(kind, None) | Event::Group(kind, None) => self.add(Value::Nothing(kind)),
             Event::Bytes(kind, Some(0)) => self.add(Value::Bytes(kind, vec![])),
@@ -173,7 +173,7 @@ impl Building {
             Event::Group(kind, Some(left)) => self.open.push(Open {
                 kind,
                 left,
-                // Not as many as are announced, but as many as come.
+                // Grows with received elements, not with the announced number.
                 elements: vec![],
             }),
         }

@@ -8,7 +8,7 @@ fn asked(method: &str, target: &str, level: UiAccess) -> Result<Allowed, Forbidd
 }
 
 #[test]
-fn a_reader_sees_what_is_there_and_its_logs() {
+fn read_level_allows_objects_and_logs() {
     for target in [
         "/version",
         "/api",
@@ -74,7 +74,7 @@ fn parts_that_lead_somewhere_else_are_closed() {
 }
 
 #[test]
-fn secrets_are_closed_by_whatever_name() {
+fn secrets_are_forbidden_in_every_group() {
     for target in [
         "/api/v1/secrets",
         "/api/v1/secrets?watch=true",
@@ -118,7 +118,7 @@ fn an_operator_sees_one_secret_of_an_application_and_no_list() {
 }
 
 #[test]
-fn an_operator_changes_what_belongs_to_an_application() {
+fn operate_level_changes_objects_of_applications_only() {
     for (method, target, allowed) in [
         (
             "PATCH",

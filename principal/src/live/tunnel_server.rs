@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::wire::lane::Chunk;
+use protocol::wire::tunnel::Chunk;
 use runtime::{
     error::Chain,
     tunnel::{self, Tasks, Tunnel},

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream::BoxStream};
-use protocol::wire::lane::{Chunk, lane_server::Lane};
+use protocol::wire::tunnel::{Chunk, lane_server::Lane};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 

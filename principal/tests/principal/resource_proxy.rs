@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use principal::{admission::identity::visitor, store::Memory};
 use protocol::wire::{
     authapi::AuthRequest,
-    lane::{Chunk, lane_client::LaneClient},
+    tunnel::{Chunk, lane_client::LaneClient},
 };
 use runtime::{
     credentials::client_config,

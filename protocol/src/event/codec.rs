@@ -1,4 +1,4 @@
-//! CloudEvent in, [`Event`] out, and back, exactly as the Go implementation wants it.
+//! Converts CloudEvents to [`Event`]s and back, exactly as the Go implementation does.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,10 +19,10 @@ const LONGEST_ID: usize = 2048;
 const MOST_EXTENSION_BYTES: usize = 8192;
 const MOST_EXTENSIONS: usize = 32;
 
-/// What a received attribute is called in a message that quotes it.
+/// Characters of a received attribute that an error message quotes.
 const QUOTED: usize = 64;
 
-/// Reads an event; if that fails, says what can still be acknowledged.
+/// Decodes an event; an error has the part that can still be acknowledged.
 pub(super) fn decode(mut raw: CloudEvent) -> Result<Event, Unread> {
     let mut take = |name| {
         raw.attributes
@@ -116,7 +116,7 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
         .into_iter()
         .map(|(name, value)| (name, string(value)))
         .collect();
-    // Go leaves DataSchema() empty when this comes as a string
+    // a Go peer reads an empty DataSchema() if this attribute is a string
     attributes.insert(
         "dataschema".to_owned(),
         attribute(Attr::CeUri(target.as_str().to_owned())),
@@ -146,7 +146,7 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
     }
 }
 
-/// Events that carry an object must say which; without that they cannot be coalesced.
+/// An event about an object must name it; without a name the session cannot coalesce it.
 fn check_subject(event: &Event) -> Result<(), Malformed> {
     if event.facet().is_none() {
         return Ok(());
@@ -188,7 +188,7 @@ fn body(data: Option<Data>) -> Bytes {
     }
 }
 
-/// The canonical text of an attribute, whatever type it came in.
+/// The canonical text of an attribute of any type.
 fn text(value: CloudEventAttributeValue) -> Option<String> {
     match value.attr? {
         Attr::CeString(text) | Attr::CeUri(text) | Attr::CeUriRef(text) => Some(text),

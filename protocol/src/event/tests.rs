@@ -83,7 +83,7 @@ fn an_event_without_resource_id_is_refused() {
 }
 
 #[test]
-fn what_is_unknown_can_still_be_acknowledged() {
+fn unknown_targets_and_verbs_can_still_be_acknowledged() {
     let raw = with(sample(), "dataschema", Attr::CeUri("brand-new".to_owned()));
     let unread = read(raw).unwrap_err();
     assert_eq!(unread.why, Malformed::UnknownTarget("brand-new".to_owned()));
@@ -98,7 +98,7 @@ fn what_is_unknown_can_still_be_acknowledged() {
 }
 
 #[test]
-fn an_objects_event_must_say_which_object() {
+fn an_event_about_an_object_must_name_it() {
     for subject in ["", "guestbook", "a/", "a/b/c"] {
         let raw = with(sample(), "subject", text(subject));
         assert!(
@@ -130,7 +130,7 @@ fn huge_identifiers_and_extensions_are_refused() {
     assert_eq!(unread.why, Malformed::TooLong("extensions"));
     let answer = unread.answer.expect("the sender gets a rejection");
     assert!(answer.ack().extensions.is_empty(), "nothing is echoed");
-    // a quoted text is cut
+    // a quoted text is truncated
     let Malformed::UnknownTarget(quoted) =
         Event::try_from(with(sample(), "dataschema", text(&long))).unwrap_err()
     else {
@@ -197,7 +197,7 @@ fn attribute_name() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_a_peer_sends_is_an_event_or_an_error(
+    fn any_cloud_event_is_decoded_or_rejected(
         attributes in proptest::collection::hash_map(attribute_name(), attr(), 0..12),
         kind in prop_oneof![Just("io.argoproj.argocd-agent.event.create".to_owned()), ".{0,40}"],
         body in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
@@ -212,7 +212,7 @@ proptest! {
             ..CloudEvent::default()
         };
         if let Ok(event) = Event::try_from(raw) {
-            // and what was read once is written so that it is read again
+            // an encoded event decodes to the same event
             let again = Event::try_from(event.clone().into_cloud_event("x")).unwrap();
             prop_assert_eq!(again, event);
         }
@@ -228,7 +228,7 @@ proptest! {
 }
 
 #[test]
-fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
+fn spoke_info_fields_are_optional_and_unknown_values_are_read() {
     let read = |text: &'static str| {
         let body = Bytes::from_static(text.as_bytes());
         payload::decode::<payload::SpokeInfo>("x", &body).map(|body| body.argo_cd)
@@ -265,7 +265,7 @@ fn what_an_agent_says_of_its_spoke_is_optional_and_has_a_future() {
 }
 
 #[test]
-fn no_two_things_said_of_one_version_have_one_name() {
+fn each_verb_has_its_own_event_id_for_one_version() {
     let key = ObjectKey::new(Kind::Application, "argocd", "app");
     let id = |verb, version| Event::about(&key, verb, "u", version, Bytes::new()).event_id;
     let stated = [
@@ -277,5 +277,5 @@ fn no_two_things_said_of_one_version_have_one_name() {
     let names: BTreeSet<_> = stated.into_iter().map(|verb| id(verb, "7")).collect();
     assert_eq!(names.len(), stated.len(), "{names:?}");
     assert_eq!(id(Verb::SpecUpdate, "7"), "app_u_7", "as in Go");
-    assert_eq!(id(Verb::Delete, ""), "app_u_", "the answer to a question");
+    assert_eq!(id(Verb::Delete, ""), "app_u_", "answers a request-update");
 }

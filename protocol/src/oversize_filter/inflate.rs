@@ -1,46 +1,46 @@
-//! One message that is compressed with gzip: inflated as it comes, and no further than whoever reads takes.
+//! Inflates one gzip message while it arrives, up to a limit.
 
 use std::io::{self, Write};
 
 use bytes::BytesMut;
 use flate2::write::GzDecoder;
 
-/// What there is of the message.
+/// The inflated part of a message.
 #[derive(Debug)]
 pub(super) struct Inflating(GzDecoder<Bounded>);
 
-/// Holds so many bytes and takes no more.
+/// A buffer that rejects bytes above its limit.
 #[derive(Debug)]
 struct Bounded {
     retained: BytesMut,
     most: usize,
 }
 
-/// What has become of it.
+/// The state of a message after a push.
 #[derive(Debug)]
 pub(super) enum Pushed {
-    /// More of it may come.
+    /// Incomplete.
     More,
-    /// All of it.
+    /// Complete.
     Whole(BytesMut),
-    /// It is larger than is held; that much is.
+    /// Larger than the limit; has the bytes up to the limit.
     Full(BytesMut),
-    /// It is not gzip.
+    /// Invalid gzip.
     Broken,
 }
 
 impl Inflating {
-    /// A message of at most so many bytes.
+    /// Inflates a message of at most `most` bytes.
     pub(super) fn new(most: usize) -> Self {
         let retained = BytesMut::new();
         Self(GzDecoder::new(Bounded { retained, most }))
     }
 
-    /// Takes in what has come of it; not to be called again unless that was [`Pushed::More`].
+    /// Adds the next bytes. Do not call it again after another result than [`Pushed::More`].
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Pushed {
         while !bytes.is_empty() {
             match self.0.write(bytes) {
-                // What comes behind the end of gzip is nothing to anybody who reads.
+                // Readers ignore bytes behind the end of gzip.
                 Ok(0) => break,
                 Ok(read) => bytes = bytes.get(read..).unwrap_or_default(),
                 Err(error) => return self.failed(&error),
@@ -49,7 +49,7 @@ impl Inflating {
         Pushed::More
     }
 
-    /// No more of it comes.
+    /// The input is complete.
     pub(super) fn finish(&mut self) -> Pushed {
         match self.0.try_finish() {
             Ok(()) => Pushed::Whole(self.take()),
@@ -65,7 +65,7 @@ impl Inflating {
         }
     }
 
-    /// What is held; no more is from now on.
+    /// Takes the buffered bytes and buffers no more.
     fn take(&mut self) -> BytesMut {
         let bounded = self.0.get_mut();
         bounded.most = 0;

@@ -18,7 +18,7 @@ pub(crate) fn answer(body: Bytes) -> CloudEvent {
     Event::control(Target::Resource, Verb::Response, body).into_cloud_event("")
 }
 
-/// Bytes that no compression makes fewer.
+/// Bytes that do not compress.
 pub(crate) fn noise(bytes: usize) -> Bytes {
     let next = |state: &u64| Some(state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1));
     let states = std::iter::successors(Some(1_u64), next);
@@ -34,7 +34,7 @@ pub(crate) fn gzip(message: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What a client says that compresses with gzip.
+/// The headers of a client that compresses with gzip.
 pub(crate) fn compressing() -> HeaderMap {
     let name = http::HeaderName::from_static("grpc-encoding");
     let value = http::HeaderValue::from_static("gzip");
@@ -50,7 +50,7 @@ pub(crate) fn message(event: CloudEvent) -> Vec<u8> {
     Frame { event: Some(event) }.encode_to_vec()
 }
 
-/// The events in these bytes, whatever the order of their attributes.
+/// The decoded messages; equality does not depend on the order of attributes.
 fn messages(mut bytes: &[u8]) -> Vec<Frame> {
     let mut all = vec![];
     while let Some((prefix, rest)) = bytes.split_at_checked(PREFIX) {
@@ -62,8 +62,8 @@ fn messages(mut bytes: &[u8]) -> Vec<Frame> {
     all
 }
 
-/// What comes out when it goes in in pieces of this.
-fn sifted(headers: &HeaderMap, bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
+/// The output for input in pieces of `piece` bytes, and the number of cut responses.
+fn filtered(headers: &HeaderMap, bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
     let mut oversize = OversizeFilter::new(LARGEST, headers);
     let mut out = vec![];
     for piece in bytes.chunks(piece) {
@@ -76,9 +76,9 @@ fn sifted(headers: &HeaderMap, bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
 }
 
 #[test]
-fn what_is_too_large_loses_its_data_and_nothing_else() {
+fn data_of_oversized_responses_is_dropped() {
     let (small, large) = (event(100), event(LARGEST));
-    let stated = [
+    let sent = [
         framed(0, &message(small.clone())),
         framed(0, &message(large.clone())),
         framed(0, &[]),
@@ -96,21 +96,21 @@ fn what_is_too_large_loses_its_data_and_nothing_else() {
         framed(0, &message(small)),
     ]
     .concat();
-    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, stated.len()] {
-        let (out, cut) = sifted(&HeaderMap::new(), &stated, piece);
+    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, sent.len()] {
+        let (out, cut) = filtered(&HeaderMap::new(), &sent, piece);
         assert_eq!((messages(&out), cut), (messages(&wanted), 1), "{piece}");
     }
 }
 
 #[test]
-fn what_has_no_head_is_left_to_whoever_reads() {
+fn oversized_message_without_response_head_passes_unchanged() {
     let data = Some(Data::TextData("x".repeat(LARGEST)));
     let named = CloudEvent {
         id: "x".repeat(HEAD),
         data,
         ..event(0)
     };
-    let no_answer = CloudEvent {
+    let no_response = CloudEvent {
         r#type: Verb::StatusUpdate.to_type(),
         ..event(LARGEST)
     };
@@ -118,13 +118,13 @@ fn what_has_no_head_is_left_to_whoever_reads() {
         (1, message(event(LARGEST))),
         (0, vec![0xff; LARGEST + 1]),
         (0, message(named)),
-        (0, message(no_answer)),
+        (0, message(no_response)),
     ] {
-        let stated = [framed(flag, &message), framed(0, b"after")].concat();
-        for piece in [1, 999, stated.len()] {
+        let sent = [framed(flag, &message), framed(0, b"after")].concat();
+        for piece in [1, 999, sent.len()] {
             assert_eq!(
-                sifted(&HeaderMap::new(), &stated, piece),
-                (stated.clone(), 0),
+                filtered(&HeaderMap::new(), &sent, piece),
+                (sent.clone(), 0),
                 "{flag} {piece}"
             );
         }
@@ -132,10 +132,10 @@ fn what_has_no_head_is_left_to_whoever_reads() {
 }
 
 #[test]
-fn what_is_compressed_is_known_by_what_it_is_inflated() {
+fn compressed_response_is_measured_after_inflation() {
     let (small, large) = (event(100), event(LARGEST));
     let noisy = answer(noise(2 * LARGEST));
-    let stated = [
+    let sent = [
         framed(1, &gzip(&message(small.clone()))),
         framed(1, &gzip(&message(large.clone()))),
         framed(1, &gzip(&[])),
@@ -160,27 +160,27 @@ fn what_is_compressed_is_known_by_what_it_is_inflated() {
         framed(0, &message(small)),
     ]
     .concat();
-    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, stated.len()] {
-        let (out, cut) = sifted(&compressing(), &stated, piece);
+    for piece in [1, 2, 3, 7, 1000, HEAD, LARGEST, sent.len()] {
+        let (out, cut) = filtered(&compressing(), &sent, piece);
         assert_eq!((messages(&out), cut), (messages(&wanted), 3), "{piece}");
     }
 }
 
 #[test]
-fn what_just_fits_when_it_is_inflated_is_whole() {
+fn compressed_response_of_exactly_the_limit_passes_whole() {
     for (size, cut) in [(LARGEST, 0), (LARGEST + 1, 1)] {
         let rest = size - message(event(LARGEST / 2)).len() + LARGEST / 2;
         let exact = message(event(rest));
         assert_eq!(exact.len(), size);
-        let (out, was_cut) = sifted(&compressing(), &framed(1, &gzip(&exact)), 1000);
+        let (out, was_cut) = filtered(&compressing(), &framed(1, &gzip(&exact)), 1000);
         assert_eq!(was_cut, cut);
         assert_eq!(out == framed(0, &exact), cut == 0);
     }
 }
 
 #[test]
-fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
-    let no_answer = CloudEvent {
+fn compressed_message_that_is_no_response_is_left_to_the_reader() {
+    let no_response = CloudEvent {
         r#type: Verb::StatusUpdate.to_type(),
         ..event(LARGEST)
     };
@@ -188,25 +188,25 @@ fn what_is_compressed_and_no_answer_is_left_to_whoever_reads() {
     let broken = vec![1, 0, 0, 0, 0];
     let whole = gzip(&message(event(100)));
     let (half, _) = whole.split_at(whole.len() - 1);
-    for (stated, wanted) in [
-        (gzip(&message(no_answer)), &too_large),
+    for (sent, wanted) in [
+        (gzip(&message(no_response)), &too_large),
         (gzip(&vec![0; 10 << 20]), &too_large),
         (vec![0; LARGEST + 1], &too_large),
         (b"no gzip".to_vec(), &broken),
         (half.to_vec(), &broken),
         (vec![], &broken),
     ] {
-        let stated = [framed(1, &stated), framed(0, b"after")].concat();
+        let sent = [framed(1, &sent), framed(0, b"after")].concat();
         let wanted = [&wanted[..], &framed(0, b"after")].concat();
-        for piece in [1, 999, stated.len()] {
-            let sifted = sifted(&compressing(), &stated, piece);
-            assert_eq!(sifted, (wanted.clone(), 0), "{piece}");
+        for piece in [1, 999, sent.len()] {
+            let filtered = filtered(&compressing(), &sent, piece);
+            assert_eq!(filtered, (wanted.clone(), 0), "{piece}");
         }
     }
 }
 
 #[test]
-fn many_messages_that_are_small_on_their_way_are_inflated_one_by_one() {
+fn compressed_messages_are_inflated_one_by_one() {
     let message = gzip(&message(event(LARGEST / 2)));
     let mut bytes = Bytes::from(framed(1, &message).repeat(100));
     let mut oversize = OversizeFilter::new(LARGEST, &compressing());

@@ -1,4 +1,4 @@
-//! What people at the hub ask of a spoke, over the session where one of the two ends is Go's, and the answers.
+//! Live requests and responses over a session of which one end is a Go program.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use super::{base64_or_null, or_default};
 #[serde(default)]
 #[expect(missing_docs, reason = "the words of the Kubernetes API")]
 pub struct ResourceRequest {
-    /// By which its answer is found; also the event id.
+    /// Correlates the response; also the event id.
     #[serde(deserialize_with = "or_default")]
     pub uuid: String,
     #[serde(deserialize_with = "or_default")]
     pub method: String,
-    /// Empty for the core.
+    /// Empty for the core group.
     #[serde(deserialize_with = "or_default")]
     pub group: String,
     #[serde(deserialize_with = "or_default")]
     pub version: String,
-    /// Empty where it is asked which kinds there are.
+    /// Empty for a discovery request.
     #[serde(deserialize_with = "or_default")]
     pub resource: String,
     #[serde(deserialize_with = "or_default")]
@@ -36,35 +36,35 @@ pub struct ResourceRequest {
     pub body: Option<Vec<u8>>,
 }
 
-/// Its answer.
+/// The response to a [`ResourceRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceResponse {
     /// The event id of the request.
     pub uuid: String,
-    /// As in HTTP; a Go principal carries a body with 200 only.
+    /// The HTTP status; a Go principal passes a body on with 200 only.
     pub status: u16,
     /// The body.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource: String,
 }
 
-/// A question to the spoke's redis.
+/// A request to the spoke's redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RedisRequest {
-    /// By which its answer is found; also the event id.
+    /// Correlates the response; also the event id.
     #[serde(deserialize_with = "or_default")]
     pub uuid: String,
-    /// Which connection of Argo CD on the hub asks.
+    /// The redis connection of Argo CD on the hub.
     #[serde(deserialize_with = "or_default")]
     pub connection_uuid: String,
-    /// What it asks.
+    /// The command.
     #[serde(deserialize_with = "or_default")]
     pub body: RedisCommand,
 }
 
-/// One of these; the others are absent.
+/// A redis command: exactly one field is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the words of redis")]
@@ -77,29 +77,29 @@ pub struct RedisCommand {
     pub ping: Option<RedisPing>,
 }
 
-/// What a key holds is asked for.
+/// Asks for the value of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RedisGet {
-    /// The key, as Argo CD on the hub has it.
+    /// The key, as Argo CD on the hub spells it.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
 }
 
-/// Word of each message on a channel is asked for.
+/// Asks for a notification of each message on a channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RedisSubscribe {
-    /// The channel, as Argo CD on the hub has it.
+    /// The channel, as Argo CD on the hub spells it.
     #[serde(deserialize_with = "or_default")]
     pub channel: String,
 }
 
-/// Whoever asked on this connection is still there.
+/// Keeps a connection alive: its client on the hub is still connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedisPing {}
 
-/// Its answer.
+/// The response to a [`RedisRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RedisResponse {
@@ -107,50 +107,50 @@ pub struct RedisResponse {
     pub uuid: String,
     /// As in the request.
     pub connection_uuid: String,
-    /// The answer itself.
+    /// The result of the command.
     pub body: RedisAnswer,
 }
 
-/// One of these.
+/// The result of a redis command: exactly one field is present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RedisAnswer {
-    /// What the key holds.
+    /// The value of the key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub get: Option<RedisValue>,
-    /// That it was subscribed to.
+    /// The result of a subscription.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribe_response: Option<RedisSubscribed>,
-    /// A message has come on a channel. Answers what was asked long ago.
+    /// A message on a channel of an earlier subscription.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub push_from_subscribe: Option<RedisPush>,
-    /// A sign of life.
+    /// The response to a ping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pong: Option<RedisPong>,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RedisValue {
-    /// The value, as redis has it.
+    /// The bytes in redis.
     #[serde(with = "base64_or_null")]
     pub bytes: Option<Vec<u8>>,
-    /// Whether it holds anything.
+    /// Whether the key exists.
     pub cache_hit: bool,
-    /// Why it cannot be read; empty if it can.
+    /// The error of the read; empty on success.
     pub error: String,
 }
 
-/// How a subscription went.
+/// The result of a subscription.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RedisSubscribed {
-    /// Why there is none; empty if there is one.
+    /// The error; empty on success.
     pub error: String,
 }
 
-/// On which channel a message has come. What it says is not told: Argo CD's say nothing.
+/// The channel of a message. The content is not sent: messages of Argo CD have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RedisPush {
@@ -158,16 +158,16 @@ pub struct RedisPush {
     pub channel_name: String,
 }
 
-/// Nothing but that somebody is there.
+/// The response to a ping; the agent is connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedisPong {}
 
-/// The log of a container, which the agent sends on a stream that it opens for this.
+/// Asks for the log of a container; the agent sends it on a stream of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the words of the Kubernetes API")]
 pub struct LogRequest {
-    /// By which the stream says what it is; also the event id.
+    /// Correlates the stream; also the event id.
     #[serde(deserialize_with = "or_default")]
     pub uuid: String,
     #[serde(deserialize_with = "or_default")]
@@ -189,7 +189,7 @@ pub struct LogRequest {
     pub limit_bytes: Option<i64>,
 }
 
-/// A terminal in a container, for which the agent opens a stream.
+/// Asks for a terminal in a container; the agent opens a stream for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[expect(
@@ -198,7 +198,7 @@ pub struct LogRequest {
     reason = "the words of the Kubernetes API"
 )]
 pub struct TerminalRequest {
-    /// By which the stream says what it is; also the event id.
+    /// Correlates the stream; also the event id.
     #[serde(deserialize_with = "or_default")]
     pub uuid: String,
     #[serde(deserialize_with = "or_default")]
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_go_are_read_with_what_it_leaves_out() {
+    fn redis_answers_of_go_may_omit_fields() {
         let hit: RedisAnswer =
             read(json!({ "get": { "bytes": "dHJlZQ==", "cacheHit": true, "error": "" } }));
         assert_eq!(hit.get.unwrap().bytes.as_deref(), Some(&b"tree"[..]));

@@ -1,24 +1,24 @@
-//! Acknowledgements: those that we owe, and what those of the peer end.
+//! Acknowledgements: those that we send, and the effects of those that we receive.
 
 use super::{PeerRefusal, Session, Violation, WorkId, flight::Matter};
 use crate::event::{Event, Verb};
 use crate::object::{Facet, ObjectKey};
 use crate::version::Capability;
 
-/// Longest reason in an acknowledgement; the whole one is in the log of the end that refused.
+/// Longest reason in an acknowledgement, in characters; the log of the refusing end has the whole one.
 const LONGEST_REFUSAL: usize = 1024;
 
-/// Name of the extension in which our own ends say why they refused an event.
+/// The extension with the reason of a refusal, between our own ends.
 const REFUSED: &str = "refused";
-/// Name of the extension in which they say what it was about, when they acknowledged it before.
+/// The extension with the object of an event that was refused after its acknowledgement.
 const ABOUT: &str = "about";
 
-/// How many refusals wait to be taken; further ones are only counted.
+/// The most refusals that are kept for [`Session::take_refusals`]; further ones are dropped.
 const MOST_REFUSALS: usize = 1024;
 
 impl Session {
-    /// A Go principal says nothing more about an object, not even that its operation is to be terminated, until its
-    /// last word is acknowledged. So a sync that has to wait for another one is acknowledged while it waits.
+    /// A Go principal sends nothing more about an object, not even a termination, until its last event is
+    /// acknowledged. So a sync that waits for another operation is acknowledged while it waits.
     pub(super) fn promise(&mut self, id: WorkId) {
         if self.peer.capabilities.has(Capability::CommandIdentity) {
             return;
@@ -42,7 +42,7 @@ impl Session {
         Ok(())
     }
 
-    /// Bounds the acknowledgements in memory, also where the driver reads on.
+    /// Bounds the acknowledgements in memory, even if the driver reads without room.
     pub(super) fn check_acks(&self) -> Result<(), Violation> {
         if self.acks.len() >= self.limits.acks.saturating_mul(2) {
             return Err(Violation::AcksNotRead);
@@ -73,7 +73,7 @@ impl Session {
 
     pub(super) fn acknowledged(&mut self, ack: &Event) {
         let refusal = ack.extensions.get(REFUSED);
-        // what is not in flight was acknowledged before, or overtaken by a delete
+        // an event that is not in flight was acknowledged before, or superseded by a delete
         let Some(flight) = self.flights.land(ack) else {
             match (refusal, about(ack)) {
                 (Some(reason), Some(key)) => self.note_refusal(key, Facet::State, reason.clone()),
@@ -110,7 +110,7 @@ impl Session {
     }
 }
 
-/// What a late refusal is about.
+/// The object of a late refusal.
 fn about(ack: &Event) -> Option<ObjectKey> {
     let mut parts = ack.extensions.get(ABOUT)?.splitn(3, '/');
     let kind = parts.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Events that were sent and are not acknowledged.
+//! Sent events that the peer has not acknowledged.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::object::{Facet, ObjectKey};
 use crate::outbox::Outbox;
 
-/// What an unacknowledged event was about.
+/// The subject of an unacknowledged event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Matter {
     Facet(ObjectKey, Facet),
@@ -34,9 +34,9 @@ pub(super) struct Flight {
     pub(super) event: Event,
     first_sent: Duration,
     last_sent: Duration,
-    /// Pause until it is sent again.
+    /// Pause before the next resend.
     pause: Duration,
-    /// Of two that are due, the one with the lower number goes first.
+    /// Among events that are due, the lowest number goes first.
     number: u64,
 }
 
@@ -52,14 +52,13 @@ impl Flight {
         }
     }
 
-    /// Whether it is not sent again: a question of people, or the last word about an object before its delete, which it
-    /// must not follow.
-    pub(super) fn is_said_once(&self) -> bool {
-        let is_last_word = self.matter == Matter::Control && self.event.object().is_some();
-        is_last_word || self.event.is_question()
+    /// Whether it is never resent: a live request, or the final state of an object, which must not follow its delete.
+    pub(super) fn is_sent_once(&self) -> bool {
+        let is_final_state = self.matter == Matter::Control && self.event.object().is_some();
+        is_final_state || self.event.is_live_request()
     }
 
-    /// It is sent once more.
+    /// Records a resend.
     pub(super) fn again(&mut self, limits: &Limits, now: Duration) {
         self.last_sent = now;
         self.pause = self
@@ -68,7 +67,7 @@ impl Flight {
             .clamp(limits.resend_min, limits.resend_max);
     }
 
-    /// When it is sent again: sooner if there is something newer to say in its place.
+    /// When the next resend is due: sooner if a newer value replaces the event.
     fn due(&self, outbox: &Outbox, limits: &Limits) -> Duration {
         let newer = match &self.matter {
             Matter::Facet(key, facet) => outbox.is_marked(key, *facet),
@@ -83,14 +82,14 @@ impl Flight {
     }
 }
 
-/// Resource id and event id, as an acknowledgement names an event.
+/// Resource id and event id, with which an acknowledgement names an event.
 type Identity = (String, String);
 
 /// All unacknowledged events of a session.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     by_identity: HashMap<Identity, Flight>,
-    /// None is due before this, so that the usual case costs no search.
+    /// No event is due before this; avoids a search in the usual case.
     quiet_until: Duration,
     launched: u64,
 }
@@ -104,7 +103,7 @@ impl Flights {
         self.by_identity.is_empty()
     }
 
-    /// How long the oldest is out.
+    /// Age of the oldest event.
     pub(super) fn oldest(&self, now: Duration) -> Duration {
         let ages = self
             .by_identity
@@ -113,9 +112,9 @@ impl Flights {
         ages.max().unwrap_or_default()
     }
 
-    /// How long the oldest is out of those that a peer acknowledges without much ado: a command may wait for another
-    /// one to end, and a delete for its finalizers.
-    pub(super) fn unheard(&self, now: Duration) -> Duration {
+    /// Age of the oldest event that a peer acknowledges promptly. A command may wait for another operation, and a delete
+    /// for its finalizers.
+    pub(super) fn oldest_value(&self, now: Duration) -> Duration {
         let states = self.by_identity.values().filter(|flight| {
             matches!(
                 flight.matter,
@@ -126,13 +125,13 @@ impl Flights {
         ages.max().unwrap_or_default()
     }
 
-    /// Something was marked, so one may be due earlier.
-    pub(super) const fn look_again(&mut self) {
+    /// Searches again at the next call: a new mark makes an event due earlier.
+    pub(super) const fn recheck(&mut self) {
         self.quiet_until = Duration::ZERO;
     }
 
-    /// Remembers a flight. Returns another one of the same identity, which is lost: the peer could not
-    /// tell their acknowledgements apart.
+    /// Adds a flight. Returns an older one with the same identity, which it replaces: acknowledgements cannot distinguish
+    /// the two.
     pub(super) fn launch(&mut self, mut flight: Flight) -> Option<Flight> {
         self.launched = self.launched.saturating_add(1);
         flight.number = self.launched;
@@ -142,18 +141,18 @@ impl Flights {
         self.by_identity.insert(flight.event.identity(), flight)
     }
 
-    /// The flight that an acknowledgement is for.
+    /// Removes the flight that an acknowledgement names.
     pub(super) fn land(&mut self, ack: &Event) -> Option<Flight> {
         self.by_identity.remove(&ack.identity())
     }
 
-    /// Forgets what is out about an object.
+    /// Removes all flights of an object.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         self.by_identity
             .retain(|_, flight| flight.matter.object().is_none_or(|(other, _)| other != key));
     }
 
-    /// When the next one is due.
+    /// When the next resend is due.
     pub(super) fn next_due(&self, outbox: &Outbox, limits: &Limits) -> Option<Duration> {
         self.by_identity
             .values()
@@ -161,7 +160,7 @@ impl Flights {
             .min()
     }
 
-    /// Takes the one that is due the longest.
+    /// Removes the flight that has been due longest.
     pub(super) fn take_due(
         &mut self,
         outbox: &Outbox,

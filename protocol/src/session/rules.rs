@@ -1,10 +1,10 @@
-//! Who may say what.
+//! Which messages each end accepts.
 
 use super::Role;
 use crate::event::{Target, Verb};
 use crate::object::{Kind, Mode};
 
-/// Whether the end with role `role` takes this from its peer. What it does not take is acknowledged as refused.
+/// Whether the end with role `role` accepts such an event. It acknowledges others as refused.
 pub(super) fn takes(role: Role, mode: Mode, target: Target, verb: Verb) -> bool {
     match role {
         Role::Principal => principal_takes(mode, target, verb),

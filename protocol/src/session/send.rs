@@ -1,4 +1,4 @@
-//! What a session says next: acknowledgements, what has to be said again, and what is new.
+//! Sends acknowledgements, resends and new events.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::object::{Facet, ObjectKey};
 use crate::outbox::Emission;
 use crate::wire::cloudevents::CloudEvent;
 
-/// What every Go agent, and so ours, calls itself.
+/// The source of every event of an agent, as in Go.
 const AGENT_SOURCE: &str = "agent://agent-managed";
 
 impl Session {
-    /// The next frame to write: acknowledgements, then resends that are due, then control messages, then
-    /// marks in the order of kinds, fair over objects. None: nothing can be sent now.
+    /// The next frame to write: acknowledgements, then due resends, then control messages, then marks in the order of
+    /// kinds, fair over objects. None if nothing can be sent now.
     pub fn next_outgoing(&mut self, source: &impl Source, now: Duration) -> Option<CloudEvent> {
         let event = self
             .acks
@@ -34,14 +34,14 @@ impl Session {
         let (due, every) = (self.next_ping?, self.limits.heartbeat?);
         (due <= now).then(|| {
             self.next_ping = Some(now.saturating_add(every));
-            // said once and forgotten: the next one is as good
+            // never resent: the next heartbeat replaces it
             Event::ping()
         })
     }
 
     fn next_resend(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
         let mut flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
-        while flight.is_said_once() {
+        while flight.is_sent_once() {
             flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
         }
         self.resent = self.resent.saturating_add(1);
@@ -49,7 +49,7 @@ impl Session {
             && self.outbox.is_marked(key, *facet)
         {
             self.outbox.unmark(key, *facet);
-            // the newest value, while we are at it
+            // resend the newest value
             if let Some(newer) = source.encode(key, *facet, self.stated.contains(key)) {
                 flight.event = newer;
             }
@@ -92,12 +92,12 @@ impl Session {
         }
     }
 
-    /// Whether this is a command that the peer has done in this session and would do again.
+    /// Whether the peer has carried this command out in this session and would repeat it.
     fn was_done(&self, key: &ObjectKey, facet: Facet, event: &Event) -> bool {
         facet == Facet::Command && self.done.get(key) == Some(&event.event_id)
     }
 
-    /// Remembers a flight and gives out its event.
+    /// Adds a flight and returns its event.
     fn launch(&mut self, flight: Flight) -> Event {
         let event = flight.event.clone();
         let lost = self.flights.launch(flight);

@@ -1,4 +1,4 @@
-//! The words in which a session and its driver talk.
+//! Types of the interface between a session and its driver.
 
 use std::time::Duration;
 
@@ -15,40 +15,40 @@ pub enum Role {
     Agent,
 }
 
-/// Who is at the other end.
+/// The other end of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The agent's mode; of this connection, whichever end we are.
+    /// The agent's mode, on both ends.
     pub mode: Mode,
-    /// What both ends can do. Empty towards a Go peer.
+    /// Capabilities of both ends. Empty towards a Go peer.
     pub capabilities: Capabilities,
 }
 
 impl Peer {
-    /// Whether it has a word for such objects. A Go agent that hears an unknown one never acknowledges it.
+    /// Whether it knows the kind. A Go agent never acknowledges an event of an unknown kind.
     pub fn knows(&self, kind: Kind) -> bool {
         kind.needs()
             .is_none_or(|capability| self.capabilities.has(capability))
     }
 }
 
-/// Bounds and times of a session. Every one is a setting with a tested default.
+/// Bounds and times of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Events sent and not yet acknowledged. 256 keep a link of 100 ms full at 2,500 events a second.
     pub window: usize,
-    /// Pause before the first resend, as the Go implementation has it.
+    /// Pause before the first resend, as in the Go implementation.
     pub resend_min: Duration,
-    /// Each further pause is so many times longer.
+    /// Factor between two pauses.
     pub resend_factor: u32,
-    /// No pause is longer.
+    /// Longest pause.
     pub resend_max: Duration,
-    /// Objects and control messages received and not yet done.
+    /// Objects and control messages received and not yet finished.
     pub inbox_entries: usize,
     /// Bytes of their bodies, identifiers and extensions.
     pub inbox_bytes: usize,
-    /// Acknowledgements that wait to be sent. From here on the session reads no further frame. A driver that reads on
-    /// to twice the number gets a [`Violation`].
+    /// Acknowledgements that wait to be sent. At this number the session has no room for a further frame; at twice the
+    /// number the driver gets a [`Violation`].
     pub acks: usize,
     /// Largest body that is sent.
     pub message_bytes: usize,
@@ -72,47 +72,47 @@ impl Default for Limits {
     }
 }
 
-/// Gives the body of a mark at the moment when it is sent.
+/// Encodes the body of a mark at the time of sending.
 pub trait Source {
-    /// The event for this facet as it is now; none if there is nothing to say (any more).
+    /// The event with the current value of this facet; none if there is no value (any more).
     ///
-    /// `said_before`: the peer has acknowledged a state of this object in this session, so
-    /// [`Verb::SpecUpdate`](crate::Verb::SpecUpdate) will do; otherwise it is
-    /// [`Verb::Create`](crate::Verb::Create), which a Go agent needs before it adopts anything.
+    /// `stated_before`: the peer has acknowledged a state of this object in this session, so the event is a
+    /// [`Verb::SpecUpdate`](crate::Verb::SpecUpdate); otherwise it is a [`Verb::Create`](crate::Verb::Create), which a
+    /// Go agent needs before it adopts an object.
     fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event>;
 }
 
-/// Names one piece of work of one session.
+/// The id of one work item of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkId(pub(crate) u64);
 
-/// Something received that has to be done.
+/// A received event to apply.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// To be handed back to [`Session::finished`](super::Session::finished).
+    /// The argument of [`Session::finished`](super::Session::finished).
     pub id: WorkId,
-    /// What to do.
+    /// The event.
     pub event: Event,
 }
 
-/// How a piece of work ended.
+/// The result of a work item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Applied, or nothing was to be done.
+    /// Applied, or a no-op.
     Done,
-    /// It cannot be applied, now or later; the peer shall not send it again.
+    /// It cannot be applied, now or later; the peer must not resend it.
     Refused(String),
-    /// Weather: the same again after this pause, or at once when a newer value arrives.
+    /// A transient error: retry after this pause, or at once with a newer value.
     Retry {
         /// The pause.
         after: Duration,
     },
 }
 
-/// What a peer did to lose its session.
+/// The misconduct of a peer that ends its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It sent more objects or bytes than the inbox holds.
+    /// It sent more objects or bytes than the inbox takes.
     #[error("too much unfinished work for one session")]
     TooMuchWork,
     /// It keeps sending and never reads its acknowledgements.
@@ -120,40 +120,40 @@ pub enum Violation {
     AcksNotRead,
 }
 
-/// What the peer refused to take, for a condition on the object.
+/// A refusal of the peer, for a condition on the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerRefusal {
     /// The object.
     pub key: ObjectKey,
-    /// Which facet of it.
+    /// The refused facet.
     pub facet: Facet,
-    /// What the peer said.
+    /// The peer's reason.
     pub reason: String,
 }
 
 /// Counters for metrics and `why`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Objects that something still has to be said about, sent or not.
+    /// Objects with values that are unsent or unacknowledged.
     pub outbox_objects: usize,
     /// Events sent and not acknowledged.
     pub in_flight: usize,
-    /// How long the oldest of them is out.
+    /// Age of the oldest event in flight.
     pub oldest: Duration,
-    /// The same, but for commands and deletes, which may take their time.
-    pub unheard: Duration,
-    /// Objects and control messages received and not done.
+    /// Age of the oldest event in flight that is no command or delete, which may take long.
+    pub unacknowledged: Duration,
+    /// Objects and control messages received and not finished.
     pub inbox_objects: usize,
-    /// Pieces of work handed out.
+    /// Work items in progress.
     pub working: usize,
-    /// Events sent again.
+    /// Resent events.
     pub resent: u64,
-    /// Events that could not be read.
+    /// Events that could not be decoded.
     pub malformed: u64,
     /// Events that this peer may not send, or that were refused when applied.
     pub refused: u64,
-    /// Acknowledgements of what was never sent, or of what was acknowledged already.
+    /// Acknowledgements of unknown or already acknowledged events.
     pub strays: u64,
-    /// When the peer was last heard, on the session's clock.
+    /// Time of the last received frame, on the session's clock.
     pub last_received: Duration,
 }

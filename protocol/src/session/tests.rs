@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::*;
 
-mod hearing;
 mod receipt;
+mod receiving;
 mod sending;
 use crate::object::{Kind, Mode};
 use crate::version::Capabilities;
@@ -22,7 +22,7 @@ fn project(name: &str) -> ObjectKey {
     ObjectKey::new(Kind::AppProject, "argocd", name)
 }
 
-/// Says of every object its version; those without one are gone.
+/// Encodes the version of each object; objects without one do not exist.
 #[derive(Default)]
 struct Store(BTreeMap<ObjectKey, u64>);
 
@@ -115,7 +115,7 @@ fn an_agent_pings_and_the_principal_answers() {
 }
 
 #[test]
-fn draining_ends_what_is_under_way_and_begins_nothing() {
+fn drain_finishes_started_work_and_starts_none() {
     let (mut session, store) = (session(Role::Agent), Store::of([app("a"), app("b")]));
     take(&mut session, state("x", "1"), at(0));
     take(&mut session, state("y", "1"), at(0));
@@ -134,7 +134,7 @@ fn draining_ends_what_is_under_way_and_begins_nothing() {
 }
 
 #[test]
-fn a_body_that_no_message_can_hold_is_reported_and_not_sent() {
+fn oversized_body_is_reported_and_not_sent() {
     let limits = Limits {
         message_bytes: 0,
         ..Limits::default()
@@ -151,7 +151,7 @@ fn a_body_that_no_message_can_hold_is_reported_and_not_sent() {
 }
 
 #[test]
-fn a_command_that_a_go_agent_has_done_is_not_said_again() {
+fn acknowledged_command_is_not_resent_to_a_go_agent() {
     let peer = Peer {
         mode: Mode::Managed,
         capabilities: Capabilities::default(),
@@ -168,14 +168,14 @@ fn a_command_that_a_go_agent_has_done_is_not_said_again() {
         verbs(&events)
     };
     assert_eq!(stated(&mut session, &store, at(0)), [Verb::SetOperation]);
-    // a status from before it asks for it once more
+    // an older status marks it again
     assert_eq!(stated(&mut session, &store, at(1)), []);
     store.change(&app("a"));
     assert_eq!(stated(&mut session, &store, at(2)), [Verb::SetOperation]);
 }
 
 #[test]
-fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
+fn waiting_sync_does_not_block_events_of_a_go_principal() {
     let retry = Verdict::Retry { after: at(1) };
     for (capabilities, acks) in [
         (Capabilities::default(), [1, 0, 0]),
@@ -198,7 +198,7 @@ fn a_sync_that_waits_does_not_hold_up_what_a_go_principal_says_next() {
 }
 
 #[test]
-fn a_peer_is_not_told_of_kinds_that_it_has_no_word_for() {
+fn unknown_kinds_are_not_sent_to_a_peer() {
     let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
     let store = Store::of([key.clone()]);
     for (capabilities, reply) in [

@@ -1,8 +1,8 @@
-//! Frames of a client that are longer than is held: in place of one goes what a [`Sieve`] leaves of it.
+//! Frames of a client that exceed the message limit: passes them through an [`OversizeFilter`].
 //!
-//! A `WebSocket` says a message as one frame, and whoever reads frames holds each as a whole. So a large answer of a Go
-//! agent has lost its data before anybody reads it. All others pass as they are, and so does the head of a long frame that
-//! is no answer: whoever reads finds it too long.
+//! A `WebSocket` has each message in one frame, and a reader buffers each frame as a whole. So this removes the data of
+//! an oversized response of a Go agent before the reader buffers it. All other frames pass unchanged; of an oversized
+//! frame that is not a response the head passes, and the reader rejects it as too long.
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use http::HeaderMap;
@@ -10,56 +10,57 @@ use http::HeaderMap;
 use super::framed;
 use crate::oversize_filter::{HEAD, OversizeFilter};
 
-/// A binary message that is one frame.
+/// The first byte of a binary message in one frame.
 const WHOLE_BINARY: u8 = 0x82;
-/// Whatever a client says is masked.
+/// The flag of a masked frame, as every frame of a client is.
 const MASKED: u8 = 0x80;
-/// In place of a length: it follows in two bytes, or in eight.
+/// Length values which mean that the length follows in two bytes, or in eight.
 const TWO_BYTES: u8 = 126;
 const EIGHT_BYTES: u8 = 127;
-/// A sign that the frame goes on. Nobody answers it.
+/// A frame that needs no answer; it keeps the reader from timing out while a long frame arrives.
 const PONG: [u8; 6] = [0x8a, MASKED, 0, 0, 0, 0];
-/// Bytes of a long frame after which there is one.
-const SIGN: usize = 256 << 10;
-/// More than a sieve leaves of an answer that it cuts.
+/// Bytes of a long frame per [`PONG`].
+const KEEPALIVE: usize = 256 << 10;
+/// More bytes than the filter leaves of a response that it cuts.
 const MOST_LEFT: usize = HEAD * 2;
 
-/// Takes the data out of answers in frames that are too long. Its bytes are those of a client's socket, cut anywhere.
+/// Removes the data of responses in frames that are too long. Its input are the bytes of a client's socket, in pieces of
+/// any size.
 #[derive(Debug)]
 pub struct LongFrames {
     largest: usize,
-    /// What each long frame is given to, from its beginning.
+    /// The initial state of the filter of each long frame.
     oversize: OversizeFilter,
     state: State,
-    /// Answers whose data was left out, since this was asked last.
+    /// Responses whose data was removed since the last [`Self::take_cut`].
     cut: u64,
 }
 
 #[derive(Debug)]
 enum State {
-    /// What there is of the head of a frame.
+    /// The received part of the head of a frame.
     Head(BytesMut),
-    /// Bytes of a frame that go on.
+    /// Remaining bytes of a frame that passes.
     Passing(u64),
     Long(Box<Long>),
 }
 
-/// A frame that is longer than is held.
+/// A frame that is longer than the limit.
 #[derive(Debug)]
 struct Long {
     head: Bytes,
     mask: [u8; 4],
-    /// Bytes that have come.
+    /// Bytes that have arrived.
     read: usize,
-    /// Bytes that have not.
+    /// Bytes that have not arrived.
     left: u64,
     oversize: OversizeFilter,
-    /// What is left of those that have.
+    /// The filter's output.
     kept: BytesMut,
 }
 
 impl LongFrames {
-    /// For whoever reads gRPC messages of up to so many bytes, of a call with these headers.
+    /// For a reader of gRPC messages up to `largest` bytes, of a call with these headers.
     pub fn new(largest: usize, headers: &HeaderMap) -> Self {
         Self {
             largest,
@@ -69,7 +70,7 @@ impl LongFrames {
         }
     }
 
-    /// Whether so many bytes go on as they are, in the middle of a frame. Else they have to be pushed.
+    /// Whether the next `bytes` bytes pass unchanged, in the middle of a frame. If not, the caller pushes them.
     pub fn pass(&mut self, bytes: usize) -> bool {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         match &mut self.state {
@@ -81,7 +82,7 @@ impl LongFrames {
         }
     }
 
-    /// What goes on of these bytes.
+    /// Filters bytes and returns the output.
     pub fn push(&mut self, mut bytes: Bytes) -> Bytes {
         let mut out = BytesMut::new();
         while !bytes.is_empty() {
@@ -90,7 +91,7 @@ impl LongFrames {
         out.freeze()
     }
 
-    /// How many answers lost their data since the last call.
+    /// The number of responses whose data was removed since the last call.
     pub const fn take_cut(&mut self) -> u64 {
         std::mem::replace(&mut self.cut, 0)
     }
@@ -113,7 +114,7 @@ impl LongFrames {
             }
             State::Long(long) => {
                 long.read(bytes, out);
-                self.judge(out);
+                self.end_long(out);
             }
         }
     }
@@ -121,7 +122,7 @@ impl LongFrames {
     fn begin(&mut self, head: Bytes, out: &mut BytesMut) {
         let (is_binary, length, mask) = parts(&head);
         let longest = u64::try_from(framed(self.largest)).unwrap_or(u64::MAX);
-        // What is longer than this is no message of gRPC.
+        // No gRPC message is longer than this.
         let bound = u64::from(u32::MAX);
         match mask {
             Some(mask) if is_binary && length > longest && length < bound => {
@@ -130,7 +131,7 @@ impl LongFrames {
                     mask,
                     read: 0,
                     left: length,
-                    oversize: self.oversize.anew(),
+                    oversize: self.oversize.fresh(),
                     kept: BytesMut::new(),
                 }));
             }
@@ -141,8 +142,8 @@ impl LongFrames {
         }
     }
 
-    /// Whether a long frame is an answer that has lost its data, as soon as that shows.
-    fn judge(&mut self, out: &mut BytesMut) {
+    /// Passes a long frame as soon as it is known whether it is a response whose data was removed.
+    fn end_long(&mut self, out: &mut BytesMut) {
         let State::Long(long) = &mut self.state else {
             return;
         };
@@ -152,7 +153,7 @@ impl LongFrames {
             append_frame(&long.kept, out);
             self.pass_on(0);
         } else if is_over || long.kept.len() > MOST_LEFT {
-            // Whoever reads this finds it too long and reads no further.
+            // The reader rejects this frame by its length and reads no further.
             out.extend_from_slice(&long.head);
             let left = long.left;
             self.pass_on(left);
@@ -168,7 +169,7 @@ impl LongFrames {
 }
 
 impl Long {
-    /// Takes in what has come of it.
+    /// Reads the next bytes of the frame.
     fn read(&mut self, bytes: &mut Bytes, out: &mut BytesMut) {
         let some = split(bytes, &mut self.left);
         let mask = self.mask.iter().cycle().skip(self.read % self.mask.len());
@@ -177,9 +178,9 @@ impl Long {
             .zip(mask)
             .map(|(byte, mask)| byte ^ mask)
             .collect();
-        let signs = self.read / SIGN;
+        let sent = self.read / KEEPALIVE;
         self.read = self.read.saturating_add(plain.len());
-        if self.read / SIGN > signs {
+        if self.read / KEEPALIVE > sent {
             out.extend_from_slice(&PONG);
         }
         while !plain.is_empty() && self.kept.len() <= MOST_LEFT {
@@ -189,7 +190,7 @@ impl Long {
     }
 }
 
-/// Takes bytes of a frame of which so many are left.
+/// Splits off the bytes that belong to a frame with `left` remaining bytes.
 fn split(bytes: &mut Bytes, left: &mut u64) -> Bytes {
     let most = usize::try_from(*left).unwrap_or(usize::MAX);
     let some = bytes.split_to(bytes.len().min(most));
@@ -197,7 +198,7 @@ fn split(bytes: &mut Bytes, left: &mut u64) -> Bytes {
     some
 }
 
-/// How many bytes a head has that begins like this.
+/// The length of a frame's head, from its first bytes.
 const fn size(head: &[u8]) -> usize {
     let [_, second, ..] = head else {
         return 2;
@@ -214,7 +215,7 @@ const fn size(head: &[u8]) -> usize {
     }
 }
 
-/// Whether a head is that of a whole binary message, its length, and how it is masked.
+/// Parses a head: whether the frame is a whole binary message, its length, and its mask.
 fn parts(mut head: &[u8]) -> (bool, u64, Option<[u8; 4]>) {
     let (first, second) = (head.get_u8(), head.get_u8());
     let length = match second & !MASKED {
@@ -225,7 +226,7 @@ fn parts(mut head: &[u8]) -> (bool, u64, Option<[u8; 4]>) {
     (first == WHOLE_BINARY, length, head.first_chunk().copied())
 }
 
-/// Says a message as a client does.
+/// Appends a message as a masked frame.
 fn append_frame(message: &[u8], out: &mut BytesMut) {
     out.put_u8(WHOLE_BINARY);
     match (u8::try_from(message.len()), u16::try_from(message.len())) {
@@ -265,8 +266,8 @@ mod tests {
         frame
     }
 
-    /// What comes out when it goes in in pieces of this, and how many answers were cut.
-    fn thinned(bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
+    /// The output for input in pieces of `piece` bytes, and the number of cut responses.
+    fn filtered(bytes: &[u8], piece: usize) -> (Vec<u8>, u64) {
         let mut long = LongFrames::new(LARGEST, &compressing());
         let mut out = vec![];
         for piece in bytes.chunks(piece) {
@@ -285,36 +286,36 @@ mod tests {
         out.to_vec()
     }
 
-    /// What a sieve leaves of a message.
-    fn sieved(message: &[u8]) -> Bytes {
+    /// The filter's output for one message.
+    fn without_data(message: &[u8]) -> Bytes {
         let mut oversize = OversizeFilter::new(LARGEST, &compressing());
         oversize.push(&mut Bytes::copy_from_slice(message)).unwrap()
     }
 
     #[test]
-    fn an_answer_that_is_too_long_is_a_frame_without_its_data() {
+    fn oversized_response_becomes_a_frame_without_data() {
         let usual = frame(&grpc(0, &message(answer(noise(LARGEST - 1000)))));
         let ping = [0x89, MASKED | 1, 1, 2, 3, 4, 5];
         let large = message(answer(noise(2 * LARGEST)));
         for large in [grpc(0, &large), grpc(1, &gzip(&large))] {
             let all = [&usual[..], &ping, &frame(&large), &ping, &usual].concat();
-            let bare = frame_of(&sieved(&large));
+            let bare = frame_of(&without_data(&large));
             let wanted = [&usual[..], &ping, &bare, &ping, &usual].concat();
             for piece in [1, 13, 8000, all.len()] {
-                assert_eq!(thinned(&all, piece), (wanted.clone(), 1), "{piece}");
+                assert_eq!(filtered(&all, piece), (wanted.clone(), 1), "{piece}");
             }
         }
     }
 
     #[test]
-    fn a_long_frame_gives_signs_until_it_is_there() {
-        let large = grpc(0, &message(answer(vec![b'x'; 4 * SIGN].into())));
-        let wanted = [&PONG.repeat(4)[..], &frame_of(&sieved(&large))].concat();
-        assert_eq!(thinned(&frame(&large), 1000), (wanted, 1));
+    fn long_frame_sends_pongs_while_it_arrives() {
+        let large = grpc(0, &message(answer(vec![b'x'; 4 * KEEPALIVE].into())));
+        let wanted = [&PONG.repeat(4)[..], &frame_of(&without_data(&large))].concat();
+        assert_eq!(filtered(&frame(&large), 1000), (wanted, 1));
     }
 
     #[test]
-    fn a_long_frame_that_is_no_answer_is_left_to_whoever_reads() {
+    fn long_frame_that_is_no_response_is_left_to_the_reader() {
         let large = grpc(0, &message(answer(vec![b'x'; LARGEST].into())));
         let short_of = [&large[..], b"more"].concat();
         let (cut_off, _) = large.split_at(large.len() - 1);
@@ -330,13 +331,13 @@ mod tests {
             text,
             part,
         ] {
-            let (out, cut) = thinned(&all, 1000);
+            let (out, cut) = filtered(&all, 1000);
             let head = size(&all);
             assert_eq!((out.get(..head), cut), (all.get(..head), 0));
         }
         let mut unmasked = vec![WHOLE_BINARY, EIGHT_BYTES];
         unmasked.extend_from_slice(&u64::MAX.to_be_bytes());
-        assert_eq!(thinned(&unmasked, 3), (unmasked, 0));
+        assert_eq!(filtered(&unmasked, 3), (unmasked, 0));
     }
 
     #[test]
@@ -353,7 +354,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), piece in 1_usize..9) {
-            thinned(&bytes, piece);
+            filtered(&bytes, piece);
         }
     }
 }

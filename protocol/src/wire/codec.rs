@@ -1,4 +1,4 @@
-//! Protobuf for the calls of the wire, with buffers for streams that are silent most of the time.
+//! The protobuf codec, with small buffers for streams that are idle most of the time.
 
 use std::{fmt, marker::PhantomData};
 
@@ -6,10 +6,10 @@ use prost::Message;
 use tonic::codec::BufferSettings;
 use tonic_prost::{ProstDecoder, ProstEncoder};
 
-/// What a stream holds each way while nothing is said; it grows with what is. Tonic's own measure, 8 KiB, is for calls
-/// that come and go, and a hub has two streams of each cluster open all the time.
+/// Initial buffer of a stream in each direction; it grows with its messages. Tonic's default of 8 KiB is for short calls,
+/// but a hub has two open streams per cluster.
 const AT_REST: usize = 1 << 10;
-/// How much of what is ready goes out in one piece, as tonic does it.
+/// Ready bytes after which a stream yields, as in tonic.
 const PIECE: usize = 32 << 10;
 
 /// Encodes `T` and decodes `U`.

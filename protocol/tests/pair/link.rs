@@ -1,11 +1,11 @@
-//! Luck, and a link that has it.
+//! A pseudo-random generator, and a link with random faults.
 
 use std::collections::VecDeque;
 
 use protocol::Event;
 use protocol::wire::cloudevents::CloudEvent;
 
-/// Small and repeatable; a test needs no better one.
+/// A small generator with repeatable results.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -16,21 +16,22 @@ impl Dice {
         (self.0 >> 11) % sides
     }
 
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+    /// True in `percent` of a hundred cases.
+    pub(crate) fn happens(&mut self, percent: u64) -> bool {
         self.roll(100) < percent
     }
 }
 
 /// One direction of the link.
 #[derive(Default)]
-pub(crate) struct Lane(VecDeque<CloudEvent>);
+pub(crate) struct Channel(VecDeque<CloudEvent>);
 
-impl Lane {
+impl Channel {
     pub(crate) fn send(&mut self, frame: CloudEvent, faulty: bool, dice: &mut Dice) {
-        if faulty && dice.chance(15) {
+        if faulty && dice.happens(15) {
             return;
         }
-        if faulty && dice.chance(15) {
+        if faulty && dice.happens(15) {
             self.0.push_back(frame.clone());
         }
         self.0.push_back(frame);

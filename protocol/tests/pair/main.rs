@@ -1,9 +1,9 @@
-//! Two sessions over a bad link end equal.
+//! Two sessions converge over a faulty link.
 //!
-//! A hub and a spoke in memory, each driving its end of the protocol as the programs do. The link loses
-//! frames, doubles them, lets frames of different objects overtake each other, and breaks; pieces of work
-//! fail and are tried again. Users change things on both sides all the while. When the faults stop, the two
-//! sides must come to agree by themselves, and no command may have been carried out twice.
+//! A hub and a spoke in memory drive their ends of the protocol as the programs do. The link drops and duplicates
+//! frames, reorders frames of different objects, and breaks; work items fail and are retried. Meanwhile users change
+//! objects on both sides. After the faults stop, both sides must become equal without a reconnect, and no command may
+//! have run twice.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ mod link;
 mod spoke;
 
 use hub::Hub;
-use link::{Dice, Lane};
+use link::{Channel, Dice};
 use spoke::Spoke;
 
 pub(crate) fn key(name: &str) -> ObjectKey {
@@ -69,8 +69,8 @@ struct World {
     spoke: Spoke,
     principal: Session,
     agent: Session,
-    down: Lane,
-    up: Lane,
+    down: Channel,
+    up: Channel,
     hub_work: Vec<Work>,
     spoke_work: Vec<Work>,
     now: Duration,
@@ -85,8 +85,8 @@ impl World {
             spoke: Spoke::default(),
             principal: session(Role::Principal),
             agent: session(Role::Agent),
-            down: Lane::default(),
-            up: Lane::default(),
+            down: Channel::default(),
+            up: Channel::default(),
             hub_work: Vec::new(),
             spoke_work: Vec::new(),
             now: Duration::ZERO,
@@ -97,10 +97,10 @@ impl World {
         world
     }
 
-    /// The stream breaks: whatever was in it or in work is lost, and both ends begin anew.
+    /// The stream breaks: everything in transit or in progress is lost, and both ends start new sessions.
     fn reconnect(&mut self) {
         (self.principal, self.agent) = (session(Role::Principal), session(Role::Agent));
-        (self.down, self.up) = (Lane::default(), Lane::default());
+        (self.down, self.up) = (Channel::default(), Channel::default());
         (self.hub_work, self.spoke_work) = (Vec::new(), Vec::new());
         self.now = Duration::ZERO;
         self.hub.connected(&mut self.principal);
@@ -158,7 +158,7 @@ impl World {
     }
 
     fn verdict(&mut self) -> Verdict {
-        if self.faulty && self.dice.chance(20) {
+        if self.faulty && self.dice.happens(20) {
             Verdict::Retry {
                 after: Duration::from_secs(self.dice.roll(10)),
             }
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Without faults and without a reconnect: only time passes.
+    /// Runs without faults and reconnects while time passes.
     fn heal(&mut self) {
         self.faulty = false;
         for _ in 0..200 {
@@ -239,7 +239,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn two_sessions_over_a_bad_link_end_equal(seed in any::<u64>(), steps in 50_u32..1500) {
+    fn two_sessions_converge_over_a_faulty_link(seed in any::<u64>(), steps in 50_u32..1500) {
         let mut world = World::new(seed);
         world.chaos(steps);
         world.heal();
@@ -264,7 +264,7 @@ fn without_faults_nothing_is_sent_twice() {
 }
 
 #[test]
-fn a_delete_while_the_resync_still_waits_for_the_object_is_not_taken_back() {
+fn delete_during_resync_is_not_reverted() {
     let mut world = World::new(5_873_367_736_473_529_188);
     world.chaos(295);
     world.heal();

@@ -66,15 +66,15 @@ impl Spoke {
                 session.mark(key, Facet::Status);
             }
             Verb::Delete => {
-                // whatever its UID: between our own ends the order of events about one name is kept, so
-                // this is the owner's last word about the name
+                // its UID does not matter: our own ends keep the order of events about one name, so this is the
+                // owner's newest statement about the name
                 let key = event.object().unwrap();
                 self.objects.remove(&key.name);
                 session.unmark(&key, Facet::Status);
             }
             Verb::SetOperation => {
                 let (key, body) = (event.object().unwrap(), Body::read(event));
-                // the state that goes with it is still on its way
+                // the state of this command has not arrived yet
                 let Some(object) = self
                     .objects
                     .get_mut(&key.name)

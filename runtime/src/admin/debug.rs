@@ -1,8 +1,8 @@
-//! `/debug/state` and `/debug/log-level`: for whoever may open a connection inside the Pod, and for nobody else.
+//! `/debug/state` and `/debug/log-level`: for clients inside the Pod only.
 //!
-//! They stand at the same ports as health and metrics, which everybody in the cluster may reach, and answer only where
-//! both ends of the connection are the loopback address. `kubectl port-forward` connects like that, so Kubernetes says
-//! who may: whoever has `create` on `pods/portforward` of the namespace.
+//! They share the ports of health and metrics, which every Pod of the cluster may reach, and answer only if both ends of
+//! the connection are the loopback address. `kubectl port-forward` connects in this way, so Kubernetes authorizes the
+//! client: it needs `create` on `pods/portforward` in the namespace.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,31 +23,31 @@ use tokio::net::TcpListener;
 use crate::error::Chain;
 use crate::log::{self, Levels};
 
-/// The longest log level that is read.
+/// The longest accepted log level.
 const LONGEST_LEVEL: usize = 1 << 10;
-/// So many entries on a page unless asked for, and so many at most.
+/// The default and the largest number of entries of a page.
 const USUAL: usize = 100;
 const MOST: usize = 500;
 
-/// Which part of a long list is wanted.
+/// The requested part of a long list.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Page {
     /// Only this cluster.
     pub cluster: Option<String>,
-    /// What comes after this name, which was `next` of the page before.
+    /// Only names after this one, which was `next` of the previous page.
     pub after: Option<String>,
-    /// How many at most.
+    /// The largest number of entries.
     limit: Option<usize>,
 }
 
 impl Page {
-    /// How many entries the page has at most.
+    /// The largest number of entries of the page.
     pub fn limit(&self) -> usize {
         self.limit.unwrap_or(USUAL).clamp(1, MOST)
     }
 }
 
-/// Tells what the program knows at this moment. Bounded by the page, and without secrets.
+/// Returns the current state of the program. Bounded by the page, and without secrets.
 #[derive(Clone)]
 pub struct LookIn(Arc<dyn Fn(&Page) -> Value + Send + Sync>);
 
@@ -58,34 +58,34 @@ impl fmt::Debug for LookIn {
 }
 
 impl LookIn {
-    /// Told by this function.
-    pub fn new(notify: impl Fn(&Page) -> Value + Send + Sync + 'static) -> Self {
-        Self(Arc::new(notify))
+    /// Calls this function for each request.
+    pub fn new(state: impl Fn(&Page) -> Value + Send + Sync + 'static) -> Self {
+        Self(Arc::new(state))
     }
 }
 
 /// Whether both ends of a connection are on the loopback interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Near(bool);
+pub(super) struct Loopback(bool);
 
-impl Connected<IncomingStream<'_, TcpListener>> for Near {
+impl Connected<IncomingStream<'_, TcpListener>> for Loopback {
     fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
         let ours = stream.io().local_addr().ok().map(|it| it.ip());
-        Self(are_near(stream.remote_addr().ip(), ours))
+        Self(are_loopback(stream.remote_addr().ip(), ours))
     }
 }
 
-/// A proxy beside the program connects from the loopback address too, but in newer meshes not to it.
-fn are_near(theirs: IpAddr, ours: Option<IpAddr>) -> bool {
+/// A sidecar proxy also connects from the loopback address, but in newer meshes not to it.
+fn are_loopback(theirs: IpAddr, ours: Option<IpAddr>) -> bool {
     let is_loopback = |address: IpAddr| {
         let address = address.to_canonical();
-        // The other addresses of that network are those of proxies that hide who came.
+        // Proxies that hide the client use other addresses of that network.
         address == IpAddr::V4(Ipv4Addr::LOCALHOST) || (address.is_ipv6() && address.is_loopback())
     };
     is_loopback(theirs) && ours.is_some_and(is_loopback)
 }
 
-/// The routes, which only those who are near reach.
+/// The routes, for connections over loopback only.
 pub(super) fn router(look_in: LookIn) -> Router {
     Router::new()
         .route("/debug/state", get(state))
@@ -95,15 +95,15 @@ pub(super) fn router(look_in: LookIn) -> Router {
             get(level).put(set_level).delete(reset_level),
         )
         .route_layer(DefaultBodyLimit::max(LONGEST_LEVEL))
-        .route_layer(middleware::from_fn(near_only))
+        .route_layer(middleware::from_fn(loopback_only))
 }
 
-async fn near_only(request: Request, next: Next) -> Response {
-    let near = request.extensions().get::<ConnectInfo<Near>>();
+async fn loopback_only(request: Request, next: Next) -> Response {
+    let ends = request.extensions().get::<ConnectInfo<Loopback>>();
     let host = request.headers().get(header::HOST);
-    // A page of somebody else in a browser that forwards a port has another name for us.
+    // Against DNS rebinding: a foreign page in the browser of a user who forwards a port has another host name for us.
     let is_local = host.is_none_or(|host| host.to_str().is_ok_and(is_local));
-    if is_local && near.is_some_and(|ConnectInfo(Near(is_near))| *is_near) {
+    if is_local && ends.is_some_and(|ConnectInfo(Loopback(is_loopback))| *is_loopback) {
         next.run(request).await
     } else {
         let text = "available inside the Pod only: use kubectl port-forward and localhost";

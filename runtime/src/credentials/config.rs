@@ -1,4 +1,4 @@
-//! From material to the configurations of the TLS library.
+//! Builds the configurations of the TLS library from material.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::material::{Error, Material};
 /// Whether a server asks clients for certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// No client comes in without a certificate that the roots vouch for.
+    /// Every client needs a certificate that the roots signed.
     Required,
-    /// A certificate is checked where there is one.
+    /// A client's certificate is optional, and checked if present.
     Optional,
     /// Clients are not asked.
     None,
@@ -29,7 +29,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// A server's configuration: TLS 1.3, HTTP/2 and HTTP/1.1, no session tickets.
 ///
 /// # Errors
-/// The material lacks what is needed.
+/// The material is incomplete.
 pub fn server_config(material: &Material, auth: ClientAuth) -> Result<Arc<ServerConfig>, Error> {
     let identity = material.identity.as_ref().ok_or(Error::IdentityMissing)?;
     let builder = ServerConfig::builder_with_provider(provider())
@@ -52,13 +52,13 @@ pub fn server_config(material: &Material, auth: ClientAuth) -> Result<Arc<Server
     let certified = SingleCertAndKey::from((*identity.certified).clone());
     let mut config = builder.with_cert_resolver(Arc::new(certified));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Our streams are long: resumption buys nothing, and would outlive a change of trust.
+    // Our streams are long: resumption saves nothing, and would outlive a change of trust.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
 
-/// A client's configuration: TLS 1.3, HTTP/2, no resumption, our certificate where there is one.
+/// A client's configuration: TLS 1.3, HTTP/2, no resumption, our certificate if there is one.
 ///
 /// # Errors
 /// The material lacks trusted roots.

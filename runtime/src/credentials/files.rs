@@ -12,10 +12,10 @@ use crate::clock::Clock;
 use crate::error::Chain;
 use crate::parts::Spawner;
 
-/// Volumes of Secrets change about once a minute at most; reading three small files costs nothing.
+/// Volumes of Secrets change about once a minute at most, and reading three small files is cheap.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Where the files are; what has no path is not used.
+/// Paths of the files; parts without a path are not used.
 #[derive(Debug, Clone, Default)]
 pub struct Paths {
     /// The leaf and its intermediates.
@@ -26,7 +26,7 @@ pub struct Paths {
     pub roots: Option<PathBuf>,
 }
 
-/// Why files do not make material.
+/// Why files cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("read {path:?}")]
@@ -38,10 +38,10 @@ enum Error {
     },
 }
 
-/// Reads the files now and again whenever their content changes.
+/// Reads the files now, and again after each change of their content.
 ///
-/// The receiver starts with what can be read at once, or with nothing. A file that is missing or
-/// bad is logged once, and what was good before stays.
+/// The receiver starts with the current files, or empty. A missing or invalid file is logged once, and the last valid
+/// material stays.
 pub async fn watch(
     paths: Paths,
     clock: Clock,
@@ -74,14 +74,14 @@ pub async fn watch(
 struct Reader {
     paths: Paths,
     clock: Clock,
-    /// Content that was last taken over.
+    /// Fingerprint of the current material.
     last: Option<u64>,
-    /// What was last complained about, so that it is said once.
+    /// The last logged error, so that it is logged once.
     complaint: Option<String>,
 }
 
 impl Reader {
-    /// Material that is new and good.
+    /// Reads the files; none if they are unchanged or invalid.
     async fn read(&mut self) -> Option<Material> {
         let read = self.read_files().await;
         let checked = read.and_then(|pem| {

@@ -1,4 +1,4 @@
-//! Who we are where a password is asked for, from a Secret of the Kubernetes API or from files.
+//! User and password for password authentication, from a Secret of the Kubernetes API or from files.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use super::files::POLL_INTERVAL;
 use crate::kube::{Event, Watch, watch_trimmed};
 use crate::parts::Spawner;
 
-/// A password as it was given. Cannot be printed.
+/// A configured password. Cannot be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
@@ -29,7 +29,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// A password, and the user whose it is if that is said.
+/// A password and an optional user.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The user.
@@ -47,7 +47,7 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// That of somebody who has a password and no name; none if the password is empty, as an unset variable is.
+    /// A login without a user; none if the password is empty, as with an unset variable.
     pub fn of(password: Password) -> Option<Self> {
         let Password(password) = password;
         (!password.is_empty()).then_some(Self {
@@ -57,18 +57,18 @@ impl Login {
     }
 }
 
-/// The keys of a Secret that hold a login, or the files of a folder.
+/// The keys of a login in a Secret, or its files in a folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys {
-    /// Of the user.
+    /// The key of the user.
     pub user: &'static str,
-    /// Of the password.
+    /// The key of the password.
     pub password: &'static str,
 }
 
-/// Watches one Secret and publishes the login in it, once there is one.
+/// Watches one Secret and publishes its login, once there is one.
 ///
-/// One that goes away stays in use: who relies on it is told by those who do not take it any more.
+/// A deleted login stays in use until the server rejects it.
 pub fn watch(
     client: Client,
     namespace: &str,
@@ -112,9 +112,9 @@ pub fn watch(
     receive
 }
 
-/// Reads the login in a folder, such as a mounted Secret, now and again, and publishes it once there is one.
+/// Polls the login in a folder, such as a mounted Secret, and publishes it once there is one.
 ///
-/// One that goes away stays in use, as one of a Secret does.
+/// A deleted login stays in use until the server rejects it.
 pub fn follow_folder(
     folder: PathBuf,
     keys: Keys,
@@ -142,7 +142,7 @@ pub fn follow_folder(
                         is_new
                     });
                 }
-                // Said once, not at every look.
+                // Log the error once, not at each poll.
                 Err(why) if complaint.as_ref() != Some(&why) => {
                     tracing::warn!(?folder, why, "no password can be read");
                     complaint = Some(why);
@@ -174,7 +174,7 @@ fn login(secret: &Secret, keys: Keys) -> Option<Login> {
     })
 }
 
-/// As Argo CD reads it.
+/// Decodes a value as Argo CD does.
 fn text(value: &[u8]) -> Option<String> {
     let text = str::from_utf8(value).ok()?.trim();
     (!text.is_empty()).then(|| text.to_owned())
@@ -254,7 +254,7 @@ mod tests {
             .user
             .clone();
         assert_eq!(user.as_deref(), Some("argo"));
-        // What is known stays where the files go.
+        // The known login stays after the files are deleted.
         std::fs::remove_file(folder.path().join("auth")).unwrap();
         assert!(read(folder.path(), KEYS).await.is_err());
         assert!(known.borrow().is_some());

@@ -16,7 +16,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::config::provider;
 
-/// Why material cannot be used. No variant holds any part of a key.
+/// Why material is invalid. No variant has any part of a key.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The certificate chain is not PEM.
@@ -31,10 +31,10 @@ pub enum Error {
     /// The leaf is not an X.509 certificate.
     #[error("parse the certificate")]
     ParseCertificate(#[source] x509_parser::nom::Err<x509_parser::error::X509Error>),
-    /// The key is of a kind that is not supported, or belongs to another certificate.
+    /// The key has an unsupported type, or belongs to another certificate.
     #[error("match the private key with the certificate")]
     MatchKey(#[source] rustls::Error),
-    /// The certificate's time is over.
+    /// The certificate has expired.
     #[error("the certificate expired at {not_after}")]
     Expired {
         /// When.
@@ -43,7 +43,7 @@ pub enum Error {
     /// The trusted roots are not PEM.
     #[error("read the trusted certificates")]
     ReadRoots(#[source] pem::Error),
-    /// The trusted roots hold no certificate.
+    /// The trusted roots have no certificate.
     #[error("no trusted certificate found")]
     NoRoots,
     /// A trusted root is not a usable certificate.
@@ -55,15 +55,15 @@ pub enum Error {
     /// A configuration needs trusted roots and there are none yet.
     #[error("no trusted certificates loaded yet")]
     RootsMissing,
-    /// The TLS library refuses the material.
+    /// The TLS library rejects the material.
     #[error("build the TLS configuration")]
     Build(#[source] rustls::Error),
-    /// The TLS library refuses the trusted certificates.
+    /// The TLS library rejects the trusted certificates.
     #[error("build the verifier of client certificates")]
     BuildVerifier(#[source] rustls::server::VerifierBuilderError),
 }
 
-/// PEM texts as they were read; never printed.
+/// PEM texts; never printed.
 #[derive(Clone, Default)]
 pub struct Pem {
     /// The leaf and its intermediates.
@@ -85,7 +85,7 @@ impl fmt::Debug for Pem {
 }
 
 impl Pem {
-    /// Tells one content from another, to notice a change without keeping a second copy of a key.
+    /// Hash of the content, to detect a change without a second copy of a key.
     pub(super) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (&self.chain, &self.key, &self.roots).hash(&mut hasher);
@@ -93,17 +93,17 @@ impl Pem {
     }
 }
 
-/// A certificate with its private key; the two belong together and are not expired when read.
+/// A certificate with its private key; checked to match, and not expired when parsed.
 #[derive(Clone)]
 pub struct Identity {
     pub(super) certified: Arc<CertifiedKey>,
-    /// From when on it counts.
+    /// Start of its validity.
     pub not_before: Timestamp,
-    /// Until when it counts.
+    /// End of its validity.
     pub not_after: Timestamp,
     /// Its subject, as text for people.
     pub subject: String,
-    /// The key that signed it, as far as the certificate says.
+    /// The key that signed it, if the certificate names it.
     pub authority: Option<KeyId>,
 }
 
@@ -117,7 +117,7 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// What TLS 1.3 signs with, strongest habits first.
+/// Signature schemes of TLS 1.3, in order of preference.
 const SCHEMES: [SignatureScheme; 7] = [
     SignatureScheme::ECDSA_NISTP256_SHA256,
     SignatureScheme::ECDSA_NISTP384_SHA384,
@@ -128,16 +128,16 @@ const SCHEMES: [SignatureScheme; 7] = [
     SignatureScheme::RSA_PSS_SHA512,
 ];
 
-/// A signature, and by which scheme, as TLS numbers them.
+/// A signature and its scheme, as TLS numbers it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     /// The scheme.
     pub scheme: u16,
-    /// What was signed comes to this.
+    /// The signature.
     pub bytes: Vec<u8>,
 }
 
-/// The identifier of a key, as certificates name their own key and that of their issuer.
+/// The identifier of a key, as certificates use it for their own key and that of their issuer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(Vec<u8>);
 
@@ -148,7 +148,7 @@ impl fmt::Debug for KeyId {
 }
 
 impl KeyId {
-    /// The key that a certificate says it was signed with.
+    /// The key that signed a certificate, according to the certificate.
     pub fn of_issuer(certificate: &X509Certificate<'_>) -> Option<Self> {
         certificate.extensions().iter().find_map(|extension| {
             if let ParsedExtension::AuthorityKeyIdentifier(found) = extension.parsed_extension() {
@@ -159,7 +159,7 @@ impl KeyId {
         })
     }
 
-    /// The key that a certificate says is its own.
+    /// The key of a certificate, according to the certificate.
     pub fn of_subject(certificate: &X509Certificate<'_>) -> Option<Self> {
         certificate.extensions().iter().find_map(|extension| {
             if let ParsedExtension::SubjectKeyIdentifier(id) = extension.parsed_extension() {
@@ -171,7 +171,7 @@ impl KeyId {
     }
 }
 
-/// The SHA-256 of a certificate in hexadecimal: what it is called where trust is spoken of.
+/// The SHA-256 of a certificate in hexadecimal, which identifies it in messages about trust.
 pub fn fingerprint(certificate: &[u8]) -> String {
     hex::encode(Sha256::digest(certificate))
 }
@@ -182,7 +182,7 @@ impl Identity {
         &self.certified.cert
     }
 
-    /// Signs with the key of the leaf, by a scheme of TLS 1.3; none if the key cannot.
+    /// Signs with the key of the leaf and a scheme of TLS 1.3; none if the key supports none.
     pub fn sign(&self, message: &[u8]) -> Option<Signature> {
         let signer = self.certified.key.choose_scheme(&SCHEMES)?;
         let scheme = u16::from(signer.scheme());
@@ -191,32 +191,32 @@ impl Identity {
     }
 }
 
-/// The certificates that are trusted.
+/// Trusted certificates.
 #[derive(Debug, Clone)]
 pub struct Roots {
-    /// As they were read.
+    /// The certificates in DER.
     pub certificates: Vec<CertificateDer<'static>>,
     pub(super) store: Arc<RootCertStore>,
 }
 
 impl Roots {
-    /// As the TLS library wants them.
+    /// The certificates as a store of the TLS library.
     pub fn store(&self) -> Arc<RootCertStore> {
         Arc::clone(&self.store)
     }
 
-    /// What the trusted certificates are called.
+    /// The fingerprints of the trusted certificates.
     pub fn fingerprints(&self) -> BTreeSet<String> {
         self.certificates.iter().map(|it| fingerprint(it)).collect()
     }
 }
 
-/// Checked TLS material; parts that are not known yet, or not used, are absent.
+/// Checked TLS material; unknown and unused parts are absent.
 #[derive(Debug, Clone, Default)]
 pub struct Material {
-    /// Who we are.
+    /// Our certificate and key.
     pub identity: Option<Identity>,
-    /// Whom we trust.
+    /// The trusted certificates.
     pub roots: Option<Roots>,
 }
 
@@ -224,7 +224,7 @@ impl Material {
     /// Parses and checks PEM texts; `now` decides about expiry.
     ///
     /// # Errors
-    /// Something that is given cannot be used. Nothing is taken over in part.
+    /// A part is invalid; the whole material is rejected.
     pub fn parse(pem: &Pem, now: Timestamp) -> Result<Self, Error> {
         let identity = match (&pem.chain, &pem.key) {
             (None, None) => None,
@@ -252,7 +252,7 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
     let leaf = chain.first().ok_or(Error::NoCertificate)?;
     let (_, parsed) = X509Certificate::from_der(leaf).map_err(Error::ParseCertificate)?;
     let time = |time: x509_parser::time::ASN1Time| {
-        // Out of the range of Timestamp is further away than anybody waits.
+        // A time beyond the range of Timestamp never matters.
         Timestamp::from_second(time.timestamp()).unwrap_or(Timestamp::MAX)
     };
     let (not_before, not_after) = (

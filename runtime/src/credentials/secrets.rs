@@ -16,21 +16,21 @@ use crate::parts::Spawner;
 const CHAIN: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// What to take from a Secret.
+/// The keys of a Secret to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Take {
     /// `tls.crt` and `tls.key`.
     Identity,
-    /// Trusted certificates from these keys, as far as they exist.
+    /// Trusted certificates from these keys, if they exist.
     Roots(&'static [&'static str]),
     /// Trusted certificates from every key but `tls.key`.
     AllRoots,
 }
 
-/// Watches one Secret and publishes what is good in it.
+/// Watches one Secret and publishes its valid material.
 ///
-/// The receiver starts with nothing. A Secret that is missing or bad is logged, and what was good
-/// before stays, also when the Secret is deleted.
+/// The receiver starts empty. A missing or invalid Secret is logged, and the last valid material stays, also after the
+/// Secret is deleted.
 pub fn watch(
     client: Client,
     namespace: &str,
@@ -114,7 +114,7 @@ fn pem(data: &BTreeMap<String, k8s_openapi::ByteString>, take: &Take) -> Pem {
     }
 }
 
-/// PEM texts one after the other; a text need not end with a new line.
+/// Concatenates PEM texts; a text need not end with a new line.
 fn joined<'a>(texts: impl Iterator<Item = &'a k8s_openapi::ByteString>) -> Vec<u8> {
     texts.fold(vec![], |mut all, text| {
         all.extend_from_slice(&text.0);

@@ -51,7 +51,7 @@ fn good_material_makes_both_configurations() {
 }
 
 #[test]
-fn a_key_of_another_certificate_is_refused() {
+fn key_of_another_certificate_is_rejected() {
     let ca = ca();
     let mut pem = pem(&leaf(&ca, "spoke1"), &ca);
     pem.key = Some(leaf(&ca, "spoke2").key.into_bytes());
@@ -59,7 +59,7 @@ fn a_key_of_another_certificate_is_refused() {
 }
 
 #[test]
-fn an_expired_certificate_says_since_when() {
+fn expired_certificate_error_has_the_date() {
     let ca = ca();
     let long_after = Timestamp::now() + SignedDuration::from_hours(24 * 365 * 4000);
     let why = why(&pem(&leaf(&ca, "spoke1"), &ca), long_after);
@@ -67,7 +67,7 @@ fn an_expired_certificate_says_since_when() {
 }
 
 #[test]
-fn empty_and_mangled_texts_are_errors_and_name_what_is_wrong() {
+fn empty_and_mangled_pem_is_rejected_with_a_cause() {
     let ca = ca();
     let good = pem(&leaf(&ca, "spoke1"), &ca);
     let now = Timestamp::now();
@@ -108,7 +108,7 @@ fn nothing_that_is_printed_holds_a_key() {
 }
 
 #[tokio::test]
-async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
+async fn changed_files_are_reloaded_and_invalid_ones_are_not() {
     let parts = Parts::new(CancellationToken::new());
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
@@ -147,15 +147,15 @@ async fn files_that_change_are_taken_over_and_bad_ones_are_not() {
     taken.await.unwrap().unwrap();
     let after = material.borrow_and_update().identity.clone().unwrap();
     assert_ne!(before.chain(), after.chain());
-    // Whoever dials when it is told must not show the old one: nobody would tell it again.
+    // A client that reconnects on this notification must present the new certificate: there is no second notification.
     let shows = |it: &Arc<Material>| it.identity.as_ref().unwrap().chain() == after.chain();
-    let reply = tokio::time::timeout(Duration::from_secs(30), in_effect.wait_for(shows));
-    drop(reply.await.unwrap().unwrap());
+    let notified = tokio::time::timeout(Duration::from_secs(30), in_effect.wait_for(shows));
+    drop(notified.await.unwrap().unwrap());
     assert!(!Arc::ptr_eq(&config, &tls.current().unwrap()));
 }
 
 #[tokio::test]
-async fn the_roots_may_come_from_another_place_than_the_leaf() {
+async fn roots_and_leaf_may_come_from_different_sources() {
     let parts = Parts::new(CancellationToken::new());
     let ca = ca();
     let all = Material::parse(&pem(&leaf(&ca, "one"), &ca), Timestamp::now()).unwrap();

@@ -1,4 +1,4 @@
-//! The configuration in use now, swapped whenever the material changes.
+//! The current TLS configuration, swapped at each change of the material.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ impl ClientTls {
         self.0.config.load_full()
     }
 
-    /// What the configuration was built from, told after it took effect: a connection that is dialled then shows
-    /// this or something newer. What comes from a source directly may not be in effect yet.
+    /// The material of the current configuration, published after it took effect: a connection that is dialled afterwards
+    /// presents this or newer material. Material directly from a source may not be in effect yet.
     pub fn material(&self) -> watch::Receiver<Arc<Material>> {
         self.0.built_from.clone()
     }
@@ -93,7 +93,7 @@ impl<C: Send + Sync + 'static> Current<C> {
                     }
                 }
             }
-            // A source ends only when the process stops; what is known stays in use.
+            // A source ends only when the process stops; the current material stays in use.
             token.cancelled().await;
         });
         Self { config, built_from }

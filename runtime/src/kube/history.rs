@@ -1,13 +1,13 @@
-//! An API that was put back to an earlier state, as by a restored etcd.
+//! Detects an API that was restored to an earlier state, as from a backup of etcd.
 //!
-//! The numbers of its versions go back, too. A watch that goes on from the last version it was told is then a watch of
-//! the future: the API server takes it and says nothing until its own numbers have come that far, and of what it did
-//! on the way it never tells. `etcdutl snapshot restore --bump-revision` is against that; who forgets it has to restart
-//! every program that watches.
+//! Its resource versions go back, too. A watch that resumes from its last version then starts in the future: the API
+//! server accepts it, sends nothing until its own versions have reached that number, and never sends the changes in
+//! between. `etcdutl snapshot restore --bump-revision` prevents this; without it an administrator has to restart every
+//! program that watches.
 //!
-//! Ours find out. Before a watch goes on, the same selection is asked for which version it has now, in one small list.
-//! One that is older than where the watch would go on from is of another history, and the watch is answered as one that
-//! comes too late, which makes whoever watches list anew.
+//! Our clients detect it. Before a watch resumes, the client reads the current version of the same selection with one
+//! small list. If that version is older than the one to resume from, the history is a different one, and the client
+//! answers the watch as expired, so that the watcher lists again.
 
 use ::kube::Client;
 use ::kube::client::Body;
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tower::service_fn;
 
-/// What a watch of another history is told; [`watch`](super::watch) knows it by this.
+/// The message for a watch of another history, by which [`watch`](super::watch) recognizes it.
 pub(super) const REWOUND: &str =
     "the API was restored to a state before the resource version of this watch";
 
@@ -28,7 +28,7 @@ pub(super) const REWOUND: &str =
 const METADATA: HeaderValue = HeaderValue::from_static(
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
 );
-/// What says how to watch, and not what.
+/// Parameters of watches that do not belong to the selection.
 const OF_WATCHES: [&str; 7] = [
     "watch",
     "resourceVersion",
@@ -39,7 +39,7 @@ const OF_WATCHES: [&str; 7] = [
     "limit",
 ];
 
-/// The same client, whose watches find out when the API is back at an earlier state.
+/// Wraps a client, so that its watches detect when the API was restored to an earlier state.
 pub fn with_history(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let valid_until = *client.valid_until();
@@ -57,7 +57,7 @@ fn send(
     }
 }
 
-/// Asks first. When that is not answered, neither is the watch: it is tried again, and asked for again.
+/// Sends the question first. If that fails, the watch fails as well, and the watcher retries both.
 async fn ask(
     client: Client,
     question: Question,
@@ -77,17 +77,17 @@ async fn ask(
     client.send(request).await
 }
 
-/// What is asked before a watch goes on.
+/// The request before a watch resumes.
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
-    /// One object of the same selection, as it is now.
+    /// Lists one object of the same selection.
     uri: Uri,
-    /// Where the watch would go on from.
+    /// The version from which the watch would resume.
     from: u64,
 }
 
 impl Question {
-    /// None where nothing is to be asked: no watch, or one that begins with all there is.
+    /// None for other requests than watches, and for a watch that starts with a list.
     fn about(method: &Method, uri: &Uri) -> Option<Self> {
         let query = uri.query().filter(|_| method == Method::GET)?;
         let pairs: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
@@ -112,7 +112,7 @@ impl Question {
     }
 }
 
-/// The version that a list is of; none where it is no number, which cannot be compared.
+/// The version of a list; none if it is not a number, which cannot be compared.
 fn version(list: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct List {
@@ -122,7 +122,7 @@ fn version(list: &[u8]) -> Option<u64> {
     list.metadata.resource_version?.parse().ok()
 }
 
-/// As an API server says that what a watch would go on from is not kept any more.
+/// The response of an API server to a watch whose version has expired.
 fn too_late() -> Response<Body> {
     let status = json!({
         "type": "ERROR",

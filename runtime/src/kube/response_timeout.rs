@@ -1,8 +1,8 @@
-//! How long an API server may be silent before it is given up.
+//! A timeout for responses of the API server.
 //!
-//! A machine that dies says nothing to those who wait for its answer, and what is written on a connection to it is
-//! repeated by the kernel for a quarter of an hour. Nothing below us notices: connections speak HTTP/1, which has no
-//! pings. So the wait for an answer is bounded here, and the pause in the middle of one; the connection goes with it.
+//! A machine that crashes closes no connection, and the kernel retransmits writes on such a connection for a quarter of
+//! an hour. No lower layer detects this: connections use HTTP/1, which has no pings. So this layer bounds the time until
+//! a response and the pauses inside of one, and drops the connection with the request.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,19 +15,19 @@ use http_body_util::Either;
 use tower::{BoxError, Layer, Service};
 use tower_http::timeout::TimeoutBody;
 
-/// An API server gives a request up by itself after a minute, unless it is told otherwise; so that its own word comes
-/// first, this is a little longer. Its retries, when it is too busy, are within this time.
+/// By default an API server times a request out after a minute; this is a little longer, so that its own error comes
+/// first. It includes retries of an overloaded API server.
 const LIMIT: Duration = Duration::from_secs(65);
-/// What an API server passes on to a kubelet or to a program: its silence is theirs, and may last. The log of a
-/// container that says nothing does not even begin.
-const PASSED_ON: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+/// Subresources that an API server proxies to a kubelet or a Pod, which may be silent for long. The response with the
+/// log of a container that logs nothing does not even begin.
+const PROXIED: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// The API server is silent.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server timed out after {} seconds", .0.as_secs())]
 struct Silent(Duration);
 
-/// Gives up a request that is not answered in time, and an answer that stops in the middle.
+/// Fails a request without a response in time, and a response that stalls.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseTimeout;
 
@@ -39,7 +39,7 @@ impl<S> Layer<S> for ResponseTimeout {
     }
 }
 
-/// A service with [`Patience`].
+/// A service with [`ResponseTimeout`].
 #[derive(Debug, Clone)]
 pub(super) struct Patient<S>(S);
 
@@ -76,10 +76,10 @@ where
     }
 }
 
-/// What is too long for one request.
+/// The timeouts of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
-    /// Until the head of the answer.
+    /// Until the head of the response.
     head: Option<Duration>,
     /// Between two pieces of its body.
     pause: Option<Duration>,
@@ -87,7 +87,7 @@ struct Limits {
 
 impl Limits {
     fn of<Q>(request: &Request<Q>) -> Self {
-        if request.headers().contains_key(UPGRADE) || is_passed_on(request.uri().path()) {
+        if request.headers().contains_key(UPGRADE) || is_proxied(request.uri().path()) {
             return Self {
                 head: None,
                 pause: None,
@@ -100,7 +100,7 @@ impl Limits {
     }
 }
 
-fn is_passed_on(path: &str) -> bool {
+fn is_proxied(path: &str) -> bool {
     let mut parts = path.trim_start_matches('/').split('/');
     let mut next = || parts.next().unwrap_or_default();
     if (next(), next()) != ("api", "v1") {
@@ -114,10 +114,10 @@ fn is_passed_on(path: &str) -> bool {
         kind => kind,
     };
     next();
-    matches!(kind, "pods" | "services" | "nodes") && PASSED_ON.contains(&next())
+    matches!(kind, "pods" | "services" | "nodes") && PROXIED.contains(&next())
 }
 
-/// A watch is quiet for as long as nothing changes, but ends when it was asked to, if it was.
+/// A watch is silent while nothing changes, but ends after its own timeout, if it has one.
 fn pause(uri: &Uri) -> Option<Duration> {
     let (mut watches, mut lasts) = (false, None);
     for (key, value) in form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()) {
@@ -188,7 +188,7 @@ mod tests {
         assert!(head.is_none() && pause.is_none());
     }
 
-    /// A list of which only the beginning comes.
+    /// A list that stalls after its beginning.
     #[derive(Debug, Default)]
     struct Beginning(bool);
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_stops_in_the_middle_is_given_up_and_a_quiet_log_is_not() {
+    async fn stalled_response_times_out_and_a_silent_log_does_not() {
         let begun = Instant::now();
         let failed = read("/api/v1/pods").await.unwrap_err();
         assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs(), "{failed}");

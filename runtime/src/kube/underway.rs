@@ -1,20 +1,20 @@
-//! Writes under way, and what goes before their answers come.
+//! Writes in progress, and objects that are deleted before the responses arrive.
 //!
-//! An answer to a write and a watch come by different ways. Between a write and its answer somebody may delete the
-//! object, and the watch may tell so first; nobody would tell a second time that what the answer speaks of is gone.
+//! The response to a write and the events of a watch arrive independently. If another client deletes the object before
+//! the response arrives, the watch may report the deletion first, and it does not report it again after the response.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The writes under way, by the name of what is written.
+/// The writes in progress, by object name.
 #[derive(Debug)]
 pub struct UnderWay<K>(BTreeMap<K, Writes>);
 
 /// Writes of one name.
 #[derive(Debug, Default)]
 struct Writes {
-    /// How many: several may be at it at once.
+    /// Number of concurrent writes.
     count: usize,
-    /// UIDs that went meanwhile.
+    /// UIDs that were deleted meanwhile.
     gone: BTreeSet<String>,
 }
 
@@ -25,12 +25,12 @@ impl<K> Default for UnderWay<K> {
 }
 
 impl<K: Ord> UnderWay<K> {
-    /// A write of this name begins.
+    /// A write of this name starts.
     pub fn begin(&mut self, name: K) {
         self.0.entry(name).or_default().count += 1;
     }
 
-    /// A write of this name is over.
+    /// A write of this name has finished.
     pub fn end(&mut self, name: &K) {
         if let Some(writes) = self.0.get_mut(name) {
             writes.count = writes.count.saturating_sub(1);
@@ -40,20 +40,20 @@ impl<K: Ord> UnderWay<K> {
         }
     }
 
-    /// The object with this UID is gone.
+    /// The object with this UID was deleted.
     pub fn went(&mut self, name: &K, uid: &str) {
         if let Some(writes) = self.0.get_mut(name) {
             writes.gone.insert(uid.to_owned());
         }
     }
 
-    /// Whether what a write under way is answered with is gone already.
+    /// Whether the object in the response to a write was already deleted.
     pub fn has_gone(&self, name: &K, uid: &str) -> bool {
         let writes = self.0.get(name);
         writes.is_some_and(|writes| writes.gone.contains(uid))
     }
 
-    /// Whether there is none.
+    /// Whether no write is in progress.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,12 +64,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_is_remembered_as_long_as_a_write_of_its_name_is_under_way() {
+    fn deletion_is_remembered_while_a_write_of_the_name_is_in_progress() {
         let mut writes = UnderWay::default();
         writes.went(&"a", "1");
         writes.begin("a");
         writes.begin("a");
-        assert!(!writes.has_gone(&"a", "1"), "before any of them began");
+        assert!(!writes.has_gone(&"a", "1"), "deleted before the writes");
         writes.went(&"a", "2");
         writes.end(&"a");
         assert!(writes.has_gone(&"a", "2") && !writes.has_gone(&"b", "2"));

@@ -1,4 +1,4 @@
-//! A watch that lasts: through restarts of the API server, lost connections and bad objects.
+//! A watch that survives restarts of the API server, lost connections and unreadable objects.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
@@ -16,34 +16,34 @@ use tokio_util::sync::CancellationToken;
 use crate::backoff::Backoff;
 use crate::error::Chain;
 
-/// Objects fetched at once by a list; bounds the memory of a start among many large objects.
+/// Objects per page of a list; bounds memory at start-up with many large objects.
 const PAGE: u32 = 100;
-/// An API server restarts in a few seconds; waiting longer than this between tries gains nothing.
+/// An API server restarts in a few seconds; longer pauses have no benefit.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What a watch has seen.
+/// An event of a watch.
 #[derive(Debug, Clone)]
 pub enum Event<K> {
-    /// The object is there, and looks like this.
+    /// The object was created or changed, or listed.
     Applied {
-        /// The object, without `managedFields` and kubectl's copy of itself.
+        /// The object, without `managedFields` and kubectl's annotation with its last configuration.
         object: Box<K>,
-        /// It came with a list, so it may be old news.
+        /// Whether it comes from a list, and so may be unchanged.
         listed: bool,
     },
-    /// The object is gone.
+    /// The object was deleted.
     Deleted(Gone<K>),
-    /// A list is complete: what was seen so far is all there is.
+    /// A list is complete: the events so far have all objects.
     Synced,
-    /// The API is back at an earlier state, as after its etcd was restored: what follows is a list, and versions in it
-    /// may be older than those that were told. Numbers of versions from before mean nothing any more.
+    /// The API was restored to an earlier state, as after a restore of etcd. A list follows, whose resource versions may
+    /// be older than those before. Older resource versions are not comparable any more.
     Rewound,
 }
 
-/// An object that is gone.
+/// A deleted object.
 #[derive(Debug, Clone)]
 pub struct Gone<K> {
     /// Its namespace, unless it is a cluster-wide kind.
@@ -52,14 +52,14 @@ pub struct Gone<K> {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Its last state, when its deletion was watched and it could be read.
+    /// Its last state, if the watch received the deletion and the object is readable.
     pub object: Option<Box<K>>,
-    /// Its deletion was watched, and not only found out because it was there no more: that is also what a server looks
-    /// like that was put back to a former state.
+    /// Whether the watch received the deletion. If not, the object is only missing in a list, which may also mean that
+    /// the API was restored to an earlier state.
     pub is_seen: bool,
 }
 
-/// What to watch.
+/// The selection of a watch.
 #[derive(Debug, Clone)]
 pub struct Watch<K> {
     api: Api<DeserializeGuard<K>>,
@@ -67,7 +67,7 @@ pub struct Watch<K> {
 }
 
 impl<K> Watch<K> {
-    /// Everything of `api`; its guard lets one bad object through without failing the others.
+    /// All objects of `api`; the guard keeps one unreadable object from failing the list.
     pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
         Self {
             api,
@@ -92,21 +92,20 @@ impl<K> Watch<K> {
     }
 }
 
-/// What a watch of a kind that may not exist has seen.
+/// An observation of a watch whose kind may not exist.
 #[derive(Debug, Clone)]
 pub enum Observation<K> {
-    /// The API does not serve this kind, as far as its answer tells. Told once, until it does.
+    /// The API does not serve this kind, according to its response. Reported once until the API serves the kind.
     NotServed,
-    /// Anything else.
+    /// An event.
     Seen(Event<K>),
 }
 
-/// Watches until `token` is cancelled and tells `handle` what is seen.
+/// Watches until `token` is cancelled and calls `handle` for each event.
 ///
-/// Failures are waited out with back-off and logged on the transition. An object that cannot be
-/// read is skipped with a warning, as often as it changes. A deletion that was missed while the
-/// watch was down is found by the next list, and an object that was replaced by one of the same
-/// name is told as deleted first. `handle` is called in order and must be quick.
+/// Retries after failures with back-off and logs each transition. Skips an unreadable object with a warning at each
+/// change. The next list finds deletions that the watch has missed, and an object that was replaced by another one of its
+/// name is reported as deleted first. Calls `handle` in order; it must be quick.
 pub async fn watch_trimmed<K>(
     watch: Watch<K>,
     token: CancellationToken,
@@ -121,10 +120,11 @@ pub async fn watch_trimmed<K>(
     .await;
 }
 
-/// Like [`watch_trimmed`], for a kind of which the definition may be missing, go and come.
+/// Like [`watch_trimmed`], for a kind whose CRD may be missing, deleted or created.
 ///
-/// When it goes, that alone is told: the error page of a proxy has the same code. Objects that go with their definition
-/// are deleted before it and told so; what else is missing is told when the kind is there again and listed.
+/// A missing CRD is reported as [`Observation::NotServed`] without deletions, as the error page of a proxy has the same
+/// code. When a CRD is deleted, the API first deletes its objects, which the watch reports. The next list of the kind
+/// reports all others that are missing.
 pub async fn watch_if_served<K>(
     watch: Watch<K>,
     token: CancellationToken,
@@ -158,7 +158,7 @@ pub async fn watch_if_served<K>(
             if health.is_served {
                 handle(Observation::NotServed);
             }
-            // Versions of the former definition mean nothing for the next one: list anew.
+            // Resource versions of the former CRD are invalid for the next one, so list again.
             events = watcher(api.clone(), config.clone()).boxed();
         }
         let pause = health.fails(&error);
@@ -169,7 +169,7 @@ pub async fn watch_if_served<K>(
     }
 }
 
-/// How a watch fares, for its log and its pauses.
+/// The health of a watch, for its log and its back-off.
 #[derive(Debug)]
 struct Health {
     kind: String,
@@ -190,7 +190,7 @@ impl Health {
 
     fn works<K>(&mut self, event: &watcher::Event<K>) {
         self.backoff.succeeded(Instant::now());
-        // Said before the list was tried.
+        // The watcher sends this event before it tries the list.
         if matches!(event, watcher::Event::Init) {
             return;
         }
@@ -200,7 +200,7 @@ impl Health {
         }
     }
 
-    /// How long to wait.
+    /// Records a failure and returns the pause before the retry.
     fn fails(&mut self, error: &watcher::Error) -> Duration {
         let kind = &self.kind;
         self.is_served &= !is_not_served(error);
@@ -213,7 +213,7 @@ impl Health {
     }
 }
 
-/// A namespace that is missing has no objects; only a kind that is missing is answered so.
+/// A list in a missing namespace is empty; only a missing kind has this status.
 fn is_not_served(error: &watcher::Error) -> bool {
     let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
         error
@@ -223,29 +223,29 @@ fn is_not_served(error: &watcher::Error) -> bool {
     matches!(source, ::kube::Error::Api(status) if status.code == 404)
 }
 
-/// What [`history`](super::history) has found out; the watcher lists anew by itself.
+/// Whether [`history`](super::history) has detected a restored API; the watcher lists again by itself.
 fn is_rewound(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.message == super::history::REWOUND)
 }
 
-/// How it is known that an object is gone.
+/// How a deletion was detected.
 #[derive(Debug)]
-enum Went<K> {
-    /// Its deletion was watched; how it was last, if that could be read.
+enum Deletion<K> {
+    /// The watch received it, with the last state of the object if that is readable.
     Seen(Option<Box<K>>),
-    /// It is not there any more.
+    /// The object is missing in a list, or another object has its name.
     Unseen,
 }
 
 /// Namespace and name.
 type Key = (Option<String>, String);
 
-/// What a watch has told so far, so that a list can tell what is gone.
+/// The reported objects of a watch, with which a list detects deletions.
 #[derive(Debug, Default)]
 struct Seen {
-    /// UID by key of everything told as applied and not as deleted since.
+    /// UID by key of all objects that were reported as applied and not as deleted.
     live: HashMap<Key, String>,
-    /// What the list under way has named.
+    /// Keys of the list in progress.
     listed: HashSet<Key>,
 }
 
@@ -274,7 +274,7 @@ impl Seen {
                     .cloned()
                     .collect();
                 for key in gone {
-                    self.forget(&key, Went::Unseen, handle);
+                    self.forget(&key, Deletion::Unseen, handle);
                 }
                 handle(Event::Synced);
             }
@@ -293,7 +293,7 @@ impl Seen {
                 let key = key(object.meta());
                 let uid = object.meta().uid.clone().unwrap_or_default();
                 if self.live.get(&key).is_some_and(|known| *known != uid) {
-                    self.forget(&key, Went::Unseen, handle);
+                    self.forget(&key, Deletion::Unseen, handle);
                 }
                 self.live.insert(key, uid);
                 handle(Event::Applied {
@@ -318,16 +318,16 @@ impl Seen {
             trim(&mut object);
             Box::new(object)
         });
-        self.forget(&key, Went::Seen(object), handle);
+        self.forget(&key, Deletion::Seen(object), handle);
     }
 
-    fn forget<K>(&mut self, key: &Key, went: Went<K>, handle: &mut impl FnMut(Event<K>)) {
-        // What was never told as applied has nothing to be told as deleted.
+    fn forget<K>(&mut self, key: &Key, deletion: Deletion<K>, handle: &mut impl FnMut(Event<K>)) {
+        // An object that was never reported as applied is not reported as deleted.
         if let Some(uid) = self.live.remove(key) {
             let (namespace, name) = key.clone();
-            let (is_seen, object) = match went {
-                Went::Seen(object) => (true, object),
-                Went::Unseen => (false, None),
+            let (is_seen, object) = match deletion {
+                Deletion::Seen(object) => (true, object),
+                Deletion::Unseen => (false, None),
             };
             handle(Event::Deleted(Gone {
                 namespace,
@@ -347,7 +347,7 @@ fn key(meta: &ObjectMeta) -> Key {
     )
 }
 
-/// Takes away what nobody needs and what is often most of an object.
+/// Removes fields that no program of ours reads and that are often most of an object.
 fn trim<K: Resource>(object: &mut K) {
     let meta = object.meta_mut();
     meta.managed_fields = None;

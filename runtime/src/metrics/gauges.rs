@@ -1,4 +1,4 @@
-//! Gauges that are looked up when somebody asks, instead of being kept up to date.
+//! Gauges that are computed at each scrape instead of being kept up to date.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
-/// Writes values as they are at this moment.
+/// Writes current values.
 #[derive(Debug)]
 pub struct Gauges<'a> {
     encoder: DescriptorEncoder<'a>,
 }
 
 impl<'a> Gauges<'a> {
-    /// Into the answer to somebody who asked.
+    /// Writes to the response of a scrape.
     pub const fn new(encoder: DescriptorEncoder<'a>) -> Self {
         Self { encoder }
     }
@@ -51,7 +51,7 @@ impl<'a> Gauges<'a> {
         Ok(())
     }
 
-    /// What only grows.
+    /// A value that only grows.
     ///
     /// # Errors
     /// It could not be written.

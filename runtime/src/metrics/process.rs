@@ -1,6 +1,6 @@
-//! What the process takes of its machine, under the names that every exporter has for it.
+//! Resource usage of the process, with the standard metric names of exporters.
 //!
-//! Read from `/proc/self` when somebody asks: files of the kernel, that are made while they are read.
+//! Read from `/proc/self` at each scrape; the kernel generates these files when they are read.
 
 use std::{fmt, fs};
 
@@ -12,7 +12,7 @@ use super::Gauges;
 use crate::clock::Clock;
 use crate::process::{processor, resident_kib};
 
-/// Adds them.
+/// Registers the metrics.
 pub(super) fn register(registry: &mut Registry) {
     let begun = Clock::system().now().as_second();
     registry.register_collector(Box::new(Process { begun }));
@@ -20,7 +20,7 @@ pub(super) fn register(registry: &mut Registry) {
 
 #[derive(Debug)]
 struct Process {
-    /// When the metrics were registered, which is the first that a program does.
+    /// When the metrics were registered, which is the first action of a program.
     begun: i64,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_told_of() {
+    fn metrics_report_this_process() {
         let registry = super::super::Registry::new();
         registry.with(register);
         let text = registry.encode().unwrap();

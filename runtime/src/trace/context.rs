@@ -1,24 +1,24 @@
-//! Which span something belongs to, and how that is written on a wire: W3C Trace Context.
+//! The context of a span and its wire form: W3C Trace Context.
 
 use std::str::FromStr as _;
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 
-/// Which span something belongs to.
+/// The context of a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context(pub(super) SpanContext);
 
-/// `00-<trace>-<span>-<flags>`; a later version may go on behind another dash.
+/// `00-<trace>-<span>-<flags>`; a later version may have more fields after another dash.
 const LENGTH: usize = 55;
-/// Longest `traceparent` that is looked at.
+/// Longest accepted `traceparent`.
 const LONGEST_PARENT: usize = 128;
-/// Longest `tracestate` that is passed on: what the standard wants one to pass on at least.
+/// Longest `tracestate` that is passed on: the minimum of the standard.
 const LONGEST_STATE: usize = 512;
 
 impl Context {
-    /// Reads what a peer said, strictly and with bounds; none if it is not what the standard says.
+    /// Parses the context of a peer, strictly and with bounds; none if it violates the standard.
     ///
-    /// A state that cannot be read does not make the parent worse.
+    /// An invalid state does not invalidate the parent.
     pub fn read(parent: &str, state: Option<&str>) -> Option<Self> {
         let (trace, span, flags) = parent_of(parent)?;
         let state = state.and_then(state_of).unwrap_or_default();
@@ -27,7 +27,7 @@ impl Context {
         context.is_valid().then_some(Self(context))
     }
 
-    /// The `traceparent` that a peer shall go on from.
+    /// The `traceparent` for a peer.
     pub fn parent(&self) -> String {
         format!(
             "00-{}-{}-{:02x}",
@@ -43,7 +43,7 @@ impl Context {
         (!state.is_empty()).then_some(state)
     }
 
-    /// Whether somebody keeps this trace.
+    /// Whether the trace is sampled.
     pub fn is_sampled(&self) -> bool {
         self.0.is_sampled()
     }

@@ -1,4 +1,4 @@
-//! Spans on their way to the collector: never waited for, never more than a queue holds, and counted.
+//! Exports spans to the collector: without waiting, with a bounded queue, and with counters.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -20,37 +20,37 @@ use super::sampling::Entrance;
 use super::{Error, Settings, TRACER};
 use crate::metrics::ByWord;
 
-/// Spans that wait for the collector; more of them are dropped.
+/// Spans that wait for the collector; further ones are dropped.
 const QUEUE: usize = 2048;
 /// How often they are sent.
 const EVERY: Duration = Duration::from_secs(2);
-/// How long one batch is tried.
+/// Timeout of one batch.
 const TRIED_FOR: Duration = Duration::from_secs(10);
-/// How long the last of them may take when the process ends.
-const LAST_WORD: Duration = Duration::from_secs(3);
+/// Timeout of the last batch when the process ends.
+const LAST_BATCH: Duration = Duration::from_secs(3);
 
-/// What becomes of spans, in the metrics.
+/// Outcomes of spans, in the metrics.
 const OUTCOMES: [&str; 3] = ["exported", "failed", "dropped"];
 
-/// Traces as long as the process runs.
+/// Exports traces while the process runs.
 #[derive(Debug)]
 #[must_use = "the last spans are sent by `end`"]
 pub struct Tracing(Option<SdkTracerProvider>);
 
-/// What became of the spans of this process; for its metrics.
+/// Counts the outcomes of the spans of this process, for its metrics.
 static SPANS: LazyLock<ByWord> = LazyLock::new(|| ByWord::new("outcome", OUTCOMES));
 
-/// Adds what becomes of spans; all are zero while nobody wants traces.
+/// Registers the outcomes of spans; all are zero while traces are off.
 pub(crate) fn register(prefix: &str, all: &mut registry::Registry) {
     let help = "Spans, by outcome: exported to the collector; failed, because it rejected them; dropped, because \
     the queue was full; a rise of the last two means that traces have gaps";
     SPANS.register(all, &format!("{prefix}_trace_spans"), help);
 }
 
-/// Starts to tell a collector, if one is named. Within a runtime, and once.
+/// Starts the export to a collector, if one is configured. Call it within a runtime, once.
 ///
 /// # Errors
-/// The certificates cannot be read, or there are none.
+/// The certificates are unreadable or missing.
 pub fn start(settings: Option<&Settings>, service: String) -> Result<Tracing, Error> {
     let Some(settings) = settings else {
         return Ok(Tracing(None));
@@ -66,7 +66,7 @@ pub fn start(settings: Option<&Settings>, service: String) -> Result<Tracing, Er
     Ok(Tracing(Some(provider)))
 }
 
-/// From now on the process makes spans; the first provider stays.
+/// Turns traces on; the first provider stays.
 pub(super) fn install(provider: &SdkTracerProvider) {
     let scope = InstrumentationScope::builder("argocd-agent")
         .with_version(env!("CARGO_PKG_VERSION"))
@@ -104,19 +104,20 @@ pub(super) fn provider(
 }
 
 impl Tracing {
-    /// Sends what is left, within a bound.
+    /// Sends the remaining spans, with a timeout.
     pub async fn end(self) {
         let Some(provider) = self.0 else { return };
-        // It blocks, so it must not be done by a task.
-        let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LAST_WORD));
-        let ended = tokio::time::timeout(LAST_WORD.saturating_mul(2), ending).await;
+        // It blocks, so it must not run on a thread of the runtime.
+        let ending =
+            tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(LAST_BATCH));
+        let ended = tokio::time::timeout(LAST_BATCH.saturating_mul(2), ending).await;
         if !matches!(ended, Ok(Ok(Ok(())))) {
             tracing::debug!("the last spans were not sent");
         }
     }
 }
 
-/// The SDK drops what does not fit and keeps that to itself, so what waits is counted before it.
+/// The SDK drops spans without counting them, so this counts waiting spans and drops them before it.
 #[derive(Debug)]
 struct Queue {
     batches: BatchSpanProcessor,
@@ -150,7 +151,7 @@ impl SpanProcessor for Queue {
     }
 }
 
-/// Counts what came of a batch, and says once that the collector is away, and once that it is back.
+/// Counts the outcome of a batch, and logs once that the collector is unavailable and once that it is available again.
 #[derive(Debug)]
 struct LoggedOnce<E> {
     exporter: E,

@@ -1,4 +1,4 @@
-//! Contexts beside marks: which change something is to be said for, the newest for each thing.
+//! Trace contexts of marks: the newest change of each marked value.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,15 +8,15 @@ use std::time::SystemTime;
 
 use super::{Context, Span, Spot, now};
 
-/// Things that a context is kept for at one time; more of them are said without.
+/// Marks with a context at one time; further ones are sent without a context.
 const MOST: usize = 1000;
-/// Older changes of one thing that its span is linked to; more of them are only counted.
+/// Older changes of one mark to which its span is linked; further ones are only counted.
 const MOST_OTHERS: usize = 8;
 
-/// Beside each mark the change that it is for. Empty while nobody wants traces.
+/// The trace context of each mark. Empty while traces are off.
 #[derive(Debug)]
 pub struct Notes<K> {
-    // Held for a lookup, never over an await.
+    // Locked for a lookup, never over an await.
     notes: Mutex<HashMap<K, Note>>,
 }
 
@@ -28,7 +28,7 @@ impl<K> Default for Notes<K> {
     }
 }
 
-/// What one mark is for.
+/// The changes of one mark.
 #[derive(Clone, Debug)]
 pub struct Note {
     newest: Context,
@@ -38,7 +38,7 @@ pub struct Note {
 }
 
 impl<K: Eq + Hash> Notes<K> {
-    /// Notes what a mark is for. Of several changes the newest counts.
+    /// Records the change of a mark. The newest of several changes wins.
     pub fn note(&self, key: K, context: Context) {
         let mut notes = self.lock();
         if let Some(note) = notes.get_mut(&key) {
@@ -58,17 +58,17 @@ impl<K: Eq + Hash> Notes<K> {
         }
     }
 
-    /// Takes what a mark is for, as its word goes out.
+    /// Takes the changes of a mark that is sent now.
     pub fn take(&self, key: &K) -> Option<Note> {
         self.lock().remove(key)
     }
 
-    /// How many there are.
+    /// The number of marks.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no marks.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -79,8 +79,7 @@ impl<K: Eq + Hash> Notes<K> {
 }
 
 impl Note {
-    /// The span of what was marked then and is done now: as a part of the newest change, and linked to those before it
-    /// that it stands for as well.
+    /// Begins the span of a mark that is handled now: a child of the newest change, linked to the older ones.
     pub fn begin(
         self,
         name: String,

@@ -1,4 +1,4 @@
-//! Which traces are kept: a part of those that begin here, and never more in a second than a process bears.
+//! Samples traces: a ratio of those that begin here, and a bounded number per second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, Should
 
 use crate::clock::Clock;
 
-/// Traces that are begun or taken over from a peer in a second. A connect compares thousands of objects, and a peer may
-/// say of everything that it is to be kept.
+/// Sampled traces per second, own and of peers. A connect compares thousands of objects, and a peer may mark all its
+/// traces as sampled.
 const MOST_A_SECOND: u64 = 100;
 
-/// Decides where a trace comes into this process; what is inside follows.
+/// Decides at the first span of a trace in this process; its children follow that decision.
 #[derive(Clone, Debug)]
 pub(super) struct Entrance {
     ratio: Sampler,
@@ -23,7 +23,7 @@ pub(super) struct Entrance {
 }
 
 impl Entrance {
-    /// Keeps this part, of 1, of the traces that begin here.
+    /// Samples this ratio of the traces that begin here.
     pub(super) fn keeping(ratio: f64) -> Self {
         Self {
             ratio: Sampler::TraceIdRatioBased(ratio),
@@ -71,7 +71,7 @@ fn second() -> u64 {
     u64::try_from(Clock::system().now().as_second()).unwrap_or_default()
 }
 
-/// How many have come in this second: the second above, the count in the lower 16 bits.
+/// The traces of the current second: the second in the upper bits, the count in the lower 16.
 #[derive(Debug, Default)]
 pub(super) struct Budget(AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Where traces go, checked.
+//! Checked settings of traces.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 
 use crate::args::OtlpArgs;
 
-/// How long one request to the collector may take, and how long it may take to reach it.
+/// Timeouts of a request to the collector and of a connect.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where traces go, and which.
+/// The collector and the sampling ratio.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     address: Authority,
@@ -22,58 +22,58 @@ pub struct Settings {
     ratio: f64,
 }
 
-/// Whom to believe that it is the collector.
+/// How to verify the collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Trust {
-    /// Anybody: there is no TLS.
+    /// Not at all: without TLS.
     Anybody,
-    /// Whom the machine believes.
+    /// With the trusted certificates of the machine.
     System,
-    /// The certificates in this file.
+    /// With the certificates in this file.
     File(PathBuf),
 }
 
-/// What is wrong with the settings.
+/// Why settings are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
-    /// The address is not one.
+    /// The address is invalid.
     #[error("--otlp-address {0:?} is not host:port")]
     Address(String),
-    /// The part is not one.
+    /// The ratio is invalid.
     #[error("--otlp-sample-ratio {0} is not between 0 and 1")]
     Ratio(String),
-    /// Two settings that cannot both be.
+    /// Two settings exclude each other.
     #[error("--otlp-ca-path has no effect with --otlp-insecure")]
     NothingToTrust,
 }
 
-/// Why there can be no traces.
+/// Why traces cannot be exported.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings do not fit together.
+    /// The settings are invalid.
     #[error(transparent)]
     Invalid(#[from] Invalid),
-    /// The file with the certificates.
+    /// The file with the certificates is unreadable.
     #[error("read --otlp-ca-path {path:?}")]
     ReadCa {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: io::Error,
     },
-    /// The certificates are none.
+    /// The certificates are missing or invalid.
     #[error("trust the trace collector; an image without certificates needs --otlp-ca-path")]
     Trust(#[source] tonic::transport::Error),
-    /// The exporter.
+    /// The exporter is invalid.
     #[error("set up the export of traces")]
     Exporter(#[from] ExporterBuildError),
 }
 
 impl Settings {
-    /// Checks the flags; none where no collector is named.
+    /// Checks the flags; none without a collector.
     ///
     /// # Errors
-    /// A value cannot be.
+    /// A value is invalid.
     pub fn checked(args: &OtlpArgs) -> Result<Option<Self>, Invalid> {
         let OtlpArgs {
             otlp_address,
@@ -103,17 +103,17 @@ impl Settings {
         }))
     }
 
-    /// Where traces go.
+    /// The address of the collector.
     pub fn address(&self) -> &str {
         self.address.as_str()
     }
 
-    /// Which part of the traces that begin here is kept.
+    /// The sampling ratio of traces that begin here.
     pub(super) const fn ratio(&self) -> f64 {
         self.ratio
     }
 
-    /// A connection that is made when it is needed, and again when it was lost.
+    /// A channel that connects on demand and reconnects.
     pub(super) fn channel(&self) -> Result<Channel, Error> {
         let scheme = if self.trust == Trust::Anybody {
             "http"
@@ -136,7 +136,7 @@ impl Settings {
     }
 }
 
-/// A host and a port, as Go wants them; nothing else.
+/// Parses a host and a port, as Go does.
 fn address_of(text: &str) -> Result<Authority, Invalid> {
     let address = Authority::from_str(text).ok();
     let is_plain = |it: &Authority| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_there_are_no_traces_whatever_else_is_set() {
+    fn traces_are_off_without_an_address() {
         let odd = OtlpArgs {
             otlp_insecure: true,
             otlp_sample_ratio: 7.0,

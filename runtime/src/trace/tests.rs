@@ -3,7 +3,7 @@ use super::*;
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[test]
-fn a_context_comes_out_as_it_went_in() {
+fn trace_context_round_trips() {
     let context = Context::read(PARENT, Some("vendor=a:b,other=1")).unwrap();
     assert!(context.is_sampled());
     assert_eq!(context.parent(), PARENT);
@@ -18,7 +18,7 @@ fn a_later_version_is_read_as_far_as_it_is_known() {
     let later = format!("{}-what-ever", PARENT.replacen("00", "01", 1));
     let context = Context::read(&later, None).unwrap();
     assert_eq!(context.parent(), PARENT);
-    // Flags that are not known are not passed on.
+    // Unknown flags are not passed on.
     let random = Context::read(&PARENT.replace("-01", "-03"), None).unwrap();
     assert_eq!(random.parent(), PARENT);
 }
@@ -49,7 +49,7 @@ fn invalid_trace_context_is_ignored() {
 }
 
 #[test]
-fn a_state_that_cannot_be_is_left_out_and_the_parent_counts() {
+fn invalid_trace_state_is_dropped_and_the_parent_is_kept() {
     let long = format!("a={}", "x".repeat(600));
     for bad in ["no pair", "A=1", "a=b\u{7}", "a=ä", &long] {
         let context = Context::read(PARENT, Some(bad)).unwrap();
@@ -68,11 +68,11 @@ fn newest_trace_context_wins_within_a_bound() {
         notes.note("app", of(number));
     }
     let note = notes.take(&"app").unwrap();
-    let reply = format!("{note:?}");
-    assert!(reply.contains("changes: 1000"), "{reply}");
-    assert!(reply.contains("newest: Context(SpanContext"), "{reply}");
+    let printed = format!("{note:?}");
+    assert!(printed.contains("changes: 1000"), "{printed}");
+    assert!(printed.contains("newest: Context(SpanContext"), "{printed}");
     // The newest, and eight of those before.
-    assert_eq!(reply.matches("SpanContext").count(), 9, "{reply}");
+    assert_eq!(printed.matches("SpanContext").count(), 9, "{printed}");
     assert!(notes.take(&"app").is_none());
 
     let notes = Notes::default();
@@ -92,7 +92,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn what_looks_like_a_context_never_panics(parent in "[0-9a-f]{2}-[0-9a-f]{31,33}-[0-9a-f]{15,17}-[0-9a-f]{1,3}(-.{0,9})?") {
+    fn malformed_trace_context_never_panics(parent in "[0-9a-f]{2}-[0-9a-f]{31,33}-[0-9a-f]{15,17}-[0-9a-f]{1,3}(-.{0,9})?") {
         let read = Context::read(&parent, None);
         proptest::prop_assert!(read.is_none_or(|it| it.parent().len() == 55));
     }

@@ -169,7 +169,7 @@ fn orphan(object: Value) -> Value {
 
 /// The agent recognizes our objects by this label.
 fn marked(object: Value) -> Value {
-    with(object, "labels", keys::BROUGHT, "true")
+    with(object, "labels", keys::INSTALLED, "true")
 }
 
 fn with(mut object: Value, marks: &str, key: &str, value: &str) -> Value {

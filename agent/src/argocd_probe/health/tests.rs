@@ -10,7 +10,7 @@ fn found(pods: &[Value]) -> HealthProblem {
 
 fn found_of(replicas: i64, status: &Value, pods: &[Value]) -> HealthProblem {
     let deployment = json!({
-        "metadata": { "name": "argocd-repo-server", "labels": { argocd::keys::addon::BROUGHT: "true" } },
+        "metadata": { "name": "argocd-repo-server", "labels": { argocd::keys::addon::INSTALLED: "true" } },
         "spec": { "replicas": replicas, "selector": {}, "template": {} },
         "status": status,
     });

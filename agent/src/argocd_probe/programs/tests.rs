@@ -4,7 +4,7 @@ use super::*;
 
 /// Label `part-of` and our mark, as people and we set them.
 const OF_ARGO: (&str, &str) = PART_OF;
-const OURS: (&str, &str) = (BROUGHT, "true");
+const OURS: (&str, &str) = (INSTALLED, "true");
 
 fn object(name: &str, labels: &[(&str, &str)], replicas: i64, status: &Value) -> Value {
     let labels: BTreeMap<&str, &str> = labels.iter().copied().collect();

@@ -1,6 +1,6 @@
 //! Whether an Argo CD runs where it is looked for, or the add-on brings one, and whether it goes with the hub's. Pure.
 
-use argocd::keys::addon::{ARGOCD, BROUGHT};
+use argocd::keys::addon::{ARGOCD, INSTALLED};
 use serde_json::Value;
 
 use super::{
@@ -36,7 +36,7 @@ fn decided(facts: &Facts) -> Option<&str> {
 pub(super) fn is_installed_by_add_on(facts: &Facts, spoke: &Spoke) -> bool {
     let mut all = here(facts, spoke).peekable();
     if all.peek().is_some() {
-        return all.any(|it| !label(it, BROUGHT).is_empty());
+        return all.any(|it| !label(it, INSTALLED).is_empty());
     }
     let always = facts.configured.variable("INSTALL_ARGOCD") == Some("true");
     facts.configured.installs_argo_cd() && (always || decided(facts) != Some("found"))

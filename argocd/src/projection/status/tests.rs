@@ -55,7 +55,7 @@ fn the_hubs_own_conditions_stay_and_a_spoke_cannot_forge_them() {
 }
 
 #[test]
-fn a_held_command_keeps_the_operation_and_its_state() {
+fn unfinished_command_keeps_the_operation_and_its_state() {
     let hub = json!({ "metadata": {}, "operation": { "sync": { "revision": "2" } }, "status": {} });
     let hold = Judgement {
         operation: Operation::Hold,
@@ -81,7 +81,7 @@ fn a_refresh_that_was_done_takes_its_annotation_away_and_nothing_else() {
     let expected = json!({ "metadata": { "annotations": { keys::REFRESH: null } } });
     assert_eq!(patch(&hub, &report(), &done), Some(Patch::Merge(expected)));
     assert_eq!(patch(&hub, &report(), &FOLLOW), None);
-    // also where a null in the status makes it a JSON patch
+    // also if a null in the status requires a JSON patch
     let mut report = report();
     report["status"]["odd"] = json!({ "null": null });
     let Some(json_patch @ Patch::Json(_)) = patch(&hub, &report, &done) else {

@@ -197,7 +197,7 @@ pub(super) async fn ask(
         true
     })?;
     let verb = Verb::Http(Method::Get);
-    session.send(Event::question(
+    session.send(Event::live_request(
         Target::ContainerLog,
         verb,
         &uuid,

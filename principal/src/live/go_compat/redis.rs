@@ -202,7 +202,7 @@ async fn send(
         body: command,
     };
     let body = payload::encode(&request);
-    let event = Event::question(Target::Redis, Verb::RedisRequest, &uuid, body);
+    let event = Event::live_request(Target::Redis, Verb::RedisRequest, &uuid, body);
     let answer = session.request_and_wait(event, response_timeout).await?;
     let response: RedisResponse = read("redis response", &answer)?;
     Ok((response.body, answer))

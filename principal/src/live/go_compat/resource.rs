@@ -97,7 +97,7 @@ pub(super) async fn request_resource(
         ..request
     };
     let body = payload::encode(&request);
-    let event = Event::question(Target::Resource, Verb::Http(method), &uuid, body);
+    let event = Event::live_request(Target::Resource, Verb::Http(method), &uuid, body);
     let raw = session.request_and_wait(event, response_timeout).await?;
     Ok((read("resource response", &raw)?, raw))
 }

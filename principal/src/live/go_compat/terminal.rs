@@ -168,7 +168,7 @@ pub(super) async fn ask(
         let budget = pending.terminals.len() < MAX_LASTING;
         budget.then(|| pending.terminals.insert(id, open)).is_some()
     })?;
-    session.send(Event::question(
+    session.send(Event::live_request(
         Target::Terminal,
         Verb::TerminalRequest,
         &uuid,

@@ -26,7 +26,7 @@ fn ack_precedes_apply_for_state_but_not_for_commands() {
     assert_eq!(verbs(&sent(&mut agent, &store, now)), [Verb::Processed]);
     let work = agent.next_work(now).unwrap();
     agent.finished(work.id, Verdict::Done, now);
-    assert!(sent(&mut agent, &store, now).is_empty(), "it was said once");
+    assert!(sent(&mut agent, &store, now).is_empty(), "one ack only");
     for verb in [Verb::SetOperation, Verb::Delete] {
         take(&mut agent, stated(verb, "2"), now);
         assert!(sent(&mut agent, &store, now).is_empty(), "{verb}");
@@ -37,7 +37,7 @@ fn ack_precedes_apply_for_state_but_not_for_commands() {
 }
 
 #[test]
-fn what_is_refused_after_its_receipt_is_told_all_the_same() {
+fn refusal_after_the_early_ack_is_sent_too() {
     let (mut agent, mut principal) = (ours(Role::Agent), ours(Role::Principal));
     let (mut store, now) = (Store::default(), Duration::ZERO);
     store.change(&app());

@@ -1,9 +1,9 @@
-//! What is said, in which order, and again.
+//! Sent events: order, window, resends.
 
 use super::*;
 
 #[test]
-fn a_thousand_changes_are_one_word() {
+fn a_thousand_changes_are_one_event() {
     let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
     for _ in 0..1000 {
         session.mark(app("a"), Facet::State);
@@ -29,7 +29,7 @@ fn one_event_of_an_object_is_in_flight_and_the_next_has_the_newest_body() {
 }
 
 #[test]
-fn the_last_word_about_an_object_goes_before_its_delete_and_once() {
+fn final_state_is_sent_once_before_its_delete() {
     let (mut session, store) = (session(Role::Principal), Store::of([app("a"), app("b")]));
     session.mark(app("a"), Facet::State);
     session.mark(app("b"), Facet::State);
@@ -38,14 +38,14 @@ fn the_last_word_about_an_object_goes_before_its_delete_and_once() {
     session.emit(deletion("a"));
     let last = sent(&mut session, &store, at(1));
     assert_eq!(verbs(&last), [Verb::SpecUpdate, Verb::Delete]);
-    // Said after the delete it would bring the object back.
+    // After the delete, it would recreate the object.
     let again = sent(&mut session, &store, at(30));
     assert_eq!(verbs(&again), [Verb::Create, Verb::Delete]);
     assert_eq!(again[0].object(), Some(app("b")));
 }
 
 #[test]
-fn state_is_said_before_the_command_and_projects_before_applications() {
+fn state_precedes_command_and_projects_precede_applications() {
     let mut session = session(Role::Principal);
     let store = Store::of([app("a"), project("p")]);
     session.mark(app("a"), Facet::Command);
@@ -93,7 +93,7 @@ fn late_duplicate_ack_does_not_complete_the_command() {
 }
 
 #[test]
-fn what_is_not_acknowledged_is_sent_again_ever_more_slowly() {
+fn unacknowledged_event_is_resent_with_backoff() {
     let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
     session.mark(app("a"), Facet::State);
     let mut times = Vec::new();
@@ -122,7 +122,7 @@ fn a_newer_value_does_not_wait_for_the_long_pause_of_the_older() {
 }
 
 #[test]
-fn a_delete_wipes_all_else_about_its_object_and_waits_for_nothing() {
+fn delete_replaces_all_events_of_its_object_and_waits_for_none() {
     let (mut session, store) = (session(Role::Principal), Store::of([app("a")]));
     session.mark(app("a"), Facet::State);
     let create = sent(&mut session, &store, at(0)).remove(0);
@@ -202,7 +202,7 @@ fn no_more_than_the_window_is_in_flight() {
 }
 
 #[test]
-fn an_object_that_changes_all_the_time_lets_the_others_speak() {
+fn constantly_changing_object_does_not_starve_others() {
     let limits = Limits {
         window: 1,
         ..Limits::default()
@@ -226,7 +226,7 @@ fn an_object_that_changes_all_the_time_lets_the_others_speak() {
 }
 
 #[test]
-fn a_mark_whose_object_is_gone_says_nothing() {
+fn mark_of_a_deleted_object_sends_nothing() {
     let (mut session, store) = (session(Role::Agent), Store::default());
     session.mark(app("a"), Facet::Status);
     assert!(sent(&mut session, &store, at(0)).is_empty());
@@ -234,7 +234,7 @@ fn a_mark_whose_object_is_gone_says_nothing() {
 }
 
 #[test]
-fn what_need_not_be_said_any_more_is_not() {
+fn unmarked_facet_is_not_sent() {
     let (mut session, store) = (session(Role::Agent), Store::of([app("a")]));
     session.mark(app("a"), Facet::Status);
     session.unmark(&app("a"), Facet::Status);
@@ -242,7 +242,7 @@ fn what_need_not_be_said_any_more_is_not() {
 }
 
 #[test]
-fn of_two_equal_control_messages_the_later_is_said() {
+fn later_duplicate_control_message_replaces_the_earlier() {
     let (mut session, store) = (session(Role::Agent), Store::default());
     let body = crate::payload::RequestUpdate {
         name: "a".into(),
@@ -292,17 +292,17 @@ fn control_queue_keeps_order_and_drops_duplicates() {
 }
 
 #[test]
-fn a_question_is_asked_once_and_forgotten_unacknowledged() {
+fn live_request_is_sent_once_and_dropped_unacknowledged() {
     let (mut session, store) = (session(Role::Principal), Store::of([]));
     let get = Verb::Http(event::Method::Get);
-    let question = Event::question(Target::Resource, get, "u", Bytes::from_static(b"{}"));
-    assert!(session.takes_questions());
-    session.emit(question);
-    assert!(!session.takes_questions(), "one waits already");
+    let request = Event::live_request(Target::Resource, get, "u", Bytes::from_static(b"{}"));
+    assert!(session.can_emit_at_once());
+    session.emit(request);
+    assert!(!session.can_emit_at_once(), "one waits already");
     let first = sent(&mut session, &store, at(0));
     assert_eq!((first.len(), first[0].event_id.as_str()), (1, "u"));
     assert_eq!(session.stats(at(0)).in_flight, 1);
-    assert!(session.takes_questions());
+    assert!(session.can_emit_at_once());
     assert!(sent(&mut session, &store, at(600)).is_empty());
     assert_eq!(session.stats(at(600)).in_flight, 0);
     take(&mut session, first[0].ack(), at(601));

@@ -10,7 +10,7 @@ fn shown() -> LookIn {
     LookIn::new(|page| json!({"limit": page.limit(), "after": page.after}))
 }
 
-/// The answer to a request whose connection is near or not.
+/// The response to a request whose connection is over loopback or not.
 async fn answer(
     near: Option<bool>,
     method: Method,
@@ -23,7 +23,7 @@ async fn answer(
     }
     let mut request = request.body(Body::empty()).unwrap();
     if let Some(near) = near {
-        request.extensions_mut().insert(ConnectInfo(Near(near)));
+        request.extensions_mut().insert(ConnectInfo(Loopback(near)));
     }
     let response = router(shown()).oneshot(request).await.unwrap();
     let status = response.status().as_u16();
@@ -58,7 +58,7 @@ async fn debug_endpoints_require_loopback() {
 }
 
 #[tokio::test]
-async fn a_page_is_bounded_whatever_is_asked_for() {
+async fn page_size_is_bounded() {
     for (asked, limit) in [
         ("limit=1000000", 500),
         ("limit=0", 1),
@@ -77,7 +77,7 @@ async fn a_page_is_bounded_whatever_is_asked_for() {
 
 #[test]
 fn near_are_those_on_the_loopback_at_both_ends() {
-    let near = |theirs: &str, ours: &str| are_near(theirs.parse().unwrap(), ours.parse().ok());
+    let near = |theirs: &str, ours: &str| are_loopback(theirs.parse().unwrap(), ours.parse().ok());
     assert!(near("127.0.0.1", "127.0.0.1"));
     assert!(near("::1", "::1"));
     assert!(near("::ffff:127.0.0.1", "::ffff:127.0.0.1"));
@@ -86,16 +86,16 @@ fn near_are_those_on_the_loopback_at_both_ends() {
     assert!(!near("127.0.0.6", "127.0.0.1"));
     assert!(!near("10.0.0.9", "10.0.0.7"));
     assert!(!near("10.0.0.9", "127.0.0.1"));
-    assert!(!are_near("127.0.0.1".parse().unwrap(), None));
+    assert!(!are_loopback("127.0.0.1".parse().unwrap(), None));
 }
 
-/// Over a socket, as it is served: the loopback address is near, and another one of this machine is not.
+/// Over a real socket: the loopback address is accepted, and another address of the machine is not.
 #[tokio::test]
-async fn what_is_served_knows_who_is_near() {
+async fn server_rejects_clients_that_are_not_on_loopback() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = router(shown()).into_make_service_with_connect_info::<Near>();
+    let service = router(shown()).into_make_service_with_connect_info::<Loopback>();
     let ask = async {
         let mut text = Vec::new();
         for from in ["127.0.0.1:0", "127.0.0.6:0"] {

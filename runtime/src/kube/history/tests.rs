@@ -13,7 +13,7 @@ fn asked(uri: &str) -> Option<(String, u64)> {
 }
 
 #[test]
-fn a_watch_that_goes_on_is_asked_about_with_its_own_selection() {
+fn version_is_read_with_the_selection_of_the_resumed_watch() {
     assert_eq!(
         asked(
             "/api/v1/namespaces/ns/secrets?&watch=true&timeoutSeconds=290&fieldSelector=metadata.name%3Da\
@@ -28,7 +28,7 @@ fn a_watch_that_goes_on_is_asked_about_with_its_own_selection() {
 }
 
 #[test]
-fn nothing_else_is_asked_about() {
+fn version_is_read_for_resumed_watches_only() {
     for uri in [
         "/api/v1/secrets",
         "/api/v1/secrets?limit=100&resourceVersion=17",
@@ -55,7 +55,7 @@ struct Fake {
 #[derive(Default)]
 struct State {
     version: u64,
-    /// Where the watches began.
+    /// The versions from which watches started.
     watched: Vec<u64>,
     refuses_lists: bool,
 }
@@ -70,7 +70,7 @@ impl Fake {
         let serve = move |request: Request<Body>| {
             let api = api.clone();
             async move {
-                // Not for ever at the same moment.
+                // Let time advance.
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                 Ok::<_, ::kube::Error>(api.answer(request.uri()))
             }
@@ -87,7 +87,7 @@ impl Fake {
         {
             let from = Question::about(&Method::GET, uri).map_or(0, |question| question.from);
             state.watched.push(from);
-            // It says nothing and ends, as one does whose time is over.
+            // An empty watch that ends at once, as after its timeout.
             return Response::new(Body::empty());
         }
         if state.refuses_lists {
@@ -105,11 +105,11 @@ impl Fake {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_an_api_that_went_back_lists_anew() {
+async fn watch_lists_again_after_an_etcd_restore() {
     let api = Fake::default();
     api.change(|state| state.version = 20);
     let token = CancellationToken::new();
-    let (reply, mut events) = tokio::sync::mpsc::channel(64);
+    let (sender, mut events) = tokio::sync::mpsc::channel(64);
     let watch = Watch::<ConfigMap>::new(Api::namespaced(api.client(), "ns"));
     let watching = watch_trimmed(watch, token.clone(), move |event| {
         let word = match event {
@@ -121,7 +121,7 @@ async fn a_watch_of_an_api_that_went_back_lists_anew() {
             Event::Synced => "synced".to_owned(),
             Event::Rewound => "rewound".to_owned(),
         };
-        reply.try_send(word).unwrap();
+        sender.try_send(word).unwrap();
     });
     let looking = async {
         let mut words = vec![];
@@ -139,7 +139,7 @@ async fn a_watch_of_an_api_that_went_back_lists_anew() {
             state.version = 10;
             state.watched.clear();
         });
-        // Nobody watches on before it is known what the API has.
+        // No watch resumes before the version of the API is known.
         a_while().await;
         api.change(|state| {
             assert!(state.watched.is_empty(), "{:?}", state.watched);
@@ -164,7 +164,7 @@ async fn a_watch_of_an_api_that_went_back_lists_anew() {
 }
 
 #[test]
-fn an_answer_without_a_number_stops_no_watch() {
+fn version_that_is_no_number_stops_no_watch() {
     assert_eq!(version(b"{}"), None);
     assert_eq!(version(br#"{"metadata":{"resourceVersion":"abc"}}"#), None);
     assert_eq!(version(br#"{"metadata":{"resourceVersion":"7"}}"#), Some(7));

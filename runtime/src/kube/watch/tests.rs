@@ -23,12 +23,12 @@ fn unreadable() -> DeserializeGuard<ConfigMap> {
     .unwrap()
 }
 
-fn reply(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String> {
+fn reported(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String> {
     let mut seen = Seen::default();
-    let mut reply = vec![];
+    let mut reported = vec![];
     for event in events {
         seen.take(event, &mut |event| {
-            reply.push(match event {
+            reported.push(match event {
                 Event::Applied { object, listed } => {
                     assert_eq!(object.metadata.managed_fields, None);
                     assert_eq!(object.metadata.annotations, Some([].into()));
@@ -47,12 +47,12 @@ fn reply(events: Vec<watcher::Event<DeserializeGuard<ConfigMap>>>) -> Vec<String
             });
         });
     }
-    reply
+    reported
 }
 
 #[test]
-fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
-    let reply = reply(vec![
+fn missed_deletion_is_found_by_the_next_list() {
+    let reported = reported(vec![
         watcher::Event::Init,
         watcher::Event::InitApply(config_map("a", "1")),
         watcher::Event::InitApply(config_map("b", "2")),
@@ -65,7 +65,7 @@ fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
         watcher::Event::Delete(config_map("c", "3")),
     ]);
     assert_eq!(
-        reply,
+        reported,
         [
             "=a", "=b", "synced", "+c", "=b", "=c", "?a/1", "synced", "-c/3"
         ]
@@ -73,22 +73,22 @@ fn a_deletion_missed_while_the_watch_was_down_is_found_by_the_next_list() {
 }
 
 #[test]
-fn an_object_replaced_by_its_namesake_is_told_as_deleted_first() {
-    let reply = reply(vec![
+fn recreated_object_is_reported_as_deleted_first() {
+    let reported = reported(vec![
         watcher::Event::Apply(config_map("a", "1")),
         watcher::Event::Apply(config_map("a", "2")),
     ]);
-    assert_eq!(reply, ["+a", "?a/1", "+a"]);
+    assert_eq!(reported, ["+a", "?a/1", "+a"]);
 }
 
 #[test]
-fn what_cannot_be_read_is_skipped_and_hurts_no_other() {
-    let reply = reply(vec![
+fn unreadable_object_is_skipped_and_others_are_reported() {
+    let reported = reported(vec![
         watcher::Event::Init,
         watcher::Event::InitApply(unreadable()),
         watcher::Event::InitApply(config_map("a", "1")),
         watcher::Event::InitDone,
         watcher::Event::Delete(unreadable()),
     ]);
-    assert_eq!(reply, ["=a", "synced"]);
+    assert_eq!(reported, ["=a", "synced"]);
 }

@@ -6,7 +6,7 @@ use opentelemetry_sdk::error::OTelSdkError;
 use super::super::{Context as ObjectOwner, Notes, Spot, current, is_on, within};
 use super::*;
 
-/// Keeps what it is given, or takes nothing.
+/// An exporter that keeps spans, or rejects them.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     spans: Arc<Mutex<Vec<SpanData>>>,
@@ -27,11 +27,11 @@ fn counter() -> ByWord {
     ByWord::new("outcome", OUTCOMES)
 }
 
-/// The tracer is that of the process, so all of it is one test.
+/// The tracer belongs to the process, so this is one test.
 #[tokio::test]
 async fn one_change_is_one_trace_from_span_to_span() {
     assert!(!is_on());
-    assert!(Spot::new("nobody wants it").begin().is_none());
+    assert!(Spot::new("traces are off").begin().is_none());
     let (kept, counted) = (Kept::default(), counter());
     let provider = provider(kept.clone(), 1.0, "principal".to_owned(), counted.clone());
     install(&provider);
@@ -86,7 +86,7 @@ async fn one_change_is_one_trace_from_span_to_span() {
     assert_eq!(counted.counted("exported"), 5);
 }
 
-/// What was logged.
+/// Logged lines.
 #[derive(Clone, Debug, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -143,7 +143,7 @@ fn a_collector_that_is_away_costs_a_queue_and_every_span_is_counted() {
     for _ in 0..10_000 {
         drop(tracer.start_with_context("one of many", &parent));
     }
-    // What it says is of the last batch only.
+    // The result is that of the last batch only.
     drop(provider.force_flush());
     let (failed, dropped) = (counted.counted("failed"), counted.counted("dropped"));
     assert_eq!(failed + dropped, 10_000);

@@ -91,7 +91,7 @@ fn opt_out_removes_argo_cd_programs_and_keeps_user_objects() {
 #[test]
 fn all_objects_are_labelled_and_collide_with_no_other_argo_cd() {
     for object in plain().manifests {
-        assert_eq!(object["metadata"]["labels"][keys::BROUGHT], "true");
+        assert_eq!(object["metadata"]["labels"][keys::INSTALLED], "true");
         let kind = object["kind"].as_str().unwrap();
         let name = object["metadata"]["name"].as_str().unwrap();
         match kind {

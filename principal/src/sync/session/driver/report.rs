@@ -27,7 +27,7 @@ impl Driver {
         self.session_slot.show(Figures {
             outbox_objects: stats.outbox_objects,
             in_flight: stats.in_flight,
-            unacknowledged: stats.unheard,
+            unacknowledged: stats.unacknowledged,
             inbox_objects: stats.inbox_objects,
             agreed: self.resync.agreed().map(|at| now.saturating_sub(at)),
             arrived: now.saturating_sub(stats.last_received),
@@ -35,7 +35,7 @@ impl Driver {
         if self.session_slot.take_contested() {
             self.peer_violations.record(Violation::Contested, now);
         }
-        if let Update::Now(misconduct) = self.peer_violations.updates(stats.unheard, now) {
+        if let Update::Now(misconduct) = self.peer_violations.updates(stats.unacknowledged, now) {
             self.session_slot.report_misconduct(misconduct);
         }
     }

@@ -35,7 +35,7 @@ impl Driver {
         if !self.pace.is_throttling() {
             return;
         }
-        self.machine.rouse();
+        self.machine.end_backoff();
         loop {
             self.start_throttled(self.started.elapsed());
             let Some((id, verdict, _reason)) = self.working.next().await else {

@@ -36,7 +36,7 @@ impl Driver {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
         let room = self.machine.has_room();
-        let asks = !full && self.machine.takes_questions();
+        let asks = !full && self.machine.can_emit_at_once();
         let next = tokio::select! {
             biased;
             end = self.session_slot.ended() => Next::Over(Over::Hub(end)),

@@ -1,4 +1,4 @@
-//! What is heard, and what is done about it.
+//! Received events: work, retries, replacement and acknowledgement.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn work_on_an_object_is_one_at_a_time_and_the_newest_wins() {
     take(&mut session, state("a", "2"), at(0));
     take(&mut session, state("a", "3"), at(0));
     assert!(session.next_work(at(0)).is_none());
-    // nobody waits for the second any more
+    // the third replaces the second, which is acknowledged without work
     let acked: Vec<_> = sent(&mut session, &store, at(0))
         .into_iter()
         .map(|ack| ack.event_id)
@@ -56,7 +56,7 @@ fn a_retry_comes_back_later_or_gives_way_to_a_newer_value() {
 }
 
 #[test]
-fn what_was_put_back_comes_at_once_when_it_is_roused() {
+fn end_of_backoff_makes_retries_ready_at_once() {
     let mut session = session(Role::Agent);
     for name in ["a", "b"] {
         take(&mut session, state(name, "1"), at(0));
@@ -66,20 +66,20 @@ fn what_was_put_back_comes_at_once_when_it_is_roused() {
     take(&mut session, state("b", "2"), at(1));
     assert_eq!(session.next_work(at(1)).unwrap().event.event_id, "b_uid_2");
     assert!(session.next_work(at(1)).is_none());
-    session.rouse();
+    session.end_backoff();
     assert_eq!(session.next_work(at(1)).unwrap().event.event_id, "a_uid_1");
     assert!(session.next_work(at(20)).is_none());
     assert_eq!(session.stats(at(20)).working, 2);
 }
 
-/// Says a status of an object, and has it put back for ten units of time.
-fn put_back(session: &mut Session, name: &str, version: &str) {
+/// Receives a status and retries it after 10s.
+fn receive_and_retry(session: &mut Session, name: &str, version: &str) {
     take(session, status(name, version), at(0));
     let work = session.next_work(at(0)).unwrap();
     session.finished(work.id, Verdict::Retry { after: at(10) }, at(0));
 }
 
-fn speaks_for_our_agent() -> Session {
+fn with_our_agent() -> Session {
     let peer = Peer {
         mode: Mode::Managed,
         capabilities: Capabilities::ours(),
@@ -88,12 +88,12 @@ fn speaks_for_our_agent() -> Session {
 }
 
 #[test]
-fn what_replaces_one_that_waits_is_acknowledged_when_it_was_done() {
+fn replacement_of_a_retry_is_acknowledged_when_applied() {
     let store = Store::default();
-    let mut session = speaks_for_our_agent();
-    put_back(&mut session, "a", "1");
+    let mut session = with_our_agent();
+    receive_and_retry(&mut session, "a", "1");
     assert_eq!(sent(&mut session, &store, at(0)).len(), 1, "on receipt");
-    put_back(&mut session, "a", "2");
+    receive_and_retry(&mut session, "a", "2");
     take(&mut session, status("b", "1"), at(0));
     let acked = sent(&mut session, &store, at(0));
     assert_eq!(acked.len(), 1);
@@ -113,11 +113,11 @@ fn what_replaces_one_that_waits_is_acknowledged_when_it_was_done() {
 fn early_ack_leaves_window_for_other_objects() {
     let store = Store::default();
     let window = Limits::default().window;
-    let mut session = speaks_for_our_agent();
+    let mut session = with_our_agent();
     let names: Vec<String> = (0..window).map(|it| it.to_string()).collect();
     for version in ["1", "2"] {
         for name in &names {
-            put_back(&mut session, name, version);
+            receive_and_retry(&mut session, name, version);
         }
     }
     let acked = sent(&mut session, &store, at(0));
@@ -139,7 +139,7 @@ fn a_command_waits_for_the_state_but_not_the_other_way_round() {
     session.finished(work.id, Verdict::Done, at(5));
     let command = session.next_work(at(5)).unwrap();
     session.finished(command.id, Verdict::Retry { after: at(5) }, at(5));
-    // the command waits for another operation to end; states and a termination pass it
+    // a command that waits for another operation blocks neither states nor a termination
     let terminate = Event::about(
         &app("a"),
         Verb::TerminateOperation,
@@ -236,7 +236,7 @@ fn a_refusal_travels_in_the_acknowledgement_between_our_own_ends_only() {
 }
 
 #[test]
-fn what_the_peer_may_not_say_is_acknowledged_and_not_done() {
+fn forbidden_events_are_acknowledged_and_not_applied() {
     let (mut session, store) = (session(Role::Principal), Store::default());
     for event in [
         state("a", "1"),

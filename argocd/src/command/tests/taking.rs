@@ -1,5 +1,3 @@
-//! What an agent does about a command that has arrived.
-
 use super::*;
 
 #[test]
@@ -19,14 +17,14 @@ fn a_command_is_taken_once() {
     );
     let taken = patch.applied_to(&live);
     assert_eq!(take(&taken, ID, &sync("2")), Take::AlreadyTaken);
-    // and not again when it has ended
+    // not again after its end
     let ended = named(
         app(None, Some(state("Succeeded", &sync("2"), "t2"))),
         ID,
         &sync("2"),
     );
     assert_eq!(take(&ended, ID, &sync("2")), Take::AlreadyTaken);
-    // asked for once more, it is another command
+    // a repeated request is another command
     assert!(matches!(
         take(&ended, "guestbook_u_8_operation", &sync("2")),
         Take::Set(_)
@@ -75,14 +73,14 @@ fn a_refresh_is_done_once_for_each_time_it_is_asked_for() {
     let live = json!({ "metadata": {} });
     let asked = take_refresh(&live, &incoming).unwrap().applied_to(&live);
     assert_eq!(Meta::of(&asked).annotation(keys::REFRESH), Some("hard"));
-    // Argo CD has done it and taken its annotation away
+    // Argo CD has refreshed and removed its annotation
     let mut done = asked;
     done["metadata"]["annotations"]
         .as_object_mut()
         .unwrap()
         .remove(keys::REFRESH);
     assert_eq!(take_refresh(&done, &incoming), None);
-    // the hub takes its own away only for that very refresh
+    // the hub removes its annotation only for that very refresh
     let id = refresh_id(&hub);
     let known = Known {
         refresh: Some(&id),
@@ -115,7 +113,7 @@ fn operation_in_a_state_is_taken_once() {
         .applied_to(&live);
     assert_eq!(taken["operation"], operation);
     assert_eq!(take_along(&taken, "app_u_10", &hub), None);
-    // it has ended, and the hub does not know yet
+    // it has ended, and the hub has no report of that yet
     let mut ended = taken;
     ended.as_object_mut().unwrap().remove("operation");
     assert_eq!(take_along(&ended, "app_u_11", &hub), None);
@@ -125,11 +123,7 @@ fn operation_in_a_state_is_taken_once() {
     assert_eq!(take_along(&made, "app_u_10", &hub), None);
     let before = Meta::of(&made).annotation(keys::LAST_COMMAND);
     let again = made_with(json!({ "metadata": {} }), "app_u_10", &hub, before);
-    assert_eq!(
-        again,
-        json!({ "metadata": {} }),
-        "a copy before it took that"
-    );
+    assert_eq!(again, json!({ "metadata": {} }), "an earlier copy took it");
 }
 
 #[test]
@@ -143,7 +137,7 @@ fn a_hydration_goes_with_its_refresh() {
         keys::REQUESTS.map(|key| annotation(&asked, key)),
         [Some("normal".to_owned()), Some("normal".to_owned())]
     );
-    // Argo CD has done the one and not yet the other
+    // Argo CD has refreshed and not yet hydrated
     let mut done = asked;
     let annotations = done["metadata"]["annotations"].as_object_mut().unwrap();
     annotations.remove(keys::REFRESH);
@@ -156,7 +150,7 @@ fn a_hydration_goes_with_its_refresh() {
     };
     let judgement = judge(&hub, &done, known(true));
     assert!(judgement.refresh_done);
-    // a Go agent would take it away from its copy too, as soon as it is gone from the hub's
+    // a Go agent would remove it from its copy as soon as the hub removes it
     assert!(!judge(&hub, &done, known(false)).refresh_done);
     let patch = status_patch_for_hub(&hub, &done, &judgement).unwrap();
     let shown = patch.applied_to(&hub);
@@ -164,7 +158,7 @@ fn a_hydration_goes_with_its_refresh() {
         keys::REQUESTS.map(|key| annotation(&shown, key)),
         [None, None]
     );
-    // one that is left alone is nothing new
+    // a hydration annotation without a refresh is an old request
     hub["metadata"]["annotations"] = json!({ keys::HYDRATE: "normal" });
     assert_eq!(
         take_refresh(&live, &hub),
