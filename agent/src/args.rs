@@ -1,7 +1,7 @@
 //! The flags and environment variables of the Go agent.
 //!
-//! Flag over variable over default, as there. What this agent does not do yet is accepted where
-//! leaving it out is harmless; [`crate::config`] says so or refuses.
+//! A flag overrides its variable, which overrides the default, as in Go. This agent accepts unsupported settings
+//! where ignoring them is harmless; [`crate::config`] logs or rejects them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -198,8 +198,8 @@ pub struct UiArgs {
     /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
     #[arg(long, default_value = "")]
     pub redis_addr: String,
-    /// Tell the hub whether an Argo CD runs in its namespace, whether the add-on has brought it, and what that one lacks. Needs
-    /// `list` and `watch` on Deployments and `StatefulSets` there.
+    /// Report to the hub whether an Argo CD runs in its namespace, whether the add-on installed it, and why it is
+    /// unhealthy. Needs `list` and `watch` on Deployments and `StatefulSets` there.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub report_argocd: bool,
