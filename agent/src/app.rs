@@ -130,17 +130,12 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     };
     let admin = admin_state(readiness, registry, State::of(&link));
     serve_admin(args, admin, &parts).await?;
-    spawn_connections(link, api_handler, &parts, &token);
+    spawn_all(link, api_handler, &parts, &token);
     Ok(parts.run_until_stopped(DRAIN).await?)
 }
 
 /// Starts the tasks that keep the session and the tunnel up.
-fn spawn_connections(
-    link: Link,
-    api_handler: Arc<ApiHandler>,
-    parts: &Parts,
-    token: &CancellationToken,
-) {
+fn spawn_all(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
     let background = parts.spawner().background();
     let agent_tunnel = link.tunnel(api_handler, background.clone());
     background.spawn("tunnel", agent_tunnel.run(token.clone()));

@@ -39,13 +39,8 @@ pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) 
     let Some(client) = client else { return };
     let (token, replica) = (spawner.token().clone(), Arc::clone(replica));
     spawner.spawn("Argo CD probe", async move {
-        let (programs, seen) = watch::channel(Programs::default());
-        let following = follow(
-            &client,
-            replica.argocd_namespace(),
-            &programs,
-            token.clone(),
-        );
+        let (state, seen) = watch::channel(Programs::default());
+        let following = follow(&client, replica.argocd_namespace(), &state, token.clone());
         let looking = token.run_until_cancelled(look(&client, &replica, seen));
         tokio::join!(following, looking);
     });

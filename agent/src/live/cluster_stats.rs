@@ -83,15 +83,13 @@ async fn follow(redis: &Redis, every: Duration, reported: &watch::Sender<Option<
 }
 
 /// Whether to report the statistics now.
-fn is_change(reported: Option<&Census>, now: &Census, since: Duration) -> bool {
-    let Some(reported) = reported else {
-        return true;
-    };
+fn is_change(sent: Option<&Census>, now: &Census, since: Duration) -> bool {
+    let Some(sent) = sent else { return true };
     let quiet = Census {
-        resources: reported.resources,
+        resources: sent.resources,
         ..now.clone()
     };
-    quiet != *reported || (now != reported && since >= REPORT_INTERVAL)
+    quiet != *sent || (now != sent && since >= REPORT_INTERVAL)
 }
 
 async fn read(redis: &Redis) -> Result<Option<Census>, Error> {

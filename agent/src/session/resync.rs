@@ -130,7 +130,7 @@ impl Drive<'_> {
             return self.send_inventory(moving);
         }
         if let Some(statuses) = statuses {
-            for key in self.replica.applications_in(&moving.welcome, statuses) {
+            for key in self.replica.apps_in(&moving.welcome, statuses) {
                 moving.session.mark(key, Facet::Status);
             }
         }
@@ -174,7 +174,7 @@ impl Drive<'_> {
     }
 
     fn answer_synced_resource(&self, moving: &mut Moving<'_>, asked: &SyncedResource) {
-        for body in &self.replica.inventory_of(asked, &moving.welcome).updates {
+        for body in &self.replica.find(asked, &moving.welcome).updates {
             moving.session.emit(Event::request_update(body));
         }
     }

@@ -177,8 +177,8 @@ impl Replica {
     }
 
     /// The Applications in some ranges.
-    pub fn applications_in(&self, welcome: &Welcome, ranges: &Ranges) -> Vec<ObjectKey> {
-        inventory::applications_in(&self.store, self.reader(welcome), ranges)
+    pub fn apps_in(&self, welcome: &Welcome, ranges: &Ranges) -> Vec<ObjectKey> {
+        inventory::apps_in(&self.store, self.reader(welcome), ranges)
     }
 
     const fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
@@ -189,11 +189,7 @@ impl Replica {
     }
 
     /// The state of one object, as an answer to the hub's list.
-    pub fn inventory_of(
-        &self,
-        asked: &protocol::payload::SyncedResource,
-        welcome: &Welcome,
-    ) -> Inventory {
+    pub fn find(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Inventory {
         inventory::one(
             &self.store,
             Reader {

@@ -144,10 +144,8 @@ impl Connect for Network {
     }
 
     fn connect_beside(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
-        let transport = self.choice().1;
-        self.open_by(transport)
-            .map_ok(|(carrier, _transport)| carrier)
-            .boxed()
+        let last = self.choice().1;
+        self.open_by(last).map_ok(|(carrier, _)| carrier).boxed()
     }
 
     fn record(&self, outcome: Outcome) {

@@ -31,7 +31,7 @@ const STUCK: Duration = Duration::from_secs(30);
 /// The largest message of Go's library.
 const LARGEST: usize = 64 << 20;
 /// The most characters of a failed upgrade's answer in an error.
-const LONGEST_TEXT: usize = 300;
+const MOST: usize = 300;
 const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 
 /// Why a call failed.
@@ -188,11 +188,7 @@ async fn error_text(response: Response<Incoming>) -> String {
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    printable
-        .take(LONGEST_TEXT)
-        .collect::<String>()
-        .trim()
-        .to_owned()
+    printable.take(MOST).collect::<String>().trim().to_owned()
 }
 
 /// Sends the body of the call, then closes the socket when the call is over.

@@ -42,11 +42,7 @@ pub(super) fn in_ranges(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> I
 }
 
 /// The Applications from this principal in some ranges.
-pub(super) fn applications_in(
-    store: &Store,
-    reader: Reader<'_>,
-    ranges: &Ranges,
-) -> Vec<ObjectKey> {
+pub(super) fn apps_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Vec<ObjectKey> {
     let all = shown(store, reader).into_iter();
     all.filter(|(name, ..)| is_in(name, ranges))
         .map(|(_, key, _)| key)
