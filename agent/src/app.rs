@@ -32,7 +32,7 @@ use crate::transport;
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Where Argo CD has the password of its redis.
+/// Argo CD's Secret with the password of its redis.
 const REDIS_SECRET: &str = "argocd-redis";
 const REDIS_KEYS: login::Keys = login::Keys {
     user: "auth_username",
@@ -43,27 +43,27 @@ const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 /// Why the process ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings do not work.
+    /// A setting is invalid.
     #[error("read the settings")]
     Config(#[from] config::Error),
-    /// The spoke's API cannot be used.
+    /// The client of the spoke's API cannot be built.
     #[error("set up the client of the cluster's API")]
     Kube(#[from] runtime::kube::Error),
     /// An address is in use.
     #[error(transparent)]
     Admin(#[from] admin::Error),
-    /// The traces have nobody to go to.
+    /// The exporter of traces does not start.
     #[error(transparent)]
     Traces(#[from] runtime::trace::Error),
-    /// There can be no more threads.
+    /// The system starts no more threads.
     #[error("start threads")]
     Threads(#[source] std::io::Error),
-    /// A part ended.
+    /// A part ended early.
     #[error(transparent)]
     Stopped(#[from] Stopped),
 }
 
-/// Runs the agent until `token` is cancelled or something that cannot be mended happens.
+/// Runs the agent until `token` is cancelled or a part fails.
 pub async fn run(args: Args, token: CancellationToken) -> Result<(), Error> {
     let config = Config::try_from(&args)?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "agent starts");
@@ -110,7 +110,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     replica.start(&spawner);
     argocd_probe::watch(reports_argocd.then_some(client), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
-    say_when_ready(replica.sync_status(), &readiness, &spawner);
+    report_readiness(replica.sync_status(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);
     let material = tls.material();
     let network = transport::Network::new(hub.clone(), tls, spawner);
@@ -130,26 +130,25 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     };
     let admin = admin_state(readiness, registry, State::of(&link));
     serve_admin(args, admin, &parts).await?;
-    keep_both(link, api_handler, &parts, &token);
+    spawn_all(link, api_handler, &parts, &token);
     Ok(parts.run_until_stopped(DRAIN).await?)
 }
 
-/// Keeps the session up, and the lane beside it.
-fn keep_both(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
+/// Starts the tasks that keep the session and the tunnel up.
+fn spawn_all(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &CancellationToken) {
     let background = parts.spawner().background();
     let agent_tunnel = link.tunnel(api_handler, background.clone());
-    background.spawn("lane", agent_tunnel.run(token.clone()));
+    background.spawn("tunnel", agent_tunnel.run(token.clone()));
     parts.spawn("link", link.run(token.clone()));
 }
 
-/// Argo CD's redis.
 fn redis(address: String, client: &Client, namespace: &str, spawner: &Spawner) -> Arc<Redis> {
     let client = client.clone();
     let login = login::watch(client, namespace, REDIS_SECRET, REDIS_KEYS, spawner);
     Arc::new(Redis::new(address, login))
 }
 
-/// Who answers people at the hub; with a client of its own, so that a list of theirs delays no other request.
+/// The handler of live requests; it has its own client, so that a list for a user delays no request of the agent.
 async fn api_handler(
     kube: &KubeArgs,
     ui: Ui,
@@ -170,7 +169,7 @@ fn admin_state(readiness: Readiness, registry: Registry, state: State) -> AdminS
         registry,
         // As in Go: healthy means connected.
         healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
-        look_in: LookIn::new(move |_page| state.notify()),
+        look_in: LookIn::new(move |_page| state.to_json()),
     }
 }
 
@@ -184,7 +183,7 @@ async fn serve_admin(args: &Args, state: AdminState, parts: &Parts) -> Result<()
     Ok(())
 }
 
-/// Follows the certificates wherever they come from.
+/// Follows the certificates, in files or Secrets.
 async fn material(
     tls: &Tls,
     client: &Client,
@@ -256,8 +255,8 @@ fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, 
     });
 }
 
-/// Ready means that the spoke is known; a lost hub does not make the pod unready.
-fn say_when_ready(
+/// Reports readiness when the caches are complete; a lost hub does not make the pod unready.
+fn report_readiness(
     mut sync_status: watch::Receiver<CacheStatus>,
     readiness: &Readiness,
     spawner: &Spawner,

@@ -1,6 +1,7 @@
-//! What of an Argo CD runs in its namespace on this cluster, whether the add-on has brought it, and how that fares.
+//! Detects an Argo CD in its namespace on this cluster, whether the add-on installed it, and its health.
 //!
-//! Where none runs, the hub has one brought; one that was brought and is not well is told there. The link tells the hub.
+//! The session reports the result. The hub installs an Argo CD where none runs, and shows the problem of one that it
+//! installed.
 
 mod definitions;
 mod health;
@@ -28,43 +29,43 @@ use definitions::Definitions;
 use health::GracePeriod;
 use programs::Programs;
 
-/// The pause before another look at what is not well, or cannot be seen.
+/// The pause before another look at an unhealthy Argo CD, or after an error.
 const AGAIN: Duration = Duration::from_secs(5);
-/// How many Pods of one program are looked at.
+/// How many Pods of one program the probe reads.
 const PODS: u32 = 10;
 
-/// Looks until the process ends, and tells the replica; without a client nobody wants to know.
+/// Probes until the process ends, and passes the results to the replica; without a client it does not probe.
 pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) {
     let Some(client) = client else { return };
     let (token, replica) = (spawner.token().clone(), Arc::clone(replica));
-    spawner.spawn("what runs of Argo CD", async move {
-        let (reply, seen) = watch::channel(Programs::default());
-        let following = follow(&client, replica.argocd_namespace(), &reply, token.clone());
+    spawner.spawn("Argo CD probe", async move {
+        let (state, seen) = watch::channel(Programs::default());
+        let following = follow(&client, replica.argocd_namespace(), &state, token.clone());
         let looking = token.run_until_cancelled(look(&client, &replica, seen));
         tokio::join!(following, looking);
     });
 }
 
-/// Follows what is there, as one picture.
+/// Watches the Deployments and `StatefulSets` of the namespace.
 async fn follow(
     client: &Client,
     namespace: &str,
-    reply: &watch::Sender<Programs>,
+    programs: &watch::Sender<Programs>,
     token: CancellationToken,
 ) {
     let deployments = Watch::<Deployment>::new(Api::namespaced(client.clone(), namespace));
     let sets = Watch::<StatefulSet>::new(Api::namespaced(client.clone(), namespace));
     tokio::join!(
         watch_trimmed(deployments, token.clone(), |event| {
-            reply.send_if_modified(|programs| programs.deployment(event));
+            programs.send_if_modified(|programs| programs.deployment(event));
         }),
         watch_trimmed(sets, token, |event| {
-            reply.send_if_modified(|programs| programs.stateful_set(event));
+            programs.send_if_modified(|programs| programs.stateful_set(event));
         }),
     );
 }
 
-/// Tells what the picture comes to, and looks closer where something is not as it should be.
+/// Passes each change to the replica, and looks at the Pods of unhealthy programs.
 async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Programs>) {
     let mut sync_status = replica.sync_status();
     let (mut grace_period, mut definitions) = (GracePeriod::default(), Definitions::default());
@@ -80,13 +81,13 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
         let mut again = false;
         if let (Some(runs), Some(serves)) = (programs.runs(), serves) {
             let found = health_problem(client, replica.argocd_namespace(), &programs).await;
-            let ails = grace_period.look(Instant::now(), found);
+            let health_problem = grace_period.look(Instant::now(), found);
             again = grace_period.waits();
-            match definitions.are_brought(client, runs, serves).await {
-                Ok(kinds_brought) => replica.saw_running(Running {
+            match definitions.are_installed(client, runs, serves).await {
+                Ok(kinds_installed) => replica.set_running(Running {
                     runs,
-                    kinds_brought,
-                    ails,
+                    kinds_installed,
+                    health_problem,
                 }),
                 Err(error) => {
                     tracing::debug!(error = %Chain(&error), "cannot read the OpenAPI description of the API");
@@ -107,7 +108,7 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
     }
 }
 
-/// The worst that is wrong with what the add-on has brought.
+/// The worst health problem of the Argo CD that the add-on installed.
 async fn health_problem(
     client: &Client,
     namespace: &str,
@@ -116,7 +117,7 @@ async fn health_problem(
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut found = Vec::new();
     for (name, program) in programs.unwell() {
-        // What the API server has at hand is new enough.
+        // The API server's cache is new enough.
         let theirs = ListParams::default().match_any().limit(PODS);
         let pods = match pods.list(&theirs.labels(&program.selector)).await {
             Ok(list) => list.items,

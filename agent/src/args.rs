@@ -1,7 +1,7 @@
 //! The flags and environment variables of the Go agent.
 //!
-//! Flag over variable over default, as there. What this agent does not do yet is accepted where
-//! leaving it out is harmless; [`crate::config`] says so or refuses.
+//! A flag overrides its variable, which overrides the default, as in Go. This agent accepts unsupported settings
+//! where ignoring them is harmless; [`crate::config`] logs or rejects them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,22 +15,22 @@ pub use unsupported::{LaterArgs, Unread};
 #[derive(Debug, Clone, Parser)]
 #[command(name = "agent", version)]
 pub struct Args {
-    /// Where the principal is and how to talk to it.
+    /// The principal's address, and the settings of connections to it.
     #[command(flatten)]
     pub hub: HubArgs,
     /// Certificates.
     #[command(flatten)]
     pub tls: TlsArgs,
-    /// Which objects.
+    /// The objects that the agent handles.
     #[command(flatten)]
     pub scope: ScopeArgs,
-    /// What to do in doubt.
+    /// How the agent resolves conflicts.
     #[command(flatten)]
     pub policy: PolicyArgs,
-    /// What people at the hub may see.
+    /// The rights of users of the hub.
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Accepted, not done yet.
+    /// Accepted, but not supported yet.
     #[command(flatten)]
     pub later: LaterArgs,
     /// Logs.
@@ -47,7 +47,7 @@ pub struct Args {
     pub kube: KubeArgs,
 }
 
-/// Where the principal is and how to talk to it.
+/// The principal's address, and the settings of connections to it.
 #[derive(Debug, Clone, Group)]
 pub struct HubArgs {
     /// Host name or address of the principal.
@@ -75,11 +75,11 @@ pub struct HubArgs {
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub enable_compression: bool,
-    /// Talk through `WebSocket`s over HTTP/1.1 only; otherwise they are used where HTTP/2 does not get through.
+    /// Use `WebSocket`s over HTTP/1.1 only; otherwise they are the fallback if HTTP/2 is blocked.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub enable_websocket: bool,
-    /// Talk without TLS, where a mesh does it. Needs `--creds=header:` or `userpass:<file>`.
+    /// Connect without TLS, where a mesh does it. Needs `--creds=header:` or `userpass:<file>`.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub insecure_plaintext: bool,
@@ -88,16 +88,16 @@ pub struct HubArgs {
     pub proxy: ProxyArgs,
 }
 
-/// The forward proxy on the way to the principal.
+/// The forward proxy to the principal.
 #[derive(Debug, Clone, Group)]
 pub struct ProxyArgs {
-    /// URL of the proxy, `http://` or `https://`, with user and password where it wants them.
+    /// URL of the proxy, `http://` or `https://`, with user and password if it needs them.
     #[arg(long, default_value = "", hide_env_values = true)]
     pub https_proxy: ProxyUrl,
-    /// What is reached without it: names with their subdomains, addresses, networks; `*` for everything.
+    /// Hosts to connect to without the proxy: names with their subdomains, addresses, networks; `*` for all.
     #[arg(long, default_value = "")]
     pub no_proxy: String,
-    /// File with the certificates to trust for a proxy that is itself talked to with TLS.
+    /// File with the certificates to trust for an `https://` proxy.
     #[arg(long)]
     pub proxy_ca_path: Option<PathBuf>,
 }
@@ -145,7 +145,7 @@ pub struct TlsArgs {
     pub tls_client_key: Option<PathBuf>,
 }
 
-/// Which objects.
+/// The objects that the agent handles.
 #[derive(Debug, Clone, Group)]
 pub struct ScopeArgs {
     /// Namespace of Argo CD on this cluster.
@@ -158,7 +158,7 @@ pub struct ScopeArgs {
     /// Further namespaces that may hold Applications: names, globs, or `/regular expressions/`.
     #[arg(long, value_delimiter = ',')]
     pub allowed_namespaces: Vec<String>,
-    /// Make namespaces of Applications that are missing.
+    /// Create missing namespaces of Applications.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub create_namespace: bool,
@@ -167,7 +167,7 @@ pub struct ScopeArgs {
     pub label_selector: String,
 }
 
-/// What to do in doubt.
+/// How the agent resolves conflicts.
 #[derive(Debug, Clone, Group)]
 pub struct PolicyArgs {
     /// When an object here came from another object of the hub: upsert (take it over) or recreate.
@@ -181,34 +181,33 @@ pub struct PolicyArgs {
     pub on_application_recreate: String,
 }
 
-/// What people at the hub may see of this cluster.
+/// The rights of users of the hub on this cluster.
 #[derive(Debug, Clone, Group)]
 pub struct UiArgs {
-    /// Answer requests for resources at all; false is the same as `--ui-access=none`.
+    /// Answer live requests; false is the same as `--ui-access=none`.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "true", default_missing_value = "true")]
     pub enable_resource_proxy: bool,
-    /// What people at the hub's Argo CD may see of this cluster and do there: none, read, operate or
-    /// terminal.
+    /// The rights of users of the hub's Argo CD on this cluster: none, read, operate or terminal.
     #[arg(long, default_value = "read")]
     pub ui_access: String,
-    /// As which user the cluster's API is asked for them; without it as the agent itself.
+    /// User that live requests impersonate; without it they use the agent's own identity.
     #[arg(long, default_value = "")]
     pub ui_user: String,
     /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
     #[arg(long, default_value = "")]
     pub redis_addr: String,
-    /// Tell the hub whether an Argo CD runs in its namespace, whether the add-on has brought it, and what that one lacks. Needs
-    /// `list` and `watch` on Deployments and `StatefulSets` there.
+    /// Report to the hub whether an Argo CD runs in its namespace, whether the add-on installed it, and why it is
+    /// unhealthy. Needs `list` and `watch` on Deployments and `StatefulSets` there.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub report_argocd: bool,
-    /// Pause between looks at what Argo CD has counted on this cluster, for the hub's page of clusters.
+    /// Pause between reads of Argo CD's statistics of this cluster, for the hub's page of clusters.
     #[arg(long, value_parser = duration, default_value = "10s")]
     pub cache_refresh_interval: Duration,
 }
 
-/// Environment variables of the flags that are done; the others' are in [`unsupported`].
+/// Environment variables of the supported flags; the others are in [`unsupported`].
 const ENV: &[(&str, &str)] = &[
     ("server_address", "ARGOCD_AGENT_REMOTE_SERVER"),
     ("server_port", "ARGOCD_AGENT_REMOTE_PORT"),
@@ -278,7 +277,7 @@ const ENV: &[(&str, &str)] = &[
     ("otlp_sample_ratio", "ARGOCD_AGENT_OTLP_SAMPLE_RATIO"),
 ];
 
-/// Reads the command line and the environment; ends the process with a message where they are wrong.
+/// Reads the command line and the environment; ends the process with a message if they are invalid.
 pub fn parse() -> Args {
     let matches = command().get_matches();
     Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())

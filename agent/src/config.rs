@@ -1,4 +1,4 @@
-//! Checked settings; knows nothing of flags and environment once made.
+//! Checked settings, independent of flags and environment.
 
 use std::time::Duration;
 
@@ -15,42 +15,42 @@ pub use tls::{IdentitySource, RootsSource, Tls};
 
 use crate::args::{Args, LaterArgs, PolicyArgs, ScopeArgs, UiArgs};
 
-/// Argo CD counts every ten seconds; there is nothing new before.
+/// Argo CD counts every ten seconds; more frequent reads find nothing new.
 const FASTEST_RECOUNT: Duration = Duration::from_secs(1);
 
-/// Everything the agent has to know.
+/// All settings of the agent.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where the principal is and how to talk to it.
+    /// The principal's address and how to connect.
     pub hub: Hub,
-    /// Where certificates come from.
+    /// The sources of certificates.
     pub tls: Tls,
-    /// Which objects.
+    /// The objects that the agent handles.
     pub scope: Scope,
-    /// What to do in doubt.
+    /// How the agent resolves conflicts.
     pub policy: Policy,
-    /// What people at the hub may see and do.
+    /// The rights of users of the hub.
     pub ui: Ui,
     /// host:port of Argo CD's redis.
     pub redis: String,
-    /// Pause between looks at what Argo CD has counted.
+    /// Pause between reads of Argo CD's statistics.
     pub recount: Duration,
-    /// Where traces go; none: there are none.
+    /// The collector of traces; without one the agent exports none.
     pub otlp: Option<trace::Settings>,
-    /// Whether the hub is told what of an Argo CD runs here.
+    /// Whether the agent reports the Argo CD of this cluster to the hub.
     pub reports_argocd: bool,
 }
 
-/// What people at the hub may see of this cluster, and do there.
+/// The rights of the hub's users on this cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ui {
-    /// How much.
+    /// The level of access.
     pub access: UiAccess,
-    /// As which user the cluster's API is asked for them; none: as the agent itself.
+    /// The user that live requests impersonate; none: they use the agent's own identity.
     pub user: Option<String>,
 }
 
-/// Which objects.
+/// The objects that the agent handles.
 #[derive(Debug, Clone)]
 pub struct Scope {
     /// Namespace of Argo CD on this cluster.
@@ -60,7 +60,7 @@ pub struct Scope {
     /// Whether an Application keeps the namespace that it has on the hub, when a Go principal
     /// sends it; ours sends what was routed here.
     pub keep_namespaces: bool,
-    /// Whether namespaces of Applications that are missing are made.
+    /// Whether the agent creates missing namespaces of Applications.
     pub create_namespaces: bool,
     /// Label selector of watches.
     pub label_selector: String,
@@ -68,7 +68,7 @@ pub struct Scope {
     pub mode: Mode,
 }
 
-/// What to do in doubt.
+/// How the agent resolves conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// An object here came from another object of the hub.
@@ -84,7 +84,7 @@ pub struct Policy {
 pub enum Mismatch {
     /// Take it over in place.
     Upsert,
-    /// Delete it and create it anew, which takes its workload with it.
+    /// Delete and recreate it, which deletes its workload too.
     Recreate,
 }
 
@@ -93,40 +93,40 @@ pub enum Mismatch {
 pub enum Adoption {
     /// Take it over in place.
     Always,
-    /// Leave it alone and say so.
+    /// Leave it alone and report the conflict.
     Never,
 }
 
-/// What a recreated Application starts with.
+/// The status of a recreated Application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recreated {
-    /// What it had.
+    /// Keeps the old status.
     Ignore,
-    /// What it had, but no past operation.
+    /// Keeps the old status without its last operation.
     ClearStatus,
-    /// A new sync.
+    /// Starts a new sync.
     Resync,
 }
 
-/// Why the settings do not work. All are for a person to put right.
+/// Why the settings are invalid. An administrator has to correct them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no address.
+    /// The principal's address is missing.
     #[error("--server-address (ARGOCD_AGENT_REMOTE_SERVER) is required")]
     NoServer,
-    /// The address is not one.
+    /// The address is neither a DNS name nor an IP address.
     #[error(
         "--server-address (ARGOCD_AGENT_REMOTE_SERVER) {0:?} is neither a DNS name nor an IP address; set the port \
         with its own flag"
     )]
     Server(String),
-    /// The mode is not one.
+    /// The mode is unknown.
     #[error("agent mode {0:?} is neither managed nor autonomous")]
     Mode(String),
-    /// The credentials are not understood.
+    /// The method of authentication is unknown.
     #[error("--creds {0:?} is neither mtls:any nor userpass:<file> nor header:")]
     Credentials(String),
-    /// The forward proxy cannot be used. Without its URL, which may have a password in it.
+    /// The forward proxy is invalid. The message omits its URL, which may contain a password.
     #[error("--https-proxy (HTTPS_PROXY): {0}")]
     Proxy(&'static str),
     /// Plaintext with certificates, or a header without plaintext.
@@ -134,26 +134,26 @@ pub enum Error {
         "--insecure-plaintext needs --creds header: or userpass:<file>, and header: needs --insecure-plaintext"
     )]
     Plaintext,
-    /// A certificate without its key or the other way round.
+    /// A certificate without its key, or a key without its certificate.
     #[error("--tls-client-cert and --tls-client-key must be set together")]
     HalfCertificate,
-    /// No name of a user.
+    /// The name of the user is invalid.
     #[error("--ui-user {0:?} is not the name of a user")]
     User(String),
-    /// The traces cannot be.
+    /// A setting of traces is invalid.
     #[error(transparent)]
     Traces(#[from] trace::Invalid),
-    /// A word that is not in the list.
+    /// A value that the flag does not allow.
     #[error("{flag} {value:?} is not one of {allowed}")]
     Word {
         /// The flag.
         flag: &'static str,
-        /// What was given.
+        /// The invalid value.
         value: String,
-        /// What could have been given.
+        /// The allowed values.
         allowed: &'static str,
     },
-    /// Something that is not done yet and cannot be left out without harm.
+    /// An unsupported setting that the agent must not ignore.
     #[error("{flag} is not supported yet: {why}")]
     Unsupported {
         /// The flag.
@@ -180,7 +180,7 @@ impl TryFrom<&Args> for Config {
             otlp,
             kube: _,
         } = args;
-        refuse_what_would_harm(later)?;
+        check_unsupported(later)?;
         let redis = match ui.redis_addr.as_str() {
             "" => format!("argocd-redis.{}.svc:6379", scope.namespace),
             address => address.to_owned(),
@@ -216,7 +216,7 @@ impl TryFrom<&UiArgs> for Ui {
             value: ui_access.clone(),
             allowed: ui_access::LEVELS,
         })?;
-        // Written into a header of each request.
+        // The agent writes it into a header of each request.
         if !ui_user.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::User(ui_user.clone()));
         }
@@ -313,8 +313,8 @@ impl TryFrom<&PolicyArgs> for Policy {
     }
 }
 
-/// Refuses what somebody relies on, and mentions the rest.
-fn refuse_what_would_harm(later: &LaterArgs) -> Result<(), Error> {
+/// Rejects unsupported settings that are unsafe to ignore, and logs the others.
+fn check_unsupported(later: &LaterArgs) -> Result<(), Error> {
     let refused = [
         (
             later.insecure_tls,

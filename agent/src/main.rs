@@ -1,4 +1,4 @@
-//! The spoke program; see the library for what it does.
+//! The spoke program; the library describes it.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ async fn main() -> ExitCode {
     runtime::install_crypto_provider();
     let args = args::parse();
     if let Err(error) = log::init(&args.log) {
-        // The subscriber is what failed, so this is the only way to say so.
+        // The log subscriber failed, so standard error is the only output.
         #[expect(clippy::print_stderr, reason = "there is no log")]
         {
             eprintln!("{}", Chain(&error));

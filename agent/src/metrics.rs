@@ -1,6 +1,6 @@
-//! Counters and gauges of the agent; the names of the Go agent where it has them.
+//! Counters and gauges of the agent, with the Go agent's names where it has them.
 //!
-//! Everything is registered here and nowhere else, so that `docs/metrics.md` can be made of it.
+//! All metrics are registered here, so that `docs/metrics.md` can be generated from them.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,13 +9,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry as Recorder;
 use runtime::metrics::{ByWord, Registry};
 
-/// The commit of this build, where the build was told.
+/// The commit of this build, if the build sets it.
 const COMMIT: &str = match option_env!("GIT_COMMIT") {
     Some(commit) => commit,
     None => "unknown",
 };
 
-/// Why connections end or do not begin, as `link` spells it.
+/// Why connections end or fail; the session counts with these reasons.
 pub(crate) const ENDS: &[&str] = &[
     "BadAddress",
     "BadAnswer",
@@ -37,21 +37,21 @@ pub(crate) const ENDS: &[&str] = &[
     "Violation",
 ];
 
-/// What a write to the spoke's API is for.
+/// The kind of a write to the spoke's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteKind {
-    /// A new object.
+    /// Creates an object.
     Create,
-    /// A changed object.
+    /// Changes an object.
     Patch,
-    /// An object that goes.
+    /// Deletes an object.
     Delete,
 }
 
 impl WriteKind {
     const ALL: [Self; 3] = [Self::Create, Self::Patch, Self::Delete];
 
-    /// A word for the metrics.
+    /// The value of the metric's label.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -61,50 +61,50 @@ impl WriteKind {
     }
 }
 
-/// Registers everything that the agent shows.
+/// Registers all metrics of the agent.
 pub fn register(registry: &Registry) -> Metrics {
     registry.program("argocd_agent", env!("CARGO_PKG_VERSION"), COMMIT);
     Metrics::register(registry)
 }
 
-/// All of them; clones count together.
+/// All metrics; clones share their values.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     /// 1 while connected.
     pub connected: Gauge,
-    /// Since when, in seconds of Unix time; 0 while not connected.
+    /// Start of the connection in seconds of Unix time; 0 while not connected.
     pub connected_since: Gauge<f64, AtomicU64>,
-    /// Sessions begun.
+    /// Started sessions.
     pub connections: Counter,
-    /// The same by what they go over.
+    /// Started sessions by transport.
     pub sessions: ByWord,
-    /// Authentications refused.
+    /// Authentications that the principal rejected.
     pub auth_failures: Counter,
-    /// Why connections ended or did not begin.
+    /// Failed and lost connections by reason.
     pub link_ends: ByWord,
     /// Messages from the hub.
     pub received: Counter,
     /// Messages to the hub.
     pub sent: Counter,
-    /// Objects that something still has to be said about.
+    /// Objects in the outbox.
     pub outbox_objects: Gauge,
-    /// Age of the oldest message without an answer.
+    /// Age of the oldest unacknowledged message.
     pub outbox_oldest: Gauge<f64, AtomicU64>,
-    /// Objects that the hub has told and that are not carried out.
+    /// Received objects that are not yet applied.
     pub inbox_objects: Gauge,
-    /// Comparisons with the hub of what both have.
+    /// Resyncs with the hub.
     pub resyncs: Counter,
-    /// When the last of them was, in seconds of Unix time.
+    /// Time of the last resync in seconds of Unix time.
     pub last_resync: Gauge,
-    /// Lanes open now.
+    /// Open tunnels.
     pub agent_tunnels: Gauge,
-    /// Requests of people at the hub, by what was answered.
+    /// Live requests by class of the HTTP status.
     pub tunnel_requests: ByWord,
     /// Writes to the spoke's API.
     pub writes: ByWord,
     /// Writes to the spoke's API that failed.
     pub write_failures: Counter,
-    /// Local edits that were reverted.
+    /// Reverted local edits.
     pub reverts: Counter,
     /// When our certificate expires, in seconds of Unix time.
     pub certificate_expiry: Gauge,
@@ -138,7 +138,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers all of them.
     fn register(registry: &Registry) -> Self {
         let metrics = Self::default();
         registry.with(|all| {
@@ -150,7 +149,7 @@ impl Metrics {
     }
 }
 
-/// How it stands with the connection to the principal.
+/// Metrics of the connection to the principal.
 fn connection(all: &mut Recorder, metrics: &Metrics) {
     let m = metrics.clone();
     let status = "1 while connected to the principal; 0 for minutes means that the hub no longer steers this cluster";
@@ -173,7 +172,7 @@ fn connection(all: &mut Recorder, metrics: &Metrics) {
     all.register(name, expiry, m.certificate_expiry);
 }
 
-/// What is said, and what is done here.
+/// Metrics of messages and writes.
 fn work(all: &mut Recorder, metrics: &Metrics) {
     let m = metrics.clone();
     let received = "Messages from the principal; a rise is work";
@@ -203,7 +202,7 @@ fn work(all: &mut Recorder, metrics: &Metrics) {
     all.register("argocd_agent_reverts", reverts, m.reverts);
 }
 
-/// What people at the hub see of this cluster.
+/// Metrics of live requests.
 fn agent_tunnel(all: &mut Recorder, metrics: &Metrics) {
     let agent_tunnels = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
     all.register(

@@ -30,7 +30,7 @@ mod resync;
 use drive::Drive;
 use recover::{End, Next, Pauses};
 
-/// Whether the principal hears us.
+/// Whether a session is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkState {
     /// There is no session.
@@ -42,29 +42,29 @@ pub enum LinkState {
 /// The agent's side of the connection.
 #[derive(Debug)]
 pub struct Link {
-    /// Where the principal is.
+    /// The principal's address and how to connect.
     pub hub: Hub,
-    /// What we can do beyond the Go protocol: all of it, but in tests of old and new together.
+    /// Capabilities beyond the Go protocol: all of them, except in tests that mix old and new versions.
     pub capabilities: Capabilities,
-    /// Argo CD's namespace here, which the principal is told.
+    /// Argo CD's namespace on this cluster, which the agent reports to the principal.
     pub argocd_namespace: String,
-    /// How to get there.
+    /// Opens connections.
     pub network: Arc<dyn Connect>,
-    /// What a connection that is dialled now shows, or something older: what is in effect, not what is to come.
+    /// The credentials in effect: a new connection uses these or older ones, never ones still to come.
     pub material: watch::Receiver<Arc<Material>>,
-    /// Does what the hub says.
+    /// Applies the hub's changes.
     pub replica: Arc<Replica>,
-    /// What the hub has to be told.
+    /// Collects the changes to report to the hub.
     pub reports: Arc<Reports>,
-    /// Who answers what people at the hub ask; without one they see nothing.
+    /// The handler of live requests; without one the agent answers none.
     pub api_handler: Option<Arc<ApiHandler>>,
-    /// What Argo CD has counted here.
+    /// Argo CD's statistics of this cluster.
     pub census: watch::Receiver<Option<Census>>,
-    /// Counts.
+    /// The agent's metrics.
     pub metrics: Metrics,
-    /// Where the state is published.
+    /// Publishes the state.
     pub state: watch::Sender<LinkState>,
-    /// Whether there is a session whose principal takes lanes.
+    /// Whether a session is up whose principal accepts tunnels.
     pub agent_tunnel: watch::Sender<bool>,
 }
 
@@ -84,11 +84,11 @@ impl Link {
         }
     }
 
-    /// Runs until `token` is cancelled: connects as soon as the spoke is known and there are
-    /// certificates, and again whenever a session ends.
+    /// Runs until `token` is cancelled: connects when the caches are complete and the agent has
+    /// certificates, and reconnects when a session ends.
     pub async fn run(mut self, token: CancellationToken) {
         let mut sync_status = self.replica.sync_status();
-        // An incomplete picture of the spoke would tell the hub that objects are missing.
+        // With incomplete caches the agent would report existing objects as missing.
         let ready = async {
             let caches = sync_status.wait_for(CacheStatus::is_complete).await.is_ok();
             caches && credentials::wait(&*self.network, &mut self.material).await
@@ -100,7 +100,7 @@ impl Link {
         let mut pauses = Pauses::default();
         loop {
             let end = self.attempt(&mut pauses.transient, &token).await;
-            self.note(&end);
+            self.log_end(&end);
             let pause = match pauses.after(&end, Instant::now()) {
                 Next::Stop => return,
                 Next::Again { pause } => pause,
@@ -117,7 +117,7 @@ impl Link {
 
     /// One connection from dial to end.
     async fn attempt(&mut self, backoff: &mut Backoff, token: &CancellationToken) -> End {
-        // Whoever can do nothing here must not take the session from an agent that can.
+        // An agent whose API rejects it must not take the session from a working agent.
         match token.run_until_cancelled(self.replica.is_known()).await {
             None => return End::Stopped,
             Some(false) => return End::Unknown,
@@ -142,7 +142,7 @@ impl Link {
             sync_status: self.replica.sync_status(),
             census: self.census.clone(),
             renewal: credentials::Renewal::new(used, self.material.clone()),
-            on_heard: &mut || {
+            on_first_frame: &mut || {
                 arrived = true;
                 backoff.succeeded(Instant::now());
                 self.metrics.connected.set(1);
@@ -155,9 +155,9 @@ impl Link {
         }
         .run(opened, token)
         .await;
-        if !arrived && end.is_of_the_way() {
-            // Calls get through and streams do not: some proxies wait for the end of what never ends.
-            self.network.take_in(Outcome::Stalled);
+        if !arrived && end.is_network_error() {
+            // Some proxies pass calls but buffer a stream until it ends.
+            self.network.record(Outcome::Stalled);
         }
         if arrived {
             self.metrics.connected.set(0);
@@ -169,7 +169,7 @@ impl Link {
         end
     }
 
-    /// Connects and authenticates; once more where the way that was taken is not certain to be the best.
+    /// Connects and authenticates; a probe of another transport dials again.
     async fn dial(&self, used: &Material) -> Result<dial::Opened, dial::Error> {
         let identity = used.identity.as_ref();
         let once = async || {
@@ -185,7 +185,7 @@ impl Link {
             let outcome = dialled
                 .as_ref()
                 .map_or_else(dial::Error::outcome, |_opened| Outcome::Connected);
-            self.network.take_in(outcome);
+            self.network.record(outcome);
             dialled
         };
         let opened = once().await?;
@@ -195,11 +195,11 @@ impl Link {
         if let Ok(better) = once().await {
             return Ok(better);
         }
-        // What worked a moment ago; it is remembered now.
+        // The network now prefers the transport that worked before.
         once().await
     }
 
-    fn note(&self, end: &End) {
+    fn log_end(&self, end: &End) {
         self.metrics.link_ends.count(end.reason());
         match end {
             End::Stopped | End::Renewed => tracing::info!(reason = end.reason(), "link ended"),

@@ -1,4 +1,4 @@
-//! What the agent knows at this moment, for whoever looks into the program: no secrets, and no more than fits on a screen.
+//! The agent's state for the debug endpoint: no secrets, at most a screenful.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::session::{Link, LinkState};
 use crate::sync::replica::CacheStatus;
 use crate::sync::report::Reports;
 
-/// Where it is looked up.
+/// The sources of the state.
 #[derive(Debug, Clone)]
 pub struct State {
-    /// Where the principal is: host and port.
+    /// Host and port of the principal.
     pub principal: String,
     /// Who owns the Applications.
     pub mode: Mode,
-    /// Whether the principal hears us.
+    /// Whether a session is up.
     pub link: watch::Receiver<LinkState>,
-    /// How much of the spoke is seen.
+    /// How much of the spoke the caches have.
     pub sync_status: watch::Receiver<CacheStatus>,
-    /// By them what is known to be here.
+    /// The reports, which know the objects of the spoke.
     pub reports: Arc<Reports>,
-    /// What is counted.
+    /// The agent's metrics.
     pub metrics: Metrics,
 }
 
 impl State {
-    /// That of an agent with this link.
+    /// The state of an agent with this link.
     pub fn of(link: &Link) -> Self {
         Self {
             principal: format!("{}:{}", link.hub.host, link.hub.port),
@@ -43,8 +43,8 @@ impl State {
         }
     }
 
-    /// What is now, as JSON.
-    pub fn notify(&self) -> Value {
+    /// The current state as JSON.
+    pub fn to_json(&self) -> Value {
         let m = &self.metrics;
         let ends = ENDS
             .iter()
@@ -78,7 +78,7 @@ const fn seconds(whole: i64) -> f64 {
     whole as f64
 }
 
-/// A time, unless there is none.
+/// The time in RFC 3339; none for 0.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "whole seconds of this millennium fit"
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_an_agent_is_small_and_says_what_counts() {
+    fn state_is_small_and_shows_connection_and_outbox() {
         let metrics = Metrics::default();
         metrics.connected_since.set(1_767_225_600.0);
         metrics.link_ends.count("Silent");
@@ -106,7 +106,7 @@ mod tests {
             reports: Arc::new(Reports::new(Arc::default())),
             metrics,
         };
-        let reply = state.notify();
+        let reply = state.to_json();
         assert_eq!(reply["connected"], true);
         assert_eq!(reply["connectedSince"], "2026-01-01T00:00:00Z");
         assert_eq!(reply["certificateExpires"], Value::Null);

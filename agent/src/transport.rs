@@ -12,6 +12,6 @@ mod transport_choice;
 mod websocket;
 
 pub use connect::{Carrier, Connect, Network};
-pub use connector::Error as RoadError;
+pub use connector::Error as ConnectorError;
 pub use dial::{Error as DialError, Welcome};
 pub use transport_choice::Outcome;

@@ -1,7 +1,7 @@
-//! Whether the definitions of Argo CD's kinds are those that the add-on has brought.
+//! Detects whether the add-on installed the definitions of Argo CD's kinds.
 //!
-//! They say so themselves, in what the API tells everybody who may use it; so no right is needed, and a definition that
-//! somebody else has applied since says so no more.
+//! Our definitions carry a mark in their description, which every client of the API may read without further rights. A
+//! definition that another client applied later has no mark.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 const DESCRIPTION: &str = "/openapi/v3/apis/argoproj.io/v1alpha1";
-/// The kinds that the add-on brings.
+/// The kinds that the add-on installs.
 const KINDS: [&str; 2] = ["Application", "AppProject"];
 
-/// The description is large, and the API is late with it for a moment after a change.
-const ANEW: Duration = Duration::from_mins(1);
+/// How long a negative answer is kept. The description is large, and the API updates it with a delay.
+const RECHECK: Duration = Duration::from_mins(1);
 
-/// What was found out.
+/// The last answer, as a cache.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
     asked: Option<Asked>,
@@ -33,8 +33,8 @@ struct Asked {
 }
 
 impl Definitions {
-    /// Asks where it matters: where an Argo CD may be brought and the kinds are served.
-    pub(super) async fn are_brought(
+    /// Asks the API where the answer matters: where the add-on may install an Argo CD and the API serves its kinds.
+    pub(super) async fn are_installed(
         &mut self,
         client: &Client,
         runs: Runs,
@@ -45,7 +45,7 @@ impl Definitions {
         }
         let about = (runs, serves);
         let known = self.asked.as_ref().filter(|it| it.about == about);
-        if let Some(known) = known.filter(|it| it.answer || it.at.elapsed() < ANEW) {
+        if let Some(known) = known.filter(|it| it.answer || it.at.elapsed() < RECHECK) {
             return Ok(known.answer);
         }
         let answer = ask(client).await?;
@@ -55,7 +55,7 @@ impl Definitions {
     }
 }
 
-/// Asks the API. One that does not say whose they are has definitions of somebody else's.
+/// Asks the API. If it does not describe the kinds, the definitions count as foreign.
 async fn ask(client: &Client) -> Result<bool, kube::Error> {
     let request = Request::get(DESCRIPTION).body(Vec::new());
     let request = request.map_err(kube::Error::HttpError)?;
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_definitions_that_are_all_ours_and_exactly_so_count_as_ours() {
+    fn definitions_are_ours_only_if_all_carry_the_exact_mark() {
         assert!(judge(&described(INSTALLED_KIND, INSTALLED_KIND)));
         let upstream = "Application is a definition of Application resource.";
         let longer = format!("{INSTALLED_KIND} And changed.");
@@ -126,10 +126,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_out_is_somebody_elses() {
+    fn unclear_definitions_are_foreign() {
         let mut half = described(INSTALLED_KIND, INSTALLED_KIND);
         half["components"]["schemas"]["io.argoproj.v1alpha1.AppProject"] = json!({});
-        // Another version beside ours, as somebody else's.
+        // A foreign definition of another version beside ours.
         let mut two = described(INSTALLED_KIND, INSTALLED_KIND);
         two["components"]["schemas"]["io.argoproj.v1.Application"] = json!({
             "x-kubernetes-group-version-kind": [{ "group": "argoproj.io", "kind": "Application" }],

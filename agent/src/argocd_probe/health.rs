@@ -1,4 +1,4 @@
-//! Why a program of Argo CD is not well, and from when on that is worth telling. Pure.
+//! Why a program of Argo CD is unhealthy, and when the agent reports that. Pure.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use super::programs::Program;
 
-/// How long something is wrong before it is told, where the cluster names a cause that does not go by itself.
+/// Grace period of problems that do not pass without help.
 const SHORTLY: Duration = Duration::from_secs(30);
-/// How long where it may still come up: a large image on a slow line, a node that is being made.
+/// Grace period of programs that may still start: a large image on a slow line, a new node.
 const GRACE: Duration = Duration::from_mins(3);
-/// How long all is well before that is told: what crashes looks well between two crashes.
+/// How long a program is healthy before its problem clears: between two crashes it looks healthy.
 const CALM: Duration = Duration::from_secs(15);
 
-/// The longest that is told of the cluster's own words.
+/// The most characters of a message of the cluster in a report.
 const LONGEST: usize = 300;
 
 const PULL: [&str; 5] = [
@@ -26,7 +26,7 @@ const PULL: [&str; 5] = [
     "RegistryUnavailable",
 ];
 
-/// What is wrong with a program that is not well.
+/// The problem of an unhealthy program.
 pub(super) fn health_problem(name: &str, program: &Program, pods: &[Pod]) -> HealthProblem {
     let (cause, subject, detail) = if program.wanted < 1 {
         (Cause::ScaledDown, String::new(), String::new())
@@ -47,7 +47,7 @@ pub(super) fn health_problem(name: &str, program: &Program, pods: &[Pod]) -> Hea
     }
 }
 
-/// The one to tell: that which others may follow from.
+/// The problem to report: the one that may cause the others.
 pub(super) fn worst(found: Vec<HealthProblem>) -> Option<HealthProblem> {
     found
         .into_iter()
@@ -56,7 +56,7 @@ pub(super) fn worst(found: Vec<HealthProblem>) -> Option<HealthProblem> {
 
 type Found = (Cause, String, String);
 
-/// The cluster makes none, or has not got round to it.
+/// The problem of a program none of whose Pods has one: the cluster creates none, or they are starting.
 fn without_pods(program: &Program, pods: &[Pod]) -> Found {
     match &program.failure {
         Some(failure) => (Cause::NotMade, String::new(), failure.clone()),
@@ -93,7 +93,7 @@ fn of_pod(pod: &Pod) -> Option<Found> {
     Some(found.unwrap_or((Cause::Starting, name, String::new())))
 }
 
-/// Why a container is not ready; none if it is, or has not been begun yet without a reason.
+/// Why a container is not ready; none if it is ready, or waits without a reason.
 fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
     let state = status.state.as_ref();
     let waiting = state.and_then(|it| it.waiting.as_ref());
@@ -103,7 +103,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
     let stated = waiting.and_then(|it| it.message.as_deref());
     let subject = || status.name.clone();
     if PULL.contains(&reason) {
-        // The other word for the same, which comes and goes with it, repeats it.
+        // The reason alternates between these two, and the message of one repeats that of the other.
         let stated = stated.unwrap_or_default();
         let stated = stated
             .rsplit_once("ErrImagePull: ")
@@ -117,7 +117,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
     let end = ended(state).or_else(|| ended(status.last_state.as_ref()));
     let crashed = end.filter(|_| status.restart_count > 0 || waiting.is_none());
     if let Some((code, why)) = crashed {
-        // What a container has said in the end may be anything: it is in its log, and not told here.
+        // The termination message may contain secrets: it stays in the container's log.
         let why = why.filter(|it| it != "Error" && it != "Completed");
         let why = why.map_or_else(String::new, |why| format!(" ({why})"));
         return Some((Cause::Crashes, subject(), format!("exit code {code}{why}")));
@@ -135,7 +135,7 @@ fn of_container(status: &ContainerStatus, is_init: bool) -> Option<Found> {
     }
 }
 
-/// How a container has ended: its exit code, and the cluster's word for it.
+/// The exit code of a terminated container, and the cluster's reason.
 fn ended(state: Option<&ContainerState>) -> Option<(i32, Option<String>)> {
     let end = state?.terminated.as_ref()?;
     Some((end.exit_code, end.reason.clone()))
@@ -158,16 +158,16 @@ const fn grace(cause: Cause) -> Duration {
     }
 }
 
-/// What is told: nothing of an ordinary start, and the same words for the same trouble.
+/// The reported problem: none during an ordinary start, and a stable text for one problem.
 #[derive(Debug, Default)]
 pub(super) struct GracePeriod {
     unwell_since: Option<Instant>,
     well_since: Option<Instant>,
-    reply: Option<HealthProblem>,
+    reported: Option<HealthProblem>,
 }
 
 impl GracePeriod {
-    /// Takes in what was found now, and gives what to tell.
+    /// Takes the current problem, and returns the one to report.
     pub(super) fn look(
         &mut self,
         now: Instant,
@@ -175,38 +175,38 @@ impl GracePeriod {
     ) -> Option<HealthProblem> {
         let Some(found) = found else {
             let well_since = *self.well_since.get_or_insert(now);
-            if self.reply.is_none() || now.duration_since(well_since) >= CALM {
+            if self.reported.is_none() || now.duration_since(well_since) >= CALM {
                 *self = Self::default();
             }
-            return self.reply.clone();
+            return self.reported.clone();
         };
         self.well_since = None;
         let since = *self.unwell_since.get_or_insert(now);
         let is_due = now.duration_since(since) >= grace(found.cause);
-        if is_due || self.reply.is_some() {
+        if is_due || self.reported.is_some() {
             self.publish(found);
         }
-        self.reply.clone()
+        self.reported.clone()
     }
 
-    /// What is the same trouble keeps its words, as far as there were any: the cluster's change from one look to the next.
+    /// Keeps the text of a reported problem that lasts, unless it is empty: the cluster's messages vary.
     fn publish(&mut self, found: HealthProblem) {
-        let same = self.reply.as_ref().is_some_and(|reply| {
+        let same = self.reported.as_ref().is_some_and(|reported| {
             let HealthProblem {
                 workload,
                 cause,
                 subject,
                 detail,
-            } = reply;
+            } = reported;
             (workload, cause, subject) == (&found.workload, &found.cause, &found.subject)
                 && !detail.is_empty()
         });
         if !same {
-            self.reply = Some(found);
+            self.reported = Some(found);
         }
     }
 
-    /// Whether time alone may change what is told.
+    /// Whether time alone may change the reported problem.
     pub(super) const fn waits(&self) -> bool {
         self.unwell_since.is_some()
     }

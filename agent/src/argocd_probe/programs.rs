@@ -1,4 +1,4 @@
-//! What is in Argo CD's namespace, and what that comes to. Pure.
+//! The programs in Argo CD's namespace, and the owner of the Argo CD that they form. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use protocol::payload::Runs;
 use runtime::kube::Event;
 
-/// What all of Argo CD's programs are labelled with, however they were installed.
+/// The label of all of Argo CD's programs, independent of the installer.
 const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "argocd");
-/// Names that ours would have.
+/// Names that the add-on's programs would have.
 const NAMES: [&str; 3] = [
     "argocd-application-controller",
     "argocd-redis",
@@ -19,32 +19,32 @@ const NAMES: [&str; 3] = [
 const DEPLOYMENT: &str = "Deployment";
 const STATEFUL_SET: &str = "StatefulSet";
 
-/// Whose a program is.
+/// The owner of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// It says that it is ours.
+    /// The add-on: the program has its mark.
     Ours,
-    /// A part of an Argo CD of somebody else's.
+    /// Another installer of an Argo CD.
     Foreign,
-    /// Nothing of Argo CD's.
+    /// The program is no part of an Argo CD.
     NoOne,
 }
 
-/// What is worth knowing of a Deployment or `StatefulSet`.
+/// The relevant fields of a Deployment or `StatefulSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     owner: Owner,
-    /// How many Pods are wanted.
+    /// The desired number of Pods.
     pub(super) wanted: i32,
-    /// Whether all of them are there, ready and of the newest template.
+    /// Whether all of them are ready and of the newest template.
     pub(super) is_well: bool,
     /// Selects its Pods.
     pub(super) selector: String,
-    /// Why no Pod is made, where the cluster says so.
+    /// Why the cluster creates no Pods, from the condition `ReplicaFailure`.
     pub(super) failure: Option<String>,
 }
 
-/// What is there, as far as it was looked at.
+/// The programs of the namespace, as far as listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Programs {
     known: BTreeMap<String, Program>,
@@ -52,12 +52,12 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Takes in what a watch has seen; true if it is news.
+    /// Applies an event of the watch of Deployments; true if it changes anything.
     pub(super) fn deployment(&mut self, event: Event<Deployment>) -> bool {
         self.take(DEPLOYMENT, event, |it| (&it.metadata, of_deployment(it)))
     }
 
-    /// The same.
+    /// Applies an event of the watch of `StatefulSets`; true if it changes anything.
     pub(super) fn stateful_set(&mut self, event: Event<StatefulSet>) -> bool {
         self.take(STATEFUL_SET, event, |it| {
             (&it.metadata, of_stateful_set(it))
@@ -83,8 +83,8 @@ impl Programs {
         }
     }
 
-    /// What runs, once all of it was looked at. What is ours says so. Of what is not, anything of an Argo CD counts,
-    /// whatever it is, also one that is scaled to nothing: nothing of ours may come over it.
+    /// The owner of the Argo CD, once both kinds are listed. Ours has our mark. Any program of a foreign Argo CD counts,
+    /// even if it is scaled to zero: the add-on must not install over it.
     pub(super) fn runs(&self) -> Option<Runs> {
         let is_known = [DEPLOYMENT, STATEFUL_SET]
             .iter()
@@ -101,7 +101,7 @@ impl Programs {
         })
     }
 
-    /// Those of ours that are not as they should be.
+    /// Our programs that are not healthy.
     pub(super) fn unwell(&self) -> impl Iterator<Item = (&str, &Program)> {
         let ours = self.known.iter().filter(|(_, program)| {
             program.owner == Owner::Ours && (!program.is_well || program.wanted < 1)
@@ -168,7 +168,7 @@ fn owner(metadata: &ObjectMeta) -> Owner {
     }
 }
 
-/// Ours select by labels alone.
+/// The selector as text; our programs select by labels alone.
 fn selector(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().flatten();
     let labels: Vec<String> = labels

@@ -1,7 +1,7 @@
-//! The project `default` beside an Argo CD that the add-on has brought to a cluster that owns its Applications.
+//! Creates the project `default` for an Argo CD that the add-on installed on an autonomous cluster.
 //!
-//! Elsewhere Argo CD's server makes it whenever it starts, and a brought one has no server. Where the hub owns the
-//! Applications, projects come from there.
+//! Argo CD's server creates this project when it starts, but an installed Argo CD has no server. Managed clusters get
+//! their projects from the hub.
 
 use kube::Client;
 use protocol::{Kind, ObjectKey};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::sync::api::{Error, Kubernetes, Spoke as _};
 
-/// Makes it where it is missing, as Argo CD's server would. True when it is there.
+/// Creates the project if it is missing, as Argo CD's server would. True if it exists.
 pub(super) async fn ensure(client: &Client, namespace: &str) -> bool {
     match make(client, namespace).await {
         Ok(()) => true,
@@ -30,7 +30,7 @@ async fn make(client: &Client, namespace: &str) -> Result<(), Error> {
     spoke.create(&key, &project(namespace)).await.map(drop)
 }
 
-/// As Argo CD's own.
+/// The project that Argo CD's server would create.
 fn project(namespace: &str) -> Value {
     json!({
         "apiVersion": "argoproj.io/v1alpha1",

@@ -1,4 +1,4 @@
-//! Flags of the Go agent for things that this agent does not do yet.
+//! Flags of the Go agent that this agent does not support yet.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args as Group;
 use runtime::args::{boolean, duration, port};
 
-/// Accepted so that manifests carry over. See [`crate::config`] for which are refused when used.
+/// Accepted so that manifests of the Go agent work. [`crate::config`] rejects some of them.
 #[derive(Debug, Clone, Group)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -40,7 +40,7 @@ pub struct LaterArgs {
     /// Directory with user and password of redis.
     #[arg(long)]
     pub redis_creds_dir_path: Option<PathBuf>,
-    /// Talk to redis with TLS.
+    /// Connect to redis with TLS.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub redis_tls_enabled: bool,
@@ -57,7 +57,7 @@ pub struct LaterArgs {
     /// Longest wait for the first list; this agent waits as long as it takes.
     #[arg(long, value_parser = duration, default_value = "10s")]
     pub informer_sync_timeout: Duration,
-    /// Pause between reports of one object; this agent coalesces while a report is on its way.
+    /// Pause between reports of one object; this agent coalesces reports while one is in flight.
     #[arg(long, value_parser = duration, default_value = "0")]
     pub buffer_informer_event_interval: Duration,
     /// Port of Go's profiler.
@@ -68,7 +68,7 @@ pub struct LaterArgs {
     pub full_detail: Vec<String>,
 }
 
-/// A secret that is accepted and thrown away.
+/// A secret that is accepted and dropped.
 #[derive(Clone)]
 pub struct Unread;
 

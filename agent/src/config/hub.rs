@@ -1,4 +1,4 @@
-//! Where the principal is, and how it is talked to.
+//! The principal's address, and the settings of connections to it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use super::Error;
 use super::proxy::Proxy;
 use crate::args::HubArgs;
 
-/// Where the principal is and how to talk to it.
+/// The principal's address, and the settings of connections to it.
 #[derive(Debug, Clone)]
 pub struct Hub {
     /// Host name or address.
@@ -25,9 +25,9 @@ pub struct Hub {
     pub keep_alive: Option<Duration>,
     /// Largest message in bytes.
     pub max_message: usize,
-    /// Whether only `WebSocket`s are used; otherwise they follow where HTTP/2 does not get through.
+    /// Whether to use `WebSocket`s only; otherwise they are the fallback if HTTP/2 is blocked.
     pub only_websockets: bool,
-    /// Whether a mesh does TLS, and we do not.
+    /// Whether a mesh does TLS instead of the agent.
     pub plaintext: bool,
     /// The forward proxy.
     pub proxy: Proxy,
@@ -42,7 +42,7 @@ pub enum Method {
     Mtls,
     /// By user and password, the first line of this file as `user:password`.
     UserPass(PathBuf),
-    /// By a header that a mesh sets on the way.
+    /// By a header that a mesh sets.
     Header,
 }
 
@@ -66,7 +66,7 @@ impl TryFrom<&HubArgs> for Hub {
         if server_address.is_empty() {
             return Err(Error::NoServer);
         }
-        // Addresses of version 6 are written in brackets in URLs, and without them elsewhere.
+        // IPv6 addresses have brackets in URLs only.
         let host = server_address.trim_matches(['[', ']']).to_owned();
         if ServerName::try_from(host.as_str()).is_err() {
             return Err(Error::Server(host));

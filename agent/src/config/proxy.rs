@@ -1,4 +1,4 @@
-//! The forward proxy, as the usual variables say it: which addresses go through it, and with which credentials.
+//! The forward proxy of the usual variables: the addresses that it serves, and its credentials.
 
 use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -26,16 +26,16 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// The way through a proxy.
+/// A connection through a proxy.
 #[derive(Clone)]
 pub(crate) struct Route {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Whether the proxy itself is talked to with TLS.
+    /// Whether the agent connects to the proxy with TLS.
     pub(crate) tls: bool,
     /// The value of `Proxy-Authorization`.
     pub(crate) credentials: Option<HeaderValue>,
-    /// Whom to trust for the proxy.
+    /// File with the trusted certificates for the proxy.
     pub(crate) ca: Option<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Route {
 }
 
 impl Proxy {
-    /// Reads the settings; what is wrong with them is said without the credentials.
+    /// Reads the settings; its errors contain no credentials.
     pub(super) fn new(args: &ProxyArgs) -> Result<Self, &'static str> {
         let ProxyArgs {
             https_proxy,
@@ -83,10 +83,10 @@ impl Proxy {
         })
     }
 
-    /// How this address is reached; none: without a proxy.
+    /// The proxy for this address; none: the agent connects directly.
     pub(crate) fn route(&self, host: &str, port: u16) -> Option<Route> {
         let is_here = |ip: IpAddr| ip.is_loopback();
-        // As Go: this machine is never reached through a proxy.
+        // As Go: connections to this machine never use a proxy.
         if host == "localhost" || host.parse().is_ok_and(is_here) {
             return None;
         }

@@ -56,7 +56,7 @@ fn a_mode_is_managed_or_autonomous_and_the_latter_is_the_default_as_in_go() {
 }
 
 #[test]
-fn what_would_weaken_the_connection_is_refused() {
+fn settings_that_weaken_tls_are_rejected() {
     for flag in ["--insecure-tls", "--tls-max-version=tls1.2"] {
         assert!(
             matches!(config(&[flag]), Err(Error::Unsupported { .. })),

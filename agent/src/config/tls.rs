@@ -1,20 +1,20 @@
-//! Where certificates come from.
+//! The sources of certificates.
 
 use std::path::PathBuf;
 
 use super::Error;
 use crate::args::TlsArgs;
 
-/// Where certificates come from.
+/// The sources of certificates.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    /// Ours.
+    /// The source of our client certificate.
     pub identity: IdentitySource,
-    /// Those we trust.
+    /// The source of the trusted certificates.
     pub roots: RootsSource,
 }
 
-/// Where our certificate comes from.
+/// The source of our client certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentitySource {
     /// Two files.
@@ -28,7 +28,7 @@ pub enum IdentitySource {
     Secret(String),
 }
 
-/// Where the certificates come from that we trust.
+/// The source of the trusted certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootsSource {
     /// A file.

@@ -1,7 +1,7 @@
-//! What Argo CD has counted on this cluster, for the hub's page of clusters.
+//! Reads Argo CD's statistics of this cluster, for the hub's page of clusters.
 //!
-//! Its application controller writes it into redis every ten seconds. It is read as often, and said when it is news: the
-//! number of objects changes with every Pod, which is worth no message of its own.
+//! The application controller writes them into redis every ten seconds. The agent reads them as often and reports changes;
+//! it reports the number of objects less often, since it changes with every Pod.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::live::redis::{self, Redis};
 #[cfg(test)]
 mod tests;
 
-/// What changes all the time is said as often.
-const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
-/// The value lists the kinds that the API serves; more bytes than this are none of Argo CD's.
+/// How often a changed number of objects is reported.
+const REPORT_INTERVAL: Duration = Duration::from_mins(1);
+/// The largest value; it lists the kinds that the API serves.
 const LARGEST: u64 = 1 << 20;
 
-/// Why nothing is known.
+/// Why the statistics cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error(transparent)]
@@ -38,18 +38,18 @@ enum Error {
     Unreadable(#[from] Unreadable),
 }
 
-/// Follows what is counted, looking again after each pause of `every`; none as long as nothing is known, and for ever
-/// where people at the hub may see nothing of this cluster.
+/// Reads the statistics after each pause of `every`; none until the first value, and never any if the hub's users have no
+/// access to this cluster.
 pub fn watch(
     redis: Arc<Redis>,
     access: UiAccess,
     every: Duration,
     spawner: &Spawner,
 ) -> watch::Receiver<Option<Census>> {
-    let (stated, census) = watch::channel(None);
+    let (reported, census) = watch::channel(None);
     let token = spawner.token().clone();
     spawner.spawn("census", async move {
-        let following = follow(&redis, every, &stated);
+        let following = follow(&redis, every, &reported);
         if access == UiAccess::None {
             token.cancelled().await;
         } else {
@@ -59,7 +59,7 @@ pub fn watch(
     census
 }
 
-async fn follow(redis: &Redis, every: Duration, stated: &watch::Sender<Option<Census>>) {
+async fn follow(redis: &Redis, every: Duration, reported: &watch::Sender<Option<Census>>) {
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at = Instant::now();
@@ -67,29 +67,29 @@ async fn follow(redis: &Redis, every: Duration, stated: &watch::Sender<Option<Ce
         ticks.tick().await;
         let census = match read(redis).await {
             Ok(Some(census)) => census,
-            // What was known last stays said: an Argo CD that is being replaced counts again soon.
+            // The last value stays: an Argo CD that is being replaced writes a new one soon.
             Ok(None) => continue,
             Err(error) => {
                 tracing::debug!(error = %Chain(&error), "cannot read Argo CD's cluster statistics");
                 continue;
             }
         };
-        let is_change = is_change(stated.borrow().as_ref(), &census, at.elapsed());
+        let is_change = is_change(reported.borrow().as_ref(), &census, at.elapsed());
         if is_change {
             at = Instant::now();
-            stated.send_replace(Some(census));
+            reported.send_replace(Some(census));
         }
     }
 }
 
-/// Whether somebody wants to know now.
-fn is_change(stated: Option<&Census>, now: &Census, since: Duration) -> bool {
-    let Some(stated) = stated else { return true };
+/// Whether to report the statistics now.
+fn is_change(sent: Option<&Census>, now: &Census, since: Duration) -> bool {
+    let Some(sent) = sent else { return true };
     let quiet = Census {
-        resources: stated.resources,
+        resources: sent.resources,
         ..now.clone()
     };
-    quiet != *stated || (now != stated && since >= RESPONSE_TIMEOUT)
+    quiet != *sent || (now != sent && since >= REPORT_INTERVAL)
 }
 
 async fn read(redis: &Redis) -> Result<Option<Census>, Error> {

@@ -1,8 +1,7 @@
-//! What a Go principal asks over the session, for people at the hub: its resource proxy, its redis proxy, logs, and
-//! terminals.
+//! Live requests of a Go principal, which arrive on the session: resource proxy, redis proxy, logs and terminals.
 //!
-//! Ours asks on a [lane](crate::live::tunnel). The same [`Desk`] answers both, so what may be seen does not depend on the way.
-//! Whatever cannot be answered is answered so at once: the other end waits for half a minute and more.
+//! Our principal uses a [tunnel](crate::live::tunnel). The same [`ApiHandler`] answers both, with the same access rules.
+//! A request that the agent cannot serve gets an error at once, since the principal waits for half a minute or longer.
 
 use std::sync::Arc;
 
@@ -22,8 +21,8 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::redis::Connections;
+use self::stream_opener::StreamOpener;
 use self::terminal::{Place, Terminals};
-use self::way::Way;
 use crate::live::tunnel::{ApiHandler, handler};
 use crate::transport::Carrier;
 use crate::transport::dial::Welcome;
@@ -32,38 +31,38 @@ use crate::transport::tokens::Tokens;
 mod log;
 mod pod;
 mod redis;
+mod stream_opener;
 mod terminal;
-mod way;
 
-/// What a change of a Go principal's is.
+/// The content type of a Go principal's patches.
 const MERGE_PATCH: HeaderValue = HeaderValue::from_static("application/merge-patch+json");
 /// Requests in flight at one time. The agent rejects more with "retry later".
 const MOST: usize = 64;
-/// Of these, those that are being answered: each may have as much as one answer.
-const HANDS: usize = 16;
-/// Channels of redis that are listened to, and logs that are sent.
+/// Requests that run at one time: each may need the memory of one answer.
+const CONCURRENT_WORK: usize = 16;
+/// Concurrent subscriptions of redis, and concurrent logs.
 const MOST_LASTING: usize = 64;
-/// The longest answer: it is one message of the session, which it holds up.
+/// The largest answer: it is one message of the session, and delays others.
 const LARGEST: usize = 16 << 20;
-/// What an API says when it does not do what it was asked for.
+/// The most bytes of an API's error that are read.
 const LONGEST_REASON: usize = 16 << 10;
 
-/// The questions of one session that are not answered yet.
+/// The open requests of one session.
 pub(crate) struct GoRequests {
     asking: FuturesUnordered<BoxFuture<'static, Answered>>,
-    hands: Arc<Semaphore>,
-    /// What is listened to in redis.
+    permits: Arc<Semaphore>,
+    /// The subscriptions of redis.
     channels: SelectAll<BoxStream<'static, Event>>,
     connections: Connections,
     logs: Arc<Semaphore>,
     terminals: Terminals,
-    way: Way,
+    opener: StreamOpener,
     /// Ends the logs and the terminals with the session.
     over: CancellationToken,
     _over: DropGuard,
 }
 
-/// What came of a question: its answer, and what follows it.
+/// The answer to a request, and the events that follow it.
 struct Answered {
     answer: Event,
     then: Option<BoxStream<'static, Event>>,
@@ -75,7 +74,7 @@ impl From<Event> for Answered {
     }
 }
 
-/// Who answers, and how the hub calls things.
+/// The handler, and the names of the hub.
 #[derive(Clone, Copy)]
 pub(crate) struct Answerer<'a> {
     pub(crate) api_handler: Option<&'a Arc<ApiHandler>>,
@@ -83,23 +82,23 @@ pub(crate) struct Answerer<'a> {
 }
 
 impl GoRequests {
-    /// Of a session on this connection.
+    /// The requests of a session on this connection.
     pub(crate) fn new(channel: Carrier, tokens: Tokens) -> Self {
         let over = CancellationToken::new();
         Self {
             asking: FuturesUnordered::new(),
-            hands: Arc::new(Semaphore::new(HANDS)),
+            permits: Arc::new(Semaphore::new(CONCURRENT_WORK)),
             channels: SelectAll::new(),
             connections: Connections::default(),
             logs: Arc::new(Semaphore::new(MOST_LASTING)),
             terminals: Terminals::default(),
-            way: Way::new(channel, tokens),
+            opener: StreamOpener::new(channel, tokens),
             _over: over.clone().drop_guard(),
             over,
         }
     }
 
-    /// Takes an event; if it is a question, it is answered now, by [`Self::next`], or on a stream of its own.
+    /// Takes a request; its answer is returned now, by [`Self::next`], or sent on a separate stream.
     pub(crate) fn take(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
         match event.target {
             Target::Redis => self.redis(answerer, event),
@@ -134,9 +133,9 @@ impl GoRequests {
         else {
             return reply(StatusCode::BAD_REQUEST);
         };
-        let (api_handler, hands) = (Arc::clone(api_handler), Arc::clone(&self.hands));
+        let (api_handler, permits) = (Arc::clone(api_handler), Arc::clone(&self.permits));
         let asking = async move {
-            let _hand = hands.acquire().await;
+            let _permit = permits.acquire().await;
             Event::resource_response(&ask(&api_handler, &uuid, asked).await).into()
         };
         self.asking.push(asking.boxed());
@@ -149,23 +148,23 @@ impl GoRequests {
             .api_handler
             .filter(|api_handler| api_handler.cache().is_some());
         let is_full = self.asking.len() >= MOST || self.channels.len() >= MOST_LASTING;
-        let arrived = self.connections.takes_in(&read, Instant::now());
+        let arrived = self.connections.note(&read, Instant::now());
         let (question, api_handler) = match redis::plan(read, arrived, cache.is_some(), is_full) {
-            redis::Plan::Say(answer) => return Some(answer),
+            redis::Plan::Answer(answer) => return Some(answer),
             redis::Plan::Silence => return None,
             redis::Plan::Ask(question) => (question, cache?),
         };
-        let (api_handler, hands) = (Arc::clone(api_handler), Arc::clone(&self.hands));
+        let (api_handler, permits) = (Arc::clone(api_handler), Arc::clone(&self.permits));
         let (welcome, connections) = (answerer.welcome.clone(), self.connections.clone());
         let asking = async move {
-            let _hand = hands.acquire().await;
+            let _permit = permits.acquire().await;
             redis::ask(&api_handler, &welcome, question, connections).await
         };
         self.asking.push(asking.boxed());
         None
     }
 
-    /// Sends a log on a stream of its own. What cannot be sent is told there as well, as Go's agent does.
+    /// Sends a log, or an error, on a separate stream, as Go's agent does.
     fn log(&self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) {
         let Some(api_handler) = api_handler else {
             return;
@@ -174,23 +173,24 @@ impl GoRequests {
             return tracing::debug!("invalid log request");
         };
         let place = Arc::clone(&self.logs).try_acquire_owned().ok();
-        let (way, shared) = (self.way.clone(), Arc::clone(api_handler));
+        let (opener, shared) = (self.opener.clone(), Arc::clone(api_handler));
         let sending = async move {
             let has_place = place.is_some();
-            way.open(|channel, token| log::send(&shared, channel, token, &asked, has_place))
+            opener
+                .open(|channel, token| log::send(&shared, channel, token, &asked, has_place))
                 .await;
             drop(place);
         };
-        self.until_the_end(api_handler, "log", sending);
+        self.spawn_for_session(api_handler, "log", sending);
     }
 
-    /// Opens a terminal on a stream of its own. Why it is not opened is told there as well.
+    /// Opens a terminal on a separate stream, or sends an error on it.
     fn terminal(&self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) {
         let Some(api_handler) = api_handler else {
             return;
         };
         let asked = payload::decode::<TerminalRequest>("terminal request", &event.payload);
-        // Nobody could be told on a stream that has no name.
+        // Without a UUID, the principal could not assign the stream.
         let Some(asked) = asked.ok().filter(|asked| !asked.uuid.is_empty()) else {
             return tracing::debug!("invalid terminal request");
         };
@@ -199,12 +199,12 @@ impl GoRequests {
             Place::None => None,
             Place::Taken => return,
         };
-        let carrying = terminal::open(Arc::clone(api_handler), self.way.clone(), asked, placed);
-        self.until_the_end(api_handler, "terminal", carrying);
+        let carrying = terminal::open(Arc::clone(api_handler), self.opener.clone(), asked, placed);
+        self.spawn_for_session(api_handler, "terminal", carrying);
     }
 
-    /// Has this done beside the session, for as long as that lasts.
-    fn until_the_end(
+    /// Runs this work in the background until the session ends.
+    fn spawn_for_session(
         &self,
         api_handler: &ApiHandler,
         name: &'static str,
@@ -217,7 +217,7 @@ impl GoRequests {
         api_handler.spawner().spawn_short(name, work);
     }
 
-    /// The next answer; none when nothing is asked. Cancel-safe.
+    /// The next answer; none without open requests. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         tokio::select! {
             Some(reply) = self.asking.next() => {
@@ -230,7 +230,7 @@ impl GoRequests {
     }
 }
 
-/// Whether an event is a question of this kind.
+/// Whether an event is a live request.
 pub(crate) const fn is_one(event: &Event) -> bool {
     matches!(
         event.target,
@@ -238,7 +238,7 @@ pub(crate) const fn is_one(event: &Event) -> bool {
     )
 }
 
-/// Why a request was not answered: in the API's words, or else that it `cannot` be.
+/// The reason of a failed request: the API's message, or else `cannot` with the status.
 async fn refused(answered: Response<handler::Body>, cannot: &str) -> String {
     let code = answered.status();
     let body = Limited::new(answered.into_body(), LONGEST_REASON)
@@ -248,7 +248,7 @@ async fn refused(answered: Response<handler::Body>, cannot: &str) -> String {
     reason(&body).unwrap_or_else(|| format!("{cannot}: {code}"))
 }
 
-/// What an API says of a failure.
+/// The message in an API's error.
 fn reason(body: &[u8]) -> Option<String> {
     let status: Value = serde_json::from_slice(body).ok()?;
     Some(status.get("message")?.as_str()?.to_owned())
@@ -273,7 +273,7 @@ async fn ask(api_handler: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -
         request = request.header("x-request-id", id);
     }
     if method == "PATCH" {
-        // A Go principal does not say which kind it is, and a Go agent takes every one for this.
+        // A Go principal does not send the type of a patch, and a Go agent assumes this one.
         request = request.header(CONTENT_TYPE, MERGE_PATCH);
     }
     let Ok(request) = request.body(Full::new(body)) else {
@@ -301,7 +301,7 @@ async fn ask(api_handler: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -
     }
 }
 
-/// Which request of HTTP it stands for. It is read again before it is asked.
+/// The HTTP request for a Go principal's request. The handler parses it again.
 fn read(asked: ResourceRequest) -> (String, Subject, String) {
     let ResourceRequest {
         method,
@@ -341,7 +341,7 @@ fn read(asked: ResourceRequest) -> (String, Subject, String) {
     (method, asked.subject, target)
 }
 
-/// A Go agent's list of groups has the core, which the API tells elsewhere. None if it is no such list.
+/// Adds the core group, as a Go agent does; the API lists it elsewhere. None if the text is no list of groups.
 fn with_core(list: &str) -> Option<String> {
     let mut list: Value = serde_json::from_str(list).ok()?;
     let groups = list.get_mut("groups")?.as_array_mut()?;
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_a_go_principal_is_a_request_of_the_api() {
+    fn a_go_resource_request_maps_to_an_api_request() {
         for (request, wanted) in [
             (
                 json!({ "method": "GET", "group": "apps", "version": "v1", "resource": "deployments",
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_groups_has_the_core() {
+    fn the_list_of_groups_includes_the_core_group() {
         let list = with_core(r#"{"kind":"APIGroupList","groups":[{"name":"apps"}]}"#).unwrap();
         let list: Value = serde_json::from_str(&list).unwrap();
         assert_eq!(list["groups"][0]["preferredVersion"]["groupVersion"], "v1");
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn why_an_api_does_not_answer_is_in_its_own_words() {
+    fn reason_of_a_failure_is_the_message_of_the_api() {
         let stated = reason(br#"{"message":"not there"}"#);
         assert_eq!(stated.as_deref(), Some("not there"));
         assert_eq!(reason(b"x"), None);

@@ -1,4 +1,4 @@
-//! This cluster's redis, in which its Argo CD keeps what it knows of each Application. Read only.
+//! A read-only client of this cluster's redis, Argo CD's cache of Applications.
 
 use std::io;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long a connection and each answer may take: less than the hub waits for us.
+/// Timeout of a connection and of each answer: less than the hub's.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a value may pause on its way.
+/// Timeout of each piece of a value.
 const PAUSE: Duration = Duration::from_secs(30);
-/// A redis that is asked this often and then silent for as long is gone.
+/// Interval and timeout of pings on a subscription.
 const PING: Duration = Duration::from_secs(30);
 const PIECE: usize = 64 << 10;
-/// A value is passed on as it comes, so its size costs us nothing.
+/// Bounds of a value; the agent streams it, so its size costs no memory.
 const LIMITS: Limits = Limits {
     depth: 4,
     elements: 64,
@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits {
     bytes: 1 << 30,
 };
 
-/// Why redis has no answer.
+/// Why a request to redis failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("connect to redis at {0}")]
@@ -50,21 +50,21 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Where redis is, and who we are there.
+/// The address and login of redis.
 #[derive(Debug)]
 pub struct Redis {
     address: String,
     login: watch::Receiver<Option<Arc<Login>>>,
 }
 
-/// A value that comes.
+/// A value that is being read.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) length: u64,
     connection: Connection,
 }
 
-/// Messages on a channel, as they come.
+/// The messages of a channel.
 #[derive(Debug)]
 pub(crate) struct Messages(Connection);
 
@@ -86,7 +86,7 @@ impl Redis {
         Ok(length.map(|length| Found { length, connection }))
     }
 
-    /// From now on, the messages on a channel.
+    /// Subscribes to the messages of a channel.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<Messages, Error> {
         let mut connection = self.connect().await?;
         let command = resp::command(&[b"SUBSCRIBE", channel.as_bytes()]);
@@ -116,7 +116,7 @@ impl Redis {
             scanner: Scanner::new(LIMITS),
         };
         let login = self.login.borrow().clone();
-        // One without a password may be meant so; one with it tells.
+        // A redis may need no password; one that does rejects the command.
         let Some(login) = login else {
             return Ok(connection);
         };
@@ -139,7 +139,7 @@ impl Redis {
 }
 
 impl Found {
-    /// Its bytes, as they come.
+    /// A stream of its bytes.
     pub(crate) fn into_bytes(self) -> impl Stream<Item = io::Result<Bytes>> + Send {
         try_unfold(self.connection, |mut connection| async move {
             let piece = timeout(PAUSE, connection.piece()).await.map_err(late)??;
@@ -156,7 +156,7 @@ impl Messages {
             loop {
                 match timeout(PING, connection.value()).await {
                     Ok(value) => {
-                        // Redis is there, whatever it says.
+                        // Any answer shows that redis is alive.
                         is_asked = false;
                         if is_word(&value?, "message") {
                             return Ok(Some((Bytes::from_static(b"\n"), connection)));
@@ -182,7 +182,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// The beginning of a value; none if there is none.
+    /// The length of a value; none if the key has none.
     async fn length(&mut self) -> Result<Option<u64>, Error> {
         loop {
             let mut rest = self.buffer.as_ref();
@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// The next bytes of a value that has begun; none at its end.
+    /// The next bytes of a value; none at its end.
     async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
             let mut rest = self.buffer.as_ref();

@@ -1,7 +1,7 @@
-//! The lane: on which people at the hub see this cluster, beside the session.
+//! The agent's end of the tunnel for live requests of the hub's users.
 //!
-//! It has a connection of its own, so that nothing that is carried on it delays the session. Inside begins an HTTP/2
-//! connection whose server is this agent; each request on it is answered by the [`Desk`].
+//! The tunnel has its own connection, so that live traffic does not delay the session. It carries an HTTP/2 connection
+//! whose server is this agent; the [`ApiHandler`] answers its requests.
 
 use std::convert::Infallible;
 use std::io;
@@ -40,39 +40,39 @@ pub use redis_values::Cache;
 
 /// The hub sends chunks of 64 KiB at most.
 const LARGEST_CHUNK: usize = 128 << 10;
-/// Requests at the same time; the hub has smaller budgets for each cluster.
+/// Concurrent requests; the hub has smaller budgets for each cluster.
 const REQUESTS: u32 = 320;
-/// What a request's body that we do not read makes us hold.
+/// Memory bounds for request bodies that the handler does not read.
 const STREAM_WINDOW: u32 = 256 << 10;
 const TUNNEL_WINDOW: u32 = 4 << 20;
-/// What an answer that the hub does not read makes us hold.
+/// Memory bound for an answer that the hub does not read.
 const UNSENT: usize = 64 << 10;
-/// There are no pings before the hub has said its first words: one that has not by then is gone, or hangs behind a proxy.
+/// Timeout of the hub's first chunk: pings begin only after it, and a hub without one is gone or stuck behind a proxy.
 const HANDSHAKE: Duration = Duration::from_secs(15);
-/// A hub that is asked this often and then silent for as long is gone.
+/// Interval and timeout of pings.
 const PING: Duration = Duration::from_secs(10);
-/// Pauses between attempts, and when they are forgotten.
+/// The first and longest back-off, and the time that resets it.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 const HEALTHY: Duration = Duration::from_mins(1);
 
-/// Keeps one lane open while there is a session whose principal wants one.
+/// Keeps one tunnel open while a session is up whose principal accepts tunnels.
 #[derive(Debug)]
 pub struct AgentTunnel {
-    /// Where the principal is.
+    /// The principal's address and how to connect.
     pub hub: Hub,
-    /// Argo CD's namespace here, which the principal is told.
+    /// Argo CD's namespace on this cluster, which the agent reports to the principal.
     pub argocd_namespace: String,
-    /// Who owns the Applications, which the principal is told.
+    /// The mode of this cluster, which the agent reports to the principal.
     pub mode: Mode,
-    /// How to get there.
+    /// Opens connections.
     pub network: Arc<dyn Connect>,
-    /// What a connection that is dialled now shows, or something older: what is in effect, not what is to come.
+    /// The credentials in effect: a new connection uses these or older ones, never ones still to come.
     pub material: watch::Receiver<Arc<Material>>,
-    /// Whether there is a session whose principal takes lanes.
+    /// Whether a session is up whose principal accepts tunnels.
     pub wanted: watch::Receiver<bool>,
-    /// Who answers.
+    /// The handler of live requests.
     pub api_handler: Arc<ApiHandler>,
-    /// Counts.
+    /// The agent's metrics.
     pub metrics: Metrics,
     /// Starts the tasks.
     pub spawner: Spawner,
@@ -104,7 +104,7 @@ impl AgentTunnel {
         }
     }
 
-    /// One lane until its end; true if another one has to take over at once.
+    /// Opens a tunnel and waits for its end; true if a new one has to replace it at once.
     async fn once(&mut self, backoff: &mut Backoff) -> bool {
         let used = Arc::clone(&self.material.borrow_and_update());
         let tunnel = match self.open(&used).await {
@@ -124,7 +124,7 @@ impl AgentTunnel {
             self.spawner.clone(),
             ended.clone(),
         );
-        self.spawner.spawn_short("lane", serving);
+        self.spawner.spawn_short("tunnel", serving);
         backoff.succeeded(Instant::now());
         let mut renewal = Renewal::new(used, self.material.clone());
         loop {
@@ -134,9 +134,9 @@ impl AgentTunnel {
                 renewed_credentials = renewal.renewed_credentials() => renewed_credentials,
             };
             match renewed_credentials {
-                // What still runs on this one ends there.
+                // Open requests finish on the old tunnel.
                 Renewed::Replace => return true,
-                // The session tells of it.
+                // The session reports it.
                 Renewed::Trust => drop(renewal.trusts()),
             }
         }
@@ -152,7 +152,7 @@ impl AgentTunnel {
             mode: self.mode,
             capabilities: &Capabilities::ours(),
         };
-        let opened = dial::introduce(caller, channel).await?;
+        let opened = dial::authenticate(caller, channel).await?;
         let (send, outgoing) = tunnel::chunks();
         let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
         let mut request = tonic::Request::new(chunks);
@@ -166,7 +166,7 @@ impl AgentTunnel {
     }
 }
 
-/// The same chunks, or an error where the first one does not come in time.
+/// Passes the chunks on, or an error if the first one times out.
 fn begins_soon<S>(chunks: S) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static
 where
     S: Stream<Item = io::Result<Bytes>> + Send + 'static,
@@ -180,16 +180,16 @@ where
     stream::once(begun).flatten()
 }
 
-/// Who answers what comes on a lane, and counts it.
+/// Answers and counts the requests of a tunnel.
 #[derive(Clone)]
 struct Answerer {
     api_handler: Arc<ApiHandler>,
     metrics: Metrics,
 }
 
-/// Answers what comes on a lane until it ends or the process stops.
+/// Serves a tunnel until it ends or the process stops.
 async fn serve(tunnel: Tunnel, answerer: Answerer, spawner: Spawner, ended: CancellationToken) {
-    let _told_when_dropped = ended.drop_guard();
+    let _cancels_on_drop = ended.drop_guard();
     let _counted_while_open = Open::new(answerer.metrics.agent_tunnels.clone());
     let service = service_fn(move |request| answer(answerer.clone(), request));
     let stop = spawner.token().clone();
@@ -202,10 +202,10 @@ async fn serve(tunnel: Tunnel, answerer: Answerer, spawner: Spawner, ended: Canc
         .keep_alive_interval(PING)
         .keep_alive_timeout(PING)
         .serve_connection(TokioIo::new(tunnel), service);
-    tracing::info!("lane opened");
+    tracing::info!("tunnel opened");
     match stop.run_until_cancelled(connection).await {
-        Some(Err(error)) => tracing::info!(error = %Chain(&error), "lane broke"),
-        Some(Ok(())) => tracing::info!("lane ended"),
+        Some(Err(error)) => tracing::info!(error = %Chain(&error), "tunnel broke"),
+        Some(Ok(())) => tracing::info!("tunnel ended"),
         None => {}
     }
 }
@@ -226,7 +226,7 @@ async fn answer(
     Ok(response)
 }
 
-/// The class of an answer, as a word for the metrics.
+/// The class of a status, as a label of the metrics.
 fn class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_hub_that_takes_a_lane_and_says_nothing_on_it_is_left() {
+    async fn a_tunnel_on_which_the_hub_stays_silent_times_out() {
         let begun = Instant::now();
         let answerer = || async { Ok::<_, Infallible>(Response::new(String::new())) };
         let (send, _taken) = tunnel::chunks();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_hub_that_has_begun_may_pause() {
+    async fn a_pause_after_the_first_chunk_does_not_time_out() {
         let (emits, stated) = tokio::sync::mpsc::channel(1);
         let mut arrived = Box::pin(begins_soon(ReceiverStream::new(stated)));
         emits.send(Ok(Bytes::from_static(b"first"))).await.unwrap();

@@ -1,8 +1,8 @@
-//! Lives one session: one task, one race, no work inside the race.
+//! Runs one session: one task with one `select!`, whose arms do no work.
 //!
-//! Carrying out never waits for the peer. While the outgoing half is full nothing more is taken from
-//! the session, which goes on coalescing, and reading goes on, so two busy ends cannot block each
-//! other.
+//! Applying never waits for the peer. While the outgoing half is full, the agent takes nothing more from
+//! the session, which coalesces further values. The agent keeps reading, so two busy ends cannot block
+//! each other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,12 +38,12 @@ mod work;
 
 /// Frames between the session and the socket; the session coalesces what does not fit.
 const OUTGOING: usize = 64;
-/// How long what is under way may take when a session ends on purpose.
+/// How long open work may take when a session ends on purpose.
 const DRAIN: Duration = Duration::from_secs(3);
-/// How long a principal that takes nothing from us any more may still tell us why.
-const LAST_WORD: Duration = Duration::from_secs(2);
+/// How long the agent waits for the status of a principal that closed its receiving half.
+const HANG_UP_GRACE: Duration = Duration::from_secs(2);
 
-/// Everything that one session needs.
+/// The inputs of one session.
 pub(super) struct Drive<'a> {
     pub(super) heartbeat: Option<Duration>,
     pub(super) max_message: usize,
@@ -55,11 +55,11 @@ pub(super) struct Drive<'a> {
     pub(super) sync_status: watch::Receiver<CacheStatus>,
     pub(super) census: watch::Receiver<Option<Census>>,
     pub(super) renewal: Renewal,
-    /// Called once, when the principal is heard for the first time.
-    pub(super) on_heard: &'a mut (dyn FnMut() + Send),
+    /// Called once, on the first frame of the principal.
+    pub(super) on_first_frame: &'a mut (dyn FnMut() + Send),
 }
 
-/// What the race came to.
+/// What `select!` returned.
 enum Happened {
     Frame(Option<Result<Frame, Status>>),
     Done(WorkId, Verdict),
@@ -74,35 +74,35 @@ enum Happened {
     Stop,
 }
 
-/// The moving parts of one session.
+/// The mutable state of one session.
 pub(super) struct Moving<'a> {
     pub(super) session: Session,
     begun: Instant,
     pub(super) welcome: Welcome,
-    /// What the spoke owns and the principal has named.
+    /// The spoke's own objects that the principal has named in this resync.
     pub(super) claimed: BTreeSet<ObjectKey>,
     outgoing: mpsc::Sender<Frame>,
-    /// The outgoing half was full when we last tried.
+    /// The outgoing half was full at the last attempt.
     full: bool,
-    /// Since when the outgoing half is closed: it never has room again.
+    /// When the principal closed the outgoing half: it never has room again.
     hung_up: Option<Instant>,
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
     questions: GoRequests,
-    /// Something could not be carried out; perhaps because our own API does not know us any more.
+    /// Some work failed, perhaps because the cluster's API rejects this agent's identity.
     in_doubt: bool,
-    /// When it was asked last.
-    known: Instant,
-    /// Asks it.
-    knowing: Option<BoxFuture<'a, bool>>,
-    /// Since when we are draining, and what for.
+    /// When the last check of the identity began.
+    identity_checked: Instant,
+    /// The running check of the identity.
+    identity_check: Option<BoxFuture<'a, bool>>,
+    /// When draining began, and the end that it leads to.
     draining: Option<(Instant, End)>,
     arrived: bool,
-    /// When the principal was last not read, because there was no room for more of what it says.
+    /// When the agent last did not read, because it had no room for more frames.
     unread: Duration,
 }
 
 impl Drive<'_> {
-    /// Opens the stream and stays until the session ends.
+    /// Opens the stream and runs until the session ends.
     pub(super) async fn run(mut self, opened: Opened, token: &CancellationToken) -> End {
         let Opened {
             channel,
@@ -114,8 +114,8 @@ impl Drive<'_> {
         tokens.show(&mut request);
         let questions = GoRequests::new(channel.clone(), tokens);
         let mut client = self.client(channel);
-        // A Go principal sends its headers with its first message, so waiting for them before
-        // anything is sent could last for ever.
+        // A Go principal sends its headers with its first message, so the agent does not wait for them
+        // before it sends.
         let incoming = async move { client.subscribe(request).await }
             .map_ok(tonic::Response::into_inner)
             .try_flatten_stream();
@@ -141,8 +141,8 @@ impl Drive<'_> {
             working: FuturesUnordered::new(),
             questions,
             in_doubt: false,
-            known: Instant::now(),
-            knowing: None,
+            identity_checked: Instant::now(),
+            identity_check: None,
             draining: None,
             arrived: false,
             unread: Duration::ZERO,
@@ -174,11 +174,11 @@ impl Drive<'_> {
         }
     }
 
-    /// Writes as much as there is and as fits.
+    /// Sends pending events while the outgoing half has room.
     fn send(&self, moving: &mut Moving<'_>) {
         moving.full = false;
         let capabilities = &moving.session.peer().capabilities;
-        let source = self.reports.reply(
+        let source = self.reports.encoder(
             capabilities.has(Capability::CommandIdentity),
             self.replica.mode(),
         );
@@ -207,7 +207,7 @@ impl Drive<'_> {
             .set(i64::try_from(stats.inbox_objects).unwrap_or(i64::MAX));
     }
 
-    /// Waits for whatever comes first and says what it was. Every arm is cancel-safe.
+    /// Waits for the first event and returns it. Every arm is cancel-safe.
     async fn next(
         &mut self,
         moving: &mut Moving<'_>,
@@ -223,7 +223,7 @@ impl Drive<'_> {
             hung_up,
             working,
             questions,
-            knowing,
+            identity_check,
             ..
         } = moving;
         let happened = tokio::select! {
@@ -238,7 +238,7 @@ impl Drive<'_> {
             () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
             Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
             renewed_credentials = self.renewal.renewed_credentials(), if !draining => Happened::Certificates(renewed_credentials),
-            known = answered(knowing) => Happened::Known(known),
+            known = answered(identity_check) => Happened::Known(known),
             () = tokio::time::sleep(wait) => Happened::Due,
         };
         if !has_room {
@@ -247,7 +247,7 @@ impl Drive<'_> {
         happened
     }
 
-    /// Acts on what happened; an end ends the session.
+    /// Handles an event; a returned end ends the session.
     fn act(&mut self, moving: &mut Moving<'_>, happened: Happened) -> Option<End> {
         let now = moving.begun.elapsed();
         match happened {
@@ -258,12 +258,12 @@ impl Drive<'_> {
                 moving.in_doubt |= matches!(verdict, Verdict::Retry { .. });
                 moving.session.finished(id, verdict, now);
             }
-            Happened::Known(true) => moving.knowing = None,
+            Happened::Known(true) => moving.identity_check = None,
             Happened::Known(false) => return Some(moving.ended(End::Unknown)),
             Happened::Answered(answer) => moving.session.emit(answer),
             Happened::Changed => self.take_reports(moving),
             Happened::CacheStatus | Happened::Certificates(Renewed::Trust) => {
-                self.tell_sight(moving);
+                self.send_spoke_info(moving);
             }
             Happened::Stop => moving.drain(End::Stopped),
             Happened::Certificates(Renewed::Replace) => moving.drain(End::Renewed),
@@ -278,9 +278,9 @@ impl Drive<'_> {
         self.metrics.received.inc();
         if !moving.arrived {
             moving.arrived = true;
-            (self.on_heard)();
+            (self.on_first_frame)();
         }
-        // A Go agent would crash on an empty frame; it says nothing and costs nothing.
+        // An empty frame, on which a Go agent would crash, is harmless.
         let event = frame.event?;
         let received: Result<(), Violation> = moving.session.receive(event, now);
         received.err().map(End::Violation)
@@ -293,12 +293,12 @@ impl Moving<'_> {
         self.draining = Some((Instant::now(), end));
     }
 
-    /// The end of a drain, when nothing is under way any more or its time is over; and the end of a
-    /// session whose principal hung up and said no more.
+    /// The end of a drain that is complete or timed out, and of a session whose principal closed its
+    /// receiving half and sent no status in time.
     fn is_over(&mut self) -> Option<End> {
         if self
             .hung_up
-            .is_some_and(|since| since.elapsed() >= LAST_WORD)
+            .is_some_and(|since| since.elapsed() >= HANG_UP_GRACE)
         {
             return Some(self.ended(End::Closed));
         }
@@ -314,16 +314,16 @@ impl Moving<'_> {
             .flatten()
     }
 
-    /// What an end of the stream means: the one we drained for, if we did.
+    /// The end for which the session drains, or else this one.
     fn ended(&mut self, end: End) -> End {
         self.draining.take().map_or(end, |(_, reason)| reason)
     }
 }
 
-/// The answer of what was asked; never, when nothing was.
-async fn answered(asked: &mut Option<BoxFuture<'_, bool>>) -> bool {
-    match asked {
-        Some(asked) => asked.await,
+/// The result of a running check; pending while none runs.
+async fn answered(check: &mut Option<BoxFuture<'_, bool>>) -> bool {
+    match check {
+        Some(check) => check.await,
         None => std::future::pending().await,
     }
 }

@@ -1,4 +1,4 @@
-//! What to do after which end; pure.
+//! Decides how an agent reconnects after each kind of end; pure.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use tonic::Status;
 
 use crate::transport::dial;
 
-/// Why a connection ended, or did not begin.
+/// Why a connection ended or failed.
 #[derive(Debug)]
 pub(super) enum End {
-    /// We were asked to stop.
+    /// The agent stops.
     Stopped,
-    /// Our certificate was about to expire, or our trust changed: connect again at once.
+    /// The client certificate was about to expire, or the trusted roots changed: reconnect at once.
     Renewed,
-    /// No session came about.
+    /// The agent could not connect or authenticate.
     NotDialled(dial::Error),
-    /// The principal closed the stream without a word, as it does when it goes away.
+    /// The principal closed the stream without a status, as on a shutdown.
     Closed,
     /// The stream broke, or the principal ended it with a status.
     Broken(Status),
-    /// The principal was not heard for too long.
+    /// The principal timed out.
     Silent,
-    /// The principal broke a rule.
+    /// The principal violated the protocol.
     Violation(Violation),
-    /// The API of our own cluster does not know us any more: the session is another agent's.
+    /// The cluster's API rejects this agent's identity: another agent should have the session.
     Unknown,
 }
 
@@ -46,11 +46,11 @@ impl End {
         }
     }
 
-    /// Whether something between the two ends may be to blame, and not one of them.
-    pub(super) fn is_of_the_way(&self) -> bool {
+    /// Whether the network between the two ends may be the cause.
+    pub(super) fn is_network_error(&self) -> bool {
         match self {
             Self::Silent => true,
-            Self::Broken(status) => was_made_here(status),
+            Self::Broken(status) => is_local(status),
             Self::Stopped
             | Self::Renewed
             | Self::NotDialled(_)
@@ -61,36 +61,36 @@ impl End {
     }
 }
 
-/// A status that was made here from a broken connection has that as its source, whatever its code; only one that the
-/// peer sent is its word.
-fn was_made_here(status: &Status) -> bool {
+/// Whether tonic made this status from a broken connection. Such a status has an error as its source; one that the peer
+/// sent has none.
+fn is_local(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
-/// What comes next.
+/// The next step after an end.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing.
+    /// Stop for good.
     Stop,
-    /// Another attempt.
+    /// Reconnect.
     Again {
-        /// After this pause.
+        /// The pause before the attempt.
         pause: Duration,
     },
 }
 
-/// How long to wait, for each kind of end.
+/// The back-offs for both kinds of failures.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// After what mends itself.
+    /// For failures that pass without help.
     pub(super) transient: Backoff,
-    /// After what a person has to mend.
+    /// For failures that a person has to repair.
     person: Backoff,
 }
 
 impl Default for Pauses {
     fn default() -> Self {
-        // A principal restarts in about a second; a thousand agents come back within the jitter.
+        // A principal restarts in about a second; the jitter spreads a thousand reconnecting agents.
         let transient = Backoff::new(
             Duration::from_millis(250),
             Duration::from_secs(15),
@@ -106,7 +106,7 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// Decides; `now` is the time of the end.
+    /// The next step; `now` is the time of the end.
     pub(super) fn after(&mut self, end: &End, now: Instant) -> Next {
         let pause = match end {
             End::Stopped => return Next::Stop,
@@ -123,7 +123,7 @@ impl Pauses {
     }
 
     fn after_status(&mut self, status: &Status, now: Instant) -> Duration {
-        let broken = was_made_here(status);
+        let broken = is_local(status);
         match advice(status) {
             Advice::RetrySlowly if !broken => self.person.failed(now),
             Advice::RetrySlowly | Advice::Retry => self.transient.failed(now),
@@ -140,33 +140,33 @@ mod tests {
     fn pause(pauses: &mut Pauses, end: &End) -> Duration {
         match pauses.after(end, Instant::now()) {
             Next::Again { pause } => pause,
-            Next::Stop => panic!("should go on"),
+            Next::Stop => panic!("should reconnect"),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_principal_that_restarts_is_tried_again_soon() {
+    async fn backoff_after_a_principal_restart_is_short() {
         let mut pauses = Pauses::default();
         let end = End::Broken(Status::new(Code::Unavailable, "shutting down"));
         assert!(pause(&mut pauses, &end) <= Duration::from_millis(250));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_person_has_to_mend_is_tried_slowly() {
+    async fn backoff_is_long_when_a_person_has_to_act() {
         let mut pauses = Pauses::default();
         let end = End::Broken(Status::new(Code::FailedPrecondition, "version mismatch"));
         assert!(pause(&mut pauses, &end) >= Duration::from_millis(2500));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_certificate_costs_no_pause_and_no_failure() {
+    async fn a_renewed_certificate_reconnects_without_backoff() {
         let mut pauses = Pauses::default();
         assert_eq!(pause(&mut pauses, &End::Renewed), Duration::ZERO);
         assert!(pause(&mut pauses, &End::Closed) <= Duration::from_millis(250));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_stay_bounded() {
+    async fn backoff_stays_bounded() {
         let mut pauses = Pauses::default();
         for _ in 0..50 {
             assert!(pause(&mut pauses, &End::Silent) <= Duration::from_secs(15));

@@ -1,4 +1,4 @@
-//! What is said at the begin of a session, and what answers the principal's questions, in both modes.
+//! Sends the agent's state at the start of a session, and answers the principal's resync, in both modes.
 
 use argocd::Meta;
 use live::cluster_info::Census;
@@ -13,11 +13,11 @@ use crate::sync::replica::Inventory;
 use crate::sync::source::{self, Answer};
 
 impl Drive<'_> {
-    /// What is said on every connect.
+    /// Sends the messages that start every session.
     ///
-    /// Managed: all statuses, and to a Go principal what we hold; ours asks, and if it compares sums it asks for the
-    /// statuses that differ, too. Autonomous: to a Go principal everything;
-    /// ours says what it shows, and hears what is different.
+    /// Managed: the agent sends all statuses, and its inventory to a Go principal. Our principal asks for the
+    /// inventory; if it compares sums, it also asks for the statuses that differ. Autonomous: the agent sends
+    /// all objects to a Go principal. Our principal sends its inventory, and the agent answers with the differences.
     pub(super) fn greet(&mut self, moving: &mut Moving<'_>) {
         let is_ours = moving.welcome.capabilities.is_ours();
         match self.replica.mode() {
@@ -28,7 +28,7 @@ impl Drive<'_> {
                         moving.session.mark(key, Facet::Status);
                     }
                 } else {
-                    // Those that were to be said are among all of them.
+                    // All statuses include the pending ones.
                     for (key, _) in self.reports.replicas() {
                         if key.kind == Kind::Application {
                             moving.session.mark(key, Facet::Status);
@@ -38,17 +38,17 @@ impl Drive<'_> {
                 for event in pending.events.into_values() {
                     moving.session.emit(event);
                 }
-                // A Go principal has one place for errors, and nobody who takes this one away again.
+                // A Go principal has one place for errors, and would never clear this one.
                 let contests = self.reports.all_contests();
                 for event in contests.into_iter().filter(|_| is_ours) {
                     moving.session.emit(event);
                 }
                 if !is_ours {
-                    self.tell_all(moving);
+                    self.send_inventory(moving);
                 }
             }
             Mode::Autonomous => {
-                // What is different from what it shows it will ask for; what went meanwhile did so here.
+                // The principal asks for objects that differ; deletions on the spoke are events.
                 for event in self.reports.take().events.into_values() {
                     moving.session.emit(event);
                 }
@@ -60,12 +60,12 @@ impl Drive<'_> {
                 }
             }
         }
-        self.tell_sight(moving);
+        self.send_spoke_info(moving);
     }
 
-    /// Whether there is an Argo CD here, what it has counted, and whom we trust; a Go principal has an ear for the
-    /// counts only, and only for those of managed clusters.
-    pub(super) fn tell_sight(&mut self, moving: &mut Moving<'_>) {
+    /// Sends whether this cluster has an Argo CD, its statistics, and the trusted roots. A Go principal accepts only the
+    /// statistics of managed clusters.
+    pub(super) fn send_spoke_info(&mut self, moving: &mut Moving<'_>) {
         let (argo_cd, running) = {
             let sync_status = self.sync_status.borrow_and_update();
             (Some(sync_status.argocd()), sync_status.runs().cloned())
@@ -75,8 +75,8 @@ impl Drive<'_> {
             let info = SpokeInfo {
                 argo_cd,
                 argo_cd_runs: running.as_ref().map(|it| it.runs),
-                argo_cd_kinds_brought: running.as_ref().is_some_and(|it| it.kinds_brought),
-                argo_cd_ails: running.and_then(|it| it.ails),
+                argo_cd_kinds_brought: running.as_ref().is_some_and(|it| it.kinds_installed),
+                argo_cd_ails: running.and_then(|it| it.health_problem),
                 trusts: self.renewal.trusts(),
                 ..census.as_ref().map(for_ours).unwrap_or_default()
             };
@@ -88,7 +88,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Hands on what came together. A delete first: what has the name now may have come after it.
+    /// Passes pending reports to the session. Deletes go first: an object of the same name may be newer.
     pub(super) fn take_reports(&self, moving: &mut Moving<'_>) {
         let pending = self.reports.take();
         for key in pending.statuses {
@@ -104,14 +104,14 @@ impl Drive<'_> {
         }
     }
 
-    /// Names everything that we hold, and that this was all.
-    fn tell_all(&self, moving: &mut Moving<'_>) {
-        let retained = self.replica.retained(&moving.welcome);
-        tell_held(moving, retained);
+    /// Sends the whole inventory.
+    fn send_inventory(&self, moving: &mut Moving<'_>) {
+        let inventory = self.replica.inventory(&moving.welcome);
+        emit_inventory(moving, inventory);
     }
 
-    /// Tells what a request asks for; one that names nothing asks for everything.
-    fn notify(&self, moving: &mut Moving<'_>, request: &ResyncRequest) {
+    /// Answers a resync request; one without sums, ranges and statuses asks for the whole inventory.
+    fn answer_request(&self, moving: &mut Moving<'_>, request: &ResyncRequest) {
         let ResyncRequest {
             sums,
             ranges,
@@ -127,16 +127,16 @@ impl Drive<'_> {
                 .emit(Event::request_synced_resource_list(&list));
         }
         if ranges.is_none() && statuses.is_none() {
-            return self.tell_all(moving);
+            return self.send_inventory(moving);
         }
         if let Some(statuses) = statuses {
-            for key in self.replica.shown_in(&moving.welcome, statuses) {
+            for key in self.replica.apps_in(&moving.welcome, statuses) {
                 moving.session.mark(key, Facet::Status);
             }
         }
         if let Some(ranges) = ranges {
-            let retained = self.replica.held_in(&moving.welcome, ranges);
-            tell_held(moving, retained);
+            let inventory = self.replica.inventory_in(&moving.welcome, ranges);
+            emit_inventory(moving, inventory);
         }
     }
 
@@ -145,11 +145,11 @@ impl Drive<'_> {
         let decoded = match (self.replica.mode(), event.verb) {
             (Mode::Managed, Verb::RequestResourceResync) => {
                 payload::decode("resync request", &event.payload)
-                    .map(|request| self.notify(moving, &request))
+                    .map(|request| self.answer_request(moving, &request))
             }
             (Mode::Managed, Verb::ResponseSyncedResource) => {
                 payload::decode("synced resource", &event.payload)
-                    .map(|asked| self.say_held(moving, &asked))
+                    .map(|asked| self.answer_synced_resource(moving, &asked))
             }
             (Mode::Autonomous, Verb::RequestUpdate) => {
                 payload::decode("request-update", &event.payload)
@@ -157,7 +157,7 @@ impl Drive<'_> {
             }
             (Mode::Autonomous, Verb::RequestSyncedResourceList) => {
                 payload::decode("end of a resync", &event.payload)
-                    .map(|list| self.say_the_rest(moving, &list))
+                    .map(|list| self.finish_comparison(moving, &list))
             }
             (_, _) => return Verdict::Refused("not for an agent of this mode".to_owned()),
         };
@@ -173,13 +173,13 @@ impl Drive<'_> {
         self.metrics.last_resync.set(now.as_second());
     }
 
-    fn say_held(&self, moving: &mut Moving<'_>, asked: &SyncedResource) {
-        for body in &self.replica.holds(asked, &moving.welcome).updates {
+    fn answer_synced_resource(&self, moving: &mut Moving<'_>, asked: &SyncedResource) {
+        for body in &self.replica.find(asked, &moving.welcome).updates {
             moving.session.emit(Event::request_update(body));
         }
     }
 
-    /// The hub shows this one.
+    /// Compares one object of the hub with the spoke's.
     fn compare(&self, moving: &mut Moving<'_>, claim: &RequestUpdate) {
         let welcome = &moving.welcome;
         let cluster = welcome.agent_name.as_deref().or(welcome.subject.as_deref());
@@ -198,14 +198,14 @@ impl Drive<'_> {
                 moving.claimed.insert(key.clone());
                 moving.session.mark(key, Facet::State);
             }
-            // Where there is no Argo CD nothing is known of its objects.
-            Answer::Gone(event) if self.replica.sees_argocd() => moving.session.emit(event),
+            // Without an Argo CD the agent knows nothing of its objects.
+            Answer::Gone(event) if self.replica.serves_argocd() => moving.session.emit(event),
             Answer::Gone(_) | Answer::Unknown => {}
         }
     }
 
-    /// That was all that the hub shows; the rest is news. A Go principal asks for a list instead.
-    fn say_the_rest(&self, moving: &mut Moving<'_>, list: &SyncedResourceList) {
+    /// Ends a comparison: sends the objects that the hub did not name. A Go principal asks for a list instead.
+    fn finish_comparison(&self, moving: &mut Moving<'_>, list: &SyncedResourceList) {
         self.note_resync();
         let store = self.reports.store();
         if !moving.welcome.capabilities.is_ours() {
@@ -224,7 +224,6 @@ impl Drive<'_> {
     }
 }
 
-/// Names what is held, and that this was all.
 fn for_ours(census: &Census) -> SpokeInfo {
     SpokeInfo {
         applications_count: Some(census.applications),
@@ -244,19 +243,20 @@ fn for_go(census: &Census) -> ClusterInfo {
     }
 }
 
-fn tell_held(moving: &mut Moving<'_>, retained: Inventory) {
-    for body in &retained.updates {
+/// Names each object of the inventory, then ends the list.
+fn emit_inventory(moving: &mut Moving<'_>, inventory: Inventory) {
+    for body in &inventory.updates {
         moving.session.emit(Event::request_update(body));
     }
     let end = SyncedResourceList {
-        checksum: retained.checksum,
+        checksum: inventory.checksum,
         ..SyncedResourceList::default()
     };
     moving
         .session
         .emit(Event::request_synced_resource_list(&end));
     tracing::debug!(
-        objects = retained.updates.len(),
+        objects = inventory.updates.len(),
         "sent the inventory to the principal"
     );
 }

@@ -1,4 +1,4 @@
-//! The spoke's API as the engine needs it: a trait, so that it can run on something else than Kubernetes.
+//! The spoke's API as a trait, so that simulations and benchmarks run without Kubernetes.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ mod memory;
 pub use self::kube::Kubernetes;
 pub use memory::{Memory, Writes};
 
-/// Reads and writes what the spoke has.
+/// Reads and writes the objects of the spoke.
 pub trait Spoke: Debug + Send + Sync + 'static {
     /// Reports every object of a target and all changes, in order, until the token is cancelled.
     ///
-    /// Outages are waited out; `report` must be quick.
+    /// It waits for the end of outages; `report` must be quick.
     fn watch(
         &self,
         target: Target,
@@ -30,22 +30,22 @@ pub trait Spoke: Debug + Send + Sync + 'static {
         token: CancellationToken,
     ) -> BoxFuture<'static, ()>;
 
-    /// Whether the spoke has an object of this name, asked now; also one whose labels keep watches from telling of it.
+    /// Whether the spoke has an object of this name. Asks the API, so it also finds one whose labels hide it from watches.
     fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>>;
 
-    /// Whether the spoke knows who we are, asked now: no only if it says so, and not when it does not answer.
+    /// Whether the spoke accepts our identity. Asks the API: false only if it answers 401, not if it does not answer.
     ///
-    /// A Pod that was deleted and goes on running, on a node that does not hear of it, is not known any more.
+    /// It rejects a deleted Pod that still runs, as on a node that lost its connection.
     fn knows_us(&self) -> BoxFuture<'_, bool>;
 
-    /// Makes an object and returns what the spoke has made of it.
+    /// Creates an object and returns it as the API stored it.
     fn create<'a>(
         &'a self,
         key: &'a ObjectKey,
         object: &'a Value,
     ) -> BoxFuture<'a, Result<Value, Error>>;
 
-    /// Patches the object with this UID and returns what the spoke has afterwards.
+    /// Patches the object with this UID and returns the result.
     fn patch<'a>(
         &'a self,
         key: &'a ObjectKey,
@@ -53,23 +53,23 @@ pub trait Spoke: Debug + Send + Sync + 'static {
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, Error>>;
 
-    /// Makes a namespace; it is fine if it is there already.
+    /// Creates a namespace if it does not exist.
     fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
 
-    /// The namespaces besides its own that Argo CD looks at, as its settings have them; none if they do not say.
+    /// The further namespaces that Argo CD watches, from its settings; none if they are not set.
     fn application_namespaces<'a>(
         &'a self,
         argocd_namespace: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, Error>>;
 
-    /// The field manager that last wrote what an owner writes, as opposed to a status, and is not ours; none if the
-    /// object does not say.
+    /// The other field manager that last wrote spec or metadata, as opposed to the status; none if the object does not
+    /// record one.
     fn last_writer<'a>(
         &'a self,
         key: &'a ObjectKey,
     ) -> BoxFuture<'a, Result<Option<String>, Error>>;
 
-    /// Deletes the object with this UID. Answers with what it is now, if something has to be done before it goes.
+    /// Deletes the object with this UID. Returns the object if finalizers delay its end.
     fn delete<'a>(
         &'a self,
         key: &'a ObjectKey,
@@ -77,27 +77,27 @@ pub trait Spoke: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Option<Value>, Error>>;
 }
 
-/// What one watch is about.
+/// The objects of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
-    /// What.
+    /// Their kind.
     pub kind: Kind,
-    /// Where; none: everywhere.
+    /// Their namespace; none: all namespaces.
     pub namespace: Option<String>,
 }
 
 impl Target {
-    /// Whether an object is among those it is about.
+    /// Whether the watch includes this object.
     pub(crate) fn covers(&self, key: &ObjectKey) -> bool {
         let is_there = |namespace: &String| *namespace == key.namespace;
         key.kind == self.kind && self.namespace.as_ref().is_none_or(is_there)
     }
 }
 
-/// Takes in what a watch reports.
+/// Receives the reports of a watch.
 pub type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
 
-/// Which of the `ConfigMap`s a kind is that hub and spoke fill together.
+/// The `ConfigMap` of a kind that hub and spoke share.
 pub(crate) const fn shared(kind: Kind) -> Option<Shared> {
     match kind {
         Kind::GpgKey => Some(Shared::GpgKeys),
@@ -107,25 +107,25 @@ pub(crate) const fn shared(kind: Kind) -> Option<Shared> {
     }
 }
 
-/// What a watch has seen.
+/// A report of a watch.
 #[derive(Clone)]
 pub enum Report {
-    /// An object is there and looks like this, without its managed fields.
+    /// The current object, without its managed fields.
     Applied(Value),
     /// An object is gone.
     Gone {
-        /// What it was.
+        /// Its key.
         key: ObjectKey,
-        /// Which one it was.
+        /// Its UID.
         uid: String,
-        /// Its deletion was watched, as opposed to found out because it is not there any more.
+        /// The watch saw the deletion; otherwise a list lacks the object.
         is_seen: bool,
     },
-    /// Everything that there is has been reported once.
+    /// The initial list is complete.
     Synced,
-    /// The API is back at an earlier state: everything is reported anew, perhaps in older versions.
+    /// The API is back at an earlier state: the watch reports all objects again, perhaps in older versions.
     Rewound,
-    /// The API does not serve this kind, as far as its answer tells. Told once, until it does.
+    /// The API does not serve this kind. Reported once, until the API serves it.
     NotServed,
 }
 
@@ -148,27 +148,27 @@ impl Debug for Report {
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a write did not happen.
+/// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Gone, changed or there already: whoever asked did not know the newest.
+    /// The object is gone, changed or exists already: the caller's version is stale.
     #[error("the cached object is stale")]
     Stale,
-    /// The operations do not fit; the API does not say whether the object is another one or the value bad.
+    /// The operations do not fit; the API does not report whether the object is another one or the value is invalid.
     #[error("the patch does not apply to the current object")]
     Misfit(#[source] Source),
-    /// The namespace is not there.
+    /// The namespace does not exist.
     #[error("its namespace does not exist")]
     NoNamespace(#[source] Source),
     /// The API will never take this value.
     #[error(transparent)]
     Refused(Source),
-    /// Not now.
+    /// The write may succeed later.
     #[error("{}", source)]
     Failed {
-        /// Whose move it is.
+        /// Who has to act.
         error_class: ErrorClass,
-        /// What happened.
+        /// The error of the client.
         source: Source,
     },
 }

@@ -1,8 +1,8 @@
-//! What is on the spoke, and what the hub last wanted there.
+//! The cache of the spoke's objects, and the last desired states of the hub.
 //!
-//! The live side is fed by watches, and ahead of them by the answers to our own writes, so that the
-//! next decision about an object sees the last write. The remembered side is fed by what was applied.
-//! Memory is bounded by the number of objects that are watched or wanted.
+//! Watches update the live objects, and so do the answers to our own writes, so that the next plan for
+//! an object sees the last write. Applied changes update the desired states. The number of watched or
+//! desired objects bounds the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,64 +14,64 @@ use argocd::{Meta, keys};
 use protocol::ObjectKey;
 use serde_json::Value;
 
-/// Everything known, by the names that objects have on the spoke.
+/// All cached objects by their keys on the spoke.
 #[derive(Debug, Default)]
 pub struct Store {
-    // Held for a lookup or an insert, never over an await.
+    // Locked for a lookup or an insert, never over an await.
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
-    /// UIDs that went while a create of their name was under way.
+    /// UIDs that were deleted while a create of their name was in progress.
     making: BTreeMap<ObjectKey, BTreeSet<String>>,
-    /// What was taken once by objects that somebody deleted here and that the hub may want again, by whose copies they were.
+    /// Command records of locally deleted objects that the hub may want again, with their source UIDs.
     taken: BTreeMap<ObjectKey, (String, Records)>,
-    /// Made by us and not told by a watch yet.
-    unreported: BTreeMap<ObjectKey, Untold>,
-    /// Known from before the spoke went back to an earlier state: whatever comes next about them counts.
+    /// Objects that we created and no watch has reported yet.
+    unreported: BTreeMap<ObjectKey, Unreported>,
+    /// Objects from before the spoke's API went back to an earlier state: the next version of each counts.
     former: BTreeSet<ObjectKey>,
 }
 
-/// Something that only the answer to our own create has told of.
+/// An object that is known only from the answer to our create.
 #[derive(Debug)]
-struct Untold {
+struct Unreported {
     uid: String,
-    /// A list was complete without it.
+    /// A complete list lacked it.
     is_missed: bool,
 }
 
-/// Annotations that say what was taken once.
+/// Annotations that record executed commands.
 type Records = Vec<(&'static str, String)>;
 
-/// A create under way; its answer may come before or after what the watch tells about the object.
+/// A create in progress; its answer may arrive before or after the watch's report.
 #[derive(Debug)]
 pub struct Making<'a> {
     store: &'a Store,
     key: ObjectKey,
 }
 
-/// What is known about one object.
+/// The cached state of one object.
 #[derive(Clone, Default)]
 pub struct Entry {
-    /// As it is on the spoke.
+    /// The live object on the spoke.
     pub live: Option<Arc<Value>>,
-    /// As the hub wants it, if it said so since we started.
+    /// The hub's desired state, if received since we started.
     pub wanted: Option<Arc<Wanted>>,
 }
 
-/// What the hub last wanted, after it was applied.
+/// The hub's last desired state, after it was applied.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The object as it should be here.
+    /// The desired object on this cluster.
     pub desired: Value,
-    /// Digest of the message, which tells the hub at a resync that nothing is missing.
+    /// Digest of the message, by which a resync sees that the state is current.
     pub digest: String,
-    /// What remained here of our last write: the API server and Argo CD normalise, and what they
-    /// leave of the desired value is as good as the value.
+    /// The stored form of our last write: the API server and Argo CD normalise the desired value, and
+    /// the normal form counts as equal.
     pub written: Option<Written>,
-    /// The hub deletes it, or did: when it goes here, that is said and it stays gone.
+    /// The hub deletes or deleted it: the agent reports the deletion and does not recreate the object.
     pub leaving: bool,
 }
 
@@ -105,30 +105,30 @@ impl fmt::Debug for Change {
     }
 }
 
-/// What a watch event meant.
+/// The effect of a watch event.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing: an echo of our own write, or an older version.
+    /// None: an echo of our own write, or an older version.
     None,
-    /// The object is another one now.
+    /// The object changed.
     Changed {
-        /// What it was.
+        /// The previous object.
         before: Option<Arc<Value>>,
     },
 }
 
 impl Store {
-    /// What is known about one object.
+    /// The cached state of one object.
     pub fn get(&self, key: &ObjectKey) -> Entry {
         self.lock().entries.get(key).cloned().unwrap_or_default()
     }
 
-    /// The object as it is on the spoke.
+    /// The live object on the spoke.
     pub fn live(&self, key: &ObjectKey) -> Option<Arc<Value>> {
         self.lock().entries.get(key)?.live.clone()
     }
 
-    /// Takes in an object that a watch saw. Older versions than the known one change nothing.
+    /// Caches an object from a watch. Versions older than the cached one change nothing.
     pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
         let mut inner = self.lock();
         inner.unreported.remove(&key);
@@ -143,7 +143,7 @@ impl Store {
         }
     }
 
-    /// The spoke's API is back at an earlier state: of objects like these older versions than the known ones will come.
+    /// Accepts older versions of these objects, since the spoke's API is back at an earlier state.
     pub fn outdate(&self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         let mut inner = self.lock();
         let Inner {
@@ -152,13 +152,13 @@ impl Store {
         former.extend(entries.keys().filter(|key| is_concerned(key)).cloned());
     }
 
-    /// Says that an object is about to be created; one create of a name at a time.
+    /// Announces the create of an object; one create of a name at a time.
     pub fn making(&self, key: ObjectKey) -> Making<'_> {
         self.lock().making.insert(key.clone(), BTreeSet::new());
         Making { store: self, key }
     }
 
-    /// Takes in the answer to one of our patches, unless the object is gone or another one by now.
+    /// Caches the answer to one of our patches, unless the object is gone or another one by now.
     pub fn written(&self, key: &ObjectKey, object: &Arc<Value>) {
         let mut inner = self.lock();
         let Some(live) = inner
@@ -174,7 +174,7 @@ impl Store {
         }
     }
 
-    /// Notes that an object with this UID is gone, and returns what was known.
+    /// Notes that an object with this UID is gone, and returns its cached state.
     pub fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
         let mut inner = self.lock();
         let Inner {
@@ -198,7 +198,7 @@ impl Store {
             return None;
         }
         let known = entry.clone();
-        // Also before the hub has said anything: it may want it again.
+        // Also without a desired state: the hub may want the object again.
         let meta = entry.live.as_deref().map(Meta::of);
         if let Some((meta, source)) = meta.and_then(|meta| Some((meta, meta.source_uid()?))) {
             let records = [keys::LAST_COMMAND, keys::LAST_REFRESH].into_iter();
@@ -215,7 +215,7 @@ impl Store {
         Some(known)
     }
 
-    /// What a copy of this hub object took once before somebody deleted it here: it is not to be done again.
+    /// Records of the commands that a deleted copy of this hub object executed, so that its successor does not repeat them.
     pub fn taken(&self, key: &ObjectKey, source_uid: &str) -> Vec<(&'static str, String)> {
         match self.lock().taken.get(key) {
             Some((source, records)) if source == source_uid => records.clone(),
@@ -223,8 +223,8 @@ impl Store {
         }
     }
 
-    /// A list is complete: objects of ours that it lacks may be gone. Nobody else would tell, for a watch that never saw
-    /// an object does not miss it; but the list may be older than the object, or narrower.
+    /// Marks and returns unreported objects that a complete list lacks. They may be gone, and a watch that never saw an
+    /// object does not report its deletion; but the list may be older than the object, or its selector may not match.
     pub fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
         let mut missed = vec![];
         for (key, unreported) in &mut self.lock().unreported {
@@ -236,26 +236,26 @@ impl Store {
         missed
     }
 
-    /// Which object has to be asked for, because a list lacked it; told once for each list.
+    /// The UID of an object to look up, because a list lacked it; returned once for each list.
     pub fn take_missed(&self, key: &ObjectKey) -> Option<String> {
         let mut inner = self.lock();
         let unreported = inner.unreported.get_mut(key)?;
         std::mem::take(&mut unreported.is_missed).then(|| unreported.uid.clone())
     }
 
-    /// It could not be asked for.
+    /// Marks an object as missed again, after its lookup failed.
     pub fn still_missed(&self, key: &ObjectKey) {
         if let Some(unreported) = self.lock().unreported.get_mut(key) {
             unreported.is_missed = true;
         }
     }
 
-    /// Remembers what the hub wants, after it was applied.
+    /// Remembers an applied desired state.
     pub fn remember(&self, key: ObjectKey, wanted: Wanted) {
         self.lock().entries.entry(key).or_default().wanted = Some(Arc::new(wanted));
     }
 
-    /// Forgets what the hub wanted.
+    /// Forgets the desired state.
     pub fn forget(&self, key: &ObjectKey) {
         let mut inner = self.lock();
         inner.taken.remove(key);
@@ -267,7 +267,7 @@ impl Store {
         }
     }
 
-    /// Everything, in order, at one point in time.
+    /// A snapshot of all entries, in order.
     pub fn all(&self) -> Vec<(ObjectKey, Entry)> {
         self.lock()
             .entries
@@ -276,7 +276,7 @@ impl Store {
             .collect()
     }
 
-    /// How many objects of each kind are here.
+    /// The number of live objects of each kind.
     pub fn present(&self) -> BTreeMap<&'static str, usize> {
         let mut present = BTreeMap::new();
         for (key, entry) in &self.lock().entries {
@@ -293,7 +293,7 @@ impl Store {
 }
 
 impl Making<'_> {
-    /// Takes in the answer, so that the next decision knows the object before a watch tells of it.
+    /// Caches the answer, so that the next plan sees the object before a watch reports it.
     pub fn made(self, object: &Arc<Value>) {
         let mut inner = self.store.lock();
         let Inner {
@@ -308,13 +308,13 @@ impl Making<'_> {
         if making.get(&self.key).is_some_and(|lost| lost.contains(uid)) {
             return;
         }
-        // What a watch told already is as new or newer.
+        // An object that a watch has reported is as new or newer.
         let entry = entries.entry(self.key.clone()).or_default();
         if entry.live.is_none() {
             entry.live = Some(Arc::clone(object));
             let uid = uid.to_owned();
             let is_missed = false;
-            unreported.insert(self.key.clone(), Untold { uid, is_missed });
+            unreported.insert(self.key.clone(), Unreported { uid, is_missed });
         }
     }
 }
@@ -327,8 +327,8 @@ impl Drop for Making<'_> {
 
 /// Whether `object` is a later version than `known`, or another object of the same name.
 ///
-/// Resource versions of one API server are ordered numbers. Where they are not numbers, what comes
-/// last counts.
+/// Resource versions of one API server are ordered numbers. If they are not numbers, the last one
+/// counts.
 fn is_newer(object: &Value, known: &Value) -> bool {
     let (object, known) = (Meta::of(object), Meta::of(known));
     if object.uid() != known.uid() {

@@ -1,7 +1,7 @@
-//! Makes the spoke match what the hub said.
+//! Makes the spoke match the desired state of the hub.
 //!
-//! `observe` watches, `plan` decides, `obey` sees to it, `apply` writes, `drift` brings back what was edited here. One
-//! object is written by one task at a time; different objects do not wait for each other.
+//! `observe` watches, `plan` decides, `reconcile` runs plans, `apply` writes, `drift` reverts local edits. One task at a
+//! time writes an object; different objects do not wait for each other.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -44,16 +44,16 @@ use plan::{Incoming, No, Plan};
 use refresh_nudger::RefreshNudger;
 use stale_cache_backoff::StaleCacheBackoff;
 
-/// Tasks that may write at once without waiting for each other by chance.
+/// Number of locks; two objects rarely share one.
 const LOCKS: usize = 64;
-/// The API server is away or busy.
+/// The pause while the API server is unavailable or busy.
 const TRANSIENT_PAUSE: Duration = Duration::from_secs(2);
-/// A person has to do something first, such as grant a right or install Argo CD.
+/// The pause when an administrator has to act first, such as grant a right or install Argo CD.
 const PERSON_PAUSE: Duration = Duration::from_secs(15);
-/// A command waits for another one to end.
+/// The pause of a command that waits for another one to end.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The spoke's side of what the hub says.
+/// Applies the hub's desired state to the spoke.
 #[derive(Debug)]
 pub struct Replica {
     writer: Writer,
@@ -109,9 +109,9 @@ impl Replica {
         let spoke = &self.writer.spoke;
         observe::start(spoke, &self.scope, &observer, &self.sync_status, spawner);
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
-        spawner.spawn("drift", async move { replica.hold(token).await });
+        spawner.spawn("drift", async move { replica.revert_drift(token).await });
         let (replica, token) = (Arc::clone(self), spawner.token().clone());
-        spawner.spawn("stuck", async move { replica.unstick(token).await });
+        spawner.spawn("stuck", async move { replica.refresh_stuck(token).await });
     }
 
     fn observer(&self) -> Observer {
@@ -124,7 +124,7 @@ impl Replica {
         }
     }
 
-    /// Whether the API of this cluster knows this agent; yes, as long as it does not say no.
+    /// Whether the API of this cluster accepts this agent's identity; true unless it answers 401.
     pub async fn is_known(&self) -> bool {
         self.writer.is_known().await
     }
@@ -139,25 +139,25 @@ impl Replica {
         &self.scope.argocd_namespace
     }
 
-    /// What the watches see of the spoke.
+    /// How complete the caches of the spoke are.
     pub fn sync_status(&self) -> watch::Receiver<CacheStatus> {
         self.sync_status.subscribe()
     }
 
-    /// Somebody has looked at what of an Argo CD runs here.
-    pub fn saw_running(&self, runs: Running) {
+    /// Sets the result of the probe of Argo CD.
+    pub fn set_running(&self, runs: Running) {
         self.sync_status
-            .send_if_modified(|sync_status| sync_status.saw_running(runs));
+            .send_if_modified(|sync_status| sync_status.set_running(runs));
     }
 
-    /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not known is not there.
-    pub fn sees_argocd(&self) -> bool {
+    /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not cached does not exist.
+    pub fn serves_argocd(&self) -> bool {
         self.sync_status.borrow().argocd() == protocol::payload::ArgoCd::Installed
     }
 
-    /// What is here from this principal, for a resync.
-    pub fn retained(&self, welcome: &Welcome) -> Inventory {
-        inventory::retained(
+    /// The objects from this principal, for a resync.
+    pub fn inventory(&self, welcome: &Welcome) -> Inventory {
+        inventory::all(
             &self.store,
             Reader {
                 scope: &self.scope,
@@ -166,19 +166,19 @@ impl Replica {
         )
     }
 
-    /// Sums over what is here from this principal, and over what we show of it.
+    /// Sums over the objects from this principal and over their statuses.
     pub fn sums(&self, welcome: &Welcome) -> SyncedResourceList {
         inventory::sums(&self.store, self.reader(welcome))
     }
 
-    /// What is here from this principal in some ranges.
-    pub fn held_in(&self, welcome: &Welcome, ranges: &Ranges) -> Inventory {
-        inventory::held_in(&self.store, self.reader(welcome), ranges)
+    /// The objects from this principal in some ranges.
+    pub fn inventory_in(&self, welcome: &Welcome, ranges: &Ranges) -> Inventory {
+        inventory::in_ranges(&self.store, self.reader(welcome), ranges)
     }
 
     /// The Applications in some ranges.
-    pub fn shown_in(&self, welcome: &Welcome, ranges: &Ranges) -> Vec<ObjectKey> {
-        inventory::shown_in(&self.store, self.reader(welcome), ranges)
+    pub fn apps_in(&self, welcome: &Welcome, ranges: &Ranges) -> Vec<ObjectKey> {
+        inventory::apps_in(&self.store, self.reader(welcome), ranges)
     }
 
     const fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
@@ -188,8 +188,8 @@ impl Replica {
         }
     }
 
-    /// Whether we hold this object, as an answer to the hub's list.
-    pub fn holds(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Inventory {
+    /// The state of one object, as an answer to the hub's list.
+    pub fn find(&self, asked: &protocol::payload::SyncedResource, welcome: &Welcome) -> Inventory {
         inventory::one(
             &self.store,
             Reader {
@@ -200,7 +200,7 @@ impl Replica {
         )
     }
 
-    /// Does what an event says. Never fails: what cannot be done is a verdict.
+    /// Carries out an event. Failures become verdicts.
     pub async fn carry_out(&self, event: &Event, welcome: &Welcome) -> Verdict {
         if self.scope.mode == Mode::Autonomous {
             return self.command(event).await;
@@ -216,10 +216,10 @@ impl Replica {
                 return Verdict::Refused(Chain(&unfit).to_string());
             }
         };
-        let verdict = self.obey(reader, event, &message).await;
+        let verdict = self.reconcile(reader, event, &message).await;
         if let Verdict::Refused(reason) = &verdict {
             tracing::warn!(object = %message.key, reason, "refused a change of the hub");
-            // Ours is told by the acknowledgement, and Go's listens for Applications only.
+            // The acknowledgement has the reason for our principal; a Go principal accepts errors of Applications only.
             if message.key.kind == Kind::Application && !welcome.capabilities.is_ours() {
                 self.reports
                     .error(&message.key, &message.hub, reason.clone());
@@ -228,7 +228,7 @@ impl Replica {
         verdict
     }
 
-    /// What a message comes to here, and what the hub then wants.
+    /// The plan for a message, and the new desired state.
     fn plan(
         &self,
         reader: Reader<'_>,

@@ -1,8 +1,7 @@
-//! What changed here, for the hub.
+//! Collects the spoke's changes for the hub.
 //!
-//! Only *that* something changed is kept, once per object; what is said about it is read from the
-//! [`Store`] at the moment it is sent. So memory is bounded by the number of objects, however
-//! long the link is down and however fast things change.
+//! It keeps only the keys of changed objects; the session reads the values from the [`Store`] when it
+//! sends them. So the number of objects bounds the memory, for any outage and any rate of changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,29 +19,29 @@ use crate::sync::spans::Traces;
 
 pub use encoder::ReportEncoder;
 
-/// What still has to be handed to a session.
+/// Changes that wait for a session.
 #[derive(Debug)]
 pub struct Reports {
     store: Arc<Store>,
-    // Held for a lookup or an insert, never over an await.
+    // Locked for a lookup or an insert, never over an await.
     pending: Mutex<Pending>,
-    /// Who keeps changing what the hub owns, as every session has to be told. Bounded by the objects.
+    /// Messages about contested objects, which every session sends. Bounded by the number of objects.
     contested: Mutex<BTreeMap<ObjectKey, String>>,
     wake: Notify,
-    /// Which changes it is for, where they are traced.
+    /// The traces of the changes, if tracing is on.
     traces: Traces,
 }
 
 /// See [`Reports::take`].
 #[derive(Debug, Default)]
 pub struct Pending {
-    /// Applications whose status has to be said.
+    /// Applications whose status changed.
     pub statuses: BTreeSet<ObjectKey>,
-    /// What the spoke owns and has to be said.
+    /// Changed objects that the spoke owns.
     pub states: BTreeSet<ObjectKey>,
-    /// What has to be said as it is, the last word per object: that it is gone here, or why not.
+    /// The last event per object: a deletion or an error.
     pub events: BTreeMap<ObjectKey, Event>,
-    /// That somebody here keeps changing what the hub owns, or does so no more.
+    /// Starts and ends of contests.
     pub contests: BTreeMap<ObjectKey, Event>,
 }
 
@@ -58,7 +57,7 @@ impl Reports {
         }
     }
 
-    /// The status of this Application has to be said.
+    /// Queues the status of an Application.
     pub fn status(&self, key: ObjectKey) {
         if key.kind == Kind::Application {
             self.traces.changed(&key, Facet::Status);
@@ -67,19 +66,19 @@ impl Reports {
         }
     }
 
-    /// This object, which the spoke owns, has to be said.
+    /// Queues the state of an object that the spoke owns.
     pub fn owned(&self, key: ObjectKey) {
         self.traces.changed(&key, Facet::State);
         self.lock().states.insert(key);
         self.wake.notify_one();
     }
 
-    /// This object, which the spoke owned, was deleted; it was `last` so.
+    /// Queues the observed deletion of an object that the spoke owned; `last` is its last version.
     pub fn left(&self, key: &ObjectKey, last: &Value) {
         self.ended(key, source::left(key, last));
     }
 
-    /// This object, which the spoke owned, is not there any more, and nobody saw it go; it was `last` so.
+    /// Queues the absence of an object that the spoke owned and whose deletion no watch saw; `last` is its last version.
     pub fn missing(&self, key: &ObjectKey, last: &Value) {
         self.ended(key, source::missing(key, last));
     }
@@ -93,17 +92,17 @@ impl Reports {
         self.wake.notify_one();
     }
 
-    /// This object is about to be changed for what is done at this moment.
+    /// Notes that the current trace changes this object.
     pub fn changing(&self, key: &ObjectKey) {
         self.traces.changing(key);
     }
 
-    /// What is on the spoke.
+    /// The cache of the spoke.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// This object, which came from `source_uid` on the hub, is gone here. Only Applications are waited for.
+    /// Queues the deletion of a replica of `source_uid` on the hub. The hub waits only for Applications.
     pub fn gone(&self, key: &ObjectKey, source_uid: &str, last: Option<&Value>) {
         if key.kind != Kind::Application {
             return;
@@ -117,7 +116,7 @@ impl Reports {
         self.wake.notify_one();
     }
 
-    /// Something about this object that a person on the hub has to know.
+    /// Queues an error about this object for users of the hub.
     pub fn error(&self, key: &ObjectKey, hub: &ObjectKey, message: String) {
         let body = ErrorReport {
             resource_name: hub.name.clone(),
@@ -125,13 +124,13 @@ impl Reports {
             message,
             contest: None,
         };
-        // That it is gone counts more.
+        // A queued deletion has priority.
         let event = Event::error(key.kind, &body);
         self.lock().events.entry(key.clone()).or_insert(event);
         self.wake.notify_one();
     }
 
-    /// Somebody here keeps changing what the hub owns.
+    /// Queues the start of a contest: another writer keeps changing fields that the hub owns.
     pub fn contested(&self, key: &ObjectKey, message: String) {
         let event = contest_event(key, Contest::On, message.clone());
         self.contests().insert(key.clone(), message);
@@ -139,8 +138,8 @@ impl Reports {
         self.wake.notify_one();
     }
 
-    /// Nobody changes it any more.
-    pub fn at_peace(&self, key: &ObjectKey) {
+    /// Queues the end of a contest.
+    pub fn uncontested(&self, key: &ObjectKey) {
         if self.contests().remove(key).is_some() {
             let event = contest_event(key, Contest::Over, String::new());
             self.lock().contests.insert(key.clone(), event);
@@ -148,7 +147,7 @@ impl Reports {
         }
     }
 
-    /// What is contested now, for a session that begins.
+    /// All current contests, for the start of a session.
     pub fn all_contests(&self) -> Vec<Event> {
         self.lock().contests.clear();
         let contests = self.contests();
@@ -157,19 +156,19 @@ impl Reports {
             .collect()
     }
 
-    /// Takes everything that has come together.
+    /// Takes all pending changes.
     pub fn take(&self) -> Pending {
         std::mem::take(&mut *self.lock())
     }
 
-    /// Waits until there may be something to take.
+    /// Waits until changes may be pending.
     ///
-    /// *Cancel safety*: a wake-up that nobody saw is kept for the next call.
+    /// *Cancel safety*: a cancelled call keeps its wake-up for the next call.
     pub async fn changed(&self) {
         self.wake.notified().await;
     }
 
-    /// The keys of all Applications here that came from the hub.
+    /// All live objects that came from the hub.
     pub fn replicas(&self) -> Vec<(ObjectKey, Arc<Value>)> {
         self.store
             .all()
@@ -190,7 +189,7 @@ impl Reports {
 }
 
 fn contest_event(key: &ObjectKey, contest: Contest, message: String) -> Event {
-    // The hub knows its object by the name here, too.
+    // The hub also finds its object by the spoke's name.
     let body = ErrorReport {
         resource_name: key.name.clone(),
         resource_namespace: key.namespace.clone(),
@@ -200,7 +199,7 @@ fn contest_event(key: &ObjectKey, contest: Contest, message: String) -> Event {
     Event::error(key.kind, &body)
 }
 
-/// Says that an object is gone; the hub finds its own by the source UID.
+/// The event of a deleted replica; the hub finds its object by the source UID.
 fn gone_event(key: &ObjectKey, source_uid: &str, last: Option<&Value>) -> Event {
     let meta = last.map(Meta::of);
     let uid = meta
@@ -267,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_came_from_the_hub_is_reported() {
+    fn only_objects_from_the_hub_are_reported() {
         let store = Arc::new(Store::default());
         store.seen(key("ours"), app("ours", Some("hub-uid")));
         store.seen(key("theirs"), app("theirs", None));
         let reports = Reports::new(store);
-        let reports = reports.reply(true, Mode::Managed);
+        let reports = reports.encoder(true, Mode::Managed);
         let stated = reports.encode(&key("ours"), Facet::Status, false).unwrap();
         assert_eq!(
             (stated.verb, stated.event_id.as_str()),
@@ -292,47 +291,47 @@ mod tests {
     }
 
     #[test]
-    fn a_go_principal_is_not_told_of_operations_that_it_would_ask_for_again() {
+    fn a_go_principal_gets_no_operations_which_it_would_repeat() {
         let store = Arc::new(Store::default());
         let mut live = Value::clone(&app("a", Some("hub-uid")));
         live["operation"] = json!({ "sync": {} });
         store.seen(key("a"), Arc::new(live));
         let reports = Reports::new(store);
-        for reply in [true, false] {
+        for operations in [true, false] {
             let stated =
                 reports
-                    .reply(reply, Mode::Managed)
+                    .encoder(operations, Mode::Managed)
                     .encode(&key("a"), Facet::Status, false);
             let body: Value = serde_json::from_slice(&stated.unwrap().payload).unwrap();
-            assert_eq!(body.get("operation").is_some(), reply);
+            assert_eq!(body.get("operation").is_some(), operations);
             assert_eq!(body["status"]["sync"]["status"], "Synced");
         }
     }
 
     #[test]
-    fn a_contest_is_told_to_every_session_until_it_is_over() {
+    fn every_session_reports_a_contest_until_it_is_over() {
         let reports = Reports::new(Arc::default());
         let contest = |event: &Event| {
             let body: ErrorReport =
                 protocol::payload::decode("error", &event.payload).unwrap_or_default();
             (body.contest, body.message)
         };
-        reports.at_peace(&key("a"));
+        reports.uncontested(&key("a"));
         assert!(reports.take().contests.is_empty(), "there was none");
         reports.contested(&key("a"), "by helm".to_owned());
         let on = (Some(Contest::On), "by helm".to_owned());
-        let reply: Vec<_> = reports.take().contests.values().map(contest).collect();
-        assert_eq!(reply, std::slice::from_ref(&on));
+        let pending: Vec<_> = reports.take().contests.values().map(contest).collect();
+        assert_eq!(pending, std::slice::from_ref(&on));
         let again: Vec<_> = reports.all_contests().iter().map(contest).collect();
         assert_eq!(again, [on]);
-        reports.at_peace(&key("a"));
-        let reply: Vec<_> = reports.take().contests.values().map(contest).collect();
-        assert_eq!(reply, [(Some(Contest::Over), String::new())]);
+        reports.uncontested(&key("a"));
+        let pending: Vec<_> = reports.take().contests.values().map(contest).collect();
+        assert_eq!(pending, [(Some(Contest::Over), String::new())]);
         assert!(reports.all_contests().is_empty());
     }
 
     #[test]
-    fn that_an_object_is_gone_replaces_what_was_to_be_said_about_it() {
+    fn a_deletion_replaces_pending_reports_of_the_object() {
         let reports = Reports::new(Arc::default());
         reports.status(key("a"));
         reports.gone(&key("a"), "hub-uid", Some(&app("a", Some("hub-uid"))));

@@ -1,7 +1,7 @@
-//! What the spoke owns in autonomous mode, as the hub is told.
+//! Reports the spoke's own objects to the hub in autonomous mode.
 //!
-//! Everything about an object is one state: labels, annotations, spec and status together, as the Go protocol has it.
-//! The principal begins every session by telling what it shows, and here is found what is different.
+//! The state of an object has its labels, annotations, spec and status together, as in the Go protocol. The principal
+//! starts every session with the list of its mirrors, and the agent answers with the differences.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use serde_json::{Value, json};
 
 use crate::sync::cache::Store;
 
-/// Kinds that are shown on the hub.
+/// Kinds that the hub mirrors.
 const SHOWN: [Kind; 2] = [Kind::AppProject, Kind::Application];
 
-/// What to say about an object that the hub shows.
+/// The answer about an object that the hub mirrors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: it is shown as it is.
+    /// The mirror is current: no answer.
     Right(ObjectKey),
-    /// How it is.
+    /// The mirror differs: send the state.
     State(ObjectKey),
-    /// That it is not there.
+    /// The object does not exist: send this event.
     Gone(Event),
-    /// Nothing, since nothing is known of it.
+    /// The agent knows nothing about the object: no answer.
     Unknown,
 }
 
-/// The whole state of an object, for `ours` or for a Go principal.
+/// The state of an object, for our principal (`ours`) or for a Go principal.
 pub fn state(key: &ObjectKey, live: &Value, ours: bool, stated_before: bool) -> Option<Event> {
     let meta = Meta::of(live);
     if meta.is_ignored() || !SHOWN.contains(&key.kind) {
         return None;
     }
-    // A Go principal creates a project only where there is none, but an update makes what is missing.
+    // A Go principal handles a create only if the project is missing, but an update in both cases.
     let verb = if stated_before || (key.kind == Kind::AppProject && !ours) {
         Verb::SpecUpdate
     } else {
@@ -48,15 +48,15 @@ pub fn state(key: &ObjectKey, live: &Value, ours: bool, stated_before: bool) -> 
     Some(Event::about(key, verb, uid, version, Bytes::from(body)))
 }
 
-/// Says that an object went. The version makes it an event, as opposed to an answer.
+/// The event of a deletion that a watch saw. The version distinguishes it from an answer.
 pub fn left(key: &ObjectKey, last: &Value) -> Event {
     let version = Meta::of(last).resource_version();
     let version = if version.is_empty() { "0" } else { version };
     gone(key, Meta::of(last).uid(), version)
 }
 
-/// Says that an object is not there, which nobody saw happen: as if the hub had asked for it, so that it counts together
-/// with all others of which that is said.
+/// Reports an object as missing whose deletion no watch saw: as an answer to the hub, whose brake counts it together with
+/// all other missing objects.
 pub fn missing(key: &ObjectKey, last: &Value) -> Event {
     gone(key, Meta::of(last).uid(), "")
 }
@@ -77,9 +77,9 @@ fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
     )
 }
 
-/// Compares what the hub shows with what is here.
+/// Compares a mirror of the hub with the spoke's object.
 ///
-/// `cluster`: what the principal calls us; it calls projects by that and their name.
+/// `cluster`: this cluster's name at the principal, which is the prefix of its projects' names there.
 pub fn answer(
     store: &Store,
     namespace: &str,
@@ -122,7 +122,7 @@ fn is_shown_right(live: &Value, claim: &RequestUpdate, ours: bool) -> bool {
     claim.checksum == digest::spec_checksum(live)
 }
 
-/// Everything here that is shown on the hub.
+/// All objects that the hub mirrors.
 pub fn owned(store: &Store) -> Vec<(ObjectKey, Arc<Value>)> {
     store
         .all()
@@ -132,7 +132,7 @@ pub fn owned(store: &Store) -> Vec<(ObjectKey, Arc<Value>)> {
         .collect()
 }
 
-/// The list of them, as a Go principal asks for it, unless it is what the principal knows.
+/// The list of the spoke's own objects for a Go principal; empty if its checksum matches.
 pub fn list(store: &Store, checksum: Option<&[u8]>) -> Vec<SyncedResource> {
     let owned = owned(store);
     let lines = owned
@@ -152,10 +152,9 @@ pub fn list(store: &Store, checksum: Option<&[u8]>) -> Vec<SyncedResource> {
         .collect()
 }
 
-/// The object with the record of the commands that it took, if somebody has wiped that.
+/// The object with the records of its executed commands, if another writer removed them.
 ///
-/// An `ApplicationSet` here takes away every annotation that it did not set itself, and a command must not be taken
-/// twice for that.
+/// An `ApplicationSet` removes every annotation that it did not set itself, and that must not make a command run twice.
 pub fn with_memory(object: Arc<Value>, before: Option<&Value>) -> Arc<Value> {
     let Some(before) = before.filter(|it| Meta::of(it).uid() == Meta::of(&object).uid()) else {
         return object;
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_hub_shows_right_is_not_said_again() {
+    fn a_current_mirror_gets_no_state() {
         let store = store();
         let mut shown = claim(Kind::Application, "a", "u-a");
         let answered = |claim: &RequestUpdate| answer(&store, "argocd", Some("c"), claim, true);
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_here_is_answered_as_an_answer_and_what_went_as_an_event() {
+    fn a_missing_object_is_an_answer_and_a_seen_deletion_an_event() {
         let store = store();
         for name in ["nowhere", "ignored"] {
             let claim = claim(Kind::Application, name, "u");
@@ -261,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_go_principal_is_told_of_projects_by_updates() {
+    fn a_go_principal_gets_projects_as_updates() {
         let project = key(Kind::AppProject, "c-b");
         let verb = |ours| state(&project, &app("c-b", None), ours, false).map(|it| it.verb);
         assert_eq!(
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_the_principal_knows_is_not_said() {
+    fn a_list_with_a_matching_checksum_is_not_sent() {
         let store = store();
         let lines = [("Application", "a", "u-a"), ("AppProject", "c-b", "u-c-b")];
         let known = digest::list_checksum(lines);
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_was_taken_is_remembered_when_its_record_is_wiped() {
+    fn a_removed_command_record_is_restored() {
         let mut took = Value::clone(&app("a", None));
         took["metadata"]["annotations"] = json!({ keys::LAST_COMMAND: "id x", "other": "gone" });
         let seen = with_memory(app("a", None), Some(&took));

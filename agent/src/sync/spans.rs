@@ -1,7 +1,7 @@
-//! The traces of the spoke's side: what the hub says goes on here, and what comes of it is told as a part of it.
+//! Traces of the agent: spans for the hub's changes, and for the reports that follow from them.
 //!
-//! Argo CD knows of no traces, so what it reports of an object shortly after the hub changed it is taken for what came of
-//! that change. Nothing of this decides anything, and nothing of it is made while nobody wants traces.
+//! Argo CD does not support traces, so a report about an object shortly after a change of the hub joins the trace of that
+//! change. Traces influence no decision, and without a collector there are none.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,26 +14,26 @@ use tokio::time::Instant;
 
 use crate::transport::Welcome;
 
-/// How long after a change what is seen of its object is taken for what came of it.
+/// How long after a change reports about its object join the trace.
 const LASTS: Duration = Duration::from_mins(5);
-/// And how often: an object that changes all the time would make a trace without an end.
+/// The most reports per change: an object that changes all the time would make an endless trace.
 const MOST_REPORTS: u32 = 20;
-/// Objects whose last change is remembered at one time.
+/// The most objects whose last change is remembered.
 const MOST_CHANGES: usize = 1000;
 
 fn component() -> Attribute {
     (COMPONENT, "agent".to_owned())
 }
 
-/// What changes were for, and for which of them something is to be said. Empty while nobody wants traces.
+/// The traces of recent changes and pending reports. Empty without a collector.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
     notes: Notes<Matter>,
-    // Held for a lookup, never over an await.
+    // Locked for a lookup, never over an await.
     changes: Mutex<HashMap<ObjectKey, Change>>,
 }
 
-/// A change of the hub that is being carried out, or was not long ago.
+/// A current or recent change of the hub.
 #[derive(Debug)]
 struct Change {
     context: Context,
@@ -42,7 +42,7 @@ struct Change {
 }
 
 impl Traces {
-    /// Remembers that what is done at this moment changes this object.
+    /// Remembers that the current trace changes this object.
     pub(crate) fn changing(&self, key: &ObjectKey) {
         if let Some(context) = trace::current() {
             self.remember(key, context);
@@ -65,15 +65,14 @@ impl Traces {
         }
     }
 
-    /// Something of this object has to be said: as a part of what is done at this moment, or else of the change that it
-    /// most likely came of.
+    /// Starts a span for a pending report: in the current trace, or else in that of the object's last change.
     pub(crate) fn changed(&self, key: &ObjectKey, facet: Facet) {
         if let Some(span) = self.seen("update", key) {
             self.notes.note((key.clone(), facet), span.context());
         }
     }
 
-    /// That it went is said by this event.
+    /// Adds a span to the event of a deletion.
     pub(crate) fn went(&self, key: &ObjectKey, event: &mut Event) {
         if let Some(span) = self.seen("delete", key) {
             event.carry(span.words());
@@ -102,7 +101,7 @@ impl Traces {
         Some(change.context.clone())
     }
 
-    /// What is said, as a part of the change that it was marked for; where it is nothing, that is over too.
+    /// Adds a span to a sent event, in the trace that marked it; without an event the mark is dropped.
     pub(crate) fn sent(
         &self,
         key: &ObjectKey,
@@ -131,7 +130,7 @@ impl Traces {
     }
 }
 
-/// The span of carrying out what the hub says of an object, going on from what it says it belongs to.
+/// The span of the work for a message about an object, in the trace that the message names.
 pub(crate) fn received(event: &Event, mode: Mode, welcome: &Welcome) -> Option<Span> {
     if !trace::is_on() || !matches!(event.target, Target::Object(_)) {
         return None;
@@ -148,7 +147,7 @@ pub(crate) fn received(event: &Event, mode: Mode, welcome: &Welcome) -> Option<S
         .begin()
 }
 
-/// The span of one write to the spoke's API, as a part of what it is for.
+/// The span of one write to the spoke's API, in the current trace.
 pub(crate) fn writing(operation: &str, key: &ObjectKey) -> Option<Span> {
     let context = trace::current()?;
     Spot::new(words::doing(operation, key))
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_collector_nothing_is_kept_and_nothing_is_carried() {
+    fn without_a_collector_there_are_no_traces() {
         let traces = Traces::default();
         let key = app("a");
         traces.changing(&key);
@@ -188,21 +187,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_seen_soon_after_a_change_came_of_it_and_later_it_did_not() {
+    async fn reports_join_the_trace_of_a_recent_change_only() {
         let traces = Traces::default();
         traces.remember(&app("a"), context());
         assert_eq!(traces.cause(&app("a")), Some(context()));
         assert_eq!(traces.cause(&app("b")), None);
         tokio::time::advance(LASTS).await;
         assert_eq!(traces.cause(&app("a")), None);
-        // What never rests has an end, too.
+        // An object that changes all the time stops joining.
         traces.remember(&app("a"), context());
         let joined = (0..100).filter(|_| traces.cause(&app("a")).is_some());
         assert_eq!(joined.count(), 20);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_changes_are_remembered_and_old_ones_make_room() {
+    async fn remembered_changes_are_bounded_and_expire() {
         let traces = Traces::default();
         for number in 0..5000 {
             traces.remember(&app(&number.to_string()), context());

@@ -1,4 +1,4 @@
-//! Opens what calls to the principal go over.
+//! Opens the connection that carries calls to the principal.
 
 use std::fmt;
 use std::io;
@@ -20,90 +20,90 @@ use tower::util::BoxCloneSyncService;
 
 use super::connector::{self, BOTH, Connector, Reached};
 use super::dial::Error;
-use super::transport_choice::{Outcome, TransportChoice, Way};
+use super::transport_choice::{Outcome, Transport, TransportChoice};
 use super::websocket::Calls;
 use crate::config::Hub;
 
-/// Name resolution, TCP and TLS together; a slower network would not carry the session either.
+/// Timeout of name resolution, TCP and TLS together; a slower network would not carry the session either.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Windows of HTTP/2, so that what a peer can make us hold is known.
+/// Windows of HTTP/2, which bound the memory that a peer can occupy.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 2 << 20;
 
-/// Carries calls to the principal: one connection of HTTP/2, or what stands for it.
+/// Carries calls to the principal: one connection of HTTP/2, or a WebSocket for each call.
 pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, Status>;
 
-/// Makes connections to the principal: over the network, or in a simulation of it.
+/// Opens connections to the principal: over the network, or in a simulation of it.
 pub trait Connect: fmt::Debug + Send + Sync + 'static {
-    /// Whether there is what it takes to try, such as certificates.
+    /// Whether the prerequisites of a connection exist, such as certificates.
     fn is_ready(&self) -> bool;
 
-    /// One connection, new each time.
+    /// Opens a new connection.
     fn connect(&self) -> BoxFuture<'_, Result<Carrier, Error>>;
 
-    /// One more beside that of the session, along the way that it goes; says nothing about ways.
+    /// Opens another connection beside that of the session, over the same transport.
     fn connect_beside(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
         self.connect()
     }
 
-    /// Hears what the last connection came to, for whoever can choose another way.
-    fn take_in(&self, _outcome: Outcome) {}
+    /// Records the outcome of the last connection, for the choice of the transport.
+    fn record(&self, _outcome: Outcome) {}
 
-    /// Whether another connection is worth a try although this one is good.
+    /// Whether to try another transport although this connection works.
     fn is_probing(&self) -> bool {
         false
     }
 
-    /// What the last connection goes over, as a word.
+    /// The name of the last connection's transport.
     fn transport(&self) -> &'static str {
-        Way::Http2.as_str()
+        Transport::Http2.as_str()
     }
 }
 
-/// Connects over the network: HTTP/2, or `WebSocket`s where that does not get through.
+/// Connects over the network: HTTP/2, or `WebSocket`s where a proxy blocks HTTP/2.
 #[derive(Debug)]
 pub struct Network {
     hub: Hub,
     tls: ClientTls,
     spawner: Spawner,
-    // Held for a lookup, never over an await.
-    ways: Mutex<(TransportChoice, Way)>,
+    // Locked for a lookup, never over an await.
+    choice: Mutex<(TransportChoice, Transport)>,
 }
 
 impl Network {
-    /// To this hub, with certificates as they are at any time.
+    /// Connections to this hub with the current certificates.
     pub fn new(hub: Hub, tls: ClientTls, spawner: Spawner) -> Self {
-        let ways = TransportChoice::new(hub.only_websockets);
+        let choice = TransportChoice::new(hub.only_websockets);
         Self {
             hub,
             tls,
             spawner,
-            ways: Mutex::new((ways, Way::Http2)),
+            choice: Mutex::new((choice, Transport::Http2)),
         }
     }
 
-    fn ways(&self) -> MutexGuard<'_, (TransportChoice, Way)> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    fn choice(&self) -> MutexGuard<'_, (TransportChoice, Transport)> {
+        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn goes_over(&self, way: Way) {
-        self.ways().1 = way;
+    fn set_transport(&self, transport: Transport) {
+        self.choice().1 = transport;
     }
 
-    /// The way that seems best now.
+    /// Opens a connection over the preferred transport.
     async fn open(&self) -> Result<Carrier, Error> {
-        let way = self.ways().0.next(Instant::now());
-        self.goes_over(way);
-        let (carrier, taken) = self.open_by(way).await?;
-        if taken != way {
+        let transport = self.choice().0.next(Instant::now());
+        self.set_transport(transport);
+        let (carrier, taken) = self.open_by(transport).await?;
+        if taken != transport {
             tracing::info!("the peer does not negotiate HTTP/2; using WebSockets");
-            self.goes_over(taken);
+            self.set_transport(taken);
         }
         Ok(carrier)
     }
 
-    /// Where HTTP/2 is wanted and the other end does not choose it, `WebSocket`s are used at once.
-    async fn open_by(&self, way: Way) -> Result<(Carrier, Way), Error> {
+    /// Opens a connection over this transport; falls back to `WebSocket`s at once if the peer does not negotiate HTTP/2.
+    async fn open_by(&self, transport: Transport) -> Result<(Carrier, Transport), Error> {
         let hub = &self.hub;
         let tls = if hub.plaintext {
             None
@@ -111,31 +111,31 @@ impl Network {
             Some(self.tls.current().ok_or(Error::NoTls)?)
         };
         let address = connector::authority(&hub.host, hub.port);
-        let route_to_hub = Connector::new(hub, tls).ok_or_else(|| Error::Address {
+        let connector = Connector::new(hub, tls).ok_or_else(|| Error::Address {
             address: address.clone(),
         })?;
-        if way == Way::Http2 {
-            let reached = tokio::time::timeout(CONNECT_TIMEOUT, route_to_hub.connect(&BOTH))
+        if transport == Transport::Http2 {
+            let reached = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(&BOTH))
                 .await
                 .map_err(|_elapsed| Error::ConnectTimeout { address })??;
             if reached.http2 != Some(false) {
-                return Ok((http2(hub, &route_to_hub, reached).await?, way));
+                return Ok((http2(hub, &connector, reached).await?, transport));
             }
         }
         let calls = Calls {
-            route_to_hub: Arc::new(route_to_hub),
+            connector: Arc::new(connector),
             largest: hub.max_message,
             spawner: self.spawner.clone(),
         };
         let service = tower::service_fn(move |request| calls.clone().call(request));
         let service = service.map_err(|error| Status::from_error(Box::new(error)));
-        Ok((BoxCloneSyncService::new(service), Way::WebSocket))
+        Ok((BoxCloneSyncService::new(service), Transport::WebSocket))
     }
 }
 
 impl Connect for Network {
     fn is_ready(&self) -> bool {
-        // A mesh has the certificates where it does TLS.
+        // With plaintext, the mesh has the certificates.
         self.hub.plaintext || self.tls.current().is_some()
     }
 
@@ -144,27 +144,27 @@ impl Connect for Network {
     }
 
     fn connect_beside(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
-        let way = self.ways().1;
-        self.open_by(way).map_ok(|(carrier, _way)| carrier).boxed()
+        let last = self.choice().1;
+        self.open_by(last).map_ok(|(carrier, _)| carrier).boxed()
     }
 
-    fn take_in(&self, outcome: Outcome) {
-        let mut retained = self.ways();
-        let (ways, way) = &mut *retained;
-        ways.note(*way, outcome, Instant::now());
+    fn record(&self, outcome: Outcome) {
+        let mut guard = self.choice();
+        let (choice, transport) = &mut *guard;
+        choice.note(*transport, outcome, Instant::now());
     }
 
     fn is_probing(&self) -> bool {
-        self.ways().0.is_probing()
+        self.choice().0.is_probing()
     }
 
     fn transport(&self) -> &'static str {
-        self.ways().1.as_str()
+        self.choice().1.as_str()
     }
 }
 
-async fn http2(hub: &Hub, route_to_hub: &Connector, reached: Reached) -> Result<Carrier, Error> {
-    let address = route_to_hub.authority();
+async fn http2(hub: &Hub, connector: &Connector, reached: Reached) -> Result<Carrier, Error> {
+    let address = connector.authority();
     let bad_address = || Error::Address {
         address: address.clone(),
     };
@@ -185,7 +185,7 @@ async fn http2(hub: &Hub, route_to_hub: &Connector, reached: Reached) -> Result<
             .http2_keep_alive_interval(interval)
             .keep_alive_while_idle(false);
     }
-    // A session has one connection: when that is lost, all begins anew.
+    // A session has one connection: when that is lost, the session ends.
     let mut once = Some(TokioIo::new(reached.io));
     let connector = tower::service_fn(move |_: Uri| {
         let io = once

@@ -1,4 +1,4 @@
-//! The way of bytes to the principal: TCP, through a forward proxy where one is set, and TLS.
+//! Opens byte streams to the principal: TCP, through a forward proxy if one is set, and TLS.
 
 use std::{error::Error as StdError, io, sync::Arc};
 
@@ -17,9 +17,9 @@ use tower::Service as _;
 use super::transport_choice::Outcome;
 use crate::config::{Hub, proxy::Route};
 
-/// Why the principal was not reached.
+/// Why the connection failed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
+#[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum Error {
     #[error("reach {to}")]
     Tcp { to: String, source: io::Error },
@@ -47,12 +47,12 @@ impl Error {
         }
     }
 
-    /// What it says about HTTP/2.
+    /// The outcome for the choice of the transport.
     pub(crate) fn outcome(&self) -> Outcome {
         let Self::Tls { source, .. } = self else {
             return Outcome::Unknown;
         };
-        // Whoever closes in the middle of a handshake may do so because of what is offered in it.
+        // A peer that closes during the handshake may reject the offered protocols.
         match source
             .get_ref()
             .and_then(|inner| inner.downcast_ref::<Tls>())
@@ -65,18 +65,18 @@ impl Error {
     }
 }
 
-/// What connections are made of.
+/// The byte stream of a connection.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// An open connection.
 pub(crate) struct Reached {
     pub(crate) io: Box<dyn Io>,
-    /// Whether the other end chose HTTP/2; none where there is no TLS to choose in.
+    /// Whether the peer negotiated HTTP/2; none without TLS.
     pub(crate) http2: Option<bool>,
 }
 
-/// How the principal is reached.
+/// Opens connections to one address.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     host: String,
@@ -87,12 +87,12 @@ pub(crate) struct Connector {
     proxy: Option<Route>,
 }
 
-/// What to offer in the TLS handshake.
+/// The protocols to offer in the TLS handshake.
 pub(crate) const BOTH: [&[u8]; 2] = [b"h2", b"http/1.1"];
 pub(crate) const HTTP1: [&[u8]; 1] = [b"http/1.1"];
 
 impl Connector {
-    /// Along these settings; none when the address cannot be dialled.
+    /// A connector with these settings; none if the address is invalid.
     pub(crate) fn new(hub: &Hub, tls: Option<Arc<ClientConfig>>) -> Option<Self> {
         Some(Self {
             name: ServerName::try_from(hub.host.clone()).ok()?,
@@ -103,12 +103,12 @@ impl Connector {
         })
     }
 
-    /// `host:port`, with the brackets that an address of version 6 needs.
+    /// `host:port`, with the brackets of an IPv6 address.
     pub(crate) fn authority(&self) -> String {
         authority(&self.host, self.port)
     }
 
-    /// Goes all the way.
+    /// Connects, through the proxy if one is set, up to the TLS handshake.
     pub(crate) async fn connect(&self, protocols: &[&[u8]]) -> Result<Reached, Error> {
         let io: Box<dyn Io> = match &self.proxy {
             None => Box::new(tcp(&self.host, self.port).await?),
@@ -193,7 +193,7 @@ async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
     })
 }
 
-/// For a proxy that is itself talked to with TLS: read at each dial, so that a new bundle needs no restart.
+/// The TLS configuration for the proxy; read at each dial, so that a new bundle needs no restart.
 async fn trusting(route: &Route) -> Result<Arc<ClientConfig>, String> {
     let Some(path) = &route.ca else {
         return Err("set --proxy-ca-path, or caBundle in the proxyConfig".to_owned());
@@ -218,7 +218,7 @@ fn error_text(error: impl StdError + 'static) -> String {
     runtime::error::Chain(&error).to_string()
 }
 
-/// `host:port`, with the brackets that an address of version 6 needs.
+/// `host:port`, with the brackets of an IPv6 address.
 pub(crate) fn authority(host: &str, port: u16) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
@@ -236,13 +236,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_version_6_gets_brackets() {
+    fn an_ipv6_address_gets_brackets() {
         assert_eq!(authority("::1", 443), "[::1]:443");
         assert_eq!(authority("hub.example", 443), "hub.example:443");
     }
 
-    /// A proxy behind TLS that leads one peer anywhere; returns what it was asked.
-    async fn guide(listener: TcpListener, key: rcgen::CertifiedKey<rcgen::KeyPair>) -> String {
+    /// A proxy behind TLS that accepts any target for one peer; returns the request.
+    async fn proxy_once(listener: TcpListener, key: rcgen::CertifiedKey<rcgen::KeyPair>) -> String {
         let chain = vec![key.cert.der().clone()];
         let key = key.signing_key.serialize_der().try_into().unwrap();
         let config = ServerConfig::builder_with_provider(provider())
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_behind_tls_leads_on_if_its_certificate_is_trusted() {
+    async fn a_tls_proxy_is_used_only_if_its_certificate_is_trusted() {
         let certificate = || rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (proxys, other) = (certificate(), certificate());
         let directory = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ mod tests {
             let path = directory.path().join("ca.crt");
             tokio::fs::write(&path, trusted).await.unwrap();
             let listener = TcpListener::bind(("localhost", 0)).await.unwrap();
-            let route_to_hub = Connector {
+            let connector = Connector {
                 host: "hub.example".to_owned(),
                 port: 8443,
                 name: "hub.example".try_into().unwrap(),
@@ -293,11 +293,11 @@ mod tests {
                 signing_key: rcgen::KeyPair::from_pem(&proxys.signing_key.serialize_pem()).unwrap(),
             };
             let echo = async {
-                let mut reached = route_to_hub.connect(&BOTH).await?;
+                let mut reached = connector.connect(&BOTH).await?;
                 reached.io.write_u8(7).await.unwrap();
                 Ok::<_, Error>(reached.io.read_u8().await.unwrap())
             };
-            let (asked, echoed) = tokio::join!(guide(listener, key), echo);
+            let (asked, echoed) = tokio::join!(proxy_once(listener, key), echo);
             if is_trusted {
                 assert_eq!(echoed.unwrap(), 7);
                 assert!(asked.starts_with("CONNECT hub.example:8443 "), "{asked}");
@@ -305,7 +305,7 @@ mod tests {
             } else {
                 assert_eq!(
                     asked, "",
-                    "a stranger is told neither who is sought nor a password"
+                    "an untrusted proxy gets neither the target nor a password"
                 );
                 assert!(matches!(echoed.err(), Some(Error::ProxyTls { .. })));
             }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_handshake_that_breaks_off_puts_http2_in_doubt() {
+    fn only_an_aborted_handshake_suggests_that_http2_is_blocked() {
         let tls = |error: Tls| Error::Tls {
             to: "hub".to_owned(),
             source: io::Error::new(io::ErrorKind::InvalidData, error),

@@ -1,4 +1,4 @@
-//! Waiting for certificates, and when a renewed one makes a new connection necessary.
+//! Waits for certificates, and decides when a renewed one needs a new connection.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,72 +11,72 @@ use tokio::sync::watch;
 
 use super::connect::Connect;
 
-/// How often to look whether the configuration was built from the material.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// A renewed certificate is used this long before the old one ends, or a fifth of its life before.
+/// How often to check whether the TLS configuration is built.
+const POLL: Duration = Duration::from_millis(200);
+/// The agent reconnects this long before the old certificate expires, or a fifth of its life before.
 const LONGEST_MARGIN: SignedDuration = SignedDuration::from_mins(5);
 
-/// Waits until a connection can be tried; false when that will never be.
+/// Waits until the agent has certificates; false if none will come.
 pub(crate) async fn wait(
     network: &dyn Connect,
     material: &mut watch::Receiver<Arc<Material>>,
 ) -> bool {
-    let mut stated = false;
+    let mut logged = false;
     while !network.is_ready() {
-        if !stated {
+        if !logged {
             tracing::info!("waiting for certificates");
-            stated = true;
+            logged = true;
         }
-        if let Ok(Err(_sender_gone)) = tokio::time::timeout(LOOK_AGAIN, material.changed()).await {
+        if let Ok(Err(_sender_gone)) = tokio::time::timeout(POLL, material.changed()).await {
             return false;
         }
     }
     true
 }
 
-/// What a change of certificates means for a connection.
+/// How a connection reacts to a change of certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// It has to give way to another one.
+    /// A new connection replaces it.
     Replace,
-    /// It may stay, and the principal has to be told whom we trust now.
+    /// It stays, and the agent reports the trusted roots to the principal.
     Trust,
 }
 
-/// Knows when a connection has to give way to one with newer certificates.
+/// Decides when a connection with newer certificates has to replace the current one.
 ///
-/// A connection outlives a renewal. It is replaced when its own certificate is about to expire, and at
-/// once when a CA is not trusted any more, since it may stand on that one, or when our certificate
-/// comes from another CA than before: the hub waits for that before it drops the old one.
+/// A connection survives a renewal. The agent replaces it when its certificate is about to expire. It
+/// replaces it at once when a CA is removed, since the connection may depend on it, or when the new
+/// certificate comes from another CA: the hub waits for that before it drops the old CA.
 #[derive(Debug)]
 pub(crate) struct Renewal {
     used: Arc<Material>,
     latest: watch::Receiver<Arc<Material>>,
-    /// Whom we trust, as the principal was told.
-    reply: Option<BTreeSet<String>>,
+    /// The trusted roots that the principal knows.
+    reported: Option<BTreeSet<String>>,
     clock: Clock,
 }
 
 impl Renewal {
-    /// For a connection that was made with `used`.
+    /// Follows the certificates of a connection that was opened with `used`.
     pub(crate) fn new(used: Arc<Material>, latest: watch::Receiver<Arc<Material>>) -> Self {
         Self {
-            reply: trusts(&used),
+            reported: trusts(&used),
             used,
             latest,
             clock: Clock::system(),
         }
     }
 
-    /// Whom we trust now: what to tell the principal.
+    /// The currently trusted roots, to report to the principal.
     pub(crate) fn trusts(&mut self) -> Option<BTreeSet<String>> {
-        self.reply = trusts(&self.latest.borrow());
-        self.reply.clone()
+        self.reported = trusts(&self.latest.borrow());
+        self.reported.clone()
     }
 
-    /// Resolves when there is something to do about certificates.
+    /// Waits for a change of certificates that needs a reaction.
     ///
-    /// *Cancel safety*: nothing is lost.
+    /// *Cancel safety*: a cancelled call loses nothing.
     pub(crate) async fn renewed_credentials(&mut self) -> Renewed {
         loop {
             let latest = Arc::clone(&self.latest.borrow_and_update());
@@ -84,7 +84,7 @@ impl Renewal {
             if due == Some(Duration::ZERO) {
                 return Renewed::Replace;
             }
-            if trusts(&latest) != self.reply {
+            if trusts(&latest) != self.reported {
                 return Renewed::Trust;
             }
             let Some(wait) = due else {
@@ -106,7 +106,7 @@ fn trusts(material: &Material) -> Option<BTreeSet<String>> {
     material.roots.as_ref().map(Roots::fingerprints)
 }
 
-/// How long the connection may live on; none: for ever, as far as we know.
+/// How long the connection may stay; none: without a limit.
 fn until_due(used: &Material, latest: &Material, now: Timestamp) -> Option<Duration> {
     let (trusted, trusts) = (trusts(used)?, trusts(latest)?);
     if !trusted.is_subset(&trusts) {

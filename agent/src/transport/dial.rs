@@ -1,4 +1,4 @@
-//! Connects, authenticates, and hands over a channel on which a session can be opened.
+//! Connects, authenticates, and returns a channel for a session.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,14 +20,14 @@ use super::tokens::Tokens;
 use super::transport_choice::Outcome;
 use crate::config::{Hub, Method};
 
-/// One answer of the principal before the session.
+/// Timeout of one call before the session.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Answers before the session are small.
 pub(crate) const CALL_MESSAGE: usize = 1 << 20;
 
-/// Why no session came about.
+/// Why the agent could not connect or authenticate.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
+#[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum Error {
     #[error("use {address:?} as the principal's address")]
     Address { address: String },
@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// What the principal said, if it said anything.
+    /// The principal's status, if it answered.
     pub(crate) fn status(&self) -> Option<&Status> {
         match self {
             Self::Version(status) | Self::Authenticate(status) => Some(status),
@@ -88,11 +88,11 @@ impl Error {
         }
     }
 
-    /// What it says about the way that was tried.
+    /// The outcome for the choice of the transport.
     pub(crate) fn outcome(&self) -> Outcome {
         match self {
             Self::Connector(error) => error.outcome(),
-            // Somebody accepted the connection, and every principal tells its version to everybody.
+            // A server accepted the connection, but every principal sends its version to every client.
             Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotGrpc,
             Self::Authenticate(_) | Self::Prove { .. } => Outcome::Connected,
             Self::Address { .. }
@@ -103,55 +103,55 @@ impl Error {
         }
     }
 
-    /// Whether the principal did not let us in.
+    /// Whether the principal rejected our credentials.
     pub(crate) const fn is_refusal(&self) -> bool {
         matches!(self, Self::Authenticate(_))
     }
 }
 
-/// What the principal said about itself and about us.
+/// The principal's answer to the authentication.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Welcome {
-    /// Argo CD's namespace on the hub; empty when the principal does not say.
+    /// Argo CD's namespace on the hub; empty if the principal does not send it.
     pub principal_namespace: String,
-    /// The principal's identity; a Go principal says it later, with each object.
+    /// The principal's identity; a Go principal sends it later, with each object.
     pub principal_uid: Option<String>,
-    /// Who the principal takes us for, which is also our namespace on the hub.
+    /// Our name at the principal, which is also our namespace on the hub.
     pub agent_name: Option<String>,
-    /// The same as a Go principal says it: the subject of the token.
+    /// Our name at a Go principal: the subject of the token.
     pub subject: Option<String>,
-    /// What both ends can do beyond the Go protocol.
+    /// Capabilities of both ends beyond the Go protocol.
     pub capabilities: Capabilities,
 }
 
-/// A connection that may open a session.
+/// An authenticated connection.
 pub(crate) struct Opened {
     pub(crate) channel: Carrier,
     pub(crate) tokens: Tokens,
     pub(crate) welcome: Welcome,
 }
 
-/// Who dials, and where to.
+/// The inputs of a dial.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller<'a> {
     pub(crate) hub: &'a Hub,
     pub(crate) network: &'a dyn Connect,
-    /// For the proof where a proxy ends TLS.
+    /// The identity for the proof of a certificate behind a proxy that terminates TLS.
     pub(crate) identity: Option<&'a Identity>,
     pub(crate) argocd_namespace: &'a str,
     pub(crate) mode: Mode,
-    /// What we can do.
+    /// Our capabilities.
     pub(crate) capabilities: &'a Capabilities,
 }
 
-/// Connects and authenticates, once.
+/// Connects and authenticates.
 pub(crate) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
     let channel = caller.network.connect().await?;
-    introduce(caller, channel).await
+    authenticate(caller, channel).await
 }
 
-/// Authenticates over a connection that is open.
-pub(crate) async fn introduce(caller: Caller<'_>, channel: Carrier) -> Result<Opened, Error> {
+/// Authenticates over an open connection.
+pub(crate) async fn authenticate(caller: Caller<'_>, channel: Carrier) -> Result<Opened, Error> {
     let Caller {
         hub,
         network,
@@ -165,7 +165,7 @@ pub(crate) async fn introduce(caller: Caller<'_>, channel: Carrier) -> Result<Op
         method: method_name(&hub.method).to_owned(),
         credentials: credentials(&hub.method).await?,
         mode: mode.as_str().to_owned(),
-        // A Go principal takes only its own version.
+        // A Go principal accepts only its own version.
         version: version::bare(&principal.version).to_owned(),
         agent_namespace: argocd_namespace.to_owned(),
         capabilities: ours.to_words(),
@@ -207,7 +207,7 @@ async fn principal_version(channel: Carrier) -> Result<VersionResponse, Error> {
     }
 }
 
-/// The proof that is asked for with a nonce: a proxy on the way ends TLS, and shows the principal its own certificate.
+/// The proof that the principal requests with a nonce: a proxy terminates TLS and presents its own certificate.
 fn prove(
     host: &str,
     identity: Option<&Identity>,
@@ -261,7 +261,7 @@ fn read_answer(answer: AuthResponse, ours: &Capabilities) -> Welcome {
     }
 }
 
-/// One unary call, within its time.
+/// One unary call with a timeout.
 pub(crate) async fn call<T>(
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, Status> {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_go_principal_says_less_and_is_welcome_too() {
+    fn the_shorter_answer_of_a_go_principal_is_accepted() {
         let welcome = read_answer(answer(), &Capabilities::ours());
         assert_eq!(welcome, Welcome::default());
         assert!(!welcome.capabilities.is_ours());

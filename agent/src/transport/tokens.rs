@@ -1,7 +1,7 @@
-//! What we show at each stream that we open.
+//! Access tokens for the streams that the agent opens.
 //!
-//! A session outlives the token that it was opened with: a Go principal's are good for five minutes, and it looks at one
-//! whenever a log or a terminal is opened. So they are renewed when they are needed.
+//! A session outlives its first token: those of a Go principal are valid for five minutes, and it checks one whenever the
+//! agent opens a log or a terminal. So the agent renews a token when it needs one.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,26 +17,26 @@ use tonic::{Code, Request, Status};
 use super::connect::Carrier;
 use super::dial::{self, Error};
 
-/// What a token must be good for at least when it is shown, as Go's agent has it.
+/// The least remaining validity of a token in use, as in Go's agent.
 const LEAST: Duration = Duration::from_secs(30);
 
-/// A token as it is shown.
+/// A token as the value of a header.
 pub(crate) type Shown = MetadataValue<Ascii>;
 
 /// The tokens of one session; clones share them.
 #[derive(Clone)]
 pub(crate) struct Tokens {
-    // CurrentToken for a look, never over an await.
-    retained: Arc<Mutex<CurrentToken>>,
-    /// One renewal at a time; who waits for it finds its token.
+    // Locked for a lookup, never over an await.
+    current: Arc<Mutex<CurrentToken>>,
+    /// Serializes renewals; a waiting caller uses the new token.
     renewing: Arc<tokio::sync::Mutex<()>>,
-    /// With what we came in.
+    /// The request that opened the session.
     introduction: Arc<AuthRequest>,
 }
 
 struct CurrentToken {
     access: Shown,
-    /// When the token ends, if it says so.
+    /// The token's expiry, if it has one.
     ends: Option<Instant>,
     refresh: String,
 }
@@ -67,17 +67,17 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// From what the principal has answered to this introduction.
+    /// The tokens in the principal's answer to this request.
     pub(crate) fn new(introduction: AuthRequest, answer: &AuthResponse) -> Result<Self, Error> {
-        let retained = CurrentToken::new(&answer.access_token, answer.refresh_token.clone())?;
+        let current = CurrentToken::new(&answer.access_token, answer.refresh_token.clone())?;
         Ok(Self {
-            retained: Arc::new(Mutex::new(retained)),
+            current: Arc::new(Mutex::new(current)),
             renewing: Arc::default(),
             introduction: Arc::new(introduction),
         })
     }
 
-    /// Shows the newest token with this request.
+    /// Adds the newest token to this request.
     pub(crate) fn show<T>(&self, request: &mut Request<T>) {
         request
             .metadata_mut()
@@ -89,7 +89,7 @@ impl Tokens {
         self.lock().access.clone()
     }
 
-    /// A token that is good for a while. If none is to be had, the one there is: the principal knows best.
+    /// A token that stays valid for a while; the current one if the renewal fails, since the principal decides.
     pub(crate) async fn fresh(&self, channel: &Carrier) -> Shown {
         let shown = self.access();
         let ends = self.lock().ends;
@@ -99,7 +99,7 @@ impl Tokens {
         self.instead_of(&shown, channel).await.unwrap_or(shown)
     }
 
-    /// Another token than this one, which the principal does not take or will not take for long.
+    /// A newer token than this one, which the principal rejects or soon will.
     pub(crate) async fn instead_of(&self, shown: &Shown, channel: &Carrier) -> Option<Shown> {
         let _one = self.renewing.lock().await;
         let newest = self.access();
@@ -113,14 +113,14 @@ impl Tokens {
                 tracing::warn!(code = ?status.code(), "cannot refresh the session token");
             })
             .ok()?;
-        let mut retained = self.lock();
+        let mut current = self.lock();
         let refresh = if answer.refresh_token.is_empty() {
-            retained.refresh.clone()
+            current.refresh.clone()
         } else {
             answer.refresh_token
         };
-        *retained = CurrentToken::new(&answer.access_token, refresh).ok()?;
-        Some(retained.access.clone())
+        *current = CurrentToken::new(&answer.access_token, refresh).ok()?;
+        Some(current.access.clone())
     }
 
     async fn renew(&self, channel: &Carrier) -> Result<AuthResponse, Status> {
@@ -129,7 +129,7 @@ impl Tokens {
         let refresh_token = self.lock().refresh.clone();
         let refreshing = client.refresh_token(Request::new(RefreshTokenRequest { refresh_token }));
         match dial::call(refreshing).await {
-            // The session may be older than what it is renewed with.
+            // The session may be older than the life of a refresh token.
             Err(status) if status.code() == Code::Unauthenticated => {
                 let introduction = AuthRequest::clone(&self.introduction);
                 dial::call(client.authenticate(Request::new(introduction))).await
@@ -139,7 +139,7 @@ impl Tokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, CurrentToken> {
-        self.retained.lock().unwrap_or_else(PoisonError::into_inner)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_is_missing_or_no_header_is_an_error() {
+    fn a_missing_or_malformed_token_is_an_error() {
         for token in ["", "line\nbreak"] {
             let answer = AuthResponse {
                 access_token: token.to_owned(),

@@ -1,24 +1,24 @@
-//! HTTP/2 or `WebSocket`s: what to try next, from what got through before. Pure.
+//! Chooses between HTTP/2 and `WebSocket`s from the outcomes of earlier attempts. Pure.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long `WebSocket`s stay the first choice after they were the way through: a proxy is seldom changed, and a session
-/// over them lacks nothing but speed.
+/// How long `WebSocket`s stay the first choice after they worked: proxies seldom change, and such a session is only
+/// slower.
 const REMEMBERED: Duration = Duration::from_hours(1);
 
-/// What the principal is talked to over.
+/// The transport of calls to the principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     /// One connection of HTTP/2.
     Http2,
     /// A WebSocket over HTTP/1.1 for each call.
     WebSocket,
 }
 
-impl Way {
-    /// A word for logs and metrics.
+impl Transport {
+    /// The name in logs and metrics.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Http2 => "http2",
@@ -27,7 +27,7 @@ impl Way {
     }
 }
 
-/// What an attempt says about its way.
+/// What an attempt shows about its transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The principal answered.
@@ -40,29 +40,29 @@ pub enum Outcome {
     Unknown,
 }
 
-/// Remembers what got through.
+/// Remembers the outcomes.
 #[derive(Debug)]
 pub(crate) struct TransportChoice {
     forced: bool,
     state: State,
-    /// Until when `WebSocket`s come first.
+    /// How long `WebSocket`s come first.
     remembered: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing speaks against HTTP/2.
+    /// HTTP/2 may work.
     Open,
-    /// HTTP/2 did not get through last time, and perhaps nothing would have.
+    /// HTTP/2 failed at the last attempt; perhaps `WebSocket`s would have failed too.
     Doubt,
-    /// It does not carry sessions.
+    /// HTTP/2 does not carry sessions.
     Certain,
-    /// `WebSocket`s got through after a doubt: now that somebody answers, HTTP/2 is asked again.
+    /// `WebSocket`s worked after a doubt: now that the principal answers, HTTP/2 gets another attempt.
     Probing,
 }
 
 impl TransportChoice {
-    /// Chooses by itself, unless `WebSocket`s are asked for.
+    /// An automatic choice, or `WebSocket`s only.
     pub(crate) const fn new(only_websockets: bool) -> Self {
         Self {
             forced: only_websockets,
@@ -71,44 +71,44 @@ impl TransportChoice {
         }
     }
 
-    /// What to try now.
-    pub(crate) fn next(&self, now: Instant) -> Way {
+    /// The transport to try next.
+    pub(crate) fn next(&self, now: Instant) -> Transport {
         if self.forced {
-            return Way::WebSocket;
+            return Transport::WebSocket;
         }
         let is_remembered = self.remembered.is_some_and(|until| now < until);
         match self.state {
-            State::Doubt | State::Certain => Way::WebSocket,
-            State::Probing => Way::Http2,
+            State::Doubt | State::Certain => Transport::WebSocket,
+            State::Probing => Transport::Http2,
             State::Open => first(is_remembered),
         }
     }
 
-    /// Whether HTTP/2 is to be asked once more before `WebSocket`s are settled on.
+    /// Whether to try HTTP/2 once more before settling on `WebSocket`s.
     pub(crate) fn is_probing(&self) -> bool {
         !self.forced && self.state == State::Probing
     }
 
-    /// Notes how an attempt went.
-    pub(crate) fn note(&mut self, way: Way, outcome: Outcome, now: Instant) {
+    /// Notes the outcome of an attempt.
+    pub(crate) fn note(&mut self, transport: Transport, outcome: Outcome, now: Instant) {
         let before = std::mem::replace(&mut self.state, State::Open);
         let is_probe = before == State::Probing;
-        match (way, outcome) {
-            (Way::Http2, Outcome::Connected)
-            | (Way::WebSocket, Outcome::NotGrpc | Outcome::Stalled) => {
+        match (transport, outcome) {
+            (Transport::Http2, Outcome::Connected)
+            | (Transport::WebSocket, Outcome::NotGrpc | Outcome::Stalled) => {
                 self.remembered = None;
             }
-            (Way::Http2, Outcome::NotGrpc) if is_probe => self.remember(now),
-            (Way::Http2, Outcome::NotGrpc) => self.state = State::Doubt,
-            (Way::Http2, Outcome::Stalled) => self.state = State::Certain,
-            (Way::WebSocket, Outcome::Connected) => {
+            (Transport::Http2, Outcome::NotGrpc) if is_probe => self.remember(now),
+            (Transport::Http2, Outcome::NotGrpc) => self.state = State::Doubt,
+            (Transport::Http2, Outcome::Stalled) => self.state = State::Certain,
+            (Transport::WebSocket, Outcome::Connected) => {
                 if before == State::Doubt {
                     self.state = State::Probing;
                 } else {
                     self.remember(now);
                 }
             }
-            (Way::Http2 | Way::WebSocket, Outcome::Unknown) => {
+            (Transport::Http2 | Transport::WebSocket, Outcome::Unknown) => {
                 if !is_probe {
                     self.state = before;
                 }
@@ -116,7 +116,7 @@ impl TransportChoice {
         }
     }
 
-    /// Not moved on by later sessions: HTTP/2 gets its next chance.
+    /// Later sessions do not extend the time, so that HTTP/2 gets its next attempt.
     fn remember(&mut self, now: Instant) {
         if self.remembered.is_none_or(|until| now >= until) {
             self.remembered = Some(now + REMEMBERED);
@@ -124,11 +124,11 @@ impl TransportChoice {
     }
 }
 
-const fn first(is_remembered: bool) -> Way {
+const fn first(is_remembered: bool) -> Transport {
     if is_remembered {
-        Way::WebSocket
+        Transport::WebSocket
     } else {
-        Way::Http2
+        Transport::Http2
     }
 }
 
@@ -138,86 +138,97 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn websocket_fallback_is_remembered_for_an_hour() {
-        let mut ways = TransportChoice::new(false);
+        let mut choice = TransportChoice::new(false);
         let start = Instant::now();
-        assert_eq!(ways.next(start), Way::Http2);
-        ways.note(Way::Http2, Outcome::NotGrpc, start);
-        assert_eq!(ways.next(start), Way::WebSocket);
-        ways.note(Way::WebSocket, Outcome::Connected, start);
-        assert!(ways.is_probing());
-        assert_eq!(ways.next(start), Way::Http2);
-        ways.note(Way::Http2, Outcome::NotGrpc, start);
+        assert_eq!(choice.next(start), Transport::Http2);
+        choice.note(Transport::Http2, Outcome::NotGrpc, start);
+        assert_eq!(choice.next(start), Transport::WebSocket);
+        choice.note(Transport::WebSocket, Outcome::Connected, start);
+        assert!(choice.is_probing());
+        assert_eq!(choice.next(start), Transport::Http2);
+        choice.note(Transport::Http2, Outcome::NotGrpc, start);
         let nearly = start + Duration::from_mins(59);
-        assert_eq!(ways.next(nearly), Way::WebSocket);
-        ways.note(Way::WebSocket, Outcome::Connected, nearly);
-        assert!(!ways.is_probing());
-        assert_eq!(ways.next(start + Duration::from_hours(1)), Way::Http2);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_hub_that_only_started_late_is_talked_to_over_http2() {
-        let mut ways = TransportChoice::new(false);
-        let now = Instant::now();
-        ways.note(Way::Http2, Outcome::NotGrpc, now);
-        ways.note(Way::WebSocket, Outcome::Connected, now);
-        ways.note(Way::Http2, Outcome::Connected, now);
-        assert_eq!(ways.next(now), Way::Http2);
-        assert!(!ways.is_probing());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn where_the_other_end_chooses_http_1_1_nothing_is_in_doubt() {
-        let mut ways = TransportChoice::new(false);
-        let now = Instant::now();
-        ways.note(Way::WebSocket, Outcome::Connected, now);
-        assert_eq!(ways.next(now), Way::WebSocket);
-        assert!(!ways.is_probing());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_way_that_carries_calls_and_no_sessions_is_left_for_certain() {
-        let mut ways = TransportChoice::new(false);
-        let now = Instant::now();
-        ways.note(Way::Http2, Outcome::Connected, now);
-        ways.note(Way::Http2, Outcome::Stalled, now);
-        assert_eq!(ways.next(now), Way::WebSocket);
-        ways.note(Way::WebSocket, Outcome::Connected, now);
-        assert!(!ways.is_probing());
-        assert_eq!(ways.next(now), Way::WebSocket);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_hub_that_is_away_says_nothing_about_the_way() {
-        let mut ways = TransportChoice::new(false);
-        let now = Instant::now();
-        ways.note(Way::Http2, Outcome::Unknown, now);
-        assert_eq!(ways.next(now), Way::Http2);
-        ways.note(Way::Http2, Outcome::NotGrpc, now);
-        ways.note(Way::WebSocket, Outcome::Unknown, now);
-        assert_eq!(ways.next(now), Way::WebSocket);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn when_neither_gets_through_they_take_turns() {
-        let mut ways = TransportChoice::new(false);
-        let now = Instant::now();
-        let mut tried = vec![];
-        for _ in 0..4 {
-            let way = ways.next(now);
-            tried.push(way);
-            ways.note(way, Outcome::NotGrpc, now);
-        }
+        assert_eq!(choice.next(nearly), Transport::WebSocket);
+        choice.note(Transport::WebSocket, Outcome::Connected, nearly);
+        assert!(!choice.is_probing());
         assert_eq!(
-            tried,
-            [Way::Http2, Way::WebSocket, Way::Http2, Way::WebSocket]
+            choice.next(start + Duration::from_hours(1)),
+            Transport::Http2
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_for_websockets_gets_them_only() {
-        let mut ways = TransportChoice::new(true);
+    async fn http2_is_used_after_a_late_start_of_the_hub() {
+        let mut choice = TransportChoice::new(false);
         let now = Instant::now();
-        ways.note(Way::WebSocket, Outcome::NotGrpc, now);
-        assert_eq!(ways.next(now + Duration::from_hours(2)), Way::WebSocket);
+        choice.note(Transport::Http2, Outcome::NotGrpc, now);
+        choice.note(Transport::WebSocket, Outcome::Connected, now);
+        choice.note(Transport::Http2, Outcome::Connected, now);
+        assert_eq!(choice.next(now), Transport::Http2);
+        assert!(!choice.is_probing());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn websocket_without_failed_http2_is_kept_without_a_probe() {
+        let mut choice = TransportChoice::new(false);
+        let now = Instant::now();
+        choice.note(Transport::WebSocket, Outcome::Connected, now);
+        assert_eq!(choice.next(now), Transport::WebSocket);
+        assert!(!choice.is_probing());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http2_that_carries_calls_but_no_sessions_is_abandoned() {
+        let mut choice = TransportChoice::new(false);
+        let now = Instant::now();
+        choice.note(Transport::Http2, Outcome::Connected, now);
+        choice.note(Transport::Http2, Outcome::Stalled, now);
+        assert_eq!(choice.next(now), Transport::WebSocket);
+        choice.note(Transport::WebSocket, Outcome::Connected, now);
+        assert!(!choice.is_probing());
+        assert_eq!(choice.next(now), Transport::WebSocket);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unreachable_hub_does_not_change_the_transport() {
+        let mut choice = TransportChoice::new(false);
+        let now = Instant::now();
+        choice.note(Transport::Http2, Outcome::Unknown, now);
+        assert_eq!(choice.next(now), Transport::Http2);
+        choice.note(Transport::Http2, Outcome::NotGrpc, now);
+        choice.note(Transport::WebSocket, Outcome::Unknown, now);
+        assert_eq!(choice.next(now), Transport::WebSocket);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn transports_alternate_while_both_fail() {
+        let mut choice = TransportChoice::new(false);
+        let now = Instant::now();
+        let mut tried = vec![];
+        for _ in 0..4 {
+            let transport = choice.next(now);
+            tried.push(transport);
+            choice.note(transport, Outcome::NotGrpc, now);
+        }
+        assert_eq!(
+            tried,
+            [
+                Transport::Http2,
+                Transport::WebSocket,
+                Transport::Http2,
+                Transport::WebSocket
+            ]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forced_websockets_are_always_used() {
+        let mut choice = TransportChoice::new(true);
+        let now = Instant::now();
+        choice.note(Transport::WebSocket, Outcome::NotGrpc, now);
+        assert_eq!(
+            choice.next(now + Duration::from_hours(2)),
+            Transport::WebSocket
+        );
     }
 }

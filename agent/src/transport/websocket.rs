@@ -1,4 +1,4 @@
-//! One call over a WebSocket of its own, as the library of the Go implementation does it.
+//! Carries each call over its own WebSocket, as the library of the Go implementation does.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -24,17 +24,17 @@ use tonic::{Status, body::Body};
 
 use super::connector::{self, Connector, HTTP1};
 
-/// TCP, TLS and the upgrade together.
+/// Timeout of TCP, TLS and the upgrade together.
 const OPEN: Duration = Duration::from_secs(15);
-/// Whoever does not take in a message for so long does not read any more.
+/// A peer that does not accept a message within this time has stopped reading.
 const STUCK: Duration = Duration::from_secs(30);
-/// Go's library takes no larger message.
+/// The largest message of Go's library.
 const LARGEST: usize = 64 << 20;
-/// What of an answer that is no upgrade is told to people.
-const TOLD: usize = 300;
+/// The most characters of a failed upgrade's answer in an error.
+const MOST: usize = 300;
 const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 
-/// Why a call did not come about, or broke off.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -63,27 +63,27 @@ type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 type Write = stream::SplitSink<Socket, Message>;
 type Read = stream::SplitStream<Socket>;
 
-/// Makes calls.
+/// Opens calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
-    pub(crate) route_to_hub: Arc<Connector>,
-    /// Of one message.
+    pub(crate) connector: Arc<Connector>,
+    /// The largest message.
     pub(crate) largest: usize,
     pub(crate) spawner: Spawner,
 }
 
 impl Calls {
-    /// One call, until its answer begins.
+    /// Opens one call, and returns when its answer begins.
     pub(crate) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (head, body) = request.into_parts();
-        let to = self.route_to_hub.authority();
+        let to = self.connector.authority();
         let opening = self.open(&head);
         let socket = timeout(OPEN, opening)
             .await
             .map_err(|_elapsed| Error::Timeout { to })??;
         let (write, mut read) = socket.split();
         let over = CancellationToken::new();
-        // Dropped with the answer: whoever does not read it any more does not say anything either.
+        // Dropped with the answer: a caller that stops reading also stops writing.
         let guard = over.clone().drop_guard();
         self.spawner
             .spawn_short("websocket", write_all(write, body, self.largest(), over));
@@ -106,8 +106,8 @@ impl Calls {
     }
 
     async fn open(&self, head: &http::request::Parts) -> Result<Socket, Error> {
-        let to = self.route_to_hub.authority();
-        let reached = self.route_to_hub.connect(&HTTP1).await?;
+        let to = self.connector.authority();
+        let reached = self.connector.connect(&HTTP1).await?;
         let failed = |source| Error::Http {
             to: to.clone(),
             source,
@@ -118,7 +118,7 @@ impl Calls {
         let (mut sender, connection) = shaking.map_err(failed)?;
         self.spawner
             .spawn_short("websocket connection", async move {
-                // Its end is seen by whoever waits for the answer.
+                // The task that waits for the answer sees its end.
                 drop(connection.with_upgrades().await);
             });
         let key = generate_key();
@@ -150,7 +150,7 @@ impl Calls {
     }
 }
 
-/// The request that opens the socket: the headers of the call are its own.
+/// The request that opens the socket, with the headers of the call.
 fn upgrade(head: &http::request::Parts, to: &str, key: &str) -> Request<Empty<Bytes>> {
     let mut request = Request::new(Empty::new());
     *request.method_mut() = Method::GET;
@@ -178,7 +178,7 @@ fn upgrade(head: &http::request::Parts, to: &str, key: &str) -> Request<Empty<By
     request
 }
 
-/// The beginning of an answer that is no upgrade, for people.
+/// The printable beginning of a failed upgrade's answer.
 async fn error_text(response: Response<Incoming>) -> String {
     let body = http_body_util::Limited::new(response.into_body(), 64 << 10);
     let bytes = body
@@ -188,15 +188,15 @@ async fn error_text(response: Response<Incoming>) -> String {
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    printable.take(TOLD).collect::<String>().trim().to_owned()
+    printable.take(MOST).collect::<String>().trim().to_owned()
 }
 
-/// Says what the call has to say, until it is over.
+/// Sends the body of the call, then closes the socket when the call is over.
 async fn write_all(mut socket: Write, body: Body, largest: usize, over: CancellationToken) {
     let emitting = over.run_until_cancelled(write_body(&mut socket, body, largest));
     let code = match emitting.await {
         Some(Ok(())) => {
-            // What the other end says after that is still wanted.
+            // The answer may still be arriving.
             over.cancelled().await;
             CloseCode::Normal
         }
@@ -266,7 +266,7 @@ fn pieces(
                 Ok(trailers) => Some((Ok(http_body::Frame::trailers(trailers)), None)),
                 Err(error) => Some((Err(broken(error.into())), None)),
             },
-            // Without trailers it broke off.
+            // A stream without trailers is truncated.
             Ok(None) => Some((
                 Err(broken(Error::Unexpected("it ended without a status"))),
                 None,
@@ -276,7 +276,7 @@ fn pieces(
     })
 }
 
-/// A status that was made here, which its source says.
+/// A local status: its source is the error.
 fn broken(error: Error) -> Status {
     Status::from_error(Box::new(error))
 }
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_headers_of_a_call_are_those_of_its_socket() {
+    fn the_upgrade_request_has_the_headers_of_the_call() {
         let call = Request::post("http://x/versionapi.Version/Version")
             .header("te", "trailers")
             .header("content-type", "application/grpc")

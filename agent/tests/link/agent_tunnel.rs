@@ -1,4 +1,4 @@
-//! The lane: what people at the hub ask of this cluster's API, through a principal that does as it is told.
+//! The tunnel: live requests of the hub's users to this cluster's API, through a scripted principal.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -33,37 +33,37 @@ use super::wait::soon;
 
 pub(super) const USER: &str = "system:serviceaccount:agents:ui";
 
-/// What a Pod says, as it says it.
+/// The lines of a Pod's log.
 type Log = mpsc::Receiver<Result<Bytes, std::io::Error>>;
 
-/// An API server that tells who asked what, and says what it is told to say.
+/// An API server that records requests with their users, and gives scripted answers.
 #[derive(Clone, Default)]
-pub(super) struct Told {
+pub(super) struct RecordingApi {
     asked: Arc<Mutex<Vec<String>>>,
     log: Arc<Mutex<Option<Log>>>,
-    /// What there is, by its path; without any, everything is the same large thing.
+    /// The objects by path; without any, each answer is the same large body.
     pub(super) objects: Arc<Mutex<BTreeMap<String, Value>>>,
-    /// What came with requests that change something, by method and kind.
+    /// The bodies of changing requests, with method, path and content type.
     pub(super) changes: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
-impl Told {
-    /// Says back what it hears.
+impl RecordingApi {
+    /// Echoes what it receives.
     #[expect(clippy::disallowed_methods, reason = "ends with the stream")]
     fn terminal(&self, mut request: Request) -> Response {
         let headers = request.headers();
         let asked = ["connection", "upgrade", "sec-websocket-protocol"];
         let asked = asked.map(|name| headers[name].to_str().unwrap().to_owned());
         let [_, upgrade, protocol] = asked.clone();
-        let stated = json!(asked);
+        let headers = json!(asked);
         self.changes
             .lock()
             .unwrap()
-            .push(("exec".to_owned(), stated));
+            .push(("exec".to_owned(), headers));
         let stream = hyper::upgrade::on(&mut request);
         tokio::spawn(async move {
-            let (mut emits, mut takes_in) = tokio::io::split(TokioIo::new(stream.await.unwrap()));
-            drop(tokio::io::copy(&mut emits, &mut takes_in).await);
+            let (mut read, mut write) = tokio::io::split(TokioIo::new(stream.await.unwrap()));
+            drop(tokio::io::copy(&mut read, &mut write).await);
         });
         Response::builder()
             .status(101)
@@ -83,52 +83,52 @@ impl Told {
         let changes = request.method() != http::Method::GET;
         let body = request.into_body().collect().await.unwrap().to_bytes();
         if changes {
-            let stated = serde_json::from_slice(&body).unwrap_or_default();
-            self.changes.lock().unwrap().push((change, stated));
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            self.changes.lock().unwrap().push((change, body));
         }
         let found = self.objects.lock().unwrap().get(&path).cloned();
         let code = if found.is_some() { 200 } else { 404 };
-        let stated = found.unwrap_or_else(|| json!({ "kind": "Status", "code": 404 }));
+        let body = found.unwrap_or_else(|| json!({ "kind": "Status", "code": 404 }));
         Response::builder()
             .status(code)
             .header("content-type", "application/json")
-            .body(Body::from(stated.to_string()))
+            .body(Body::from(body.to_string()))
             .unwrap()
     }
 }
 
-async fn emit(State(reply): State<Told>, request: Request) -> Response {
+async fn answer(State(api): State<RecordingApi>, request: Request) -> Response {
     let user = request.headers().get("impersonate-user");
-    let user = user.and_then(|it| it.to_str().ok()).unwrap_or("nobody");
+    let user = user.and_then(|it| it.to_str().ok()).unwrap_or("no user");
     let target = request.uri().path_and_query().unwrap();
     let asked = format!("{user} {} {target}", request.method());
-    reply.asked.lock().unwrap().push(asked);
+    api.asked.lock().unwrap().push(asked);
     if request.uri().path().ends_with("/log") {
-        let chunks = reply.log.lock().unwrap().take().unwrap();
+        let chunks = api.log.lock().unwrap().take().unwrap();
         return Response::new(Body::from_stream(ReceiverStream::new(chunks)));
     }
     if request.uri().path().ends_with("/exec") {
-        return reply.terminal(request);
+        return api.terminal(request);
     }
-    if !reply.objects.lock().unwrap().is_empty() {
-        return reply.object(request).await;
+    if !api.objects.lock().unwrap().is_empty() {
+        return api.object(request).await;
     }
     let chunk = Bytes::from(vec![b'x'; 1 << 20]);
     let large = futures::stream::iter((0..30).map(move |_| Ok::<_, std::io::Error>(chunk.clone())));
     Response::new(Body::from_stream(large))
 }
 
-/// An agent's lane between a scripted principal and that API server.
+/// An agent's tunnel between a scripted principal and that API server.
 pub(super) struct Window {
     pub(super) principal: Principal,
     authority: Authority,
-    pub(super) reply: Told,
+    pub(super) api: RecordingApi,
     material: watch::Sender<Arc<Material>>,
     token: CancellationToken,
     _parts: Parts,
 }
 
-/// Opens the lane of an agent with this desk, for as long as the token lives.
+/// Opens the tunnel of an agent with this handler, until the token is cancelled.
 pub(super) fn open(
     principal: &Principal,
     material: watch::Receiver<Arc<Material>>,
@@ -150,18 +150,18 @@ pub(super) fn open(
         metrics: agent::metrics::Metrics::default(),
         spawner: parts.spawner(),
     };
-    parts.spawn("lane", agent_tunnel.run(token.clone()));
+    parts.spawn("tunnel", agent_tunnel.run(token.clone()));
 }
 
 impl Window {
     #[expect(clippy::disallowed_methods, reason = "ends with the token of the test")]
     pub(super) async fn with(access: UiAccess) -> Self {
         runtime::install_crypto_provider();
-        let (authority, reply) = (Authority::new(), Told::default());
+        let (authority, api) = (Authority::new(), RecordingApi::default());
         let principal = Principal::start(&authority, Manner::Ours).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(emit).with_state(reply.clone());
+        let router = Router::new().fallback(answer).with_state(api.clone());
         let token = CancellationToken::new();
         let stop = token.clone();
         let served = axum::serve(listener, router).into_future();
@@ -186,7 +186,7 @@ impl Window {
         Self {
             principal,
             authority,
-            reply,
+            api,
             material,
             token,
             _parts: parts,
@@ -194,7 +194,7 @@ impl Window {
     }
 
     pub(super) fn asked(&self) -> Vec<String> {
-        self.reply.asked.lock().unwrap().clone()
+        self.api.asked.lock().unwrap().clone()
     }
 }
 
@@ -270,7 +270,7 @@ async fn agent_refuses_reads_beyond_ui_access() {
     let posing = Some(("impersonate-user", "system:admin"));
     let answer = ask(&mut agent_tunnel, "GET", "/api/v1/pods", posing).await;
     assert_eq!(answer.status(), 403);
-    assert!(window.asked().is_empty(), "the API was asked nothing");
+    assert!(window.asked().is_empty(), "the API got no request");
 
     let mut closed = Window::with(UiAccess::None).await;
     let mut agent_tunnel = closed.principal.agent_tunnel().await;
@@ -295,30 +295,30 @@ async fn application_events_need_ui_access_read() {
     let mut agent_tunnel = closed.principal.agent_tunnel().await;
     let message = refused(&mut agent_tunnel, "GET", target).await;
     assert!(message.contains("is none"), "{message}");
-    assert!(closed.asked().is_empty(), "the API was asked nothing");
+    assert!(closed.asked().is_empty(), "the API got no request");
 }
 
 #[tokio::test]
-async fn a_log_is_carried_as_it_comes_and_ends_when_its_viewer_goes() {
+async fn a_log_is_streamed_and_ends_when_its_viewer_leaves() {
     let mut window = Window::with(UiAccess::Read).await;
     let mut agent_tunnel = window.principal.agent_tunnel().await;
     let (emits, log) = mpsc::channel(1);
-    *window.reply.log.lock().unwrap() = Some(log);
+    *window.api.log.lock().unwrap() = Some(log);
     let target = "/api/v1/namespaces/shop/pods/x/log?follow=true";
     let mut answer = ask(&mut agent_tunnel, "GET", target, None)
         .await
         .into_body();
-    for stated in ["one\n", "two\n"] {
-        emits.send(Ok(Bytes::from(stated))).await.unwrap();
+    for line in ["one\n", "two\n"] {
+        emits.send(Ok(Bytes::from(line))).await.unwrap();
         let frame = soon("a line", answer.frame()).await.unwrap().unwrap();
-        assert_eq!(frame.into_data().unwrap(), stated);
+        assert_eq!(frame.into_data().unwrap(), line);
     }
     drop(answer);
     soon("the end of the log", emits.closed()).await;
 }
 
 #[tokio::test]
-async fn a_lane_that_breaks_is_opened_again_and_one_of_an_older_trust_gives_way() {
+async fn a_broken_tunnel_is_reopened_and_one_with_old_trust_replaced() {
     let mut window = Window::with(UiAccess::Read).await;
     let other = Authority::new();
     let both = format!("{}{}", window.authority.pem(), other.pem());
@@ -336,14 +336,14 @@ async fn a_lane_that_breaks_is_opened_again_and_one_of_an_older_trust_gives_way(
 }
 
 #[tokio::test]
-async fn a_lane_is_wanted_while_there_is_a_session_whose_principal_takes_one() {
+async fn a_tunnel_is_wanted_only_during_a_session_that_accepts_one() {
     let (mut scene, talk) = connected(Manner::Ours).await;
     assert!(*scene.spoke.takes_tunnels.borrow());
     drop(talk);
     scene.principal.stop();
     scene.spoke.is(LinkState::Down).await;
     let gone = scene.spoke.takes_tunnels.wait_for(|takes| !takes);
-    drop(soon("no lane is wanted", gone).await.unwrap());
+    drop(soon("no tunnel is wanted", gone).await.unwrap());
 
     let mut go = super::scene(Manner::Go).await;
     let _talk = go.principal.conversation().await;

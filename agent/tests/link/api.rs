@@ -23,28 +23,28 @@ use answers::{
 };
 
 const ROOT: &str = "/apis/argoproj.io/v1alpha1/namespaces/{namespace}/{plural}";
-/// After this a watch says nothing any more.
+/// The version after the last event of a watch.
 const LAST: u64 = u64::MAX;
 const CORE: &str = "/api/v1/namespaces/{namespace}/{plural}";
 
-/// The server, and what it holds; the latter outlives a restart.
+/// The server and its objects, which survive its restart.
 pub(super) struct Api {
     pub(super) address: SocketAddr,
     pub(super) world: Arc<World>,
-    // Its own, so that it dies with all its connections, as a killed server does.
+    // A separate runtime, so that all connections break as with a killed server.
     runtime: Option<Runtime>,
 }
 
-/// What the server holds.
+/// The objects and settings of the server.
 #[derive(Default)]
 pub(super) struct World {
     inner: Mutex<Inner>,
     version: watch::Sender<u64>,
-    /// Watches tell nothing.
+    /// Watches report nothing.
     silent: watch::Sender<bool>,
-    /// A client wrote, whatever came of it.
+    /// Notifies of each write of a client, with any result.
     written: Notify,
-    /// How many are open.
+    /// The number of open terminals.
     pub(super) terminals: watch::Sender<usize>,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct World {
 struct Inner {
     version: u64,
     objects: BTreeMap<(String, String), Value>,
-    /// Every change, so that a watch can begin anywhere.
+    /// Every change, so that a watch can start from any version.
     history: Vec<(u64, String, &'static str, Value)>,
-    /// What was before this version is forgotten: whoever watches from there has to list again.
+    /// The history before this version is gone: a client that watches from there has to list again.
     oldest: u64,
     /// The definitions of all of Argo CD's kinds are missing.
     bare: bool,
-    /// Nobody is known here any more.
+    /// The server rejects all clients as unauthorized.
     forgetful: bool,
     /// Every write by a client.
     writes: Vec<String>,
@@ -131,7 +131,7 @@ impl Drop for Api {
 }
 
 impl World {
-    /// Changes an object as somebody on the spoke would.
+    /// Changes an object, as a user of the spoke does.
     pub(super) fn edit(&self, plural: &str, name: &str, change: impl FnOnce(&mut Value)) {
         let mut inner = self.inner.lock().unwrap();
         let key = (plural.to_owned(), name.to_owned());
@@ -141,7 +141,7 @@ impl World {
         self.notify(&inner);
     }
 
-    /// Makes an object as somebody on the spoke would.
+    /// Creates an object, as a user of the spoke does.
     pub(super) fn make(&self, plural: &str, object: Value) {
         let mut inner = self.inner.lock().unwrap();
         let name = Meta::of(&object).name().to_owned();
@@ -149,14 +149,14 @@ impl World {
         self.notify(&inner);
     }
 
-    /// Takes an object away as somebody on the spoke would.
+    /// Deletes an object, as a user of the spoke does.
     pub(super) fn remove(&self, plural: &str, name: &str) {
         let mut inner = self.inner.lock().unwrap();
         inner.remove(&(plural.to_owned(), name.to_owned()));
         self.notify(&inner);
     }
 
-    /// Takes an object away and makes an equal one of the same name.
+    /// Deletes an object and creates an equal one of the same name.
     pub(super) fn replace(&self, plural: &str, name: &str) {
         let mut inner = self.inner.lock().unwrap();
         let key = (plural.to_owned(), name.to_owned());
@@ -167,15 +167,15 @@ impl World {
         self.notify(&inner);
     }
 
-    /// Waits until clients have written this at least so often.
+    /// Waits until clients have done this write at least `times` times.
     pub(super) async fn until_written(&self, write: &str, times: usize) {
         let waited = async {
             loop {
-                let reply = self.written.notified();
+                let next = self.written.notified();
                 if self.writes().iter().filter(|done| *done == write).count() >= times {
                     return;
                 }
-                reply.await;
+                next.await;
             }
         };
         soon(write, waited).await;
@@ -189,7 +189,7 @@ impl World {
             .cloned()
     }
 
-    /// What clients wrote, in order: `create name`, `patch name`, `delete name`.
+    /// The writes of clients, in order: `create name`, `patch name`, `delete name`.
     pub(super) fn writes(&self) -> Vec<String> {
         self.inner.lock().unwrap().writes.clone()
     }
@@ -211,7 +211,7 @@ impl World {
         soon(what, waited).await;
     }
 
-    /// Takes the definitions of all kinds away with all objects, or brings them.
+    /// Removes the definitions of all kinds with all objects, or adds the definitions.
     pub(super) fn serve(&self, serve: bool) {
         let mut inner = self.inner.lock().unwrap();
         inner.bare = !serve;
@@ -223,12 +223,12 @@ impl World {
         self.notify(&inner);
     }
 
-    /// Forgets who its clients are, or knows them again.
+    /// Rejects all clients as unauthorized, or accepts them again.
     pub(super) fn forget_clients(&self, forget: bool) {
         self.inner.lock().unwrap().forgetful = forget;
     }
 
-    /// Breaks watches and forgets what they have not told.
+    /// Breaks watches, and drops the changes that they have not reported.
     pub(super) fn forget_history(&self) {
         let mut inner = self.inner.lock().unwrap();
         inner.version += 1;
@@ -236,9 +236,9 @@ impl World {
         self.notify(&inner);
     }
 
-    /// Keeps watches from telling what happens, or lets them catch up.
-    pub(super) fn hold_watches(&self, hold: bool) {
-        self.silent.send_replace(hold);
+    /// Pauses watches, or lets them catch up.
+    pub(super) fn pause_watches(&self, pause: bool) {
+        self.silent.send_replace(pause);
     }
 
     fn notify(&self, inner: &Inner) {
@@ -252,7 +252,7 @@ impl Inner {
         self.bare && !["secrets", "configmaps"].contains(&plural)
     }
 
-    /// What a watch says next that has told of everything up to a version, and of which version that is.
+    /// The next event of a watch after version `from`, with its version.
     fn next_line(
         &self,
         plural: &str,
@@ -283,11 +283,11 @@ impl Inner {
             object["metadata"]["uid"] = format!("local-{}", self.version).into();
         }
         let going = object["metadata"]["deletionTimestamp"].is_string();
-        let retained = object["metadata"]["finalizers"]
+        let has_finalizers = object["metadata"]["finalizers"]
             .as_array()
             .is_some_and(|f| !f.is_empty());
         self.objects.insert(key.clone(), object.clone());
-        if going && !retained {
+        if going && !has_finalizers {
             self.remove(&key);
         } else {
             self.history

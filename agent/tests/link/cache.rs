@@ -1,4 +1,4 @@
-//! What people at the hub read of Argo CD's redis here, through a principal that does as it is told.
+//! Reads of Argo CD's redis by the hub's users, through a scripted principal.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -66,9 +66,9 @@ impl Scripted {
     async fn serve(self, mut socket: TcpStream) {
         let (mut buffer, mut is_in) = (BytesMut::new(), false);
         loop {
-            while let Some((stated, used)) = resp::decode(&buffer, Limits::SMALL).unwrap() {
+            while let Some((command, used)) = resp::decode(&buffer, Limits::SMALL).unwrap() {
                 drop(buffer.split_to(used));
-                let words = stated.elements().iter().filter_map(Value::as_bytes);
+                let words = command.elements().iter().filter_map(Value::as_bytes);
                 let words: Vec<_> = words.map(|it| String::from_utf8_lossy(it)).collect();
                 let answer = self.answer(&words, &mut is_in);
                 let _gone = socket.write_all(&answer.to_bytes()).await;
@@ -124,7 +124,7 @@ impl Scripted {
     }
 }
 
-/// An agent's lane between a scripted principal and that redis.
+/// An agent's tunnel between a scripted principal and that redis.
 struct Window {
     principal: Principal,
     redis: Scripted,
@@ -149,8 +149,8 @@ impl Window {
             "argocd".to_owned(),
             access,
         );
-        let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-        let client = kube::Client::try_from(nobody).unwrap();
+        let unreachable = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = kube::Client::try_from(unreachable).unwrap();
         let material = authority.material("spoke1", &authority.pem());
         let material = watch::Sender::new(material);
         let token = CancellationToken::new();
@@ -192,7 +192,7 @@ async fn ask(carrier: &mut Carrier, method: &str, target: &str) -> http::Respons
 }
 
 #[tokio::test]
-async fn what_argo_cd_has_counted_here_is_read_compressed_or_not() {
+async fn cluster_statistics_are_read_compressed_or_plain() {
     let (redis, address) = Scripted::start().await;
     let login = Login {
         user: None,
@@ -213,19 +213,17 @@ async fn what_argo_cd_has_counted_here_is_read_compressed_or_not() {
         at: "2026-11-22T10:00:00Z".to_owned(),
     };
     let [compressed, plain] = cluster_info::of_this_cluster();
-    // The compressed one counts where there are both.
+    // With both, the compressed value counts.
     for (applications, (key, form)) in [(1, plain), (2, compressed)] {
         let value = cluster_info::write(&connection, &counted(applications), form);
         redis.values.lock().unwrap().insert(key, value);
-        let fits = |stated: &Option<Census>| *stated == Some(counted(applications));
-        soon("what was counted", census.wait_for(fits))
-            .await
-            .unwrap();
+        let fits = |census: &Option<Census>| *census == Some(counted(applications));
+        soon("the statistics", census.wait_for(fits)).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
+async fn a_cached_value_is_read_by_its_local_key_with_its_length() {
     let mut window = Window::with(UiAccess::Read, PASSWORD).await;
     let mut agent_tunnel = window.principal.agent_tunnel().await;
     let large = vec![b'x'; 5 << 20];
@@ -236,7 +234,7 @@ async fn a_value_is_read_under_its_name_here_and_comes_whole_with_its_length() {
         .lock()
         .unwrap()
         .insert(key, large.clone());
-    // Argo CD leaves out its own namespace, however the hub calls it.
+    // Argo CD omits its own namespace, with or without the hub naming it.
     for target in [TREE, &TREE.replace("/-/", "/argocd/")] {
         let answer = ask(&mut agent_tunnel, "GET", target).await;
         assert_eq!(answer.status(), 200);
@@ -289,7 +287,7 @@ async fn foreign_redis_keys_are_never_requested() {
 }
 
 #[tokio::test]
-async fn changes_are_told_as_they_come_until_nobody_listens() {
+async fn cache_changes_are_streamed_until_the_subscriber_leaves() {
     let mut window = Window::with(UiAccess::Read, PASSWORD).await;
     let mut agent_tunnel = window.principal.agent_tunnel().await;
     let answer = ask(&mut agent_tunnel, "GET", WATCH).await;

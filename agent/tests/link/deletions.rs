@@ -1,4 +1,4 @@
-//! What goes, and what must not.
+//! Deletions by the hub and on the spoke.
 
 use argocd::{Meta, keys};
 use protocol::Verb;
@@ -8,7 +8,7 @@ use super::principal::{Manner, PRINCIPAL_UID};
 use super::{APPS, about, app, connected};
 
 #[tokio::test]
-async fn a_deletion_on_the_hub_cascades_and_is_reported_when_it_is_done() {
+async fn a_deletion_on_the_hub_cascades_and_its_end_is_reported() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
@@ -32,11 +32,11 @@ async fn a_deletion_on_the_hub_cascades_and_is_reported_when_it_is_done() {
 }
 
 #[tokio::test]
-async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
+async fn a_created_object_can_be_deleted_before_the_watch_reports_it() {
     for (verb, gone) in [(Verb::SpecUpdate, false), (Verb::Delete, true)] {
         let (scene, mut talk) = connected(Manner::Ours).await;
         let world = &scene.api.world;
-        world.hold_watches(true);
+        world.pause_watches(true);
         talk.deliver(about(Verb::Create, &app("one", "5", "main")))
             .await;
         let mut going = app("one", "6", "main");
@@ -49,12 +49,12 @@ async fn what_was_just_made_can_be_deleted_before_a_watch_has_told_of_it() {
 }
 
 #[tokio::test]
-async fn what_goes_already_is_not_deleted_again_before_a_watch_has_told_of_it() {
+async fn a_deleting_object_is_not_deleted_again_while_the_watch_is_late() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     let world = &scene.api.world;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    world.hold_watches(true);
+    world.pause_watches(true);
     for version in ["6", "7"] {
         let mut going = app("one", version, "main");
         going["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
@@ -69,11 +69,11 @@ async fn what_goes_already_is_not_deleted_again_before_a_watch_has_told_of_it() 
 }
 
 #[tokio::test]
-async fn a_delete_by_the_hub_means_what_has_the_name_now() {
+async fn a_delete_by_the_hub_applies_to_the_replica_of_that_name() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
-    // Deleted, made again and deleted again, before any of it was said.
+    // The hub deleted, recreated and deleted the object before it sent any of that.
     let mut successor = app("one", "9", "main");
     successor["metadata"]["uid"] = "hub-two".into();
     let delete = about(Verb::Delete, &successor);
@@ -83,16 +83,16 @@ async fn a_delete_by_the_hub_means_what_has_the_name_now() {
     world
         .until("the end", APPS, "one", |app| app.is_none())
         .await;
-    // The finalizer went first: nobody asked for the workload to go.
+    // The agent removes the finalizer first: no user requested the deletion of the workload.
     assert_eq!(world.writes(), ["create one", "patch one", "delete one"]);
 }
 
 #[tokio::test]
-async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
+async fn an_object_that_no_watch_has_reported_is_not_reported_as_gone() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     let world = &scene.api.world;
-    world.hold_watches(true);
-    // Another agent of this cluster made it, and we do not see it.
+    world.pause_watches(true);
+    // Another agent of this cluster created it, and our watches do not report it.
     let mut copy = app("one", "5", "main");
     copy["metadata"] = json!({
         "name": "one", "namespace": "argocd",
@@ -101,18 +101,18 @@ async fn what_no_watch_has_told_of_is_not_said_to_be_gone() {
     world.make(APPS, copy);
     let mut going = app("one", "6", "main");
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-    // Nobody plays Argo CD and takes it away.
+    // No Argo CD runs that would remove the finalizer.
     going["metadata"]["finalizers"] = json!([]);
     talk.emit(about(Verb::SpecUpdate, &going)).await;
     talk.deliver(about(Verb::Create, &app("two", "7", "main")))
         .await;
 
-    world.hold_watches(false);
+    world.pause_watches(false);
     talk.until(Verb::Delete).await;
     assert_eq!(world.object(APPS, "one"), None);
 }
 
-/// Upstream's agent brought such an Application back for ever: argocd-agent#1056.
+/// Upstream's agent recreated such an Application forever: argocd-agent#1056.
 #[tokio::test]
 async fn concurrent_deletion_on_both_sides_converges() {
     for watched in [true, false] {
@@ -121,7 +121,7 @@ async fn concurrent_deletion_on_both_sides_converges() {
             .await;
         let world = &scene.api.world;
         talk.until(Verb::StatusUpdate).await;
-        world.hold_watches(!watched);
+        world.pause_watches(!watched);
         world.edit(APPS, "one", |app| {
             app["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
             if !watched {
@@ -137,12 +137,12 @@ async fn concurrent_deletion_on_both_sides_converges() {
         } else {
             let tried = world.until_written("delete one", 1);
             talk.listens_until(tried).await;
-            world.hold_watches(false);
+            world.pause_watches(false);
         }
         let gone = talk.until(Verb::Delete).await;
         let body: Value = serde_json::from_slice(&gone.payload).unwrap();
         assert_eq!(Meta::of(&body).source_uid(), Some("hub-one"));
-        // What is said next has been done after whatever was to follow from that.
+        // The agent handles the next message after all effects of the deletion.
         talk.deliver(about(Verb::Create, &app("two", "7", "main")))
             .await;
         assert_eq!(world.object(APPS, "one"), None);

@@ -1,5 +1,5 @@
-//! The agent's whole link in one process: real TLS and gRPC to a scripted principal, real HTTP to an
-//! API server in memory.
+//! The agent's sessions and tunnels in one process: real TLS and gRPC to a scripted principal, real HTTP
+//! to an API server in memory.
 
 #![expect(
     clippy::unwrap_used,
@@ -78,44 +78,44 @@ async fn scene_of(
     }
 }
 
-/// A scene and its first session, after the agent has told what it holds.
+/// A scene and its first session, after the agent has sent its inventory.
 async fn connected(manner: Manner) -> (Scene, Conversation) {
     connected_with(Arc::default(), manner, Setup::default()).await
 }
 
-/// The same, of an agent with other settings, on a spoke that has something already.
+/// A scene and its first session, of an agent with these settings, on a spoke with objects.
 async fn connected_with(world: Arc<World>, manner: Manner, setup: Setup) -> (Scene, Conversation) {
     begun(scene_with(world, manner, setup).await).await
 }
 
-/// The same as [`connected`], with a principal that gives out this access token.
+/// A scene and its first session, with a principal that issues this access token.
 async fn connected_to(manner: Manner, access: &str) -> (Scene, Conversation) {
     runtime::install_crypto_provider();
     let authority = Authority::new();
     let principal = Principal::start(&authority, manner).await;
-    principal.takes(access);
+    principal.set_access_token(access);
     begun(scene_of(Arc::default(), authority, principal, Setup::default()).await).await
 }
 
 async fn begun(mut scene: Scene) -> (Scene, Conversation) {
     let mut talk = scene.principal.conversation().await;
-    reply(&mut talk).await;
+    inventory(&mut talk).await;
     scene.spoke.is(LinkState::Up).await;
     (scene, talk)
 }
 
-/// What the agent holds, as it answers the question.
-async fn reply(talk: &mut Conversation) -> Vec<RequestUpdate> {
+/// Requests the agent's inventory.
+async fn inventory(talk: &mut Conversation) -> Vec<RequestUpdate> {
     talk.emit(Event::request_resource_resync()).await;
-    let mut retained = vec![];
+    let mut inventory = vec![];
     loop {
         let event = talk
             .until_any(&[Verb::RequestUpdate, Verb::RequestSyncedResourceList])
             .await;
         if event.verb == Verb::RequestSyncedResourceList {
-            return retained;
+            return inventory;
         }
-        retained.push(payload::decode("request-update", &event.payload).unwrap());
+        inventory.push(payload::decode("request-update", &event.payload).unwrap());
     }
 }
 

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::api::{Api, World};
 use super::principal::Manner;
 use super::spoke::Setup;
-use super::{APPS, about, app, connected, connected_with, reply, revision, scene_in};
+use super::{APPS, about, app, connected, connected_with, inventory, revision, scene_in};
 
 #[tokio::test]
-async fn an_application_of_the_hub_appears_and_its_status_comes_back() {
+async fn an_application_of_the_hub_is_created_and_its_status_reported() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     assert_eq!(talk.authorization, "header.payload.signature");
     let asked = scene.principal.asked_first();
@@ -75,7 +75,7 @@ async fn plugin_environment_is_written_verbatim() {
 }
 
 #[tokio::test]
-async fn a_local_edit_is_reverted_and_a_deleted_application_comes_back() {
+async fn a_local_edit_is_reverted_and_a_deleted_application_recreated() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
@@ -99,31 +99,31 @@ fn argocd(event: &Event) -> Option<ArgoCd> {
 }
 
 #[tokio::test]
-async fn without_argo_cd_the_agent_connects_says_so_and_goes_on_when_it_comes() {
+async fn a_missing_argo_cd_is_reported_and_its_installation_resumes_work() {
     let world = Arc::new(World::default());
     world.serve(false);
     let mut scene = scene_in(world, Manner::Ours).await;
     let mut talk = scene.principal.conversation().await;
-    let stated = talk.until(Verb::ClusterInfoUpdate).await;
-    assert_eq!(argocd(&stated), Some(ArgoCd::Missing));
-    reply(&mut talk).await;
+    let info = talk.until(Verb::ClusterInfoUpdate).await;
+    assert_eq!(argocd(&info), Some(ArgoCd::Missing));
+    inventory(&mut talk).await;
     scene.spoke.is(LinkState::Up).await;
     talk.emit(about(Verb::Create, &app("one", "5", "main")))
         .await;
 
     let world = &scene.api.world;
     world.serve(true);
-    let stated = talk
+    let info = talk
         .until_fits(Verb::ClusterInfoUpdate, |event| {
             argocd(event) == Some(ArgoCd::Installed)
         })
         .await;
-    assert_eq!(stated.target, Target::ClusterInfo);
-    // Its acknowledgement may have come before.
+    assert_eq!(info.target, Target::ClusterInfo);
+    // Its acknowledgement may have arrived before.
     let there = world.until("the Application", APPS, "one", |app| app.is_some());
     talk.listens_until(there).await;
 
-    // It goes with all Applications, and comes back.
+    // An administrator removes it with all Applications, and installs it again.
     world.serve(false);
     talk.until_fits(Verb::ClusterInfoUpdate, |event| {
         argocd(event) == Some(ArgoCd::Missing)
@@ -146,22 +146,22 @@ async fn cluster_stats_reach_both_kinds_of_principal() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     for applications in [1, 2] {
         scene.spoke.census.send_replace(Some(counted(applications)));
-        let stated = talk
+        let event = talk
             .until_fits(Verb::ClusterInfoUpdate, |event| {
                 let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
                 info.applications_count == Some(applications)
             })
             .await;
-        let info: SpokeInfo = payload::decode("spoke", &stated.payload).unwrap();
-        assert_eq!(info.argo_cd, Some(ArgoCd::Installed), "said with it");
+        let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
+        assert_eq!(info.argo_cd, Some(ArgoCd::Installed), "in one message");
         assert_eq!(info.server_version.as_deref(), Some("1.36"));
     }
 
     let (scene, mut talk) = connected(Manner::Go).await;
     scene.spoke.census.send_replace(Some(counted(1)));
-    let stated = talk.until(Verb::ClusterInfoUpdate).await;
+    let event = talk.until(Verb::ClusterInfoUpdate).await;
     assert_eq!(
-        stated.payload.as_ref(),
+        event.payload.as_ref(),
         br#"{"applicationsCount":1,"apisCount":50,"resourcesCount":300}"#
     );
 }
@@ -177,7 +177,7 @@ async fn a_sync_that_is_sent_twice_runs_once() {
     talk.emit(command.clone()).await;
     talk.acknowledged(&command.event_id).await;
     let world = &scene.api.world;
-    // Argo CD takes it and is done with it.
+    // Argo CD takes the operation and finishes it.
     world.edit(APPS, "one", |app| {
         drop(app.as_object_mut().unwrap().remove("operation"));
     });
@@ -192,27 +192,27 @@ async fn a_sync_that_is_sent_twice_runs_once() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_restarts_is_found_again() {
+async fn watches_resume_after_a_restart_of_the_api_server() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
     let (world, address) = (Arc::clone(&scene.api.world), scene.api.address);
     scene.api.stop().await;
-    // Meanwhile the hub goes on, and somebody edits what is here.
+    // Meanwhile the hub sends a change, and a user edits the replica.
     talk.emit(about(Verb::SpecUpdate, &app("one", "6", "next")))
         .await;
     world.edit(APPS, "one", |app| app["spec"]["project"] = "hacked".into());
     scene.api = Api::start_at(Arc::clone(&world), address).await;
     talk.acknowledged("one_hub-one_6").await;
     world
-        .until("the last word of the hub", APPS, "one", |app| {
+        .until("the last state of the hub", APPS, "one", |app| {
             revision(app) == Some("next") && app.unwrap()["spec"]["project"] == "default"
         })
         .await;
 }
 
 #[tokio::test]
-async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() {
+async fn a_stale_patch_does_not_change_a_replaced_object() {
     for values in [json!({}), json!({ "key": null })] {
         let (scene, mut talk) = connected(Manner::Ours).await;
         talk.deliver(about(Verb::Create, &app("one", "5", "main")))
@@ -223,7 +223,7 @@ async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() 
             .await;
         talk.until(Verb::StatusUpdate).await;
 
-        world.hold_watches(true);
+        world.pause_watches(true);
         world.replace(APPS, "one");
         let mut next = app("one", "6", "next");
         next["spec"]["source"]["helm"] = json!({ "valuesObject": values });
@@ -236,7 +236,7 @@ async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() 
             "a stale patch counts"
         );
 
-        world.hold_watches(false);
+        world.pause_watches(false);
         let answer = talk.acknowledged("one_hub-one_6").await;
         assert_eq!(answer.extensions.get("refused"), None);
         let here = world.object(APPS, "one");
@@ -245,7 +245,7 @@ async fn what_was_decided_about_an_object_is_not_done_to_one_that_replaced_it() 
 }
 
 #[tokio::test]
-async fn what_argo_cd_saw_before_its_project_is_looked_at_again() {
+async fn an_application_is_refreshed_when_its_missing_project_appears() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
@@ -262,32 +262,32 @@ async fn what_argo_cd_saw_before_its_project_is_looked_at_again() {
         app.and_then(|app| Meta::of(app).annotation(keys::REFRESH)) == Some("normal")
     };
     let is_asked = || asked(world.object(APPS, "one").as_ref());
-    assert!(!is_asked(), "the project is not here");
+    assert!(!is_asked(), "the project does not exist");
     world.make(
         "appprojects",
         json!({ "metadata": { "name": "default", "namespace": "argocd" }, "spec": {} }),
     );
-    world.until("the question", APPS, "one", asked).await;
+    world.until("the refresh", APPS, "one", asked).await;
 }
 
 #[tokio::test]
-async fn what_went_before_a_watch_had_told_of_it_comes_back() {
+async fn an_object_deleted_before_the_watch_reported_it_is_recreated() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     let world = &scene.api.world;
-    world.hold_watches(true);
+    world.pause_watches(true);
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
     world.remove(APPS, "one");
     world.forget_history();
-    world.hold_watches(false);
+    world.pause_watches(false);
     let there = world.until("the return", APPS, "one", |app| app.is_some());
     talk.listens_until(there).await;
     assert_eq!(world.writes(), ["create one", "create one"]);
 }
 
-/// `--label-selector` narrows what watches tell of, not what the hub may deliver.
+/// `--label-selector` restricts watches, not the objects that the hub may deliver.
 #[tokio::test]
-async fn what_watches_are_not_to_tell_of_is_not_taken_for_gone() {
+async fn objects_outside_the_label_selector_do_not_count_as_gone() {
     let mut setup = Setup::default();
     setup.scope.label_selector = "team=a".to_owned();
     let (scene, mut talk) = connected_with(Arc::default(), Manner::Ours, setup).await;
@@ -302,7 +302,7 @@ async fn what_watches_are_not_to_tell_of_is_not_taken_for_gone() {
         world.edit(APPS, "seen", |app| {
             app["status"] = json!({ "health": round });
         });
-        // Told with the next list or after it, and in no list is the other one.
+        // The next list or a later event reports this object; no list has the other one.
         talk.until_fits(Verb::StatusUpdate, |event| {
             String::from_utf8_lossy(&event.payload).contains(round)
         })

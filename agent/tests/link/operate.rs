@@ -1,4 +1,4 @@
-//! The lane with the level `operate`: what people at the hub change, and what they may not.
+//! The tunnel with the level `operate`: changes that users of the hub may make, and others.
 
 use argocd::{Meta, keys};
 use bytes::Bytes;
@@ -78,7 +78,7 @@ async fn shop(access: UiAccess) -> (Window, Carrier) {
         ),
         (POD, pod),
         (SECRET, secret),
-        // It says that it belongs to the Application, which Argo CD does not say of it.
+        // Its annotation names the Application, but the Application does not list it.
         (
             LOCAL,
             tracked(object("apps/v1", "Deployment", "local", "u5")),
@@ -96,7 +96,7 @@ async fn shop(access: UiAccess) -> (Window, Carrier) {
         (JOBS, object("batch/v1", "Job", "nightly-1", "u7")),
     ];
     let objects = objects.map(|(path, object)| (path.to_owned(), object));
-    window.reply.objects.lock().unwrap().extend(objects);
+    window.api.objects.lock().unwrap().extend(objects);
     let agent_tunnel = window.principal.agent_tunnel().await;
     (window, agent_tunnel)
 }
@@ -128,7 +128,7 @@ async fn send(
 }
 
 fn changes(window: &Window) -> Vec<(String, Value)> {
-    window.reply.changes.lock().unwrap().clone()
+    window.api.changes.lock().unwrap().clone()
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn patch_is_bound_to_the_authorized_object() {
         &Value::Null,
     )
     .await;
-    assert_eq!(code, 200, "it is owned by what the Application has");
+    assert_eq!(code, 200, "an object of the Application owns it");
     let changes = changes(&window);
     let [(patch, patched), (delete, options)] = changes.as_slice() else {
         panic!("{changes:?}");
@@ -155,12 +155,12 @@ async fn patch_is_bound_to_the_authorized_object() {
     assert_eq!(patched["spec"]["replicas"], 2);
     assert_eq!(*delete, format!("DELETE {POD} application/json"));
     assert_eq!(options["preconditions"]["uid"], "u3");
-    let by_people = |asked: &String| asked.starts_with(USER);
-    assert!(window.asked().iter().all(by_people), "{:?}", window.asked());
+    let as_user = |asked: &String| asked.starts_with(USER);
+    assert!(window.asked().iter().all(as_user), "{:?}", window.asked());
 }
 
 #[tokio::test]
-async fn a_deletion_that_is_asked_for_as_a_dry_run_is_one() {
+async fn dry_run_of_a_deletion_stays_a_dry_run() {
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let target = format!("{POD}?dryRun=All&propagationPolicy=Orphan");
     let (code, _) = send(&mut agent_tunnel, "DELETE", &target, "", &Value::Null).await;
@@ -169,7 +169,7 @@ async fn a_deletion_that_is_asked_for_as_a_dry_run_is_one() {
     let [(_, options)] = changes.as_slice() else {
         panic!("{changes:?}");
     };
-    // An API server looks at no parameters where there is a body.
+    // An API server ignores parameters if the request has a body.
     assert_eq!(options["dryRun"], json!(["All"]));
     assert_eq!(options["propagationPolicy"], "Orphan");
 }
@@ -187,24 +187,24 @@ async fn objects_outside_applications_are_not_modified() {
     let gone = "/apis/apps/v1/namespaces/shop/deployments/gone";
     let (code, reply) = send(&mut agent_tunnel, "PATCH", gone, MERGE, &patch).await;
     assert_eq!((code, reply["reason"].as_str()), (404, Some("NotFound")));
-    // Made on the cluster by somebody there, and not at the hub.
-    let mut objects = window.reply.objects.lock().unwrap().clone();
+    // A user of the cluster created the Application, not the hub.
+    let mut objects = window.api.objects.lock().unwrap().clone();
     let web = objects.get_mut(WEB).unwrap();
     assert!(Meta::of(web).source_uid().is_some());
     web["metadata"]["annotations"] = json!({});
-    *window.reply.objects.lock().unwrap() = objects;
+    *window.api.objects.lock().unwrap() = objects;
     let (code, _) = send(&mut agent_tunnel, "PATCH", FRONT, MERGE, &patch).await;
     assert_eq!(code, 403);
     assert_eq!(changes(&window), []);
 }
 
 #[tokio::test]
-async fn an_owner_that_was_replaced_owns_nothing() {
+async fn a_replaced_owner_authorizes_no_change() {
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
     let mut newer = tracked(object("apps/v1", "Deployment", "front", "u9"));
     newer["spec"] = json!({});
     window
-        .reply
+        .api
         .objects
         .lock()
         .unwrap()
@@ -251,11 +251,11 @@ async fn secret_values_are_masked_for_hub_users() {
     let (code, _) = send(&mut agent_tunnel, "PATCH", SECRET, kind, &copy).await;
     assert_eq!(code, 403);
     assert_eq!(changes(&window).len(), 2);
-    // One that no Application has, and all of them.
+    // A Secret of no Application, and the list of all Secrets.
     let foreign = tracked(object("v1", "Secret", "other", "u8"));
     let at = "/api/v1/namespaces/shop/secrets/other";
     window
-        .reply
+        .api
         .objects
         .lock()
         .unwrap()
@@ -267,7 +267,7 @@ async fn secret_values_are_masked_for_hub_users() {
 }
 
 #[tokio::test]
-async fn a_reader_changes_nothing_of_an_application_either() {
+async fn ui_access_read_allows_no_change_of_application_objects() {
     let (window, mut agent_tunnel) = shop(UiAccess::Read).await;
     let (code, _) = send(&mut agent_tunnel, "PATCH", FRONT, MERGE, &json!({})).await;
     assert_eq!(code, 403);
@@ -278,7 +278,7 @@ async fn a_reader_changes_nothing_of_an_application_either() {
 
 const EXEC: &str = "/api/v1/namespaces/shop/pods/front-1-a/exec?command=sh&stdin=true&stdout=true";
 
-/// Asks for a terminal, in which is said what comes on the channel.
+/// The request for a terminal, and the sender of its input.
 fn terminal(
     target: &str,
     upgrade: &str,
@@ -287,13 +287,13 @@ fn terminal(
     mpsc::Sender<Bytes>,
     http::Request<UnsyncBoxBody<Bytes, std::convert::Infallible>>,
 ) {
-    let (emits, stated) = mpsc::channel(1);
-    let stated = ReceiverStream::new(stated).map(|chunk| Ok(Frame::data(chunk)));
+    let (emits, input) = mpsc::channel(1);
+    let input = ReceiverStream::new(input).map(|chunk| Ok(Frame::data(chunk)));
     let request = http::Request::get(format!("http://spoke{target}"))
         .header("x-stream-upgrade", upgrade)
         .header("sec-websocket-key", "a2V5")
         .header("sec-websocket-protocol", protocol)
-        .body(UnsyncBoxBody::new(StreamBody::new(stated)))
+        .body(UnsyncBoxBody::new(StreamBody::new(input)))
         .unwrap();
     (emits, request)
 }
@@ -314,10 +314,10 @@ async fn terminal_is_carried_until_the_viewer_leaves() {
         );
         assert_eq!(answer.headers()["sec-websocket-accept"], "yes");
         let mut arrived = answer.into_body();
-        for stated in ["ls\n", "exit\n"] {
-            emits.send(Bytes::from(stated)).await.unwrap();
+        for line in ["ls\n", "exit\n"] {
+            emits.send(Bytes::from(line)).await.unwrap();
             let frame = soon("an echo", arrived.frame()).await.unwrap().unwrap();
-            assert_eq!(frame.into_data().unwrap(), stated);
+            assert_eq!(frame.into_data().unwrap(), line);
         }
         drop(emits);
         let rest = soon("the end", arrived.collect()).await.unwrap();
@@ -329,12 +329,12 @@ async fn terminal_is_carried_until_the_viewer_leaves() {
 }
 
 #[tokio::test]
-async fn no_terminal_is_opened_elsewhere_or_for_something_else() {
+async fn terminals_of_foreign_pods_or_other_protocols_are_refused() {
     let (window, mut agent_tunnel) = shop(UiAccess::Terminal).await;
     let stray = object("v1", "Pod", "stray", "u8");
     let at = "/api/v1/namespaces/shop/pods/stray";
     window
-        .reply
+        .api
         .objects
         .lock()
         .unwrap()
@@ -350,7 +350,7 @@ async fn no_terminal_is_opened_elsewhere_or_for_something_else() {
         (EXEC, "websocket", bearer, 403),
         (EXEC, "h2c", "v5.channel.k8s.io", 400),
     ] {
-        let (_says, request) = terminal(target, upgrade, protocol);
+        let (_input, request) = terminal(target, upgrade, protocol);
         let answer = soon("an answer", agent_tunnel.send_request(request))
             .await
             .unwrap();
@@ -359,7 +359,7 @@ async fn no_terminal_is_opened_elsewhere_or_for_something_else() {
     assert_eq!(changes(&window), []);
 
     let (window, mut agent_tunnel) = shop(UiAccess::Operate).await;
-    let (_says, request) = terminal(EXEC, "websocket", "v5.channel.k8s.io");
+    let (_input, request) = terminal(EXEC, "websocket", "v5.channel.k8s.io");
     let answer = soon("an answer", agent_tunnel.send_request(request))
         .await
         .unwrap();

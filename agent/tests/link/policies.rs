@@ -1,4 +1,4 @@
-//! What becomes of an object here that is not simply the hub's.
+//! Policies for local objects and for replicas of other objects.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ async fn predecessor_copy_is_adopted_and_recreated_only_by_policy() {
     }
 }
 
-/// A spoke with an Application of its own, which says this about adoption.
+/// A spoke with a local Application that has this adoption policy.
 fn own(adoption: Option<&str>) -> Arc<World> {
     let world = Arc::new(World::default());
     let mut own = json!({
@@ -81,7 +81,7 @@ fn own(adoption: Option<&str>) -> Arc<World> {
 }
 
 #[tokio::test]
-async fn an_application_of_the_spokes_own_is_adopted_in_place() {
+async fn a_local_application_is_adopted_in_place() {
     let mut never = Setup::default();
     never.policy.adoption = Adoption::Never;
     for (world, setup) in [(own(None), Setup::default()), (own(Some("always")), never)] {
@@ -162,7 +162,7 @@ fn label(app: &mut Value, value: Option<&str>) {
 }
 
 #[tokio::test]
-async fn a_copy_with_the_label_is_left_alone_until_the_label_goes() {
+async fn a_replica_with_the_ignore_label_is_untouched_until_its_removal() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     talk.deliver(about(Verb::Create, &app("one", "5", "main")))
         .await;
@@ -180,9 +180,12 @@ async fn a_copy_with_the_label_is_left_alone_until_the_label_goes() {
         .await;
     assert_eq!(world.writes(), ["create one"]);
     world.edit(APPS, "one", |app| label(app, None));
-    let again = world.until("what the hub said meanwhile", APPS, "one", |app| {
-        revision(app) == Some("next")
-    });
+    let again = world.until(
+        "the state that the hub sent meanwhile",
+        APPS,
+        "one",
+        |app| revision(app) == Some("next"),
+    );
     talk.listens_until(again).await;
 }
 

@@ -1,4 +1,4 @@
-//! A principal that does as it is told, with real TLS and gRPC.
+//! A scripted principal, with real TLS and gRPC.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -40,16 +40,17 @@ use super::wait::soon;
 
 pub(super) const PRINCIPAL_UID: &str = "principal-1";
 
-/// Ours, or one that says no more than the Go principal.
+/// The kind of the principal.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Manner {
     Ours,
-    /// Ours, behind a proxy that ends TLS.
+    /// Ours, behind a proxy that terminates TLS.
     Proxied,
+    /// One that sends only the fields of the Go protocol.
     Go,
 }
 
-/// What is to be signed behind a proxy.
+/// The nonce that an agent has to sign behind a proxy.
 pub(super) const NONCE: &[u8] = b"once";
 
 pub(super) struct Principal {
@@ -63,12 +64,12 @@ pub(super) struct Principal {
     token: CancellationToken,
 }
 
-/// What a principal gives out and takes: a Go principal's tokens are good for minutes.
+/// The tokens that a principal issues and accepts: those of a Go principal are valid for minutes.
 #[derive(Debug)]
 pub(super) struct Tokens {
     pub(super) access: String,
     pub(super) refresh: String,
-    /// How often somebody came with an access token that is not taken.
+    /// Calls with an invalid access token.
     pub(super) refused: usize,
     pub(super) refreshed: usize,
 }
@@ -101,11 +102,11 @@ struct Services {
     tokens: Arc<Mutex<Tokens>>,
 }
 
-/// The principal's end of a lane, on which it asks.
+/// The principal's end of a tunnel, on which it sends requests.
 pub(super) type Carrier = SendRequest<UnsyncBoxBody<Bytes, Infallible>>;
 
 impl Principal {
-    /// How the first agent said who it is.
+    /// The first agent's request for authentication.
     pub(super) fn asked_first(&self) -> AuthRequest {
         let asked = self.authenticated.lock().unwrap();
         asked.first().cloned().unwrap()
@@ -166,18 +167,18 @@ impl Principal {
         }
     }
 
-    /// From now on other tokens are given out and taken.
-    pub(super) fn takes(&self, access: &str) {
+    /// Replaces the access token that the principal issues and accepts.
+    pub(super) fn set_access_token(&self, access: &str) {
         let mut tokens = self.tokens.lock().unwrap();
         access.clone_into(&mut tokens.access);
     }
 
-    /// The next lane that an agent opens.
+    /// The next tunnel that an agent opens.
     pub(super) async fn agent_tunnel(&mut self) -> Carrier {
-        soon("a lane", self.agent_tunnels.recv()).await.unwrap()
+        soon("a tunnel", self.agent_tunnels.recv()).await.unwrap()
     }
 
-    /// The next log that an agent sends. It is taken to its end here, whatever is read of it.
+    /// The next log that an agent sends. The call stays open until its end, even if the test stops reading.
     pub(super) async fn log(&mut self) -> Streaming<LogStreamData> {
         soon("a log", self.logs.recv()).await.unwrap()
     }
@@ -204,18 +205,18 @@ impl Drop for Principal {
 }
 
 impl Conversation {
-    /// Says an event.
+    /// Sends an event.
     pub(super) async fn emit(&self, event: Event) {
         self.emit_raw(Some(event.into_cloud_event(""))).await;
     }
 
-    /// Says whatever it is.
+    /// Sends an event without checks, or an empty frame.
     pub(super) async fn emit_raw(&self, event: Option<CloudEvent>) {
         let sent = self.to.as_ref().unwrap().send(Ok(Frame { event })).await;
         assert!(sent.is_ok(), "the session is over");
     }
 
-    /// The next event of the agent, whatever it is.
+    /// The next event of the agent.
     pub(super) async fn next(&mut self) -> Event {
         let frame = soon("a frame of the agent", self.from.message())
             .await
@@ -224,24 +225,24 @@ impl Conversation {
         Event::try_from(event.expect("an agent must not send empty frames")).unwrap()
     }
 
-    /// Reads on, acknowledging everything, until an event has this verb.
+    /// Reads and acknowledges events until one has this verb.
     pub(super) async fn until(&mut self, verb: Verb) -> Event {
         self.until_fits(verb, |_| true).await
     }
 
-    /// Reads on, acknowledging everything, until an event has this verb and fits.
+    /// Reads and acknowledges events until one has this verb and fits.
     pub(super) async fn until_fits(&mut self, verb: Verb, fits: impl Fn(&Event) -> bool) -> Event {
         self.until_event(|event| event.verb == verb && fits(event))
             .await
     }
 
-    /// Reads on, acknowledging everything, until an event has one of these verbs.
+    /// Reads and acknowledges events until one has one of these verbs.
     pub(super) async fn until_any(&mut self, verbs: &[Verb]) -> Event {
         self.until_event(|event| verbs.contains(&event.verb)).await
     }
 
     async fn until_event(&mut self, fits: impl Fn(&Event) -> bool) -> Event {
-        // Heartbeats come for ever, so the whole wait is bounded and not only each step.
+        // Heartbeats never end, so the whole wait has a bound and not only each step.
         let found = async {
             loop {
                 let event = self.next().await;
@@ -256,8 +257,8 @@ impl Conversation {
         soon("an event of the agent", found).await
     }
 
-    /// Reads on, acknowledging everything, while something else is waited for: a principal that says nothing for a
-    /// few heartbeats is left.
+    /// Reads and acknowledges events while the test waits for something else: an agent leaves a principal that misses a
+    /// few heartbeats.
     pub(super) async fn listens_until<T>(&mut self, waited: impl Future<Output = T>) -> T {
         tokio::select! {
             done = waited => done,
@@ -265,13 +266,13 @@ impl Conversation {
         }
     }
 
-    /// Reads on until this event is acknowledged.
+    /// Reads until the agent acknowledges this event.
     pub(super) async fn acknowledged(&mut self, event_id: &str) -> Event {
         self.until_fits(Verb::Processed, |ack| ack.event_id == event_id)
             .await
     }
 
-    /// Says it, and waits until the agent has done it.
+    /// Sends an event, and waits until the agent acknowledges it.
     pub(super) async fn deliver(&mut self, event: Event) {
         let id = event.event_id.clone();
         self.emit(event).await;
@@ -335,7 +336,7 @@ impl Authentication for Services {
             PRINCIPAL_UID.clone_into(&mut answer.principal_uid);
             "spoke1".clone_into(&mut answer.agent_name);
             answer.capabilities = Capabilities::of_level(1).to_words();
-            // A word of the future.
+            // The second is a capability of the future.
             answer
                 .capabilities
                 .extend(["lane", "telepathy"].map(str::to_owned));
@@ -401,7 +402,7 @@ impl LogStreamService for Services {
             }
         }
         drop(self.logs.send(request.into_inner()).await);
-        // It is heard as long as somebody reads, who has it now.
+        // The test reads the log; the call must stay open meanwhile.
         std::future::pending().await
     }
 }
@@ -418,7 +419,7 @@ impl EventStream for Services {
         let authorization = authorization.map(|v| v.to_str().unwrap().to_owned());
         let mut from = request.into_inner();
         if self.manner == Manner::Go {
-            // Its headers come with its first message, and it has nothing to say before the agent has.
+            // Its headers come with its first message, which it sends only after the agent's first.
             let first = from.message().await?;
             assert!(first.is_some(), "an agent speaks first to a Go principal");
         }

@@ -1,4 +1,4 @@
-//! What a Go principal asks over the session for people at the hub.
+//! Live requests of a Go principal, over the session.
 
 use bytes::Bytes;
 use protocol::event::Method;
@@ -9,7 +9,7 @@ use super::principal::{Conversation, Manner};
 use super::wait::soon;
 use super::{APPS, Scene, app, connected, connected_to};
 
-/// What is asked over the session, and the body of its answer.
+/// Sends a request over the session, and returns the body of its answer.
 async fn answered(talk: &mut Conversation, target: Target, verb: Verb, asked: Value) -> Value {
     let event = Event::control(target, verb, Bytes::from(asked.to_string()));
     let id = event.event_id.clone();
@@ -55,9 +55,9 @@ async fn go_principal_live_requests_use_the_session() {
 }
 
 #[tokio::test]
-async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
+async fn go_principal_log_uses_its_own_stream() {
     let (mut scene, talk) = connected(Manner::Go).await;
-    for (pod, wanted) in [("talker", "one\ntwo\n"), ("nobody", "")] {
+    for (pod, wanted) in [("talker", "one\ntwo\n"), ("missing", "")] {
         let asked = json!({ "uuid": pod, "namespace": "shop", "podName": pod });
         let get = Verb::Http(Method::Get);
         let asked = Bytes::from(asked.to_string());
@@ -71,10 +71,10 @@ async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
         );
         let mut read = Vec::new();
         let last = loop {
-            let stated = soon("more of it", log.message()).await.unwrap().unwrap();
-            read.extend_from_slice(&stated.data);
-            if stated.eof {
-                break stated;
+            let piece = soon("more of it", log.message()).await.unwrap().unwrap();
+            read.extend_from_slice(&piece.data);
+            if piece.eof {
+                break piece;
             }
         };
         assert_eq!(String::from_utf8(read).unwrap(), wanted);
@@ -82,7 +82,7 @@ async fn a_log_that_a_go_principal_asks_for_is_sent_on_a_stream_of_its_own() {
     }
 }
 
-/// Asks for a log, and reads it.
+/// Requests a log, and reads it.
 async fn logged(scene: &mut Scene, talk: &Conversation) -> String {
     let asked = json!({ "uuid": "talker", "namespace": "shop", "podName": "talker" });
     let asked = Bytes::from(asked.to_string());
@@ -92,15 +92,15 @@ async fn logged(scene: &mut Scene, talk: &Conversation) -> String {
     let mut log = scene.principal.log().await;
     let mut read = Vec::new();
     loop {
-        let stated = soon("more of it", log.message()).await.unwrap().unwrap();
-        read.extend_from_slice(&stated.data);
-        if stated.eof {
+        let piece = soon("more of it", log.message()).await.unwrap().unwrap();
+        read.extend_from_slice(&piece.data);
+        if piece.eof {
             return String::from_utf8(read).unwrap();
         }
     }
 }
 
-/// Claims of tokens that are good for 20 seconds, and for 5 minutes: `{"iat":1000,"exp":1020}`.
+/// Claims of tokens that are valid for 20 seconds, and for 5 minutes: `{"iat":1000,"exp":1020}`.
 const BRIEF: &str = "eyJpYXQiOjEwMDAsImV4cCI6MTAyMH0";
 const USUAL: &str = "eyJpYXQiOjEwMDAsImV4cCI6MTMwMH0";
 
@@ -109,9 +109,9 @@ fn token(name: &str, claims: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_token_is_renewed_when_a_stream_is_opened_that_outlives_it() {
+async fn a_token_is_renewed_before_a_stream_that_outlives_it() {
     let (mut scene, mut talk) = connected_to(Manner::Go, &token("first", BRIEF)).await;
-    scene.principal.takes(&token("second", USUAL));
+    scene.principal.set_access_token(&token("second", USUAL));
     for _ in 0..2 {
         assert_eq!(logged(&mut scene, &talk).await, "one\ntwo\n");
     }
@@ -119,18 +119,14 @@ async fn a_token_is_renewed_when_a_stream_is_opened_that_outlives_it() {
         let tokens = scene.principal.tokens.lock().unwrap();
         (tokens.refused, tokens.refreshed)
     };
-    assert_eq!(
-        (refused, refreshed),
-        (0, 1),
-        "before it is refused, and once"
-    );
+    assert_eq!((refused, refreshed), (0, 1), "once, before its rejection");
     answers_still(&mut talk).await;
 }
 
 #[tokio::test]
 async fn rejected_token_is_renewed_with_an_accepted_credential() {
     let (mut scene, mut talk) = connected_to(Manner::Go, &token("first", USUAL)).await;
-    scene.principal.takes(&token("second", USUAL));
+    scene.principal.set_access_token(&token("second", USUAL));
     assert_eq!(logged(&mut scene, &talk).await, "one\ntwo\n");
     {
         let mut tokens = scene.principal.tokens.lock().unwrap();
@@ -143,11 +139,11 @@ async fn rejected_token_is_renewed_with_an_accepted_credential() {
         assert_eq!((tokens.refused, tokens.refreshed), (2, 1));
     }
     let introduced = scene.principal.authenticated.lock().unwrap().len();
-    assert_eq!(introduced, 2, "anew, on the same connection");
+    assert_eq!(introduced, 2, "again, on the same connection");
     answers_still(&mut talk).await;
 }
 
-/// The session goes on as it was.
+/// Checks that the session continues.
 async fn answers_still(talk: &mut Conversation) {
     let groups = answered(talk, Target::Resource, Verb::Http(Method::Get), json!([1])).await;
     assert_eq!(groups["status"], 400);

@@ -1,4 +1,4 @@
-//! How sessions begin, what they survive and how they end.
+//! Starts, failures and ends of sessions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::api::{Api, World};
 use super::principal::{Manner, NONCE, PRINCIPAL_UID, Principal};
 use super::spoke::{Setup, Spoke};
 use super::trust::Authority;
-use super::{APPS, about, app, connected, reply, scene, wait};
+use super::{APPS, about, app, connected, inventory, scene, wait};
 
 #[tokio::test]
 async fn garbage_ends_neither_the_session_nor_the_agent() {
@@ -77,7 +77,7 @@ async fn agent_unknown_to_its_api_gives_up_the_session() {
 }
 
 #[tokio::test]
-async fn after_a_lost_connection_the_agent_names_what_it_holds() {
+async fn after_a_reconnect_the_agent_sends_its_inventory() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
     let wanted = app("one", "5", "main");
     talk.deliver(about(Verb::Create, &wanted)).await;
@@ -86,9 +86,9 @@ async fn after_a_lost_connection_the_agent_names_what_it_holds() {
 
     let mut again = scene.principal.conversation().await;
     again.until(Verb::StatusUpdate).await;
-    let retained = reply(&mut again).await;
-    let [only] = retained.as_slice() else {
-        panic!("{retained:?}")
+    let inventory = inventory(&mut again).await;
+    let [only] = inventory.as_slice() else {
+        panic!("{inventory:?}")
     };
     assert_eq!((only.name.as_str(), only.uid.as_str()), ("one", "hub-one"));
     assert_eq!(
@@ -98,7 +98,7 @@ async fn after_a_lost_connection_the_agent_names_what_it_holds() {
 }
 
 #[tokio::test]
-async fn a_principal_that_was_away_is_found_again() {
+async fn the_agent_reconnects_to_a_restarted_principal() {
     let (mut scene, talk) = connected(Manner::Ours).await;
     scene.principal.stop();
     drop(talk);
@@ -106,12 +106,12 @@ async fn a_principal_that_was_away_is_found_again() {
     let address = scene.principal.address;
     scene.principal = Principal::start_at(&scene.authority, Manner::Ours, address).await;
     let mut again = scene.principal.conversation().await;
-    reply(&mut again).await;
+    inventory(&mut again).await;
     scene.spoke.is(LinkState::Up).await;
 }
 
 #[tokio::test]
-async fn a_go_principal_is_told_without_asking_and_before_it_speaks() {
+async fn a_go_principal_gets_the_first_message_without_a_request() {
     let mut scene = scene(Manner::Go).await;
     let mut talk = scene.principal.conversation().await;
     // The first message went to the principal before it opened the stream.
@@ -134,8 +134,8 @@ async fn trusted_cas_are_reported_without_reconnect() {
         .spoke
         .material
         .send_replace(scene.authority.material("spoke1", &both));
-    let trusted = |stated: &Event| {
-        let info: SpokeInfo = payload::decode("spoke", &stated.payload).unwrap();
+    let trusted = |event: &Event| {
+        let info: SpokeInfo = payload::decode("spoke", &event.payload).unwrap();
         info.trusts.map(|all| all.len())
     };
     while trusted(&talk.until(Verb::ClusterInfoUpdate).await) != Some(2) {}
@@ -146,11 +146,11 @@ async fn trusted_cas_are_reported_without_reconnect() {
         .send_replace(scene.authority.material("spoke1", &alone));
     talk.closed().await;
     let mut again = scene.principal.conversation().await;
-    assert_eq!(reply(&mut again).await.len(), 1);
+    assert_eq!(inventory(&mut again).await.len(), 1);
 }
 
 #[tokio::test]
-async fn a_principal_of_another_authority_is_not_talked_to() {
+async fn a_principal_with_an_untrusted_certificate_is_rejected() {
     runtime::install_crypto_provider();
     let (ours, theirs) = (Authority::new(), Authority::new());
     let api = Api::start(Arc::new(World::default())).await;
@@ -171,15 +171,15 @@ async fn a_principal_of_another_authority_is_not_talked_to() {
 }
 
 #[tokio::test]
-async fn a_silent_principal_is_left() {
+async fn a_silent_principal_times_out() {
     let (mut scene, mut talk) = connected(Manner::Ours).await;
-    // It reads everything and says nothing, as behind a proxy that lost it.
+    // It reads everything and sends nothing, as behind a proxy that lost the connection.
     talk.closed().await;
     scene.spoke.is(LinkState::Down).await;
 }
 
 #[tokio::test]
-async fn an_agent_that_is_asked_to_stop_says_goodbye() {
+async fn a_stopped_agent_closes_its_stream() {
     let (scene, mut talk) = connected(Manner::Ours).await;
     scene.spoke.stop();
     talk.closed().await;

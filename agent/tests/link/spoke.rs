@@ -1,4 +1,4 @@
-//! An agent between the two.
+//! The agent under test, between the scripted principal and the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,11 +35,11 @@ pub(super) struct Spoke {
     pub(super) census: watch::Sender<Option<Census>>,
     pub(super) metrics: Metrics,
     token: CancellationToken,
-    // Kept: parts end with their supervisor.
+    // Parts end with their supervisor.
     _parts: Parts,
 }
 
-/// What an agent is told at its start.
+/// The settings of an agent.
 #[derive(Clone)]
 pub(super) struct Setup {
     pub(super) scope: Scope,
@@ -154,7 +154,7 @@ fn api_handler(api: &Api, access: UiAccess, spawner: Spawner) -> ApiHandler {
     ApiHandler::new(api.client(), ui, Setup::default().scope, spawner)
 }
 
-/// Beats often, so that silence is noticed soon.
+/// A hub with short heartbeats, so that a silent principal times out soon.
 pub(super) fn hub(port: u16) -> Hub {
     Hub {
         host: "localhost".to_owned(),

@@ -1,4 +1,4 @@
-//! Terminals that a Go principal asks for: a stream of frames on its side, Kubernetes' channels on the cluster's.
+//! Terminals of a Go principal: a stream of frames on its side, Kubernetes' channels on the cluster's.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ const ONE: &str = "11111111-1111-1111-1111-111111111111";
 
 /// The principal's end of a terminal.
 pub(super) struct Opened {
-    takes_in: Streaming<TerminalStreamData>,
+    incoming: Streaming<TerminalStreamData>,
     emits: mpsc::Sender<Result<TerminalStreamData, Status>>,
 }
 
@@ -48,24 +48,24 @@ impl TerminalStreamService for Service {
         &self,
         request: Request<Streaming<TerminalStreamData>>,
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
-        let (emits, stated) = mpsc::channel(8);
-        let takes_in = request.into_inner();
-        drop(self.0.send(Opened { takes_in, emits }).await);
-        Ok(Response::new(ReceiverStream::new(stated)))
+        let (emits, frames) = mpsc::channel(8);
+        let incoming = request.into_inner();
+        drop(self.0.send(Opened { incoming, emits }).await);
+        Ok(Response::new(ReceiverStream::new(frames)))
     }
 }
 
 impl Opened {
-    async fn takes_in(&mut self) -> TerminalStreamData {
-        let arrived = soon("a frame of a terminal", self.takes_in.message()).await;
+    async fn next(&mut self) -> TerminalStreamData {
+        let arrived = soon("a frame of a terminal", self.incoming.message()).await;
         arrived.unwrap().expect("the agent ended the stream")
     }
 
-    /// Waits until this is shown.
+    /// Waits until the terminal shows this text.
     async fn shows(&mut self, text: &str) {
         let mut shown = String::new();
         while !shown.contains(text) {
-            let frame = self.takes_in().await;
+            let frame = self.next().await;
             assert_eq!((frame.error.as_str(), frame.eof), ("", false), "{shown:?}");
             assert_eq!(frame.stream_type, "stdout");
             shown.push_str(std::str::from_utf8(&frame.data).unwrap());
@@ -82,7 +82,7 @@ impl Opened {
     }
 
     async fn handshake(&mut self, uuid: &str) {
-        let first = self.takes_in().await;
+        let first = self.next().await;
         let handshake = TerminalStreamData {
             request_uuid: uuid.to_owned(),
             ..TerminalStreamData::default()
@@ -91,7 +91,7 @@ impl Opened {
     }
 }
 
-/// The API's side: says what it hears, ends with `exit N`. There is no shell but `sh`.
+/// The API's side: echoes input, ends with `exit N`. The only shell is `sh`.
 #[expect(clippy::disallowed_methods, reason = "ends with the stream")]
 pub(super) async fn exec(
     State(world): State<Arc<World>>,
@@ -128,7 +128,7 @@ pub(super) async fn exec(
 
 async fn echo(mut socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>) {
     while let Some(Ok(Message::Binary(arrived))) = socket.next().await {
-        let stated = match Channel::read(&arrived) {
+        let output = match Channel::read(&arrived) {
             Some((Channel::Keys, b"exit 3\n")) => {
                 let end = End::Failed("command terminated with exit code 3".to_owned());
                 Channel::End.emits(&end.written())
@@ -141,13 +141,13 @@ async fn echo(mut socket: WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>) {
             }
             other => panic!("{other:?}"),
         };
-        if socket.send(Message::binary(stated)).await.is_err() {
+        if socket.send(Message::binary(output)).await.is_err() {
             return;
         }
     }
 }
 
-/// A Pod of an Application, and one that only says that it is.
+/// A Pod of an Application, and one that only has its annotation.
 async fn shop(access: UiAccess) -> (Scene, Conversation) {
     let setup = Setup {
         access,
@@ -185,7 +185,7 @@ async fn go_principal_terminal_uses_its_own_stream() {
         let mut terminal = scene.principal.terminal().await;
         terminal.handshake(ONE).await;
         terminal.shows("80x24").await;
-        // Said again by a principal that has not heard yet that it was heard.
+        // The principal may resend the request before it gets the acknowledgement.
         talk.deliver(question(ONE, "front", "sh")).await;
         terminal.types("ls\n").await;
         terminal.shows("ls\n").await;
@@ -198,14 +198,14 @@ async fn go_principal_terminal_uses_its_own_stream() {
         terminal.emits.send(Ok(resized)).await.unwrap();
         terminal.shows("120x40").await;
         terminal.types(exit).await;
-        let end = terminal.takes_in().await;
+        let end = terminal.next().await;
         assert_eq!((end.error.as_str(), end.eof), (last, last.is_empty()));
-        // The stream is left to the principal, which may still have to show what it heard.
+        // The principal ends the stream, since it may still have output to show.
         let Opened {
-            mut takes_in,
+            mut incoming,
             emits,
         } = terminal;
-        let more = takes_in.message();
+        let more = incoming.message();
         tokio::pin!(more);
         assert!(futures::poll!(&mut more).is_pending());
         drop(emits);
@@ -214,7 +214,7 @@ async fn go_principal_terminal_uses_its_own_stream() {
     }
     assert!(
         scene.principal.terminals.is_empty(),
-        "asked for twice, and opened once"
+        "requested twice, and opened once"
     );
 }
 
@@ -228,20 +228,20 @@ async fn refused_terminal_ends_with_the_reason() {
             "sh",
             "belongs to no Application",
         ),
-        (UiAccess::Terminal, "nobody", "sh", "not found"),
+        (UiAccess::Terminal, "missing", "sh", "not found"),
         (UiAccess::Terminal, "front", "bash", "no such shell"),
     ] {
         let (mut scene, talk) = shop(access).await;
         talk.emit(question(ONE, pod, shell)).await;
         let mut terminal = scene.principal.terminal().await;
         terminal.handshake(ONE).await;
-        let end = terminal.takes_in().await;
+        let end = terminal.next().await;
         assert!(end.error.contains(why), "{pod}: {}", end.error);
     }
 }
 
 #[tokio::test]
-async fn a_terminal_ends_on_the_cluster_when_its_viewer_or_the_session_is_gone() {
+async fn a_terminal_ends_when_its_viewer_leaves_or_the_session_ends() {
     let (mut scene, mut talk) = shop(UiAccess::Terminal).await;
     let mut open = scene.api.world.terminals.subscribe();
     talk.deliver(question(ONE, "front", "sh")).await;
@@ -257,7 +257,7 @@ async fn a_terminal_ends_on_the_cluster_when_its_viewer_or_the_session_is_gone()
     terminal.handshake(other).await;
     terminal.shows("80x24").await;
     talk.end(Status::unavailable("the hub restarts")).await;
-    let arrived = soon("the end", terminal.takes_in.message()).await;
+    let arrived = soon("the end", terminal.incoming.message()).await;
     assert!(!matches!(arrived, Ok(Some(_))), "{arrived:?}");
     let ended = open.wait_for(|open| *open == 0);
     drop(soon("the API's end", ended).await.unwrap());

@@ -36,7 +36,7 @@ impl Authority {
         }
     }
 
-    /// What an agent has that is `name` and trusts `roots`.
+    /// The credentials of an agent with this name that trusts `roots`.
     pub(super) fn material(&self, name: &str, roots: &str) -> Arc<Material> {
         let Leaf { chain, key } = self.leaf(name);
         let pem = Pem {

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::argocd_probe::programs::Programs;
 
-/// What is found of a Deployment of ours with these Pods.
+/// The problem of a Deployment of ours with these Pods.
 fn found(pods: &[Value]) -> HealthProblem {
     found_of(1, &json!({}), pods)
 }
@@ -75,7 +75,7 @@ fn image_pull_failure_names_image_and_registry_error() {
 }
 
 #[test]
-fn a_container_that_ends_again_and_again_is_told_without_its_last_words() {
+fn crash_loop_report_omits_the_termination_message() {
     let end = json!({ "terminated": { "exitCode": 20, "reason": "Error", "message": "password=secret" } });
     let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
     let between = waiting("CrashLoopBackOff", "back-off 40s restarting");
@@ -95,7 +95,7 @@ fn a_container_that_ends_again_and_again_is_told_without_its_last_words() {
 }
 
 #[test]
-fn what_no_node_takes_and_what_waits_and_what_was_given_up_are_told() {
+fn unschedulable_waiting_and_evicted_pods_are_reported() {
     let unschedulable = pod(&json!({ "phase": "Pending", "conditions": [
         { "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
           "message": "0/3 nodes are available:\n 3 Insufficient memory." },
@@ -130,7 +130,7 @@ fn what_no_node_takes_and_what_waits_and_what_was_given_up_are_told() {
         let found = found(std::slice::from_ref(pod));
         assert_eq!((found.cause, found.detail.as_str()), (cause, detail));
     }
-    // What others follow from goes first.
+    // A cause comes before its effects.
     assert_eq!(
         found(&[starting, unready, unschedulable]).cause,
         Cause::Unschedulable
@@ -138,7 +138,7 @@ fn what_no_node_takes_and_what_waits_and_what_was_given_up_are_told() {
 }
 
 #[test]
-fn an_init_container_counts_until_it_has_ended_well() {
+fn an_init_container_counts_until_it_succeeds() {
     let pod = |state: &Value| {
         let main = container(&waiting("PodInitializing", ""), 0, &json!({}));
         let mut init = container(state, 0, &json!({}));
@@ -156,7 +156,7 @@ fn an_init_container_counts_until_it_has_ended_well() {
 }
 
 #[test]
-fn without_pods_the_clusters_reason_is_told_if_it_has_one() {
+fn without_pods_the_replica_failure_of_the_cluster_is_reported() {
     assert_eq!(reply(&found(&[])), (Cause::NotMade, "", ""));
     let failure = json!({ "conditions": [
         { "type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute" },
@@ -167,7 +167,7 @@ fn without_pods_the_clusters_reason_is_told_if_it_has_one() {
         (Cause::NotMade, "", "exceeded quota: compute")
     );
     assert_eq!(found_of(0, &json!({}), &[]).cause, Cause::ScaledDown);
-    // Those that are ready, and those that go, are not the trouble.
+    // Ready and terminating Pods are no problem.
     let ready = pod(&json!({ "conditions": [{ "type": "Ready", "status": "True" }] }));
     let mut going = with(&container(&waiting("ErrImagePull", ""), 0, &json!({})));
     going["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z".into();
@@ -175,7 +175,7 @@ fn without_pods_the_clusters_reason_is_told_if_it_has_one() {
 }
 
 #[test]
-fn a_long_or_strange_word_of_the_cluster_is_one_short_line() {
+fn long_messages_of_the_cluster_become_one_short_line() {
     let long = format!("a\n\tb {}", "x".repeat(1_000));
     let found = found(&[with(&container(
         &waiting("ErrImagePull", &long),
@@ -196,7 +196,7 @@ fn one(cause: Cause, workload: &str, detail: &str) -> HealthProblem {
 }
 
 #[test]
-fn of_several_that_is_told_which_others_may_follow_from() {
+fn of_several_problems_the_likely_cause_is_reported() {
     let redis = one(Cause::ImagePull, "Deployment argocd-redis", "");
     let waits = one(Cause::NotBegun, "Deployment argocd-repo-server", "");
     assert_eq!(worst(vec![waits.clone(), redis.clone()]), Some(redis));
@@ -226,7 +226,7 @@ fn ordinary_start_reports_no_health_problem() {
         None
     );
     assert!(!grace_period.waits());
-    // The next one has its own time.
+    // The next problem has its own grace period.
     let later = begin + Duration::from_secs(200);
     assert_eq!(
         grace_period.look(later, Some(one(Cause::Starting, "x", ""))),
@@ -245,7 +245,7 @@ fn persistent_health_problem_is_reported_early_and_stable() {
     let first = Some(pull("not found"));
     assert_eq!(grace_period.look(at(35), Some(pull("not found"))), first);
     assert_eq!(grace_period.look(at(40), Some(pull("no such host"))), first);
-    // Another trouble is another one.
+    // Another problem replaces it at once.
     let crash = one(Cause::Crashes, "x", "exit code 1");
     assert_eq!(grace_period.look(at(45), Some(crash.clone())), Some(crash));
 }

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Label `part-of` and our mark, as people and we set them.
+/// The label `part-of` of every installer, and our mark.
 const OF_ARGO: (&str, &str) = PART_OF;
 const OURS: (&str, &str) = (INSTALLED, "true");
 
@@ -49,7 +49,7 @@ fn seen(deployments: &[(&str, &[(&str, &str)])]) -> Option<Runs> {
 }
 
 #[test]
-fn nothing_is_known_before_all_was_listed() {
+fn owner_is_unknown_until_both_kinds_are_listed() {
     let mut programs = Programs::default();
     assert_eq!(programs.runs(), None);
     programs.deployment(Event::Synced);
@@ -59,21 +59,21 @@ fn nothing_is_known_before_all_was_listed() {
 }
 
 #[test]
-fn an_argo_cd_is_known_by_its_label_or_its_names_and_ours_by_our_mark() {
+fn argo_cd_is_detected_by_label_or_name_and_ours_by_its_mark() {
     let repo_server = "argocd-repo-server";
     assert_eq!(seen(&[]), Some(Runs::Nothing));
     assert_eq!(seen(&[("shop", &[("app", "shop")])]), Some(Runs::Nothing));
     assert_eq!(seen(&[("gitops-server", &[OF_ARGO])]), Some(Runs::Foreign));
     assert_eq!(seen(&[(repo_server, &[])]), Some(Runs::Foreign));
     assert_eq!(seen(&[(repo_server, &[OF_ARGO, OURS])]), Some(Runs::Ours));
-    // Somebody has put notifications beside ours.
+    // An administrator installed notifications beside ours.
     let beside: (&str, &[_]) = ("argocd-notifications-controller", &[OF_ARGO]);
     assert_eq!(seen(&[beside, (repo_server, &[OURS])]), Some(Runs::Ours));
 }
 
 #[test]
 fn partial_foreign_argo_cd_is_detected() {
-    // Scaled to nothing for a night.
+    // Scaled to zero overnight.
     let mut asleep = listed();
     asleep.deployment(event(object("argocd-repo-server", &[], 0, &json!({}))));
     assert_eq!(asleep.runs(), Some(Runs::Foreign));
@@ -106,12 +106,12 @@ fn partial_foreign_argo_cd_is_detected() {
         ),
     ];
     assert_eq!(seen(&others), Some(Runs::Nothing));
-    // None of somebody else's is looked at more closely.
+    // The probe looks at no foreign program closely.
     assert_eq!(operators.unwell().count(), 0);
 }
 
 #[test]
-fn what_goes_is_not_there_any_more() {
+fn deleted_programs_no_longer_count() {
     let mut programs = listed();
     let one = || event(object("argocd-redis", &[OURS], 1, &well()));
     assert!(programs.deployment(one()));
@@ -151,7 +151,7 @@ fn a_deployment_is_well_when_its_newest_pods_are_all_there() {
     ] {
         assert!(unwell(&status, 1), "{status}");
     }
-    // Whoever scales it to nothing has no Argo CD.
+    // A user who scales it to zero has no Argo CD.
     assert!(unwell(&json!({ "observedGeneration": 2 }), 0));
 }
 
@@ -179,7 +179,7 @@ fn a_stateful_set_is_well_when_its_newest_pods_are_ready() {
 }
 
 #[test]
-fn why_no_pod_is_made_is_kept() {
+fn replica_failure_of_a_deployment_is_kept() {
     let mut programs = listed();
     let mut status = well();
     status["availableReplicas"] = 0.into();

@@ -14,10 +14,10 @@ fn cluster_stats_are_reported_on_change_and_throttled() {
     let stated = census(1, 100);
     let soon = Duration::from_secs(10);
     assert!(is_change(None, &stated, Duration::ZERO));
-    assert!(!is_change(Some(&stated), &stated, RESPONSE_TIMEOUT));
+    assert!(!is_change(Some(&stated), &stated, REPORT_INTERVAL));
     assert!(is_change(Some(&stated), &census(2, 100), Duration::ZERO));
     assert!(!is_change(Some(&stated), &census(1, 101), soon));
-    assert!(is_change(Some(&stated), &census(1, 101), RESPONSE_TIMEOUT));
+    assert!(is_change(Some(&stated), &census(1, 101), REPORT_INTERVAL));
     let upgraded = Census {
         server_version: Some("1.37".to_owned()),
         ..stated.clone()

@@ -1,4 +1,4 @@
-//! A log that a Go principal has asked for: sent on a stream that we open for it, in the pace of whoever reads.
+//! Sends a log to a Go principal on a separate stream, at the pace of its reader.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::pod::{self, Pod, on, text};
-use super::{refused, way::Opening};
+use super::{refused, stream_opener::Opening};
 use crate::live::tunnel::ApiHandler;
 use crate::transport::Carrier;
 use crate::transport::tokens::Shown;
 
-/// As Go's agent cuts them.
+/// The size of pieces, as in Go's agent.
 const PIECE: usize = 64 << 10;
-/// Pieces that the principal has not taken yet.
+/// Pieces that the principal has not received yet.
 const UNSENT: usize = 2;
-/// How long the principal may take to say that it has heard the end.
+/// How long the principal may take to confirm the end.
 const LAST_MESSAGE: Duration = Duration::from_secs(10);
 
-/// Sends a log to its end, or until nobody reads it any more. Without a place there are too many already.
+/// Sends a log to its end, or until its reader leaves. Without a place there are too many logs already.
 pub(super) async fn send(
     api_handler: &ApiHandler,
     channel: Carrier,
@@ -39,12 +39,12 @@ pub(super) async fn send(
     let emitting = send_chunks(api_handler, asked, &pieces, has_place);
     tokio::select! {
         biased;
-        // The principal has had enough: its viewer went.
+        // The principal closed the stream: its viewer left.
         ended = &mut arrived => {
             tracing::debug!(?ended, "the viewer of a log left");
             return Opening::of(&ended);
         }
-        _said = emitting => {}
+        _sent = emitting => {}
     }
     drop(pieces);
     match timeout(LAST_MESSAGE, arrived).await {
@@ -58,7 +58,7 @@ pub(super) async fn send(
     }
 }
 
-/// Says the log. None: nobody listens.
+/// Sends the pieces of the log; none if the stream is closed.
 async fn send_chunks(
     api_handler: &ApiHandler,
     asked: &LogRequest,
@@ -71,7 +71,7 @@ async fn send_chunks(
         eof,
         error: error.to_owned(),
     };
-    // The first one says only which log it is.
+    // The first message only identifies the log.
     pieces.send(of(Bytes::new(), false, "")).await.ok()?;
     if !has_place {
         let why = "too many concurrent logs of this cluster";
@@ -99,7 +99,7 @@ async fn send_chunks(
     pieces.send(of(Bytes::new(), true, "")).await.ok()
 }
 
-/// Which request of HTTP it stands for.
+/// The target of the HTTP request.
 fn target(asked: &LogRequest) -> String {
     let number = |name: &str, number: Option<i64>| {
         number.map(|number| (name.to_owned(), number.to_string()))
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_that_is_asked_for_is_a_request_of_the_api() {
+    fn a_log_request_maps_to_an_api_request() {
         let asked = LogRequest {
             namespace: "shop".to_owned(),
             pod_name: "front/../x".to_owned(),

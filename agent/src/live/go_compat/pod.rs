@@ -1,4 +1,4 @@
-//! What a Go principal asks of a Pod, on a stream that we open for it: as a request of the API, and the stream.
+//! Requests of a Go principal about a Pod: the HTTP request to the API, and the stream for the answer.
 
 use live::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
 use tokio::sync::mpsc;
@@ -7,7 +7,7 @@ use tonic::Request;
 
 use crate::transport::tokens::Shown;
 
-/// Which Pod, and what of it.
+/// A subresource of a Pod.
 #[derive(Debug)]
 pub(super) struct Pod<'a> {
     pub(super) namespace: &'a str,
@@ -15,11 +15,11 @@ pub(super) struct Pod<'a> {
     pub(super) subresource: &'static str,
 }
 
-/// A word of a query, if it is said at all.
+/// A parameter of a query, if it is set.
 pub(super) type Word = Option<(String, String)>;
 
 impl Pod<'_> {
-    /// Which request of HTTP it stands for. It is read again before it is asked.
+    /// The target of the HTTP request. The handler parses it again.
     pub(super) fn target(&self, query: impl IntoIterator<Item = Word>) -> String {
         let subject = Subject::Object(Object {
             group: String::new(),
@@ -38,23 +38,23 @@ impl Pod<'_> {
     }
 }
 
-/// A word that is said if it is so.
+/// A parameter that is set if `on`.
 pub(super) fn on(name: &str, on: bool) -> Word {
     on.then(|| (name.to_owned(), "true".to_owned()))
 }
 
-/// A word that is said if there is a text.
+/// A parameter that is set if the text is not empty.
 pub(super) fn text(name: &str, text: &str) -> Word {
     (!text.is_empty()).then(|| (name.to_owned(), text.to_owned()))
 }
 
-/// What opens a stream with this token, and where to say what is said on it: so much at a time.
+/// The request that opens a stream with this token, and the sender of its messages, with a buffer for `unsent` of them.
 pub(super) fn stream<T>(
     unsent: usize,
     token: Shown,
 ) -> (mpsc::Sender<T>, Request<ReceiverStream<T>>) {
-    let (emit, stated) = mpsc::channel(unsent);
-    let mut request = Request::new(ReceiverStream::new(stated));
+    let (emit, messages) = mpsc::channel(unsent);
+    let mut request = Request::new(ReceiverStream::new(messages));
     request.metadata_mut().insert("authorization", token);
     (emit, request)
 }

@@ -1,4 +1,4 @@
-//! Questions of a Go principal's redis proxy: values of this cluster's redis, and word of messages on its channels.
+//! Requests of a Go principal's redis proxy: values of this cluster's redis, and notifications of its channels.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,14 @@ use super::{Answered, LARGEST};
 use crate::live::tunnel::{ApiHandler, handler};
 use crate::transport::Welcome;
 
-/// A connection of Argo CD at the hub of which so long nothing was heard is gone: the principal pings once a minute.
+/// Idle timeout of a connection of Argo CD at the hub: the principal pings once a minute.
 const GONE: Duration = Duration::from_mins(10);
-/// How often that is looked at.
+/// How often a subscription checks that timeout.
 const LOOK: Duration = Duration::from_mins(1);
-/// Connections that are known; the one that was silent longest gives way.
+/// The most known connections; a new one evicts the one that is idle longest.
 const MOST: usize = 1024;
 
-/// What is asked, and how to answer it.
+/// A request, and the identifiers of its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     uuid: String,
@@ -41,20 +41,20 @@ enum Asked {
     Get(String),
     Subscribe(String),
     Ping,
-    /// In no words that we know.
+    /// An unknown command.
     Unknown,
 }
 
-/// What becomes of a question.
+/// The reaction to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    Say(Event),
+    Answer(Event),
     Ask(Question),
-    /// The principal closes the connection then, and Argo CD opens another one.
+    /// No answer: the principal closes the connection, and Argo CD opens another one.
     Silence,
 }
 
-/// Reads a question. The event id tells for certain which it is.
+/// Reads a request. The event id identifies it.
 pub(super) fn read(event: &Event) -> Question {
     let request: RedisRequest =
         payload::decode("redis request", &event.payload).unwrap_or_default();
@@ -72,21 +72,21 @@ pub(super) fn read(event: &Event) -> Question {
     }
 }
 
-/// What to do about a question of a connection that was heard of before in this session, or was not.
+/// Plans the reaction; `is_known`: the connection had requests before in this session.
 pub(super) fn plan(question: Question, is_known: bool, has_cache: bool, is_full: bool) -> Plan {
     const FULL: &str = "too many concurrent requests";
     match &question.asked {
-        // What it had subscribed to in another session has ended, which it would not notice otherwise.
+        // Its subscriptions of another session have ended, which it would not notice otherwise.
         Asked::Ping if !is_known => Plan::Silence,
         Asked::Unknown => Plan::Silence,
-        Asked::Ping => Plan::Say(question.answer(RedisAnswer {
+        Asked::Ping => Plan::Answer(question.answer(RedisAnswer {
             pong: Some(RedisPong {}),
             ..RedisAnswer::default()
         })),
-        Asked::Get(_) if !has_cache => Plan::Say(question.value(RedisValue::default())),
-        Asked::Subscribe(_) if !has_cache => Plan::Say(question.subscribed("")),
-        Asked::Get(_) if is_full => Plan::Say(question.value(failed(FULL))),
-        Asked::Subscribe(_) if is_full => Plan::Say(question.subscribed(FULL)),
+        Asked::Get(_) if !has_cache => Plan::Answer(question.value(RedisValue::default())),
+        Asked::Subscribe(_) if !has_cache => Plan::Answer(question.subscribed("")),
+        Asked::Get(_) if is_full => Plan::Answer(question.value(failed(FULL))),
+        Asked::Subscribe(_) if is_full => Plan::Answer(question.subscribed(FULL)),
         Asked::Get(_) | Asked::Subscribe(_) => Plan::Ask(question),
     }
 }
@@ -131,14 +131,14 @@ impl Question {
     }
 }
 
-/// The connections of Argo CD at the hub that were heard of in this session, and when; clones share them.
+/// The connections of Argo CD at the hub with requests in this session, and the time of the last one; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections(Arc<Mutex<BTreeMap<String, Instant>>>);
 
 impl Connections {
-    /// Notes that the connection of a question is there, and says whether it was known before. A ping alone makes none
+    /// Notes the connection of a request, and returns whether it was known before. A ping alone makes no connection
     /// known.
-    pub(super) fn takes_in(&self, question: &Question, now: Instant) -> bool {
+    pub(super) fn note(&self, question: &Question, now: Instant) -> bool {
         let mut all = self.lock();
         all.retain(|_, arrived| !is_gone(*arrived, now));
         let is_known = all.contains_key(&question.connection);
@@ -155,7 +155,7 @@ impl Connections {
         is_known
     }
 
-    /// Whether anybody may still be there.
+    /// Whether the connection is known and not timed out.
     fn has(&self, connection: &str, now: Instant) -> bool {
         let arrived = self.lock().get(connection).copied();
         arrived.is_some_and(|arrived| !is_gone(arrived, now))
@@ -174,7 +174,7 @@ fn is_gone(arrived: Instant, now: Instant) -> bool {
     now.saturating_duration_since(arrived) >= GONE
 }
 
-/// Answers a question out of this cluster's redis.
+/// Answers a request from this cluster's redis.
 pub(super) async fn ask(
     api_handler: &ApiHandler,
     welcome: &Welcome,
@@ -189,7 +189,7 @@ pub(super) async fn ask(
         Asked::Subscribe(channel) => {
             let answered = request(api_handler, welcome, &question.uuid, channel, true).await;
             match answered {
-                // Nothing is told on a channel of nobody, or to people who may see nothing.
+                // A channel of no Application, or without access, never has messages.
                 None => question.subscribed("").into(),
                 Some(answered) if is_nothing(answered.status()) => question.subscribed("").into(),
                 Some(answered) if answered.status() == StatusCode::OK => {
@@ -234,7 +234,7 @@ async fn get(api_handler: &ApiHandler, welcome: &Welcome, uuid: &str, key: &str)
     }
 }
 
-/// Has the cache answer as it answers on a lane; none for a key that is about no Application here.
+/// Asks the cache as the tunnel does; none for a key of no Application of this cluster.
 async fn request(
     api_handler: &ApiHandler,
     welcome: &Welcome,
@@ -252,7 +252,7 @@ async fn request(
     Some(api_handler.cache()?.answer(request).await)
 }
 
-/// A key of the hub's as it is here. Where namespaces are not kept, all Applications of the hub are in Argo CD's.
+/// Maps a key of the hub to this cluster. If namespaces are not kept, all Applications are in Argo CD's namespace.
 pub(super) fn key_here(key: &CacheKey, welcome: &Welcome, keeps_namespaces: bool) -> CacheKey {
     let namespace = key.namespace.clone().filter(|namespace| {
         let is_own = *namespace == welcome.principal_namespace
@@ -262,7 +262,7 @@ pub(super) fn key_here(key: &CacheKey, welcome: &Welcome, keeps_namespaces: bool
     key.of(namespace, key.name.clone())
 }
 
-/// An event for each message, until redis or whoever listens is gone.
+/// An event for each message, until redis or the subscriber is gone.
 fn pushes(
     body: handler::Body,
     question: Question,
@@ -285,7 +285,7 @@ fn pushes(
                     }
                     Some(Ok(_)) => {}
                     Some(Err(_)) | None => {
-                        // So that its pings stay unanswered, and Argo CD subscribes again.
+                        // Its next ping gets no answer, so that Argo CD subscribes again.
                         connections.forget(&question.connection);
                         return None;
                     }
@@ -313,8 +313,8 @@ mod tests {
     }
 
     fn answer_of(plan: Plan) -> Value {
-        let Plan::Say(answer) = plan else {
-            panic!("nothing is said: {plan:?}");
+        let Plan::Answer(answer) = plan else {
+            panic!("no answer: {plan:?}");
         };
         let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
         assert_eq!(
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_is_not_here_or_too_much() {
+    fn missing_values_and_excess_requests_are_answered_at_once() {
         let get = || question(&json!({ "get": { "key": "k" } }));
         let subscribe = || question(&json!({ "subscribe": { "channel": "k" } }));
         let missing = json!({ "get": { "bytes": null, "cacheHit": false, "error": "" } });
@@ -347,28 +347,28 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_is_known_for_ten_minutes_after_its_last_word() {
+    async fn a_connection_times_out_ten_minutes_after_its_last_request() {
         let connections = Connections::default();
         let ping = question(&json!({ "ping": {} }));
         let get = question(&json!({ "get": { "key": "k" } }));
         let begun = Instant::now();
-        assert!(!connections.takes_in(&ping, begun), "of another session");
-        assert!(!connections.takes_in(&get, begun));
+        assert!(!connections.note(&ping, begun), "of another session");
+        assert!(!connections.note(&get, begun));
         let later = begun + Duration::from_mins(9);
-        assert!(connections.takes_in(&ping, later));
+        assert!(connections.note(&ping, later));
         assert!(connections.has("c", later + Duration::from_mins(9)));
         assert!(!connections.has("c", later + GONE));
-        assert!(!connections.takes_in(&ping, later + GONE));
+        assert!(!connections.note(&ping, later + GONE));
         for number in 0..2 * MOST {
             let mut other = get.clone();
             other.connection = number.to_string();
-            connections.takes_in(&other, later);
+            connections.note(&other, later);
         }
         assert_eq!(connections.lock().len(), MOST);
     }
 
     #[test]
-    fn a_key_of_the_hub_is_that_of_the_same_application_here() {
+    fn a_cache_key_of_the_hub_maps_to_the_replica() {
         let welcome = Welcome {
             principal_namespace: "argocd".to_owned(),
             agent_name: Some("spoke1".to_owned()),

@@ -1,7 +1,7 @@
-//! A terminal that a Go principal has asked for, on a stream that we open for it.
+//! Carries a terminal for a Go principal on a separate stream.
 //!
-//! The [`Desk`] judges it and opens it as on a lane, into a `WebSocket` of Kubernetes' channels whose other end is here:
-//! what is said on it is frames on the way to the principal.
+//! The [`ApiHandler`] checks and opens it as on a tunnel, as a `WebSocket` with Kubernetes' channels. This module is the
+//! client of the `WebSocket` and converts its messages to frames for the principal.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -30,20 +30,20 @@ use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::pod::{self, Pod, on, text};
-use super::{Way, refused};
+use super::{StreamOpener, refused};
 use crate::live::tunnel::ApiHandler;
 
-/// Terminals at the same time, as our own hub has them.
+/// Concurrent terminals, as with our own principal.
 const MOST: usize = 16;
-/// How long one may last.
+/// The longest life of a terminal.
 const LIFE: Duration = Duration::from_hours(4);
-/// What is shown is cut into pieces of this.
+/// The size of pieces of output.
 const PIECE: usize = 64 << 10;
-/// Pieces that the principal has not taken yet.
+/// Pieces that the principal has not received yet.
 const UNSENT: usize = 4;
-/// The largest message of an API, and of somebody who pastes into a terminal.
+/// The largest message of an API, and of a user who pastes into a terminal.
 const LARGEST: usize = 1 << 20;
-/// How long the principal may take to end a terminal whose last word it has.
+/// How long the principal may take to end a terminal after its last frame.
 const LAST_MESSAGE: Duration = Duration::from_secs(10);
 
 type Socket = WebSocketStream<Tunnel>;
@@ -52,16 +52,16 @@ type Socket = WebSocketStream<Tunnel>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Terminals(Arc<Mutex<BTreeSet<String>>>);
 
-/// What becomes of a question for one.
+/// The place for a new terminal.
 #[derive(Debug)]
 pub(super) enum Place {
     Free(Placed),
-    /// It is open: the principal has asked again before it heard that we know.
+    /// The terminal is open already: the principal resent the request.
     Taken,
     None,
 }
 
-/// A terminal among those of its session; dropped, its place is free.
+/// The place of an open terminal; its drop frees it.
 #[derive(Debug)]
 pub(super) struct Placed {
     all: Terminals,
@@ -92,33 +92,33 @@ impl Drop for Placed {
     }
 }
 
-/// Opens a terminal and carries it, until either side has had enough. Without a place there are too many already.
+/// Opens a terminal and carries it until either side ends it. Without a place there are too many terminals already.
 pub(super) async fn open(
     api_handler: Arc<ApiHandler>,
-    way: Way,
+    opener: StreamOpener,
     asked: TerminalRequest,
     placed: Option<Placed>,
 ) {
     let uuid = asked.uuid.clone();
-    let (channel, token) = way.fresh().await;
+    let (channel, token) = opener.fresh().await;
     let (emit, request) = pod::stream(UNSENT, token);
-    // The first one says only which terminal it is.
+    // The first frame only identifies the terminal.
     let Ok(()) = emit.try_send(frame(&uuid)) else {
         return;
     };
     let client = TerminalStreamServiceClient::new(channel).max_decoding_message_size(2 * LARGEST);
-    let (opened, socket) = oneshot::channel();
+    let (ready, socket) = oneshot::channel();
     let typing = types(client, request, socket);
     tokio::pin!(typing);
     let showing = async {
         if placed.is_none() {
             return End::Failed("too many terminals of this cluster are open".to_owned());
         }
-        shows(&api_handler, asked, opened, &emit).await
+        shows(&api_handler, asked, ready, &emit).await
     };
     let end = tokio::select! {
         biased;
-        // The principal has ended it, or is gone.
+        // The principal ended the terminal, or is gone.
         () = emit.closed() => return,
         () = &mut typing => return,
         () = sleep(LIFE) => End::Failed(format!("a terminal ends after {LIFE:?}")),
@@ -134,7 +134,7 @@ pub(super) async fn open(
             ..frame(&uuid)
         },
     };
-    // Go's principal forgets what it has not shown yet when we end the stream: it is for it to do so.
+    // Go's principal drops pending output when we end the stream, so it has to end it.
     let teardown_input = async {
         if emit.send(last).await.is_ok() {
             typing.await;
@@ -150,13 +150,13 @@ fn frame(uuid: &str) -> TerminalStreamData {
     }
 }
 
-/// Says what is typed, and how large the window is, until the principal ends the stream.
+/// Forwards keys and window sizes until the principal ends the stream.
 async fn types(
     mut client: TerminalStreamServiceClient<super::Carrier>,
     request: tonic::Request<ReceiverStream<TerminalStreamData>>,
     socket: oneshot::Receiver<(SplitSink<Socket, Message>, &'static str)>,
 ) {
-    // It may begin to answer only when somebody types.
+    // The principal may answer only when a user types.
     let (stream, opened) = tokio::join!(client.stream_terminal(request), socket);
     let mut stream = match stream {
         Ok(answered) => answered.into_inner(),
@@ -172,18 +172,18 @@ async fn types(
         if !frame.error.is_empty() {
             return;
         }
-        // What comes after the end is taken and left.
+        // Frames after the end are dropped.
         let Some((keys, protocol)) = &mut sink else {
             continue;
         };
         if let Some(message) = message(&frame, protocol) {
-            let stated = keys.send(Message::binary(message)).await;
-            sink = sink.filter(|_| stated.is_ok());
+            let sent = keys.send(Message::binary(message)).await;
+            sink = sink.filter(|_| sent.is_ok());
         }
     }
 }
 
-/// What a frame of the principal is on the channels of the API.
+/// Converts a frame of the principal to a message of the API.
 fn message(frame: &TerminalStreamData, protocol: &str) -> Option<Vec<u8>> {
     if frame.eof {
         return Channel::no_more_keys(protocol);
@@ -199,7 +199,7 @@ fn message(frame: &TerminalStreamData, protocol: &str) -> Option<Vec<u8>> {
     is_typed.then(|| Channel::Keys.emits(&frame.data))
 }
 
-/// Opens the terminal on the cluster and says what it shows; how it has ended is for the caller to say.
+/// Opens the terminal on the cluster and forwards its output; the caller sends the end.
 async fn shows(
     api_handler: &ApiHandler,
     asked: TerminalRequest,
@@ -211,7 +211,7 @@ async fn shows(
         Err(why) => return End::Failed(why),
     };
     let (mut keys, screen) = socket.split();
-    // As Go's agent does, until the viewer says how large its window is.
+    // The default of Go's agent, until the viewer sends the size of its window.
     let size = Channel::Size.emits(&Size::USUAL.written());
     if asked.tty && keys.send(Message::binary(size)).await.is_err() {
         return lost();
@@ -236,8 +236,8 @@ async fn show(
             Some(Ok(Message::Close(_)) | Err(_)) | None => return lost(),
         };
         let mut shown = match Channel::read(&message) {
-            Some((Channel::Screen | Channel::Errors, stated)) => message.slice_ref(stated),
-            Some((Channel::End, stated)) => return End::read(stated),
+            Some((Channel::Screen | Channel::Errors, output)) => message.slice_ref(output),
+            Some((Channel::End, status)) => return End::read(status),
             Some((Channel::Keys | Channel::Size | Channel::Closed, _)) | None => continue,
         };
         while !shown.is_empty() {
@@ -253,20 +253,20 @@ async fn show(
     }
 }
 
-/// Has it opened as on a lane; else why it is not.
+/// Opens the terminal as on a tunnel; the error is the reason for the user.
 async fn begin(
     api_handler: &ApiHandler,
     asked: &TerminalRequest,
 ) -> Result<(Socket, &'static str), String> {
-    let (send, stated) = tunnel::chunks();
-    let stated = ReceiverStream::new(stated).map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
+    let (send, chunks) = tunnel::chunks();
+    let chunks = ReceiverStream::new(chunks).map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
     let request = Request::get(target(asked))
         .header("x-request-id", asked.uuid.as_str())
         .header(upgrade::HEADER, Upgrade::WebSocket.as_str())
         .header(SEC_WEBSOCKET_KEY, generate_key())
         .header(SEC_WEBSOCKET_VERSION, "13")
         .header(SEC_WEBSOCKET_PROTOCOL, channels::PROTOCOLS.join(", "))
-        .body(StreamBody::new(stated))
+        .body(StreamBody::new(chunks))
         .map_err(|error| error.to_string())?;
     let answered = api_handler.answer(request).await;
     if !answered.headers().contains_key(upgrade::HEADER) {
@@ -284,7 +284,7 @@ async fn begin(
     Ok((socket, protocol))
 }
 
-/// Which request of HTTP it stands for.
+/// The target of the HTTP request.
 fn target(asked: &TerminalRequest) -> String {
     let pod = Pod {
         namespace: &asked.namespace,
@@ -297,7 +297,7 @@ fn target(asked: &TerminalRequest) -> String {
         text("container", &asked.container_name),
         on("stdin", asked.stdin),
         on("stdout", asked.stdout),
-        // A terminal has one stream for both.
+        // A terminal has one stream for output and errors.
         on("stderr", asked.stderr && !asked.tty),
         on("tty", asked.tty),
     ]))
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_that_is_asked_for_is_a_request_of_the_api() {
+    fn a_terminal_request_maps_to_an_api_request() {
         let asked = TerminalRequest {
             namespace: "shop".to_owned(),
             pod_name: "front/../x".to_owned(),
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_viewer_says_goes_to_the_channels_of_the_api() {
+    fn frames_of_a_viewer_map_to_channels_of_the_api() {
         let [better, other] = channels::PROTOCOLS;
         let typed = |stream: &str| TerminalStreamData {
             data: Bytes::from_static(b"ls\n"),
@@ -357,8 +357,8 @@ mod tests {
             rows: 1 << 20,
             ..frame("x")
         };
-        let stated = message(&resized, better).unwrap();
-        let (channel, size) = Channel::read(&stated).unwrap();
+        let resize = message(&resized, better).unwrap();
+        let (channel, size) = Channel::read(&resize).unwrap();
         let wanted = Size {
             width: 120,
             height: u16::MAX,
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_has_so_many_terminals_and_each_once() {
+    fn terminals_of_a_session_are_bounded_and_unique() {
         let all = Terminals::default();
         let mut open: Vec<_> = (0..MOST)
             .map(|number| all.place(&number.to_string()))

@@ -1,8 +1,8 @@
-//! One request of people at the hub: read, judged by `UI_ACCESS`, asked of this cluster's API, answered as it comes.
+//! Handles live requests: parses each, checks it against `UI_ACCESS`, sends it to this cluster's API and streams the answer.
 //!
-//! The hub is not relied on: the request is read here as if it had not been read there, and written anew. It is asked
-//! not with the agent's own rights but as a user who has those of the level and no more. What is to be changed is looked
-//! at first: only what belongs to an Application is.
+//! The handler does not trust the hub: it parses the request again and builds a new one. It sends it not with the agent's
+//! own rights but as a user with those of the level only. Before a change, it checks that the object belongs to an
+//! Application.
 
 use std::fmt;
 
@@ -38,11 +38,11 @@ mod terminal;
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, kube::Error>;
 
-/// Ties the lines of both ends together.
+/// Correlates the log lines of both ends.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// What comes back.
+/// The headers of the API's answer that the handler passes on.
 const ANSWERED: [HeaderName; 10] = [
     CACHE_CONTROL,
     CONTENT_ENCODING,
@@ -55,10 +55,10 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
-/// The target of lines about requests, by which they are found and kept apart.
+/// The log target of audit lines.
 const AUDIT: &str = "audit";
 
-/// Answers requests.
+/// The handler of live requests.
 pub struct ApiHandler {
     api: Api,
     ui: Ui,
@@ -69,13 +69,13 @@ pub struct ApiHandler {
 
 impl fmt::Debug for ApiHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("ApiHandler")
             .field("ui", &self.ui)
             .finish_non_exhaustive()
     }
 }
 
-/// Why we answer ourselves.
+/// Why the handler rejects a request.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the header {0} is not forwarded to clusters")]
@@ -124,8 +124,7 @@ impl Refused {
 }
 
 impl ApiHandler {
-    /// Asks this API, and allows what these settings allow with what is in this scope.
-    /// Terminals are tasks of this spawner.
+    /// A handler for this API with these settings and scope; the spawner runs terminals.
     pub fn new(client: Client, ui: Ui, scope: Scope, spawner: Spawner) -> Self {
         let api = Api::new(client, ui.user.as_deref());
         Self {
@@ -137,24 +136,24 @@ impl ApiHandler {
         }
     }
 
-    /// And has what Argo CD keeps in redis.
+    /// Adds the handler of requests for Argo CD's redis.
     #[must_use]
     pub fn with_cache(self, cache: Cache) -> Self {
         let cache = Some(cache);
         Self { cache, ..self }
     }
 
-    /// Who answers requests for what Argo CD keeps in redis.
+    /// The handler of requests for Argo CD's redis.
     pub(crate) const fn cache(&self) -> Option<&Cache> {
         self.cache.as_ref()
     }
 
-    /// Whether Applications of the hub keep their namespaces here.
+    /// Whether Applications of the hub keep their namespaces on this cluster.
     pub(crate) const fn keeps_namespaces(&self) -> bool {
         self.scope.keep_namespaces
     }
 
-    /// With what tasks are begun that last as long as somebody reads.
+    /// The spawner of tasks that last as long as a client reads.
     pub(crate) const fn spawner(&self) -> &Spawner {
         &self.spawner
     }
@@ -215,7 +214,7 @@ impl ApiHandler {
     }
 }
 
-/// A Secret, whatever was done with it, without its values.
+/// The answer about a Secret, with its values removed.
 async fn without_values(
     answered: Response<KubeBody>,
     asked: &Asked,
@@ -258,7 +257,7 @@ fn counted(body: Body, mut line: Line) -> Body {
     UnsyncBoxBody::new(body)
 }
 
-/// A `Status`, but for an API that is away: of that Go's client shows people the message only when it is plain text.
+/// A `Status`, or plain text for an unavailable API: Go's client shows such a message only as plain text.
 fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     let (kind, text) = if code == StatusCode::BAD_GATEWAY {
         ("text/plain; charset=utf-8", message.to_owned())
@@ -274,7 +273,7 @@ fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
     response
 }
 
-/// What is known of one request; written when its answer has been read to the end or dropped.
+/// The audit line of one request; logged when the client has read or dropped the answer.
 struct Line {
     id: String,
     verb: &'static str,

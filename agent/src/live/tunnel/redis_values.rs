@@ -1,4 +1,4 @@
-//! What this cluster's Argo CD knows of an Application, for the one on the hub: read in its redis, as it comes.
+//! Answers the hub's requests for values of this cluster's Argo CD, which it streams from redis.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use tokio::time::Instant;
 use super::handler::Body;
 use crate::live::redis::{self, Redis};
 
-/// Ties the lines of both ends together.
+/// Correlates the log lines of both ends.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The target of lines about requests, by which they are found and kept apart.
+/// The log target of audit lines.
 const AUDIT: &str = "audit";
 
-/// Answers requests for what is in redis.
+/// Answers requests for values of redis.
 #[derive(Debug)]
 pub struct Cache {
     redis: Arc<Redis>,
@@ -30,7 +30,7 @@ pub struct Cache {
     access: UiAccess,
 }
 
-/// Why we answer with nothing.
+/// Why a request has no value.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("invalid request")]
@@ -54,7 +54,7 @@ impl Refused {
 }
 
 impl Cache {
-    /// Reads this redis, of the Argo CD in this namespace, if people may see anything.
+    /// Reads this redis of the Argo CD in this namespace, if the access level allows it.
     pub const fn new(redis: Arc<Redis>, argocd_namespace: String, access: UiAccess) -> Self {
         Self {
             redis,
@@ -63,7 +63,7 @@ impl Cache {
         }
     }
 
-    /// Whether a request is for it.
+    /// Whether a request is for a value of redis.
     pub(super) fn is_asked<B>(request: &Request<B>) -> bool {
         request.uri().path().starts_with(cache_key::PATH)
     }
@@ -95,7 +95,7 @@ impl Cache {
         response
     }
 
-    /// Argo CD leaves its own namespace out.
+    /// The key on this cluster: Argo CD omits its own namespace.
     fn as_here(&self, key: &CacheKey) -> CacheKey {
         let name = key.name.clone();
         let namespace = key.namespace.clone();

@@ -1,11 +1,11 @@
-//! How long a session may wait for something to happen, and when its principal is silent for too long.
+//! How long a session waits for the next event, and when its principal timed out.
 
 use std::time::Duration;
 
-use super::{DRAIN, LAST_WORD, Moving, work::HANDS};
+use super::{DRAIN, HANG_UP_GRACE, Moving, work::CONCURRENT_WORK};
 
 impl Moving<'_> {
-    /// How long nothing becomes due.
+    /// The time until the next timer is due.
     pub(super) fn wait(&self, heartbeat: Option<Duration>) -> Duration {
         let now = self.begun.elapsed();
         let silence = heartbeat
@@ -14,18 +14,18 @@ impl Moving<'_> {
             .draining
             .as_ref()
             .map(|(since, _)| DRAIN.saturating_sub(since.elapsed()));
-        let last_word = self
+        let hang_up = self
             .hung_up
-            .map(|since| LAST_WORD.saturating_sub(since.elapsed()));
-        let due = [self.session.next_timeout(now), silence, drain, last_word]
+            .map(|since| HANG_UP_GRACE.saturating_sub(since.elapsed()));
+        let due = [self.session.next_timeout(now), silence, drain, hang_up]
             .into_iter()
             .flatten()
             .min();
-        // What is due and cannot be done now must not keep the loop turning.
+        // A timer that is due but blocked must not spin the loop.
         let cannot = self.full
             || self.hung_up.is_some()
             || self.draining.is_some()
-            || self.working.len() >= HANDS;
+            || self.working.len() >= CONCURRENT_WORK;
         let least = if cannot {
             Duration::from_millis(50)
         } else {
@@ -41,13 +41,13 @@ impl Moving<'_> {
         })
     }
 
-    /// Since when the principal is silent. While it is not read it is not.
+    /// When the last frame arrived. Time in which the agent does not read does not count.
     fn arrived(&self, now: Duration) -> Duration {
         self.session.stats(now).last_received.max(self.unread)
     }
 }
 
-/// Two heartbeats may stay unanswered, and half of a third: with the default, a dead hub is left after 25 seconds.
+/// The principal may miss two and a half heartbeats: with the default, the agent leaves a dead hub after 25 seconds.
 fn silence_limit(heartbeat: Duration) -> Duration {
     heartbeat.saturating_mul(5) / 2
 }

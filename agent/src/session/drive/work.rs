@@ -1,4 +1,4 @@
-//! What the principal says is carried out here, a bounded number of pieces at once.
+//! Starts the work that the principal's messages require, with bounded concurrency.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::{Drive, Moving};
 use crate::live::go_compat::{self, Answerer};
 use crate::sync::spans;
 
-/// Pieces of work at once. The API server's answer takes a few milliseconds, so this is thousands a
+/// Concurrent pieces of work. The API server answers in a few milliseconds, so this allows thousands a
 /// second.
-pub(super) const HANDS: usize = 16;
-/// How long our own API's word holds that it knows us. Without it, an agent whose watches are refused would keep its
-/// session and have nothing to say in it.
-const KNOWN_FOR: Duration = Duration::from_mins(1);
+pub(super) const CONCURRENT_WORK: usize = 16;
+/// How often the agent checks that the cluster's API accepts its identity. Without this check, an agent with
+/// unauthorized watches would keep its session and report nothing.
+const IDENTITY_CHECK: Duration = Duration::from_mins(1);
 
 impl<'a> Moving<'a> {
-    /// Starts what can be started; resync questions are answered at once.
+    /// Starts waiting work up to the limit; resync questions are answered at once.
     pub(super) fn begin_work(&mut self, drive: &Drive<'a>) {
-        let is_time = self.known.elapsed() >= KNOWN_FOR;
-        if self.knowing.is_none() && (std::mem::take(&mut self.in_doubt) || is_time) {
+        let is_time = self.identity_checked.elapsed() >= IDENTITY_CHECK;
+        if self.identity_check.is_none() && (std::mem::take(&mut self.in_doubt) || is_time) {
             let replica = drive.replica;
-            self.knowing = Some(replica.is_known().boxed());
-            self.known = Instant::now();
+            self.identity_check = Some(replica.is_known().boxed());
+            self.identity_checked = Instant::now();
         }
-        while self.working.len() < HANDS {
+        while self.working.len() < CONCURRENT_WORK {
             let now = self.begun.elapsed();
             let Some(work) = self.session.next_work(now) else {
                 break;

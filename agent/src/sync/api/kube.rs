@@ -1,4 +1,4 @@
-//! The spoke's API is a Kubernetes API.
+//! The Kubernetes API of the spoke.
 
 use std::fmt;
 
@@ -24,10 +24,10 @@ mod error;
 
 use error::{malformed, sorted, sorted_operations};
 
-/// Who wrote what, in the managed fields.
+/// Our name in the managed fields.
 const FIELD_MANAGER: &str = "argocd-agent";
 
-/// Settings of Argo CD's programs, and the one that says which namespaces it looks at.
+/// The `ConfigMap` with the settings of Argo CD's programs, and its key with the namespaces that Argo CD watches.
 const SETTINGS: &str = "argocd-cmd-params-cm";
 const APPLICATION_NAMESPACES: &str = "application.namespaces";
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Kubernetes {
 }
 
 impl Kubernetes {
-    /// The API behind `client`, of which watches see what the selector lets through.
+    /// The API behind `client`; watches report only objects that match the selector.
     pub const fn new(client: Client, label_selector: String) -> Self {
         Self {
             client,
@@ -58,7 +58,7 @@ impl Kubernetes {
     }
 }
 
-/// How the spoke's API calls a kind.
+/// The API resource of a kind.
 fn resource(kind: Kind) -> ApiResource {
     let (name, plural) = match kind {
         Kind::AppProject => ("AppProject", "appprojects"),
@@ -96,7 +96,7 @@ impl Spoke for Kubernetes {
         .boxed()
     }
 
-    /// A list, for which there is a right already.
+    /// Uses a list, which the agent's Role allows already.
     fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
         async move {
             let labels = labels(key.kind, "");
@@ -114,7 +114,7 @@ impl Spoke for Kubernetes {
         .boxed()
     }
 
-    /// Everybody who is authenticated may ask for the version, and who is refused that is nobody.
+    /// Every authenticated client may read the version, so a 401 means that the API rejects our identity.
     fn knows_us(&self) -> BoxFuture<'_, bool> {
         async move {
             let asked = self.client.apiserver_version().await;
@@ -207,7 +207,7 @@ impl Spoke for Kubernetes {
         key: &'a ObjectKey,
     ) -> BoxFuture<'a, Result<Option<String>, Error>> {
         async move {
-            // A list of one: to read it would take a right more.
+            // A list of one object, since reading it would need another right.
             let params = ListParams::default()
                 .fields(&format!("metadata.name={}", key.name))
                 .limit(1);
@@ -231,7 +231,7 @@ impl Spoke for Kubernetes {
             });
             let deleted = self.api(key).delete(&key.name, &params).await;
             let answer = deleted.map_err(|error| sorted(error, &[404, 409]))?;
-            // A status says that it is gone, and so may an object as it was last.
+            // The API answers with a status if the object is gone, or with its last version.
             let left = answer.left().map(|object| json!(object));
             Ok(left.filter(|left| Meta::of(left).is_deleting()))
         }
@@ -239,8 +239,8 @@ impl Spoke for Kubernetes {
     }
 }
 
-/// Only what is needed: of Secrets those of repositories, of `ConfigMap`s those of keys, which are Argo CD's own and
-/// carry nobody's labels.
+/// Restricts a watch: to Secrets of repositories, and to Argo CD's `ConfigMap`s of keys, which a user's label selector
+/// does not match.
 fn narrowed(watch: Watch<DynamicObject>, kind: Kind, label_selector: &str) -> Watch<DynamicObject> {
     let watch = watch.labels(&labels(kind, label_selector));
     match shared(kind) {
@@ -284,7 +284,7 @@ fn to_report(kind: Kind, observation: Observation<DynamicObject>) -> Option<Repo
     })
 }
 
-/// Whoever last wrote a spec, or else labels, annotations or finalizers, and is not us.
+/// The other field manager that last wrote the spec, or else labels, annotations or finalizers.
 fn last_writer(fields: Vec<ManagedFieldsEntry>) -> Option<String> {
     let writes = |entry: &ManagedFieldsEntry, field: &str| {
         let written = entry.fields_v1.as_ref();
@@ -303,7 +303,7 @@ fn last_writer(fields: Vec<ManagedFieldsEntry>) -> Option<String> {
         .manager
 }
 
-/// The patch, with the condition that it meets the object that it was made for.
+/// The patch with a condition on the object's UID.
 fn only_for(uid: &str, patch: Patch) -> Result<Body<Value>, serde_json::Error> {
     match patch {
         Patch::Merge(mut patch) => {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_meets_only_the_object_that_it_was_made_for() {
+    fn a_patch_applies_only_to_the_object_with_its_uid() {
         let merge = only_for("u1", Patch::Merge(json!({ "spec": {} }))).unwrap();
         assert!(matches!(merge, Body::Merge(patch)
             if patch == json!({ "spec": {}, "metadata": { "uid": "u1" } })));

@@ -1,4 +1,4 @@
-//! A spoke in memory, for tests, simulations and benchmarks: what Kubernetes makes of writes, and watches.
+//! A spoke in memory, for tests, simulations and benchmarks: it handles writes and watches like Kubernetes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,7 +22,7 @@ pub struct Memory {
 
 #[derive(Debug, Default)]
 struct Shared {
-    // Held for one read or write, never over an await.
+    // Locked for one read or write, never over an await.
     state: Mutex<State>,
     changed: Changes,
 }
@@ -33,18 +33,18 @@ struct State {
     writes: Writes,
     outage: bool,
     broken: bool,
-    /// How often watches broke.
+    /// The number of interruptions of watches.
     breaks: u64,
 }
 
-/// What the agent has written, and not the users.
+/// Counts of the agent's writes, without those of users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes {
-    /// How often something changed by it.
+    /// Writes that changed an object.
     pub changes: usize,
-    /// How often nothing did: writes that nobody needed.
+    /// Writes that changed nothing.
     pub idle: usize,
-    /// How often a write was not taken.
+    /// Rejected writes.
     pub denied: usize,
 }
 
@@ -66,30 +66,30 @@ impl Memory {
         Self::default()
     }
 
-    /// What a user or Argo CD does: creates an object, or replaces all of it.
+    /// Creates or replaces an object, as a user or Argo CD does.
     pub fn put(&self, kind: Kind, object: Value) {
         let meta = Meta::of(&object);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
         self.change(|state| state.objects.put(key, object));
     }
 
-    /// What a user or Argo CD does: changes an object, if it is there.
+    /// Changes an object if it exists, as a user or Argo CD does.
     pub fn edit(&self, key: &ObjectKey, patch: Value) {
-        // Without it, there is nothing to edit; a merge patch always fits.
+        // A missing object needs no edit; a merge patch always fits.
         self.change(|state| drop(state.objects.patch(key, &Patch::Merge(patch))));
     }
 
-    /// What a user does: deletes an object. With finalizers it stays until they are gone.
+    /// Deletes an object, as a user does. Finalizers keep it until they are removed.
     pub fn delete(&self, key: &ObjectKey) {
         self.change(|state| state.objects.delete(key, None).ok());
     }
 
-    /// What the spoke has now.
+    /// The current object.
     pub fn get(&self, key: &ObjectKey) -> Option<Value> {
         self.lock().objects.get(key).cloned()
     }
 
-    /// Everything that the spoke has now.
+    /// All current objects.
     pub fn all(&self) -> Vec<(ObjectKey, Value)> {
         let state = self.lock();
         let all = state.objects.iter();
@@ -97,17 +97,17 @@ impl Memory {
             .collect()
     }
 
-    /// What became of the agent's writes.
+    /// The results of the agent's writes.
     pub fn writes(&self) -> Writes {
         self.lock().writes.clone()
     }
 
-    /// While there is an outage, nothing can be written.
+    /// During an outage, all writes fail.
     pub fn set_outage(&self, outage: bool) {
         self.lock().outage = outage;
     }
 
-    /// While watches are broken they tell nothing; then they list anew, and so find out what is gone.
+    /// Broken watches report nothing; afterwards they list again, and report missing objects as gone.
     pub fn break_watches(&self, broken: bool) {
         self.change(|state| {
             state.breaks += u64::from(broken && !state.broken);
@@ -115,8 +115,8 @@ impl Memory {
         });
     }
 
-    /// What a watch has to tell now; none while watches are broken. With it, how often they have broken.
-    fn renewed_credentials(
+    /// The pending changes of a watch and the number of interruptions; none while watches are broken.
+    fn updates(
         &self,
         seen: &mut Seen<ObjectKey>,
         is_watched: impl Fn(&ObjectKey) -> bool,
@@ -125,12 +125,12 @@ impl Memory {
         (!state.broken).then(|| (state.objects.updates(seen, is_watched), state.breaks))
     }
 
-    /// When something changes, whoever made it.
+    /// Notifies of every change, by the agent or others.
     pub fn changes(&self) -> &Changes {
         &self.shared.changed
     }
 
-    /// Grows with every change, whoever made it.
+    /// Grows with every change, by the agent or others.
     pub fn version(&self) -> u64 {
         self.lock().objects.version()
     }
@@ -147,7 +147,7 @@ impl Memory {
         &self,
         write: impl FnOnce(&mut Objects<ObjectKey>) -> Result<(T, bool), Denied> + Send,
     ) -> Result<T, Error> {
-        // As over a network: others get their turn before it is carried out, and again before the answer.
+        // As over a network: other tasks run before the write, and again before the answer.
         tokio::task::yield_now().await;
         let answer = self.change(|state| {
             if state.outage {
@@ -193,16 +193,14 @@ impl Spoke for Memory {
         };
         async move {
             let mut seen = Seen::new();
-            // How often watches had broken when it listed last.
+            // The number of interruptions at the last list.
             let mut listed = None;
             loop {
                 let count = memory.shared.changed.count();
-                if let Some((renewed_credentials, breaks)) =
-                    memory.renewed_credentials(&mut seen, &is_watched)
-                {
+                if let Some((updates, breaks)) = memory.updates(&mut seen, &is_watched) {
                     let is_seen = listed == Some(breaks);
-                    for renewed_credentials in renewed_credentials {
-                        report(match renewed_credentials {
+                    for update in updates {
+                        report(match update {
                             Change::Applied(_, object) => Report::Applied(object),
                             Change::Gone(key, uid) => Report::Gone { key, uid, is_seen },
                         });
@@ -256,12 +254,12 @@ impl Spoke for Memory {
             .boxed()
     }
 
-    /// Every namespace is there.
+    /// All namespaces exist.
     fn make_namespace<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         async { Ok(()) }.boxed()
     }
 
-    /// Whoever plays Argo CD looks everywhere.
+    /// The stand-in for Argo CD watches all namespaces.
     fn application_namespaces<'a>(
         &'a self,
         _argocd_namespace: &'a str,
@@ -269,7 +267,7 @@ impl Spoke for Memory {
         async { Ok(Some("*".to_owned())) }.boxed()
     }
 
-    /// Nobody says who writes.
+    /// The memory records no field managers.
     fn last_writer<'a>(
         &'a self,
         _key: &'a ObjectKey,
@@ -291,7 +289,7 @@ impl Spoke for Memory {
     }
 }
 
-/// The patch, with the condition that it meets the object that it was made for.
+/// The patch with a condition on the object's UID.
 fn only_for(uid: &str, mut patch: Patch) -> Patch {
     match &mut patch {
         Patch::Merge(body) => patch::merge(body, &json!({ "metadata": { "uid": uid } })),

@@ -12,7 +12,7 @@ fn object(uid: &str, version: &str) -> Arc<Value> {
 }
 
 #[test]
-fn after_the_spoke_went_back_the_next_version_counts_whatever_its_number() {
+fn after_a_restore_of_the_spoke_older_versions_replace_the_cache() {
     let store = Store::default();
     store.seen(key(), object("a", "20"));
     assert!(store.seen(key(), object("a", "10")) == Change::None);
@@ -40,7 +40,7 @@ fn an_echo_of_our_own_write_is_no_change() {
 }
 
 #[test]
-fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
+fn a_patch_answer_after_the_deletion_does_not_restore_the_object() {
     let store = Store::default();
     store.seen(key(), object("a", "1"));
     assert!(store.gone(&key(), "a").is_some());
@@ -50,7 +50,7 @@ fn an_answer_that_comes_after_the_deletion_brings_nothing_back() {
 }
 
 #[test]
-fn what_was_made_is_known_before_a_watch_tells_of_it() {
+fn a_created_object_is_cached_before_the_watch_reports_it() {
     let store = Store::default();
     store.making(key()).made(&object("a", "1"));
     assert_eq!(store.live(&key()), Some(object("a", "1")));
@@ -58,7 +58,7 @@ fn what_was_made_is_known_before_a_watch_tells_of_it() {
 }
 
 #[test]
-fn what_was_made_and_went_before_the_answer_came_is_not_brought_back() {
+fn a_create_answer_after_the_deletion_does_not_restore_the_object() {
     let store = Store::default();
     let making = store.making(key());
     store.seen(key(), object("a", "1"));
@@ -94,7 +94,7 @@ fn taken_command_is_remembered_until_the_copy_returns() {
 }
 
 #[test]
-fn what_was_made_and_is_in_no_list_is_asked_for_once_for_each_list() {
+fn a_created_object_missing_in_a_list_is_looked_up_once_per_list() {
     let store = Store::default();
     store.making(key()).made(&object("a", "1"));
     assert_eq!(store.take_missed(&key()), None, "no list lacks it");
@@ -113,7 +113,7 @@ fn what_was_made_and_is_in_no_list_is_asked_for_once_for_each_list() {
 }
 
 #[test]
-fn a_namesake_is_not_taken_for_the_one_that_went() {
+fn deletion_of_another_uid_keeps_the_cached_object() {
     let store = Store::default();
     store.seen(key(), object("b", "1"));
     assert!(store.gone(&key(), "a").is_none());

@@ -18,25 +18,25 @@ mod error;
 
 pub(super) use error::Error;
 
-/// One write; the API server answers in milliseconds or not at all.
+/// Timeout of one write; a working API server answers in milliseconds.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the question may take whether the spoke knows us: nobody waits for the answer of an API that is away.
-const KNOWN_WITHIN: Duration = Duration::from_secs(5);
-/// A value that is not reached by this many patches is what the API server makes of it.
+/// Timeout of the check whether the API accepts our identity; an unavailable API must not delay the session.
+const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Patches per write; a difference that remains is the API server's normal form.
 const PATCHES: usize = 2;
 
-/// Carries out steps.
+/// Carries out the steps of plans.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) spoke: Arc<dyn Spoke>,
     pub(super) store: Arc<Store>,
     pub(super) metrics: Metrics,
-    /// Whether namespaces that are missing are made.
+    /// Whether it creates missing namespaces.
     pub(super) creates_namespaces: bool,
 }
 
 impl Writer {
-    /// One step; returns what remained of `desired` if the step wrote it.
+    /// Carries out one step; returns the written form of `desired` if the step wrote it.
     pub(super) async fn carry_out(
         &self,
         key: &ObjectKey,
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// Makes its namespace too, if that is missing and we may.
+    /// Creates the object, and its namespace if that is missing and the settings allow it.
     async fn create_in_its_namespace(
         &self,
         key: &ObjectKey,
@@ -93,8 +93,8 @@ impl Writer {
         self.create(key, object).await
     }
 
-    /// Patches until nothing is to be patched, at most twice: what remains then is the normal form,
-    /// and not somebody's edit of the same moment.
+    /// Patches until nothing differs, at most twice: a remaining difference is the API server's normal
+    /// form, and not a concurrent edit.
     async fn converge(
         &self,
         key: &ObjectKey,
@@ -108,7 +108,7 @@ impl Writer {
             };
             let meta = Meta::of(&live);
             let patch = match patch {
-                // Its paths are those of this very version.
+                // Its paths fit only this version.
                 Patch::Json(_) => patch.under(meta.resource_version()),
                 Patch::Merge(_) => patch,
             };
@@ -118,7 +118,7 @@ impl Writer {
         Ok(Written::new(desired, &live))
     }
 
-    /// With what a copy before it took once.
+    /// Adds the records of commands that an earlier copy has taken.
     fn with_records(&self, key: &ObjectKey, mut object: Value) -> Value {
         let source_uid = Meta::of(&object).source_uid().unwrap_or_default();
         let taken = self.store.taken(key, source_uid).into_iter();
@@ -156,7 +156,7 @@ impl Writer {
         let deleted = self.bounded(WriteKind::Delete, "delete", key, delete).await;
         match deleted {
             Ok(left) => {
-                // Whatever is decided next knows that it goes, also before a watch has told.
+                // The next plan must see the deletion even before the watch reports it.
                 if let Some(left) = left {
                     self.store.written(key, &Arc::new(left));
                 }
@@ -167,14 +167,14 @@ impl Writer {
         }
     }
 
-    /// Whether the spoke has the object, whatever the watches told.
+    /// Whether the spoke has the object; asks the API server instead of the cache.
     pub(super) async fn finds(&self, key: &ObjectKey) -> Result<bool, Error> {
         in_time("look for", key, self.spoke.has(key)).await
     }
 
-    /// Whether the spoke knows us; yes, as long as it does not say no.
+    /// Whether the spoke's API accepts our identity; true unless it answers 401.
     pub(super) async fn is_known(&self) -> bool {
-        let asked = tokio::time::timeout(KNOWN_WITHIN, self.spoke.knows_us()).await;
+        let asked = tokio::time::timeout(IDENTITY_TIMEOUT, self.spoke.knows_us()).await;
         asked.unwrap_or(true)
     }
 

@@ -1,4 +1,4 @@
-//! What of the spoke the watches see.
+//! How complete the caches of the spoke are.
 
 use std::collections::BTreeSet;
 
@@ -13,24 +13,24 @@ pub struct Running {
     /// The programs that run.
     pub runs: Runs,
     /// Whether the add-on installed the definitions of Argo CD's kinds.
-    pub kinds_brought: bool,
+    pub kinds_installed: bool,
     /// What fails in the Argo CD that the add-on installed.
-    pub ails: Option<HealthProblem>,
+    pub health_problem: Option<HealthProblem>,
 }
 
-/// How much is known of the spoke, and whether there is an Argo CD.
+/// How complete the caches of the spoke are, and whether the spoke has an Argo CD.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheStatus {
-    /// What was not listed yet.
+    /// Targets that are not listed yet.
     unknown: BTreeSet<Target>,
-    /// What the spoke's API does not serve.
+    /// Targets that the spoke's API does not serve.
     missing: BTreeSet<Target>,
-    /// What of an Argo CD runs here, once somebody has looked.
+    /// The running Argo CD, after the first probe.
     runs: Option<Running>,
 }
 
 impl CacheStatus {
-    /// Nothing of these is known yet.
+    /// None of these targets is listed yet.
     pub(super) fn none_of(targets: impl IntoIterator<Item = Target>) -> Self {
         Self {
             unknown: targets.into_iter().collect(),
@@ -39,24 +39,24 @@ impl CacheStatus {
         }
     }
 
-    /// What of an Argo CD runs here; none before everything else is known, too, since both together decide.
+    /// The running Argo CD; none until the caches are complete, since the hub decides on both.
     pub fn runs(&self) -> Option<&Running> {
         self.runs.as_ref().filter(|_| self.is_complete())
     }
 
-    /// Takes in what runs here; true if it is news.
-    pub(super) fn saw_running(&mut self, runs: Running) -> bool {
+    /// Sets the result of a probe; true if it changes anything.
+    pub(super) fn set_running(&mut self, runs: Running) -> bool {
         let is_change = self.runs.as_ref() != Some(&runs);
         self.runs = Some(runs);
         is_change
     }
 
-    /// Whether everything that is on the spoke is known. A kind that does not exist has no objects.
+    /// Whether all targets are listed. A kind that the API does not serve has no objects.
     pub fn is_complete(&self) -> bool {
         self.unknown.is_empty()
     }
 
-    /// Whether the spoke's API serves Argo CD's kinds, as far as is known.
+    /// Whether the spoke's API serves Argo CD's kinds, as far as listed.
     pub fn argocd(&self) -> ArgoCd {
         if self.missing.is_empty() {
             ArgoCd::Installed
@@ -65,12 +65,12 @@ impl CacheStatus {
         }
     }
 
-    /// Whether objects of this kind can be there.
+    /// Whether objects of this kind can exist.
     pub(super) fn serves(&self, kind: Kind) -> bool {
         self.missing.iter().all(|target| target.kind != kind)
     }
 
-    /// Takes in what a watch found out; true if it is news.
+    /// Applies the result of a watch; true if it changes anything.
     pub(super) fn saw(&mut self, target: &Target, is_served: bool) -> bool {
         let learned = self.unknown.remove(target);
         let changed = if is_served {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spoke_without_argo_cd_is_known_too() {
+    fn caches_of_a_spoke_without_argo_cd_become_complete() {
         let target = |kind| Target {
             kind,
             namespace: Some("argocd".to_owned()),
@@ -100,11 +100,11 @@ mod tests {
         assert!(!sync_status.is_complete());
         let running = |runs| Running {
             runs,
-            kinds_brought: false,
-            ails: None,
+            kinds_installed: false,
+            health_problem: None,
         };
         assert!(
-            sync_status.clone().saw_running(running(Runs::Ours)) && sync_status.runs().is_none()
+            sync_status.clone().set_running(running(Runs::Ours)) && sync_status.runs().is_none()
         );
         assert!(sync_status.saw(&projects, true));
         assert_eq!(
@@ -113,10 +113,10 @@ mod tests {
         );
         assert!(!sync_status.serves(Kind::Application) && sync_status.serves(Kind::AppProject));
 
-        assert_eq!(sync_status.runs(), None, "nobody has looked");
+        assert_eq!(sync_status.runs(), None, "no probe has run");
         let nothing = running(Runs::Nothing);
         assert!(
-            sync_status.saw_running(nothing.clone()) && !sync_status.saw_running(nothing.clone())
+            sync_status.set_running(nothing.clone()) && !sync_status.set_running(nothing.clone())
         );
         assert_eq!(sync_status.runs(), Some(&nothing));
 

@@ -1,4 +1,4 @@
-//! Commands of the hub on what the spoke owns: in autonomous mode nothing else is taken from there.
+//! Commands of the hub on the spoke's own objects. In autonomous mode the agent accepts nothing else from the hub.
 
 use argocd::command::{self, Take};
 use argocd::{Application, Meta};
@@ -10,7 +10,7 @@ use super::plan::{No, Plan, one_patch};
 use super::{BUSY_PAUSE, Replica};
 
 impl Replica {
-    /// Does what somebody asked for at a mirror. Never fails: what cannot be done is a verdict.
+    /// Carries out a command that a user gave on a mirror. Failures become verdicts.
     pub(super) async fn command(&self, event: &Event) -> Verdict {
         let refused = |why: &str| {
             tracing::info!(?event, why, "refused a message");
@@ -41,9 +41,9 @@ impl Replica {
     }
 }
 
-/// What to write for a command; pure.
+/// The plan for a command; pure.
 ///
-/// Only for the very object that the mirror shows: one of the same name that came later was not meant.
+/// It applies only to the mirrored object: a later object of the same name is another one.
 fn plan(event: &Event, body: &Value, live: Option<&Value>) -> Result<Plan, No> {
     let refused = |why: &str| No::Refused(why.to_owned());
     let live = live.ok_or_else(|| refused("the Application does not exist on this cluster"))?;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_is_taken_once_and_by_the_very_object_that_the_mirror_shows() {
+    fn a_sync_command_runs_once_and_only_on_the_mirrored_object() {
         let plan = planned(Verb::SetOperation, &mirror("u1"), Some(&live())).unwrap();
         let [Step::Patch { uid, patch }] = &plan.steps[..] else {
             panic!("{plan:?}");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_state_only_a_refresh_is_taken() {
+    fn from_a_state_update_only_the_refresh_is_applied() {
         let mut body = mirror("u1");
         body["spec"] = json!({ "project": "other" });
         assert_eq!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_deleted_or_made_here_on_the_word_of_the_hub() {
+    fn create_and_delete_from_the_hub_are_refused() {
         for verb in [Verb::Create, Verb::Delete, Verb::StatusUpdate] {
             let plan = planned(verb, &mirror("u1"), Some(&live()));
             assert!(matches!(plan, Err(No::Refused(_))), "{verb}: {plan:?}");

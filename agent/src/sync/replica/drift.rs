@@ -1,7 +1,7 @@
-//! Reverts local edits and brings back what was deleted here.
+//! Finds the objects whose local edits and deletions are to be reverted now.
 //!
-//! The first revert is immediate. Where somebody keeps editing, the pauses grow, so that two
-//! controllers that disagree do not keep the API server busy.
+//! The first revert is immediate. If another writer keeps editing, the pauses grow, so that two
+//! controllers that disagree do not overload the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,21 +14,21 @@ use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// After this long without a contest an edit is the first one again.
-const PEACE: Duration = Duration::from_mins(1);
-/// After so many reverts, about half a minute, a person has to settle it.
+/// A contest ends after this time without an edit.
+const QUIET: Duration = Duration::from_mins(1);
+/// The agent reports a contest after so many reverts, about half a minute.
 const REPORT_AFTER: u32 = 6;
 
-/// Objects whose live state has to be compared with what the hub wants.
+/// Objects whose live state the agent has to compare with the desired state.
 #[derive(Debug, Default)]
 pub(super) struct Drift {
-    // Bounded by the number of objects; held for an insert, never over an await.
+    // Bounded by the number of objects; locked for an insert, never over an await.
     dirty: Mutex<BTreeSet<ObjectKey>>,
     wake: Notify,
 }
 
 impl Drift {
-    /// This one has to be looked at.
+    /// Marks an object for comparison.
     pub(super) fn check(&self, key: ObjectKey) {
         self.lock().insert(key);
         self.wake.notify_one();
@@ -42,35 +42,35 @@ impl Drift {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to look at.
+    /// Waits for a marked object.
     pub(super) async fn changed(&self) {
         self.wake.notified().await;
     }
 }
 
-/// Which objects are due now, and which have to wait because they are contested.
+/// The objects whose next comparison waits because another writer contests them.
 #[derive(Debug, Default)]
 pub(super) struct Contests {
     waiting: BTreeMap<ObjectKey, Contest>,
 }
 
-/// What is due by now.
+/// The objects that are due now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// To be looked at, in order.
+    /// Objects to compare, in order.
     pub(super) look: Vec<ObjectKey>,
-    /// Contests that were told and that nobody has continued.
+    /// Reported contests that are over.
     pub(super) over: Vec<ObjectKey>,
 }
 
 #[derive(Debug)]
 struct Contest {
     backoff: Backoff,
-    /// Not before this.
+    /// The earliest time of the next comparison.
     next: Instant,
-    /// It was touched meanwhile.
+    /// The object changed meanwhile.
     dirty: bool,
-    /// How often it was put right.
+    /// The number of reverts.
     reverts: u32,
 }
 
@@ -80,12 +80,12 @@ impl Contest {
     }
 
     fn ends(&self) -> Instant {
-        self.next + PEACE
+        self.next + QUIET
     }
 }
 
 impl Contests {
-    /// Takes what came together and returns what is due.
+    /// Takes the marked objects and returns those that are due.
     pub(super) fn due(&mut self, drift: &Drift, now: Instant) -> Due {
         let Due { mut look, mut over } = Due::default();
         for key in drift.take() {
@@ -100,27 +100,27 @@ impl Contests {
                 look.push(key.clone());
             }
         }
-        // A contest that nobody continued is over.
+        // A contest without new edits is over.
         self.waiting.retain(|key, contest| {
-            let goes_on = contest.dirty || now < contest.ends();
-            if !goes_on && contest.is_reported() {
+            let continues = contest.dirty || now < contest.ends();
+            if !continues && contest.is_reported() {
                 over.push(key.clone());
             }
-            goes_on
+            continues
         });
         Due { look, over }
     }
 
-    /// Whether putting it right once more is what a person has to be told.
-    pub(super) fn is_to_be_told(&self, key: &ObjectKey) -> bool {
+    /// Whether the next revert is the one to report.
+    pub(super) fn is_to_report(&self, key: &ObjectKey) -> bool {
         let contest = self.waiting.get(key);
         contest.is_some_and(|contest| contest.reverts == REPORT_AFTER - 1)
     }
 
-    /// Something was written, or could not be: the next look at this object waits.
+    /// Notes a write, or a failed one (`again`): the next comparison of this object waits.
     pub(super) fn wrote(&mut self, key: ObjectKey, again: bool, now: Instant) {
         let contest = self.waiting.entry(key).or_insert_with(|| Contest {
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, PEACE),
+            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, QUIET),
             next: now,
             dirty: false,
             reverts: 0,
@@ -130,7 +130,7 @@ impl Contests {
         contest.dirty |= again;
     }
 
-    /// When the next one is due; none if none waits.
+    /// When the next object is due; none if none waits.
     pub(super) fn next(&self) -> Option<Instant> {
         let all = self.waiting.values();
         all.filter_map(|contest| {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_revert_is_immediate_and_a_contest_slows_down() {
+    async fn first_revert_is_immediate_and_a_contest_backs_off() {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let mut now = Instant::now();
         let mut pauses = vec![];
@@ -164,9 +164,7 @@ mod tests {
             drift.check(key());
             let begun = now;
             while contests.due(&drift, now).look.is_empty() {
-                now = contests
-                    .next()
-                    .expect("it is dirty, so it is due some time");
+                now = contests.next().expect("a dirty object has a due time");
             }
             pauses.push(now - begun);
             contests.wrote(key(), false, now);
@@ -180,11 +178,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_peace_an_edit_is_the_first_one_again() {
+    async fn backoff_of_a_contest_resets_after_a_quiet_period() {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let now = Instant::now();
         contests.wrote(key(), false, now);
-        let later = now + PEACE + FIRST_PAUSE;
+        let later = now + QUIET + FIRST_PAUSE;
         assert_eq!(contests.due(&drift, later), Due::default());
         assert!(contests.waiting.is_empty());
     }
@@ -193,16 +191,16 @@ mod tests {
     async fn contest_is_reported_once_and_so_is_its_end() {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let mut now = Instant::now();
-        let mut reply = 0;
+        let mut reports = 0;
         for _ in 0..12 {
             drift.check(key());
             while contests.due(&drift, now).look.is_empty() {
                 now = contests.next().expect("it is dirty");
             }
-            reply += u32::from(contests.is_to_be_told(&key()));
+            reports += u32::from(contests.is_to_report(&key()));
             contests.wrote(key(), false, now);
         }
-        assert_eq!(reply, 1);
+        assert_eq!(reports, 1);
         now = contests.next().expect("the end of the contest");
         let over = Due {
             over: vec![key()],
@@ -213,16 +211,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_fails_for_long_is_no_contest() {
+    async fn repeated_write_failures_are_no_contest() {
         let (mut contests, now) = (Contests::default(), Instant::now());
         for _ in 0..20 {
             contests.wrote(key(), true, now);
-            assert!(!contests.is_to_be_told(&key()));
+            assert!(!contests.is_to_report(&key()));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failed_write_is_tried_again_without_a_new_edit() {
+    async fn a_failed_revert_is_retried_without_a_new_edit() {
         let (drift, mut contests) = (Drift::default(), Contests::default());
         let now = Instant::now();
         contests.wrote(key(), true, now);

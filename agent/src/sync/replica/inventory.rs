@@ -1,4 +1,4 @@
-//! What is here, as the hub's resync asks for it.
+//! The inventory of the spoke, for a resync with the hub.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use serde_json::Value;
 use super::message::Reader;
 use crate::sync::cache::{Entry, Store};
 
-/// What we hold.
+/// Objects of the spoke, as a resync names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// One for each object.
+    /// One message for each object.
     pub updates: Vec<RequestUpdate>,
-    /// Go's checksum over all of them.
+    /// Go's checksum over all objects.
     pub checksum: Option<Vec<u8>>,
 }
 
-/// Everything that came from this principal.
-pub(super) fn retained(store: &Store, reader: Reader<'_>) -> Inventory {
+/// All objects from this principal.
+pub(super) fn all(store: &Store, reader: Reader<'_>) -> Inventory {
     let all = store.all().into_iter();
     list(
         all.filter_map(|(key, entry)| update(&key, &entry, reader))
@@ -29,31 +29,31 @@ pub(super) fn retained(store: &Store, reader: Reader<'_>) -> Inventory {
     )
 }
 
-/// What came from this principal in some ranges.
-pub(super) fn held_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Inventory {
-    let mut retained = retained(store, reader);
-    retained.updates.retain(|update| {
+/// The objects from this principal in some ranges.
+pub(super) fn in_ranges(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Inventory {
+    let mut inventory = all(store, reader);
+    inventory.updates.retain(|update| {
         is_in(
             &ranges::name_of(&update.kind, &update.namespace, &update.name),
             ranges,
         )
     });
-    list(retained.updates)
+    list(inventory.updates)
 }
 
-/// The Applications of this principal in some ranges.
-pub(super) fn shown_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Vec<ObjectKey> {
+/// The Applications from this principal in some ranges.
+pub(super) fn apps_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Vec<ObjectKey> {
     let all = shown(store, reader).into_iter();
     all.filter(|(name, ..)| is_in(name, ranges))
         .map(|(_, key, _)| key)
         .collect()
 }
 
-/// Sums over what came from this principal, and over what we show of it.
+/// Sums over the objects from this principal and over their statuses.
 pub(super) fn sums(store: &Store, reader: Reader<'_>) -> SyncedResourceList {
-    let retained = retained(store, reader);
-    let mut objects = Sums::for_objects(retained.updates.len());
-    for update in &retained.updates {
+    let inventory = all(store, reader);
+    let mut objects = Sums::for_objects(inventory.updates.len());
+    for update in &inventory.updates {
         let name = ranges::name_of(&update.kind, &update.namespace, &update.name);
         objects.add(&name, update.digest.as_deref().unwrap_or_default());
     }
@@ -63,13 +63,13 @@ pub(super) fn sums(store: &Store, reader: Reader<'_>) -> SyncedResourceList {
         statuses.add(&name, &ranges::shown(&live));
     }
     SyncedResourceList {
-        checksum: retained.checksum,
+        checksum: inventory.checksum,
         ranges: Some(objects.to_bytes()),
         statuses: Some(statuses.to_bytes()),
     }
 }
 
-/// The Applications of this principal: what the hub calls each, what we call it, and how it is.
+/// The Applications from this principal: the hub's name, the spoke's key and the live object of each.
 fn shown(store: &Store, reader: Reader<'_>) -> Vec<(String, ObjectKey, Arc<Value>)> {
     let applications = |(key, entry): (ObjectKey, Entry)| {
         let update = update(&key, &entry, reader)?;
@@ -92,7 +92,7 @@ fn list(updates: Vec<RequestUpdate>) -> Inventory {
     Inventory { updates, checksum }
 }
 
-/// One object that the principal asks about; without a UID it is not here.
+/// One object that the principal asks about; an answer without a UID reports that it does not exist.
 pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> Inventory {
     let Ok(kind) = asked.kind.parse::<Kind>() else {
         return Inventory::default();
@@ -134,8 +134,8 @@ fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestU
     {
         return None;
     }
-    // What is told may be taken away as unknown to the hub. A Go principal says its name with some objects only, so
-    // towards it the source UID is all there is.
+    // The hub may delete a reported object that it does not know. A Go principal stamps only some objects, so for it
+    // the source UID decides.
     let ours = reader.welcome.principal_uid.as_deref();
     if ours.is_some() && meta.principal_uid() != ours {
         return None;
@@ -150,7 +150,7 @@ fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestU
     })
 }
 
-/// Go's checksum. Ours does not look at it, so it is not told one of what a Secret holds.
+/// Go's checksum. Our principal does not read it, so the agent sends it none of a Secret's data.
 fn checksum(kind: Kind, live: &Value, is_ours: bool) -> Option<Vec<u8>> {
     match kind {
         Kind::Application | Kind::AppProject => digest::spec_checksum(live),
@@ -224,7 +224,7 @@ mod tests {
             ..welcome()
         };
         for (welcome, namespace) in [(ours, "spoke1"), (welcome(), "argocd")] {
-            let retained = retained(
+            let inventory = all(
                 &store(),
                 Reader {
                     scope: &scope(),
@@ -232,22 +232,22 @@ mod tests {
                 },
             );
             assert_eq!(
-                retained.updates.first().map(|u| u.namespace.as_str()),
+                inventory.updates.first().map(|u| u.namespace.as_str()),
                 Some(namespace)
             );
         }
     }
 
     #[test]
-    fn only_what_carries_the_stamp_of_this_principal_is_told() {
+    fn inventory_has_only_objects_with_the_stamp_of_this_principal() {
         let names = |welcome: &Welcome| -> Vec<String> {
             let reader = Reader {
                 scope: &scope(),
                 welcome,
             };
-            let retained = retained(&store(), reader);
-            assert!(retained.checksum.is_some());
-            retained
+            let inventory = all(&store(), reader);
+            assert!(inventory.checksum.is_some());
+            inventory
                 .updates
                 .into_iter()
                 .map(|update| update.name)
@@ -260,12 +260,12 @@ mod tests {
         };
         assert!(
             names(&unnamed).contains(&"old".to_owned()),
-            "a Go principal has to be told of what it did not stamp"
+            "a Go principal also gets objects that it did not stamp"
         );
     }
 
     #[test]
-    fn a_digest_is_told_only_of_what_the_hub_said_since_we_started() {
+    fn inventory_has_digests_only_of_states_received_since_the_start() {
         let store = store();
         let wanted = Wanted {
             desired: json!({}),
@@ -274,14 +274,14 @@ mod tests {
             leaving: false,
         };
         store.remember(ObjectKey::new(Kind::Application, "argocd", "ours"), wanted);
-        let retained = retained(
+        let inventory = all(
             &store,
             Reader {
                 scope: &scope(),
                 welcome: &welcome(),
             },
         );
-        let digests: Vec<_> = retained
+        let digests: Vec<_> = inventory
             .updates
             .iter()
             .map(|update| update.digest.as_deref())
@@ -290,13 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_here_is_asked_for_without_a_uid() {
+    fn a_missing_object_is_reported_without_a_uid() {
         let asked = SyncedResource {
             name: "new".to_owned(),
             kind: "Application".to_owned(),
             ..SyncedResource::default()
         };
-        let retained = one(
+        let inventory = one(
             &store(),
             Reader {
                 scope: &scope(),
@@ -305,7 +305,7 @@ mod tests {
             &asked,
         );
         assert_eq!(
-            retained.updates.first().map(|update| update.uid.as_str()),
+            inventory.updates.first().map(|update| update.uid.as_str()),
             Some("")
         );
     }

@@ -1,4 +1,4 @@
-//! Carries out what [`drift`](super::drift) finds due.
+//! Reverts the local edits and deletions that [`drift`](super::drift) finds due.
 
 use protocol::{Kind, ObjectKey};
 use runtime::error::Chain;
@@ -10,13 +10,13 @@ use super::reconcile::note;
 use super::{Replica, plan};
 
 impl Replica {
-    /// Holds what the hub wants against local changes, connected or not.
-    pub(super) async fn hold(&self, token: CancellationToken) {
+    /// Reverts local changes until `token` is cancelled, connected or not.
+    pub(super) async fn revert_drift(&self, token: CancellationToken) {
         let mut contests = Contests::default();
         loop {
             let Due { look, over } = contests.due(&self.drift, Instant::now());
             for key in over {
-                self.reports.at_peace(&key);
+                self.reports.uncontested(&key);
             }
             for key in look {
                 if token.is_cancelled() {
@@ -51,12 +51,12 @@ impl Replica {
         };
         let live = entry.live.as_deref();
         let plan = plan::drift(&wanted.desired, live, wanted.written.as_ref(), self.policy);
-        // What waits for Argo CD is looked at again when that comes.
+        // The observer marks these objects again when Argo CD is installed.
         if plan.steps.is_empty() || !self.sync_status.borrow().serves(key.kind) {
             return;
         }
-        if key.kind == Kind::Application && contests.is_to_be_told(&key) {
-            self.tell_contest(&key).await;
+        if key.kind == Kind::Application && contests.is_to_report(&key) {
+            self.report_contest(&key).await;
         }
         tracing::info!(object = %key, deleted = live.is_none(), "reverting a local change");
         self.metrics.reverts.inc();
@@ -85,7 +85,8 @@ impl Replica {
         contests.wrote(key, failed, Instant::now());
     }
 
-    /// A list lacked what we made: is it gone, or was the list older, or narrowed by labels that it does not have?
+    /// A list lacked an object that we created. Asks the API whether the object is gone: the list may be older, or its label
+    /// selector may not match.
     async fn ask_for(&self, key: &ObjectKey, uid: &str, contests: &mut Contests) {
         match self.writer.finds(key).await {
             Ok(true) => {}
@@ -101,8 +102,8 @@ impl Replica {
         }
     }
 
-    /// Says who keeps changing it: before it is put right, since after that nobody else has written it.
-    async fn tell_contest(&self, key: &ObjectKey) {
+    /// Reports the field manager that keeps changing the object: before the revert, which makes us the last writer.
+    async fn report_contest(&self, key: &ObjectKey) {
         let by = match self.writer.spoke.last_writer(key).await {
             Ok(by) => by,
             Err(error) => {

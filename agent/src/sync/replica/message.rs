@@ -1,5 +1,4 @@
-//! Understands what the hub says about an object: whether it makes sense here, and what the object is
-//! called here.
+//! Checks the hub's messages about objects, and maps the hub's names of objects to those on the spoke.
 
 use argocd::entries;
 use argocd::projection::{SpokeContext, Unusable, desired_on_spoke, desired_project_on_spoke};
@@ -12,7 +11,7 @@ use crate::config::Scope;
 use crate::sync::api::shared;
 use crate::transport::Welcome;
 
-/// Something that cannot be done with a message, now or later.
+/// Why the agent can never apply a message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
     #[error("{0} is not supported yet")]
@@ -36,7 +35,7 @@ pub(super) enum Unfit {
     Unusable(#[source] Unusable),
 }
 
-/// What the hub wants done about an object.
+/// The change that the hub wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     State,
@@ -67,19 +66,19 @@ impl Order {
     }
 }
 
-/// A message about an object, understood.
+/// A checked message about an object.
 pub(super) struct Message {
     pub(super) order: Order,
-    /// What it is called on the hub.
+    /// The object's key on the hub.
     pub(super) hub: ObjectKey,
-    /// What it is called here.
+    /// The object's key on this cluster.
     pub(super) key: ObjectKey,
     pub(super) body: Value,
 }
 
 impl Message {
     /// Whether the hub waits for the object to go.
-    pub(super) fn wants_it_gone(&self) -> bool {
+    pub(super) fn is_deletion(&self) -> bool {
         match self.order {
             Order::Delete => true,
             Order::State => Meta::of(&self.body).is_deleting(),
@@ -96,7 +95,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Checks a message and finds out what its object is called here.
+    /// Checks a message and maps its object to the key on this cluster.
     pub(super) fn understand(&self, event: &Event) -> Result<Message, Unfit> {
         let Target::Object(kind) = event.target else {
             return Err(Unfit::Unsupported(event.target));
@@ -111,13 +110,13 @@ impl Reader<'_> {
         if meta.name() != hub.name || meta.namespace() != hub.namespace {
             return Err(Unfit::OtherObject);
         }
-        // A name goes into the path of a request.
+        // The agent puts a name into the path of a request.
         for name in [&hub.name, &hub.namespace] {
             if !is_name(name) {
                 return Err(Unfit::BadName(name.chars().take(64).collect()));
             }
         }
-        // Nothing else is written by that way.
+        // Messages of this kind write one object only.
         if shared(kind).is_some_and(|shared| shared.name() != hub.name) {
             return Err(Unfit::BadName(hub.name));
         }
@@ -155,7 +154,7 @@ impl Reader<'_> {
                 .any(|entry| glob::matches_entry(entry, namespace))
     }
 
-    /// The object as it should be here.
+    /// The desired object on this cluster.
     pub(super) fn desired(&self, event: &Event, message: &Message) -> Result<Value, Unfit> {
         let Message { key, body, .. } = message;
         let context = self.context(Meta::of(body).namespace(), self.principal_uid(event));
@@ -170,7 +169,7 @@ impl Reader<'_> {
         .map_err(Unfit::Unusable)
     }
 
-    /// Ours says it once, a Go principal with each object.
+    /// The principal's UID: our principal sends it once, a Go principal with each object.
     pub(super) fn principal_uid<'b>(&'b self, event: &'b Event) -> Option<&'b str> {
         event
             .principal_uid
@@ -178,11 +177,11 @@ impl Reader<'_> {
             .or(self.welcome.principal_uid.as_deref())
     }
 
-    /// What the hub calls a replica's namespace.
+    /// The namespace of a replica's object on the hub.
     pub(super) fn hub_namespace(&self, key: &ObjectKey, live: &Value) -> String {
         let remapped = Meta::of(live).annotation(keys::NAMESPACE_REMAPPED) == Some("true");
         if !self.welcome.capabilities.is_ours() {
-            // A Go principal that keeps namespaces looks there; one that does not looks nowhere else.
+            // A Go principal that keeps namespaces expects its own; one that does not expects the replica's.
             let moved = remapped && self.scope.keep_namespaces;
             let namespace = if moved {
                 &self.welcome.principal_namespace
@@ -201,24 +200,24 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether a replica came from an object that has, or had, the name that this message is about.
+    /// Whether a replica came from an object of the hub with the name in this message.
     ///
-    /// Ours speaks in order about a name on the hub: its last word is meant for what came from that
-    /// name, even if the object with the UID in the message never came through. A Go principal keeps
-    /// order only by UID, so with it the UID decides.
+    /// Our principal sends messages in order per name: the last one applies to the replica from that
+    /// name, even if the agent never received the object with the message's UID. A Go principal keeps
+    /// order only per UID, so with it the UID decides.
     pub(super) fn is_same_name(&self, message: &Message, live: &Value) -> bool {
         self.welcome.capabilities.is_ours()
             && self.hub_namespace(&message.key, live) == message.hub.namespace
     }
 
-    /// Where we are, as seen from an object in `hub_namespace`.
+    /// The context of this spoke for an object in `hub_namespace`.
     fn context<'b>(
         &'b self,
         hub_namespace: &'b str,
         principal_uid: Option<&'b str>,
     ) -> SpokeContext<'b> {
         let welcome = self.welcome;
-        // A Go principal that maps by namespace says neither our name nor that it does: then every
+        // A Go principal that maps by namespace sends neither our name nor its mode: then every
         // namespace is ours.
         let every = !welcome.capabilities.is_ours() && !self.scope.keep_namespaces;
         let cluster = if every {
@@ -235,7 +234,7 @@ impl Reader<'_> {
     }
 }
 
-/// What names the content of a message, so that the hub need not say it again.
+/// The digest of a message's content, so that the hub need not resend it.
 pub(super) fn digest(kind: Kind, body: &Value) -> String {
     match kind {
         Kind::Application | Kind::AppProject => digest::agreed(body),
@@ -244,7 +243,7 @@ pub(super) fn digest(kind: Kind, body: &Value) -> String {
     }
 }
 
-/// A DNS subdomain, as names of objects and namespaces are.
+/// Whether the text is a DNS subdomain, as names of objects and namespaces are.
 pub(super) fn is_name(text: &str) -> bool {
     let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -260,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_name_never_gets_into_a_path() {
+    fn invalid_names_never_get_into_a_request_path() {
         for good in ["a", "guestbook-1", "my.app"] {
             assert!(is_name(good), "{good}");
         }

@@ -1,4 +1,4 @@
-//! Watches the spoke's objects and tells the store, the reports and the drift loop.
+//! Watches the spoke's objects and updates the store, the reports and the drift loop.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::sync::cache::{Change, Entry, Store};
 use crate::sync::report::Reports;
 use crate::sync::source;
 
-/// Whom a change concerns.
+/// Passes each change of the watches on.
 #[derive(Debug, Clone)]
 pub(super) struct Observer {
     pub(super) store: Arc<Store>,
     pub(super) reports: Arc<Reports>,
     pub(super) drift: Arc<Drift>,
     pub(super) stuck: Arc<RefreshNudger>,
-    /// Who owns what is observed.
+    /// The mode of this cluster.
     pub(super) mode: Mode,
 }
 
@@ -59,10 +59,10 @@ pub(super) fn start(
     }
 }
 
-/// Only the namespaces that are needed: a pattern needs all, a name needs itself.
+/// The watches to start: one for all namespaces if any is a pattern, else one per namespace.
 pub(super) fn targets(scope: &Scope) -> Vec<Target> {
     if scope.mode == Mode::Autonomous {
-        // What the hub shows; the agent has no right to see anything else.
+        // The hub mirrors only these; the agent has no right to read others.
         let shown = |kind| Target {
             kind,
             namespace: Some(scope.argocd_namespace.clone()),
@@ -92,7 +92,7 @@ pub(super) fn targets(scope: &Scope) -> Vec<Target> {
 }
 
 impl Observer {
-    /// All of this target is known: it was listed, or its kind does not exist.
+    /// Notes that this target is listed, or that the API does not serve its kind.
     fn sees(&self, sync_status: &watch::Sender<CacheStatus>, target: &Target, is_served: bool) {
         let before = sync_status.borrow().argocd();
         sync_status.send_if_modified(|sync_status| sync_status.saw(target, is_served));
@@ -146,7 +146,7 @@ impl Observer {
         }
     }
 
-    /// The same where the spoke owns the object.
+    /// Takes a change of an object that the spoke owns.
     fn applied_here(&self, key: ObjectKey, object: Arc<Value>) {
         let object = source::with_memory(object, self.store.live(&key).as_deref());
         let is_ignored = Meta::of(&object).is_ignored();
@@ -160,7 +160,7 @@ impl Observer {
         }
     }
 
-    /// `is_seen`: somebody deleted it. Otherwise it is only not there any more, as after a restore from a backup.
+    /// `is_seen`: a watch reported the deletion. Otherwise a list lacks the object, as after a restore from a backup.
     pub(super) fn gone(&self, key: &ObjectKey, uid: &str, is_seen: bool) {
         let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
             return;
@@ -186,13 +186,13 @@ impl Observer {
         match wanted {
             Some(wanted) if wanted.leaving => self.store.forget(key),
             Some(_) => self.drift.check(key.clone()),
-            // The hub may want it all the same, and then it counts what it took.
+            // Keeps the records of its commands: the hub may want the object again.
             None => {}
         }
     }
 }
 
-/// Whether the hub would see a difference.
+/// Whether the hub's copy would differ.
 fn is_change(before: Option<&Value>, now: &Value) -> bool {
     let Some(before) = before else { return true };
     [
@@ -256,9 +256,9 @@ mod tests {
         );
     }
 
-    /// What an autonomous cluster says when one object was seen to go, and another is only not there any more.
+    /// An autonomous cluster reports a deletion that a watch saw, and an object that a list lacks.
     #[test]
-    fn that_nobody_saw_an_object_go_is_said_as_an_answer_and_not_as_an_event() {
+    fn an_unseen_deletion_is_reported_as_an_answer_and_not_as_an_event() {
         let store = Arc::new(Store::default());
         let reports = Arc::new(Reports::new(Arc::clone(&store)));
         let observer = Observer {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn only_namespaces_that_are_needed_are_watched() {
+    fn watches_cover_only_the_needed_namespaces() {
         let target = |kind, namespace: Option<&str>| Target {
             kind,
             namespace: namespace.map(ToOwned::to_owned),

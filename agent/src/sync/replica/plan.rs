@@ -1,7 +1,7 @@
-//! What to write so that the spoke is as the hub said; pure.
+//! Plans the writes that make the spoke match the hub; pure.
 //!
-//! The rules in one place: whose object it is, what a differing source means, when something is
-//! deleted. Nothing here deletes an object without the stamp of the principal that asks for it.
+//! The rules are in one place: the owner of an object, the effect of a differing source, deletions.
+//! No plan deletes an object without the stamp of the principal that requests it.
 
 use std::fmt;
 
@@ -13,31 +13,31 @@ use serde_json::{Value, json};
 
 use crate::config::{Adoption, Mismatch, Policy, Recreated};
 
-mod asked;
+mod operation;
 mod relation;
 #[cfg(test)]
 mod tests;
 
-pub(super) use asked::{along, sync, terminate};
+pub(super) use operation::{along, sync, terminate};
 use relation::{Relation, adoption, has_stamp, is_meant, mismatch, relation};
 
-/// What the hub said about an object, made ready for the spoke.
+/// A state of the hub's object, and its desired form on the spoke.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
-    /// As it came.
+    /// The received object.
     pub(super) message: &'a Value,
-    /// As it should be here.
+    /// The desired object on this cluster.
     pub(super) desired: &'a Value,
-    /// The object here came from one that had the same name on the hub.
+    /// The live object came from one with the same name on the hub.
     pub(super) same_name: bool,
 }
 
 /// One write.
 #[derive(Clone, PartialEq)]
 pub(super) enum Step {
-    /// Makes the object.
+    /// Creates the object.
     Create(Value),
-    /// Brings the object with this UID to the desired value, in as few patches as it takes.
+    /// Patches the object with this UID to the desired value, in as few patches as possible.
     Converge { uid: String },
     /// Sends this patch to the object with this UID.
     Patch { uid: String, patch: Patch },
@@ -60,27 +60,27 @@ impl fmt::Debug for Step {
     }
 }
 
-/// What to remember after the steps.
+/// The change of the remembered desired state after the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// Nothing changes.
+    /// Keep the old one.
     Keep,
-    /// The hub wants it as it said.
+    /// Remember the new one.
     Want,
-    /// The hub wants it gone: when it goes, that is said and it stays gone.
+    /// The hub deletes the object: the agent reports the deletion and does not recreate the object.
     Leaving,
-    /// The hub wants nothing of this name.
+    /// The hub wants no object of this name.
     Forget,
 }
 
-/// What to do about one message, or about a local change.
+/// The plan for one message, or for a local change.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
-    /// In this order; the first failure ends it.
+    /// Steps in order; the first failure ends the plan.
     pub(super) steps: Vec<Step>,
-    /// Only after all steps.
+    /// Takes effect only after all steps.
     pub(super) memory: Memory,
-    /// Say that the hub's object with this UID has nothing here (any more).
+    /// Report that the hub's object with this UID has no replica (any more).
     pub(super) gone: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Plan {
         gone: None,
     };
 
-    /// What was wanted of the object that is taken away is wanted no more, even if nothing of it is here.
+    /// Forgets the desired state of a deleted object, even if it has no replica.
     pub(super) fn forgetting(mut self, source_uid: &str, wanted: Option<&Value>) -> Self {
         let same = wanted.is_some_and(|it| Meta::of(it).source_uid() == Some(source_uid));
         if same && self.memory == Memory::Keep {
@@ -109,25 +109,25 @@ impl Plan {
     }
 }
 
-/// What cannot be done.
+/// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum No {
-    /// Now or later; the hub is told why.
+    /// Never possible; the hub gets the reason.
     Refused(String),
-    /// Something of the spoke's own is in its place; the hub is told, and should that go, it is made.
+    /// A local object is in the way; the hub gets the reason, and the agent creates the object when the other is gone.
     Occupied(&'static str),
-    /// Not yet.
+    /// Not yet possible.
     NotYet(&'static str),
 }
 
-/// What becomes of something of the same name that did not come from the hub.
+/// How the agent treats a local object of the same name that did not come from the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
-    /// It is taken over, as the policy says.
+    /// Takes it over if the policy allows that.
     Adopt,
-    /// It stays as it is: a Secret of the spoke's own.
+    /// Leaves it alone: a local Secret.
     Spare,
-    /// It stays, and the hub's entries are put beside its own.
+    /// Adds the hub's entries to the local ones.
     Merge,
 }
 
@@ -143,7 +143,7 @@ impl Manner {
     }
 }
 
-/// The hub said how the object should be.
+/// Plans for a new desired state.
 pub(super) fn state(
     incoming: Incoming<'_>,
     live: Option<&Value>,
@@ -154,7 +154,7 @@ pub(super) fn state(
         message, desired, ..
     } = incoming;
     if let Some(live) = live.filter(|live| Meta::of(live).is_ignored()) {
-        // What we made is as the hub wants it again when the label goes, and the hub does not say it a second time.
+        // When the label is removed, the drift loop restores our replica; the hub does not resend the state.
         let is_ours = relation(desired, live) == Relation::Same;
         return Ok(if is_ours && !Meta::of(message).is_deleting() {
             Plan::steps(vec![], Memory::Want)
@@ -175,7 +175,7 @@ pub(super) fn state(
             Memory::Want,
         ));
     };
-    // It cannot be kept from going; when it is gone it is made again.
+    // A deletion cannot be cancelled; the drift loop recreates the object afterwards.
     if Meta::of(live).is_deleting() {
         return Ok(Plan::steps(vec![], Memory::Want));
     }
@@ -198,14 +198,14 @@ pub(super) fn state(
     }
 }
 
-/// What the Go agent says word for word.
+/// The exact message of the Go agent.
 const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
 
-/// For a Secret.
+/// A local Secret is in the way.
 pub(super) const TAKEN: &str = "a Secret of this name exists on the cluster and did not come from the hub; the \
 agent does not change it. Rename one of the two, or delete the one on the cluster";
 
-/// The hub said what entries there should be beside the spoke's own.
+/// Plans for the hub's entries of an object that also has local entries.
 fn merge(incoming: Incoming<'_>, live: Option<&Value>, written: Option<&Written>) -> Plan {
     let Incoming {
         message, desired, ..
@@ -220,7 +220,7 @@ fn merge(incoming: Incoming<'_>, live: Option<&Value>, written: Option<&Written>
     }
 }
 
-/// The hub has no such entries any more.
+/// Plans the removal of the hub's entries.
 pub(super) fn withdraw(
     source_uid: &str,
     same_name: bool,
@@ -233,7 +233,7 @@ pub(super) fn withdraw(
     }
 }
 
-/// The live object, if it is there and meant by whoever names it so; else what is done about it.
+/// The live object if the message is about it; else the plan.
 fn meant<'a>(
     source_uid: &str,
     same_name: bool,
@@ -255,10 +255,10 @@ fn withdrawal(live: &Value) -> Plan {
     Plan::steps(steps.into_iter().collect(), Memory::Forget)
 }
 
-/// The hub's object is being deleted and waits for ours to go.
+/// Plans for a hub object that is being deleted and waits for its replica.
 ///
-/// A replica of its predecessor is taken over first, as it would have been a moment earlier: saying
-/// that nothing is here would end the wait while the copy and its resources stay.
+/// The agent first takes over a replica of the object's predecessor: if it reported that no replica
+/// exists, the wait would end while the replica and its resources stay.
 fn deletion(incoming: Incoming<'_>, live: Option<&Value>) -> Plan {
     let Incoming {
         desired, same_name, ..
@@ -282,7 +282,7 @@ fn deletion(incoming: Incoming<'_>, live: Option<&Value>) -> Plan {
     if Meta::of(live).is_deleting() {
         return Plan::steps(vec![], Memory::Leaving);
     }
-    // The finalizers have to be the hub's before it goes: they say what becomes of its resources.
+    // The hub's finalizers come first: they decide whether its resources are deleted.
     let mut steps = converge(desired, live, None);
     steps.push(Step::Delete {
         uid: Meta::of(live).uid().to_owned(),
@@ -290,11 +290,10 @@ fn deletion(incoming: Incoming<'_>, live: Option<&Value>) -> Plan {
     Plan::steps(steps, Memory::Leaving)
 }
 
-/// The hub's object is gone for good.
+/// Plans for a hub object that is gone.
 ///
-/// `same_name`: the live one came from an object that had the same name on the hub. Then it goes even
-/// if its source was a predecessor of the one that is named here, but only with the stamp of this very
-/// principal.
+/// `same_name`: the live object came from one with the same name on the hub. Then the agent deletes it
+/// even if its source was a predecessor of the named object, but only with the stamp of this principal.
 pub(super) fn delete(
     source_uid: &str,
     same_name: bool,
@@ -321,7 +320,7 @@ pub(super) fn delete(
     )
 }
 
-/// Something changed here about an object that the hub wants so.
+/// Plans the revert of a local change.
 pub(super) fn drift(
     desired: &Value,
     live: Option<&Value>,
@@ -333,7 +332,7 @@ pub(super) fn drift(
         None if manner == Manner::Merge && entries::is_empty(desired) => vec![],
         None => vec![Step::Create(recreated(desired, policy))],
         Some(live) if Meta::of(live).is_ignored() || Meta::of(live).is_deleting() => vec![],
-        // It is the spoke's own, from the beginning or by now.
+        // This is a local Secret.
         Some(live) if manner == Manner::Spare && Meta::of(live).source_uid().is_none() => vec![],
         Some(live) => converge(desired, live, written),
     };
@@ -346,7 +345,7 @@ pub(super) fn one_patch(live: &Value, patch: Patch) -> Plan {
 }
 
 fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Step> {
-    // What remained of our last write of this value will remain of the next one too.
+    // The API server would turn the next write of this value into the same normal form.
     if written.is_some_and(|written| written.is_normal_form(live, desired)) {
         return vec![];
     }
@@ -359,7 +358,7 @@ fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Ste
         .collect()
 }
 
-/// The object to make again after somebody deleted it here.
+/// The object to recreate after a local deletion.
 fn recreated(desired: &Value, policy: Policy) -> Value {
     let mut object = desired.clone();
     match policy.recreated {

@@ -1,4 +1,4 @@
-//! What the hub says is carried out, and what came of it is remembered and told.
+//! Runs the plans for the hub's messages, and remembers and reports their results.
 
 use argocd::{glob, projection::Written};
 use protocol::{Event, Kind, Mode, ObjectKey, Verdict};
@@ -11,7 +11,7 @@ use super::{BUSY_PAUSE, PERSON_PAUSE, Replica, TRANSIENT_PAUSE, apply};
 use crate::sync::cache::Wanted;
 
 impl Replica {
-    pub(super) async fn obey(
+    pub(super) async fn reconcile(
         &self,
         reader: Reader<'_>,
         event: &Event,
@@ -19,9 +19,9 @@ impl Replica {
     ) -> Verdict {
         let key = &message.key;
         let _only_writer = self.lock(key).await;
-        if message.wants_it_gone()
+        if message.is_deletion()
             && self.store.live(key).is_none()
-            && let Some(verdict) = self.doubt_absence(key).await
+            && let Some(verdict) = self.confirm_absence(key).await
         {
             return verdict;
         }
@@ -51,18 +51,18 @@ impl Replica {
                     .any(|step| matches!(step, plan::Step::Create(_)));
                 let verdict = self.apply(key, plan, wanted).await;
                 if is_new && verdict == Verdict::Done {
-                    self.tell_if_overlooked(key).await;
+                    self.report_unwatched_namespace(key).await;
                 }
                 verdict
             }
         }
     }
 
-    /// What to answer instead of "it is not here", if that is not sure.
+    /// Asks the API whether the object is absent; returns the verdict to answer if it is not, or if the API fails.
     ///
-    /// The hub takes our word for it and lets its object go, for ever. A cache does not say so: its watch may be
-    /// behind or broken, as in an agent whose rights ended while its successor already runs.
-    async fn doubt_absence(&self, key: &ObjectKey) -> Option<Verdict> {
+    /// The hub releases its deleted object for good once we report ours gone. The cache cannot prove that: its watch may
+    /// be late or broken, as in an agent whose rights ended while its successor already runs.
+    async fn confirm_absence(&self, key: &ObjectKey) -> Option<Verdict> {
         match self.writer.finds(key).await {
             Ok(false) => None,
             Ok(true) => {
@@ -73,7 +73,7 @@ impl Replica {
         }
     }
 
-    /// Carries out a plan, and remembers only what was carried out to its end.
+    /// Carries out a plan, and remembers its result only if all steps succeed.
     pub(super) async fn apply(
         &self,
         key: &ObjectKey,
@@ -90,10 +90,10 @@ impl Replica {
             tracing::debug!(object = %key, steps = steps.len(), ?memory, "applying");
         }
         if memory == Memory::Leaving {
-            self.expect_departure(key, wanted.as_ref());
+            self.mark_leaving(key, wanted.as_ref());
         }
         if !steps.is_empty() {
-            // What a watch tells of it may come before the answer.
+            // The watch may report the change before the API answers.
             self.reports.changing(key);
         }
         for step in steps {
@@ -103,8 +103,8 @@ impl Replica {
                 Ok(None) => {}
                 Err(error) => return self.judge(key, &error),
             }
-            // The status in the answer may be newer than what a watch will tell us about.
-            self.notify(key);
+            // The status in the answer may be newer than the next report of the watch.
+            self.report(key);
         }
         self.backoff.end(key);
         self.memorise(key, memory, wanted);
@@ -114,19 +114,19 @@ impl Replica {
         Verdict::Done
     }
 
-    /// The hub has to be told how the object is now.
-    fn notify(&self, key: &ObjectKey) {
+    /// Queues the object's current state for the hub.
+    fn report(&self, key: &ObjectKey) {
         match self.scope.mode {
             Mode::Managed => self.reports.status(key.clone()),
             Mode::Autonomous => self.reports.owned(key.clone()),
         }
     }
 
-    /// From here on it may go at any moment, and that is not to be undone.
+    /// Marks the object as leaving, so that the drift loop does not recreate it.
     ///
-    /// Without a digest: until the deletion was really asked for, the hub must say it again after a
-    /// lost connection.
-    fn expect_departure(&self, key: &ObjectKey, wanted: Option<&Wanted>) {
+    /// Without a digest: until we requested the deletion, the hub must resend it after a lost
+    /// connection.
+    fn mark_leaving(&self, key: &ObjectKey, wanted: Option<&Wanted>) {
         let known = self.store.get(key).wanted;
         if let Some(wanted) = wanted.or(known.as_deref()) {
             let leaving = Wanted {
@@ -143,7 +143,7 @@ impl Replica {
             (Memory::Forget, _) => self.store.forget(key),
             (Memory::Want, Some(wanted)) => {
                 self.store.remember(key.clone(), wanted);
-                // What changed here while we wrote is looked at again.
+                // The object may have changed while we wrote.
                 self.drift.check(key.clone());
             }
             (Memory::Leaving, Some(wanted)) => {
@@ -153,7 +153,7 @@ impl Replica {
                 };
                 self.store.remember(key.clone(), leaving);
                 if self.store.live(key).is_none() {
-                    // It is gone already, and that was said when it went.
+                    // The object is gone already, and the observer reported that.
                     self.store.forget(key);
                 }
             }
@@ -161,8 +161,8 @@ impl Replica {
         }
     }
 
-    /// An Application in a namespace that Argo CD does not look at stays as it is for ever.
-    async fn tell_if_overlooked(&self, key: &ObjectKey) {
+    /// Reports an Application in a namespace that Argo CD does not watch, and so never syncs.
+    async fn report_unwatched_namespace(&self, key: &ObjectKey) {
         let argocd_namespace = &self.scope.argocd_namespace;
         if key.kind != Kind::Application || key.namespace == *argocd_namespace {
             return;
@@ -190,7 +190,7 @@ impl Replica {
         }
     }
 
-    /// What a failed write means for the message that asked for it.
+    /// The verdict for a message whose write failed.
     pub(super) fn judge(&self, key: &ObjectKey, error: &apply::Error) -> Verdict {
         if error.is_final() {
             self.backoff.end(key);
@@ -225,7 +225,7 @@ impl Replica {
             self.backoff.end(key);
             return Verdict::Refused(Chain(error).to_string());
         }
-        // We see Secrets of repositories only; this is another one.
+        // The watch selects Secrets of repositories only; this is another Secret.
         if is_over && key.kind == Kind::Repository {
             self.backoff.end(key);
             return Verdict::Refused(plan::TAKEN.to_owned());
@@ -239,7 +239,7 @@ impl Replica {
     }
 }
 
-/// What remained of a write is what the object should be from now on.
+/// Remembers the written form of the desired state.
 pub(super) fn note(wanted: &mut Option<Wanted>, written: Written) {
     if let Some(wanted) = wanted {
         wanted.written = Some(written);

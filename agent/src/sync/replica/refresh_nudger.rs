@@ -1,9 +1,8 @@
-//! Applications that Argo CD saw too early, and set aside for minutes.
+//! Requests a refresh of Applications that Argo CD compared too early.
 //!
-//! Argo CD learns of Applications and projects by two watches, and an Application whose project it does not know yet is
-//! looked at again only when everything is, minutes later. So is one that it looked at while its repo server was not up
-//! yet, as on a cluster whose Argo CD has just been brought. It is asked to look now, as a person would by its refresh
-//! button.
+//! Argo CD reads Applications and projects by two watches. It compares an Application whose project is not in its cache
+//! again only after minutes, and likewise one that it compared before its repo server was up, as on a cluster with a
+//! newly installed Argo CD. The agent requests a refresh, as a user does with the refresh button.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,20 +21,20 @@ use super::Replica;
 use super::plan::Step;
 use crate::sync::cache::Store;
 
-/// Argo CD's other watch gets so much time first.
+/// Argo CD's other watch catches up within this time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// The Applications that are stuck, as far as was seen.
+/// The Applications that wait for a refresh.
 #[derive(Debug, Default)]
 pub(super) struct RefreshNudger {
-    // Bounded by the number of Applications; held for an insert, never over an await.
+    // Bounded by the number of Applications; locked for an insert, never over an await.
     keys: Mutex<BTreeSet<ObjectKey>>,
     wake: Notify,
 }
 
 impl RefreshNudger {
-    /// Takes in an object that changed.
+    /// Takes a changed object.
     pub(super) fn saw(&self, store: &Store, key: &ObjectKey, object: &Value) {
         if key.kind == Kind::Application && waits(object).is_some() {
             self.note([key.clone()]);
@@ -59,7 +58,7 @@ impl RefreshNudger {
         }
     }
 
-    /// Waits; what comes anew does not wait as long as what has been asked for in vain.
+    /// Waits for the back-off; a new Application resets it.
     async fn pause(&self, backoff: &mut Backoff) {
         let pause = backoff.failed(Instant::now());
         let another = self.wake.notified();
@@ -79,19 +78,19 @@ impl RefreshNudger {
     }
 }
 
-/// The project that Argo CD says it does not have.
+/// The project that Argo CD reports as missing.
 fn waits_for_project(app: &Value) -> Option<&str> {
     let conditions = app.pointer("/status/conditions")?.as_array()?;
-    let says_so = conditions.iter().any(|condition| {
+    let is_missing = conditions.iter().any(|condition| {
         condition["type"] == "InvalidSpecError"
             && condition["message"]
                 .as_str()
                 .is_some_and(|message| message.ends_with("which does not exist"))
     });
-    says_so.then(|| app.pointer("/spec/project")?.as_str())?
+    is_missing.then(|| app.pointer("/spec/project")?.as_str())?
 }
 
-/// Whether Argo CD says that it did not reach its repo server.
+/// Whether Argo CD reports that it could not connect to its repo server.
 fn waits_for_repo_server(app: &Value) -> bool {
     let conditions = app.pointer("/status/conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| {
@@ -102,7 +101,7 @@ fn waits_for_repo_server(app: &Value) -> bool {
     })
 }
 
-/// What an Application was too early for.
+/// The part that was missing when Argo CD compared an Application.
 #[derive(Debug, PartialEq, Eq)]
 enum Wait<'a> {
     /// Its project.
@@ -117,8 +116,8 @@ fn waits(app: &Value) -> Option<Wait<'_>> {
 }
 
 impl Replica {
-    /// Asks Argo CD to look again at what is stuck, until nothing is.
-    pub(super) async fn unstick(&self, token: CancellationToken) {
+    /// Requests refreshes with back-off until no Application is stuck.
+    pub(super) async fn refresh_stuck(&self, token: CancellationToken) {
         while token
             .run_until_cancelled(self.stuck.wake.notified())
             .await
@@ -142,7 +141,7 @@ impl Replica {
         }
     }
 
-    /// Asks for one look; false if there is nothing to ask for, or not before something changes.
+    /// Requests one refresh; false if it would not help before something changes.
     async fn nudge(&self, key: &ObjectKey) -> bool {
         let _only_writer = self.lock(key).await;
         let Some(app) = self.store.live(key) else {
@@ -158,7 +157,7 @@ impl Replica {
                 let project = ObjectKey::new(Kind::AppProject, namespace, name);
                 self.store.live(&project).is_some()
             }
-            // Argo CD itself finds out.
+            // Argo CD checks this itself.
             Wait::RepoServer => true,
         };
         if !is_there || meta.source_uid().is_none() {
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_anew_does_not_wait_for_what_was_asked_for_in_vain() {
+    async fn a_new_application_resets_the_refresh_backoff() {
         let stuck = RefreshNudger::default();
         let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
         for _ in 0..20 {
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_project_that_is_said_to_be_missing_is_waited_for() {
+    fn only_a_missing_project_makes_an_application_wait() {
         let missing = "Application referencing project p which does not exist";
         assert_eq!(
             waits_for_project(&app("InvalidSpecError", missing)),
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repo_server_that_is_not_up_yet_is_waited_for_and_what_it_says_is_not() {
+    fn an_unreachable_repo_server_counts_and_its_own_errors_do_not() {
         let refused = "Failed to load target state: failed to generate manifest for source 1 of 1: rpc error: \
                        code = Unavailable desc = connection error: desc = \"transport: Error while dialing: \
                        dial tcp 10.96.2.111:8081: connect: connection refused\"";

@@ -1,4 +1,4 @@
-//! How long to wait before an object is looked at again that was not as the cache said.
+//! Back-off of objects whose cached version was stale at a write.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,31 +8,31 @@ use protocol::ObjectKey;
 
 /// The cache catches up within milliseconds.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Where it does not, something hides the object from us, such as a label selector.
+/// If it does not, something hides the object from us, such as a label selector.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// After so many looks, some seconds, the cache is not what is wrong.
+/// After so many attempts, some seconds, the cause is not the cache.
 const LOOKS: u32 = 6;
 
-/// Objects that are not as the cache said, and how often in a row that was so.
+/// Objects with a stale cached version, and the number of failed attempts in a row.
 #[derive(Debug, Default)]
 pub(super) struct StaleCacheBackoff {
-    // Bounded by the number of objects in trouble; held for a lookup, never over an await.
+    // Bounded by the number of stale objects; locked for a lookup, never over an await.
     looks: Mutex<HashMap<ObjectKey, u32>>,
 }
 
-/// What to do about one of them.
+/// The next step for a stale object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recheck {
-    /// When to look again.
+    /// The pause before the next attempt.
     pub(super) pause: Duration,
-    /// It is time to say so; true once.
+    /// The attempt to log as a warning; true once.
     pub(super) is_strange: bool,
-    /// Looking again does not help.
+    /// Further attempts do not help.
     pub(super) is_over: bool,
 }
 
 impl StaleCacheBackoff {
-    /// It was not as the cache said, once more.
+    /// Counts another stale attempt.
     pub(super) fn look(&self, key: &ObjectKey) -> Recheck {
         let mut looks = self.lock();
         let looks = looks.entry(key.clone()).or_default();
@@ -45,7 +45,7 @@ impl StaleCacheBackoff {
         }
     }
 
-    /// It is as it should be, or given up.
+    /// Ends the back-off after a success or a final failure.
     pub(super) fn end(&self, key: &ObjectKey) {
         self.lock().remove(key);
     }
@@ -62,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_quick_at_first_then_rare_and_told_once() {
-        let (grace_period, key) = (
+    fn stale_cache_backoff_grows_and_warns_once() {
+        let (backoff, key) = (
             StaleCacheBackoff::default(),
             ObjectKey::new(Kind::Application, "argocd", "app"),
         );
-        let looks: Vec<Recheck> = (0..100).map(|_| grace_period.look(&key)).collect();
+        let looks: Vec<Recheck> = (0..100).map(|_| backoff.look(&key)).collect();
         assert_eq!(looks.first().map(|look| look.pause), Some(FIRST_PAUSE));
         assert_eq!(looks.last().map(|look| look.pause), Some(LONGEST_PAUSE));
         assert_eq!(looks.iter().filter(|look| look.is_strange).count(), 1);
         assert_eq!(looks.iter().filter(|look| !look.is_over).count(), 5);
-        grace_period.end(&key);
-        assert_eq!(looks.first(), Some(&grace_period.look(&key)));
+        backoff.end(&key);
+        assert_eq!(looks.first(), Some(&backoff.look(&key)));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Reports;
 use crate::sync::source;
 
-/// See [`Reports::told`].
+/// See [`Reports::encoder`].
 #[derive(Debug)]
 pub struct ReportEncoder<'a> {
     reports: &'a Reports,
@@ -18,10 +18,10 @@ pub struct ReportEncoder<'a> {
 }
 
 impl Reports {
-    /// `operations`: whether the operation that is set here is told, too. A Go principal takes one that it did not
-    /// have, or had overwritten with an older report, for one that somebody wants now, and says it again: the sync
-    /// would run twice. It learns of an operation by the state that Argo CD keeps of it.
-    pub const fn reply(&self, operations: bool, mode: Mode) -> ReportEncoder<'_> {
+    /// `operations`: whether reports contain the operation that is set on the spoke. A Go principal that lacks it, or
+    /// overwrote it with an older report, takes it for a new command and sends it back: the sync would run twice. It
+    /// learns of an operation by the state that Argo CD records.
+    pub const fn encoder(&self, operations: bool, mode: Mode) -> ReportEncoder<'_> {
         ReportEncoder {
             reports: self,
             operations,
@@ -47,7 +47,7 @@ impl ReportEncoder<'_> {
             (Facet::Status, Mode::Managed) => {
                 status_event(key, &*self.reports.store.live(key)?, self.operations)
             }
-            // In managed mode the hub owns specs, and commands in both.
+            // In managed mode the hub owns specs; in both modes it owns commands.
             (Facet::State | Facet::Command, Mode::Managed)
             | (Facet::Status | Facet::Command, Mode::Autonomous) => None,
         }

@@ -17,7 +17,7 @@ fn at(time: Timestamp) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(time.as_second()).unwrap()
 }
 
-/// A leaf of `ca` that lives from `now` for so many hours, beside trust in `roots`.
+/// A leaf of `ca` that is valid from `now` for so many hours, with trust in `roots`.
 fn material(ca: &Ca, now: Timestamp, hours: i64, roots: &[&Ca]) -> Material {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
@@ -38,7 +38,7 @@ fn now() -> Timestamp {
 }
 
 #[test]
-fn a_renewed_certificate_is_used_when_the_old_one_is_about_to_end() {
+fn a_renewed_certificate_is_used_shortly_before_the_old_one_expires() {
     let (ca, now) = (ca(), now());
     let (old, new) = (
         material(&ca, now, 10, &[&ca]),
@@ -65,7 +65,7 @@ fn removed_ca_reconnects_and_added_ca_does_not() {
 }
 
 #[test]
-fn a_certificate_of_another_authority_makes_a_new_connection() {
+fn a_certificate_of_another_authority_reconnects() {
     let (one, other, now) = (ca(), ca(), now());
     let old = material(&one, now, 10, &[&one, &other]);
     let new = material(&other, now, 10, &[&one, &other]);
@@ -73,7 +73,7 @@ fn a_certificate_of_another_authority_makes_a_new_connection() {
 }
 
 #[tokio::test]
-async fn the_principal_is_told_once_whom_we_trust_now() {
+async fn changed_trust_is_reported_to_the_principal_once() {
     let (one, other, now) = (ca(), ca(), Timestamp::now());
     let alone = Arc::new(material(&one, now, 10, &[&one]));
     let both = Material {

@@ -1,4 +1,4 @@
-//! What the API answers to each request.
+//! The API's answer to each request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) async fn list_or_watch(
     }
 }
 
-/// Two lines of the Pod `talker`; no other one is there.
+/// Two lines of the Pod `talker`, the only one.
 pub(super) async fn log(Path((_, _, name)): Path<(String, String, String)>) -> Response {
     if name == "talker" {
         "one\ntwo\n".into_response()
@@ -103,7 +103,7 @@ fn watch(world: Arc<World>, plural: String, query: HashMap<String, String>) -> R
     Body::from_stream(lines.map(Ok::<_, std::io::Error>)).into_response()
 }
 
-/// What a watch says last whose version is forgotten.
+/// The last event of a watch from an expired version.
 pub(super) fn expired() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
@@ -111,7 +111,7 @@ pub(super) fn expired() -> Value {
     })
 }
 
-/// By name, and by one label if the selector says no more.
+/// Whether the object matches the field selector of a name, and a selector of one label.
 pub(super) fn is_selected(query: &HashMap<String, String>, object: &Value) -> bool {
     let meta = Meta::of(object);
     let name = query.get("fieldSelector");
@@ -202,7 +202,7 @@ pub(super) async fn delete(
     Json(answer).into_response()
 }
 
-/// Whether a test is not met, or something to be replaced or removed is not there.
+/// Whether a test fails, or a path to replace or remove does not exist.
 fn fails(operations: &Value, object: &Value) -> bool {
     let operations = operations.as_array().unwrap();
     operations.iter().any(|operation| {
@@ -223,7 +223,7 @@ fn without_tests(mut operations: Value) -> Value {
     operations
 }
 
-/// As the API server answers when a validation fails.
+/// The API server's answer to a failed validation.
 fn immutable(field: &str) -> Response {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure",

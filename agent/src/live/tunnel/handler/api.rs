@@ -1,4 +1,4 @@
-//! The cluster's API, asked as the user who has the rights of people at the hub and no more.
+//! A client of the cluster's API that impersonates a user with the rights of the access level only.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use kube::client::Body as KubeBody;
 use live::request::{Object, Query, Request as Asked, Subject, Verb};
 use serde_json::Value;
 
-/// How long the API may take to begin an answer: less than the hub waits for us.
+/// Timeout of the start of an answer: less than the hub's.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Larger than any object can be in the store of an API server.
 const LARGEST: usize = 8 << 20;
 const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Why the API did not say what was asked.
+/// Why a request to the API failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failed {
     #[error("timed out: the API of the cluster did not answer within {RESPONSE_TIMEOUT:?}")]
@@ -32,20 +32,20 @@ pub(super) enum Failed {
     Unreadable(String),
 }
 
-/// Who is asked, and as whom.
+/// The client, and the user that it impersonates.
 pub(super) struct Api {
     client: Client,
     user: Option<HeaderValue>,
 }
 
 impl Api {
-    /// As this user; without one as the agent itself.
+    /// A client that impersonates this user; without one it uses the agent's own identity.
     pub(super) fn new(client: Client, user: Option<&str>) -> Self {
         let user = user.and_then(|user| HeaderValue::from_str(user).ok());
         Self { client, user }
     }
 
-    /// The answer as it comes.
+    /// Sends a request and returns the streaming answer.
     pub(super) async fn send(
         &self,
         mut request: Request<KubeBody>,
@@ -59,12 +59,12 @@ impl Api {
             .map_err(|error| Failed::Ask(Box::new(error)))
     }
 
-    /// One object; none where there is none.
+    /// One object; none if it does not exist.
     pub(super) async fn object(&self, object: Object) -> Result<Option<Value>, Failed> {
         self.look(Subject::Object(object)).await
     }
 
-    /// What there is; none where there is none.
+    /// The JSON at this target; none if it does not exist.
     pub(super) async fn look(&self, subject: Subject) -> Result<Option<Value>, Failed> {
         let what = subject.to_string();
         let asked = Asked {
@@ -84,7 +84,7 @@ impl Api {
     }
 }
 
-/// A whole answer, which is JSON.
+/// Reads a whole JSON answer.
 pub(super) async fn read(answered: Response<KubeBody>, what: String) -> Result<Value, Failed> {
     let body = Limited::new(answered.into_body(), LARGEST).collect();
     let Ok(Ok(body)) = tokio::time::timeout(RESPONSE_TIMEOUT, body).await else {

@@ -11,10 +11,10 @@ use serde_json::Value;
 use super::api::{Api, Failed};
 use crate::config::Scope;
 
-/// Argo CD's own settings, and the one in it that says by which label it tracks.
+/// The `ConfigMap` with Argo CD's settings, and its key with the tracking label.
 const SETTINGS: &str = "argocd-cm";
 const LABEL: &str = "application.instanceLabelKey";
-/// Objects that are looked at for one that is asked for.
+/// The most objects to read for one request.
 const MOST: usize = 32;
 
 /// One search.
@@ -37,7 +37,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether an Application has this object, or something that owns it.
+    /// Whether an Application has this object or one of its owners.
     pub(super) async fn belongs(&mut self, object: &Value) -> Result<bool, Failed> {
         if self.is_listed(object).await? {
             return Ok(true);
@@ -45,7 +45,7 @@ impl<'a> Search<'a> {
         self.has_owner(object).await
     }
 
-    /// Whether something owns it that an Application has, itself or by another owner.
+    /// Whether an Application has one of its owners, or an owner of an owner.
     pub(super) async fn has_owner(&mut self, object: &Value) -> Result<bool, Failed> {
         let mut objects = vec![object.clone()];
         for _ in 0..DEEPEST {
@@ -70,7 +70,7 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    /// Whether Argo CD says of an Application that it has this.
+    /// Whether the status of an Application lists this object.
     async fn is_listed(&mut self, object: &Value) -> Result<bool, Failed> {
         let Some(identity) = Identity::of(object) else {
             return Ok(false);
@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
         Ok(false)
     }
 
-    /// An Application that people at the hub see there: one that they made, or any of an autonomous cluster.
+    /// An Application that the hub shows: a replica, or any of an autonomous cluster.
     async fn application(&mut self, claim: &Claimed<'_>) -> Result<Option<Value>, Failed> {
         let own = self.scope.argocd_namespace.as_str();
         let namespace = claim.namespace.unwrap_or(own);
@@ -123,7 +123,7 @@ impl<'a> Search<'a> {
         let Some((plural, namespaced)) = kinds.and_then(|it| owner.resource_in(it)) else {
             return Ok(None);
         };
-        // What is in no namespace is owned by nothing that is in one.
+        // A cluster-scoped object has no owner in a namespace.
         if namespaced && namespace.is_empty() {
             return Ok(None);
         }
@@ -136,14 +136,14 @@ impl<'a> Search<'a> {
             subresource: None,
         };
         let found = match self.api.object(object).await {
-            // What people may not see says nothing for them.
+            // An owner that the user may not read does not count.
             Err(Failed::NotShown { .. }) => None,
             found => found?,
         };
         Ok(found.filter(|it| owner.is(it)))
     }
 
-    /// The label by which Argo CD here tracks, where it does so by a label.
+    /// The tracking label of this cluster's Argo CD, if it tracks by label.
     async fn label(&mut self) -> Result<String, Failed> {
         if let Some(label) = &self.label {
             return Ok(label.clone());

@@ -1,4 +1,4 @@
-//! A request as it goes on to the API: what it has to be about is looked up first, and its body written anew.
+//! Builds the request to the API: it looks up the object first, and writes the body from scratch.
 
 use argocd::Meta;
 use bytes::Bytes;
@@ -17,14 +17,14 @@ use super::api::RESPONSE_TIMEOUT;
 use super::belongs::Search;
 use super::{ApiHandler, Refused, carry};
 
-/// What goes on to the API with a request that only reads.
+/// The headers of a reading request that the handler passes on.
 const ASKED: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, IF_NONE_MATCH];
-/// As an API server takes it.
+/// The largest body that an API server accepts.
 const LARGEST: usize = 3 << 20;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 impl ApiHandler {
-    /// The request that is sent, if what it is about is what the level allows to have it about.
+    /// The request to send, if the level allows it for its object.
     pub(super) async fn onward<B>(
         &self,
         parts: &Parts,
@@ -46,7 +46,7 @@ impl ApiHandler {
             (Allowed::AsItIs, _) | (_, None) => return Ok(onward),
         };
         if object.is_secret() {
-            // Read before it is shown, and so in the one form that is read here.
+            // The handler has to parse a Secret to remove its values, so it requests plain JSON.
             for name in [ACCEPT_ENCODING, IF_NONE_MATCH] {
                 onward.headers_mut().remove(name);
             }
@@ -92,7 +92,7 @@ impl ApiHandler {
         Ok((patch, HeaderValue::from_static(kind.as_str())))
     }
 
-    /// The object as it is there, if it belongs to an Application.
+    /// The live object, if it belongs to an Application.
     pub(super) async fn judged(&self, object: &Object) -> Result<Value, Refused> {
         let whole = Object {
             subresource: None,
@@ -109,7 +109,7 @@ impl ApiHandler {
         }
     }
 
-    /// Whether what is made has an owner, in the namespace of the request, that belongs to an Application.
+    /// Whether the object to create has an owner, in the namespace of the request, that belongs to an Application.
     async fn owned(&self, made: &Value, object: &Object) -> Result<(), Refused> {
         let mut placed = made.clone();
         if let Some(metadata) = placed.get_mut("metadata").and_then(Value::as_object_mut) {

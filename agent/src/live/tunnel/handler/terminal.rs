@@ -1,5 +1,5 @@
-//! A terminal in a Pod: the API turns the connection into a stream of bytes both ways, and the stream of the lane is
-//! joined with it. What is said on it is between Argo CD and the API server.
+//! A terminal in a Pod: the API upgrades the connection to a stream of bytes, and the handler joins it with the stream of
+//! the tunnel. Argo CD and the API server speak their own protocol on it.
 
 use std::io;
 
@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{ApiHandler, Body, Refused, carry};
 
 impl ApiHandler {
-    /// Opens one, if the Pod belongs to an Application.
+    /// Opens a terminal, if the Pod belongs to an Application.
     pub(super) async fn terminal<B>(
         &self,
         parts: &Parts,

@@ -1,17 +1,17 @@
-//! What an API server's answer to a write means.
+//! Maps an API server's answer to a write to an error.
 
 use kube::core::response::StatusCause;
 use runtime::error::{ErrorClass, classify_kube};
 
 use super::super::Error;
 
-/// Something that is no object, now or later.
+/// The error of a value that is not an object.
 pub(super) fn malformed(source: serde_json::Error) -> Error {
     Error::Refused(Box::new(source))
 }
 
-/// Sorts a failure. With the codes in `stale` the API says that the object is not as whoever wrote knew it; a missing
-/// namespace is a 404 too, but only for a create. That a UID cannot be changed means that the object is another one.
+/// Maps a failure. The codes in `stale` mean that the writer's version is stale; a missing namespace is a 404 too, but
+/// only for a create. An error about an immutable UID means that the object is another one.
 pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
     if is_code(&error, stale) || (!stale.is_empty() && is_other_object(&error)) {
         Error::Stale
@@ -20,8 +20,8 @@ pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
     } else if is_code(&error, &[400, 413, 422]) {
         Error::Refused(Box::new(error))
     } else {
-        // What is missing or forbidden may be so for a moment only: a namespace or a definition that is on its way,
-        // an API server that has not read its roles yet.
+        // 403 and 404 may be transient: a namespace or a definition that is being created, an API server that has not
+        // read its roles yet.
         let error_class = if is_code(&error, &[403, 404]) {
             ErrorClass::Transient
         } else {
@@ -34,7 +34,7 @@ pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
     }
 }
 
-/// Of a JSON patch: a test or a path that is not met is answered as a bad value would be, but without a cause.
+/// Maps a failure of a JSON patch: the API answers a failed test or path like an invalid value, but without a cause.
 pub(super) fn sorted_operations(error: kube::Error) -> Error {
     if has_no_cause(&error) {
         Error::Misfit(Box::new(error))
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_value_is_not_taken_for_another_object() {
+    fn an_invalid_value_is_not_mistaken_for_another_object() {
         let patch = |field| sorted(answer(422, field), &[404, 409]);
         assert!(matches!(patch(Some("metadata.uid")), Error::Stale));
         assert!(matches!(patch(Some("spec.project")), Error::Refused(_)));

@@ -1,4 +1,4 @@
-//! Writes that failed, and what that means.
+//! Failed writes, and how to react to them.
 
 use protocol::ObjectKey;
 use runtime::error::ErrorClass;
@@ -23,7 +23,7 @@ pub(in crate::sync::replica) enum Error {
 }
 
 impl Error {
-    /// Whose move it is.
+    /// Who has to act.
     pub(in crate::sync::replica) const fn error_class(&self) -> ErrorClass {
         match self.write() {
             Some(api::Error::Failed { error_class, .. }) => *error_class,
@@ -33,17 +33,17 @@ impl Error {
         }
     }
 
-    /// The API server will never take this value.
+    /// Whether the API server will never accept this value.
     pub(in crate::sync::replica) const fn is_final(&self) -> bool {
         matches!(self.write(), Some(api::Error::Refused(_)))
     }
 
-    /// There is no namespace to put it into.
+    /// Whether the namespace does not exist.
     pub(in crate::sync::replica) const fn misses_namespace(&self) -> bool {
         matches!(self.write(), Some(api::Error::NoNamespace(_)))
     }
 
-    /// The cache was behind; the next look will see more.
+    /// Whether the cache was stale; a retry with a newer version may succeed.
     pub(in crate::sync::replica) const fn is_stale(&self) -> bool {
         matches!(
             self.write(),
@@ -51,7 +51,7 @@ impl Error {
         )
     }
 
-    /// The API server does not say whether the object is another one or the value bad.
+    /// Whether the API server does not report if the object is another one or the value invalid.
     pub(in crate::sync::replica) const fn is_unclear(&self) -> bool {
         matches!(self.write(), Some(api::Error::Misfit(_)))
     }

@@ -1,20 +1,20 @@
-//! Whose object the one here is, and what its users want to become of one that is not the hub's.
+//! The owner of a live object, and the policies of users for objects that are not the hub's.
 
 use argocd::{Meta, keys};
 use serde_json::Value;
 
 use crate::config::{Adoption, Mismatch, Policy};
 
-/// Whose object the live one is.
+/// How the live object relates to the hub's object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {
-    /// A replica of the object that the hub speaks of.
+    /// A replica of the hub's object.
     Same,
-    /// Nobody's replica.
+    /// No replica.
     Unmanaged,
-    /// A replica of another object of the same principal, or of one that left no name.
+    /// A replica of another object of the same principal, or of an unnamed one.
     OtherSource,
-    /// A replica of an object of another principal, from which we take over.
+    /// A replica of an object of another principal, which we take over.
     OtherPrincipal,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn relation(desired: &Value, live: &Value) -> Relation {
     }
 }
 
-/// Whether it says that it came from this principal; saying nothing is not enough.
+/// Whether the object has the stamp of this principal; an object without a stamp has not.
 pub(super) fn has_stamp(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
     principal_uid.is_some() && live.principal_uid() == principal_uid
 }
@@ -40,7 +40,7 @@ fn is_of_other_principal(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
     }
 }
 
-/// Whether a delete is about the object that the live one came from.
+/// Whether a delete applies to the source of the live object.
 pub(super) fn is_meant(
     live: Meta<'_>,
     source_uid: &str,
@@ -53,7 +53,7 @@ pub(super) fn is_meant(
     })
 }
 
-/// The user's annotation on the object here counts more than the flag.
+/// The adoption policy: the annotation on the live object overrides the flag.
 pub(super) fn adoption(live: &Value, policy: Policy) -> Adoption {
     match Meta::of(live).annotation(keys::ADOPTION_POLICY) {
         Some("always") => Adoption::Always,
@@ -62,7 +62,7 @@ pub(super) fn adoption(live: &Value, policy: Policy) -> Adoption {
     }
 }
 
-/// The user's annotation on the hub's object counts more than the flag.
+/// The policy for a differing source: the annotation on the hub's object overrides the flag.
 pub(super) fn mismatch(message: &Value, policy: Policy) -> Mismatch {
     match Meta::of(message).annotation(keys::SOURCE_UID_MISMATCH_POLICY) {
         Some("upsert") => Mismatch::Upsert,

@@ -43,7 +43,7 @@ fn desired(message: &Value) -> Value {
     desired_on_spoke(message, &context).unwrap()
 }
 
-/// What the API server makes of a step.
+/// The object after the API server carried out a step.
 fn carried_out(live: Option<Value>, step: &Step, desired: &Value) -> Option<Value> {
     match (step, live) {
         (Step::Create(object), None) => {
@@ -80,7 +80,7 @@ fn executed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
 }
 
 #[test]
-fn a_new_application_is_created_and_a_second_look_finds_nothing_to_do() {
+fn a_new_application_is_created_and_the_next_plan_is_empty() {
     let message = hub_app("u1", "main");
     let (world, first) = executed(None, &message);
     assert!(matches!(first.steps.as_slice(), [Step::Create(_)]));
@@ -128,7 +128,7 @@ fn unmanaged_application_follows_the_adoption_policy() {
 }
 
 #[test]
-fn what_a_go_principal_asks_with_a_state_is_done_by_its_replica_alone() {
+fn an_operation_within_a_go_state_runs_only_on_its_replica() {
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": {} });
     let planned = |live: Option<&Value>, before| {
@@ -177,7 +177,7 @@ fn deletion_of_successor_deletes_the_predecessors_copy() {
     assert_eq!((plan.memory, plan.gone), (Memory::Leaving, None));
     let after = after.unwrap();
     assert!(Meta::of(&after).is_deleting());
-    // Its end will be told as that of the object that waits for it.
+    // The agent will report its end for the hub object that waits for it.
     assert_eq!(Meta::of(&after).source_uid(), Some("u2"));
 }
 
@@ -198,7 +198,7 @@ fn deletion_of_another_uid_is_a_no_op() {
         };
         let plan = state(incoming, live.as_ref(), None, POLICY).unwrap();
         assert_eq!((plan.steps, plan.gone.as_deref()), (vec![], Some("u2")));
-        // What the hub wants of the other one is not forgotten.
+        // The desired state of the other object stays.
         assert_eq!(plan.memory, Memory::Keep);
     }
 }
@@ -211,7 +211,7 @@ fn a_deleting_hub_object_without_a_replica_is_released_at_once() {
 }
 
 #[test]
-fn finalizers_that_the_hub_took_away_are_taken_away_before_the_deletion() {
+fn finalizers_that_the_hub_removed_are_removed_before_the_deletion() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut message = deleting(hub_app("u1", "main"));
     message["metadata"]["finalizers"] = json!([]);
@@ -224,7 +224,7 @@ fn finalizers_that_the_hub_took_away_are_taken_away_before_the_deletion() {
 }
 
 #[test]
-fn a_delete_of_something_else_deletes_nothing() {
+fn a_delete_of_another_object_is_a_no_op() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let live = world.as_ref();
     for (source, same_name, principal) in [
@@ -248,7 +248,7 @@ fn a_delete_of_something_else_deletes_nothing() {
 }
 
 #[test]
-fn a_delete_of_a_successor_means_its_predecessor_only_with_our_stamp() {
+fn a_delete_of_a_successor_deletes_its_predecessor_only_if_stamped() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let plan = delete("u2", true, Some(PRINCIPAL), world.as_ref());
     assert_eq!(plan.memory, Memory::Leaving);
@@ -268,14 +268,14 @@ fn a_delete_of_a_successor_means_its_predecessor_only_with_our_stamp() {
 }
 
 #[test]
-fn a_delete_leaves_the_workload_because_the_hub_asked_for_no_cascade() {
+fn a_delete_without_cascade_leaves_the_workload() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let plan = delete("u1", true, Some(PRINCIPAL), world.as_ref());
     let after = plan
         .steps
         .iter()
         .fold(world, |live, step| carried_out(live, step, &Value::Null));
-    assert_eq!(after, None, "no finalizer may hold it");
+    assert_eq!(after, None, "no finalizer may block it");
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn ignore_sync_label_prevents_writes() {
     assert_eq!(executed(Some(live.clone()), &going).1, Plan::NOTHING);
     let another = hub_app("u2", "other");
     assert_eq!(executed(Some(live.clone()), &another).1, Plan::NOTHING);
-    // It is remembered for the day when the label goes.
+    // The agent remembers the state for when the label is removed.
     let (left, plan) = executed(Some(live.clone()), &hub_app("u1", "other"));
     assert_eq!(
         (left.as_ref(), plan),
@@ -318,7 +318,7 @@ fn a_local_edit_is_reverted_and_a_local_deletion_is_undone() {
 }
 
 #[test]
-fn what_the_api_server_makes_of_a_value_is_not_written_again() {
+fn the_normal_form_of_the_api_server_is_not_patched_again() {
     let mut message = hub_app("u1", "main");
     message["spec"]["fieldOfTheFuture"] = "x".into();
     let desired = desired(&message);
@@ -343,7 +343,7 @@ fn what_the_api_server_makes_of_a_value_is_not_written_again() {
 }
 
 #[test]
-fn a_sync_is_taken_once_and_only_by_the_replica_of_its_object() {
+fn a_sync_runs_once_and_only_on_the_replica_of_its_object() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": { "revision": "main" } });
@@ -358,7 +358,7 @@ fn a_sync_is_taken_once_and_only_by_the_replica_of_its_object() {
 }
 
 #[test]
-fn a_command_waits_until_the_application_here_is_the_one_that_it_is_about() {
+fn a_command_waits_until_its_replica_exists() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let mut message = hub_app("u2", "main");
     message["operation"] = json!({ "sync": {} });
@@ -374,7 +374,7 @@ fn a_command_waits_until_the_application_here_is_the_one_that_it_is_about() {
 }
 
 #[test]
-fn a_command_for_what_never_becomes_a_replica_is_refused() {
+fn a_command_for_a_non_replica_is_refused() {
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": {} });
     for metadata in [
@@ -443,9 +443,9 @@ proptest! {
         let stamped = live.as_ref().is_some_and(|live| {
             let meta = Meta::of(live);
             let ours = meta.principal_uid() == Some(PRINCIPAL);
-            let nobodys = meta.principal_uid().is_none();
+            let unstamped = meta.principal_uid().is_none();
             meta.source_uid().is_some_and(|source| {
-                (source == uid && (ours || nobodys)) || (same_name && ours)
+                (source == uid && (ours || unstamped)) || (same_name && ours)
             })
         });
         let plan = delete(&uid, same_name, Some(PRINCIPAL), live.as_ref());

@@ -1,4 +1,4 @@
-//! Secrets of repositories, and what hub and spoke fill together.
+//! Plans for Secrets of repositories, and for `ConfigMap`s that hub and spoke share.
 
 use argocd::entries::{Shared, desired_on_spoke};
 use argocd::repository::desired_secret_on_spoke;
@@ -41,7 +41,7 @@ fn local_keys(data: &Value) -> Value {
     json!({ "metadata": { "name": name, "namespace": "argocd", "uid": "l1" }, "data": data })
 }
 
-/// The plan for a message, and what it makes of what is there.
+/// The plan for a message, and its result.
 fn stated(
     live: Option<Value>,
     message: &Value,
@@ -84,12 +84,12 @@ fn a_secret_of_the_spokes_own_is_neither_overwritten_nor_deleted() {
         delete("u1", true, Some(PRINCIPAL), Some(&live)),
         Plan::NOTHING
     );
-    // When it goes, the hub's is made.
+    // When the local Secret is gone, the agent creates the hub's.
     assert_eq!(
         drift(&desired, None, None, never).steps,
         [Step::Create(desired.clone())]
     );
-    // Unless the hub has taken its own back meanwhile.
+    // Unless the hub has removed its own meanwhile.
     let taken_back = Plan::NOTHING.forgetting("u1", Some(&desired));
     assert_eq!(taken_back.memory, Memory::Forget);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Along which streams of their own are opened, beside the session: logs, and whatever else is carried on one.
+//! Opens separate streams beside the session, for logs and terminals.
 
 use tonic::{Code, Status};
 
@@ -6,23 +6,23 @@ use crate::transport::Carrier;
 use crate::transport::tokens::{Shown, Tokens};
 
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct StreamOpener {
     channel: Carrier,
     tokens: Tokens,
 }
 
-impl Way {
+impl StreamOpener {
     pub(super) const fn new(channel: Carrier, tokens: Tokens) -> Self {
         Self { channel, tokens }
     }
 
-    /// The connection, and a token that is good for a while.
+    /// The connection, and a token that stays valid for a while.
     pub(super) async fn fresh(&self) -> (Carrier, Shown) {
         (self.channel.clone(), self.tokens.fresh(&self.channel).await)
     }
 
-    /// Opens a stream with a token that is good, and once more with another if the principal does not take it: our
-    /// clock and its word of how long one is good may be wrong.
+    /// Opens a stream with a valid token, and once more with a new one if the principal rejects it: our clock or the
+    /// token's expiry may be wrong.
     pub(super) async fn open<F: Future<Output = Opening>>(
         &self,
         attempt: impl Fn(Carrier, Shown) -> F,
@@ -36,7 +36,7 @@ impl Way {
     }
 }
 
-/// Whether the principal has taken the token of a stream.
+/// Whether the principal accepted the token of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
     Taken,

@@ -1,4 +1,4 @@
-//! What the hub asks for once: a sync, or its end.
+//! Plans for one-time commands of the hub: a sync, or the termination of one.
 
 use argocd::command::{self, Take};
 use argocd::{Application, Meta, keys};
@@ -8,7 +8,7 @@ use super::relation::adoption;
 use super::{Memory, NOT_ADOPTED, No, Plan, Step, one_patch};
 use crate::config::{Adoption, Policy};
 
-/// The hub asks for a sync. `event_id` is the identity of the request.
+/// Plans a sync. `event_id` identifies the request.
 pub(in crate::sync::replica) fn sync(
     event_id: &str,
     message: &Value,
@@ -26,9 +26,9 @@ pub(in crate::sync::replica) fn sync(
     }
 }
 
-/// A Go principal says an operation with the state, and not by itself, where it has found the object with it.
+/// Adds the operation that a Go principal sends along with a state, if it found the object with one.
 ///
-/// `before`: what a copy that somebody deleted here had taken.
+/// `before`: the record of the last command of a copy that was deleted locally.
 pub(in crate::sync::replica) fn along(
     mut plan: Plan,
     event_id: &str,
@@ -60,7 +60,7 @@ pub(in crate::sync::replica) fn along(
     plan
 }
 
-/// The hub asks for the end of the running operation.
+/// Plans the termination of the running operation.
 pub(in crate::sync::replica) fn terminate(
     message: &Value,
     live: Option<&Value>,
@@ -71,9 +71,9 @@ pub(in crate::sync::replica) fn terminate(
     Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
 }
 
-/// Commands go only to the replica of the object that they are about.
+/// The replica that a command applies to.
 ///
-/// Whatever else has the name now may become it: the state that says so can come after the command.
+/// Another object of this name may become that replica: the state can arrive after the command.
 fn replica_for_command<'a>(
     message: &Value,
     live: Option<&'a Value>,
