@@ -182,7 +182,7 @@ fn of_several_causes_the_most_urgent_is_the_reason_and_all_are_told() {
 #[test]
 fn when_all_is_well_degraded_costs_no_write_of_its_own() {
     let verdict = degraded(&Needs::default(), at(0));
-    assert!(verdict.calm && verdict.status == Status::False);
+    assert!(verdict.deferrable && verdict.status == Status::False);
 }
 
 fn certificate(from: i64, to: i64) -> ShownCertificate {
