@@ -21,8 +21,8 @@ use ocm::{
     condition,
     name::{AddonName, ClusterName},
     sdk::{
-        self, Admission, Health, HealthInput, HookError, Leaving, LeavingPhase, Registration,
-        Removal, RenderError, RenderInput, Rendered, SigningCa, Target, View, images,
+        self, Admission, Health, HealthInput, HookError, Registration, Removal, RemovalInput,
+        RemovalPhase, RenderError, RenderInput, Rendered, SigningCa, Target, View, images,
     },
 };
 use runtime::clock::Clock;
@@ -256,7 +256,7 @@ impl sdk::Addon for ArgocdAgent {
         self.parts.certificate_life
     }
 
-    async fn enrolled(&self, target: Target<'_>) -> Result<(), HookError> {
+    async fn prepare_hub(&self, target: Target<'_>) -> Result<(), HookError> {
         let authority = self.parts.authority.borrow().clone();
         let Some(authority) = authority else {
             return Err(settings::Error::NoAuthority.into());
@@ -407,7 +407,7 @@ impl sdk::Addon for ArgocdAgent {
         }
     }
 
-    async fn leaving(&self, leaving: &Leaving) -> Result<Removal, HookError> {
+    async fn before_removal(&self, leaving: &RemovalInput) -> Result<Removal, HookError> {
         // The fleet has lost the cluster already; the principal is closing the session.
         if self.is_connected(&leaving.cluster) {
             return Ok(Removal::Wait(SESSION_END));
@@ -418,7 +418,7 @@ impl sdk::Addon for ArgocdAgent {
         Ok(Removal::Proceed)
     }
 
-    async fn left(&self, cluster: &ClusterName) -> Result<(), HookError> {
+    async fn after_removal(&self, cluster: &ClusterName) -> Result<(), HookError> {
         self.parts
             .addresses
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
@@ -441,12 +441,12 @@ impl sdk::Addon for ArgocdAgent {
 
 /// Whether the agent will not come back to finish deletions. The hub may accept a cluster again that it does not
 /// accept at the moment.
-fn is_for_good(phase: LeavingPhase, view: &View, cluster: &ClusterName) -> bool {
+fn is_for_good(phase: RemovalPhase, view: &View, cluster: &ClusterName) -> bool {
     match phase {
-        LeavingPhase::NotAdmitted => view.cluster(cluster).is_none(),
-        LeavingPhase::Refused
-        | LeavingPhase::ClusterDeleting
-        | LeavingPhase::AddonDeleting
-        | LeavingPhase::AddonGone => true,
+        RemovalPhase::NotAdmitted => view.cluster(cluster).is_none(),
+        RemovalPhase::Refused
+        | RemovalPhase::ClusterDeleting
+        | RemovalPhase::AddonDeleting
+        | RemovalPhase::AddonGone => true,
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub mod addon {
     /// The add-on works on the cluster.
     pub const AVAILABLE: &str = "Available";
-    /// The add-on needs a person.
+    /// The add-on has a problem that an administrator must solve.
     pub const DEGRADED: &str = "Degraded";
     /// The desired configurations are known (written by OCM).
     pub const CONFIGURED: &str = "Configured";
@@ -19,15 +19,15 @@ pub mod addon {
     pub const MANIFEST_APPLIED: &str = "ManifestApplied";
     /// The add-on's works are applied on the cluster that hosts the agent.
     pub const HOSTING_MANIFEST_APPLIED: &str = "HostingManifestApplied";
-    /// The cluster that shall host the agent may do so.
+    /// The cluster that the add-on names as host may host the agent.
     pub const HOSTING_CLUSTER_VALIDITY: &str = "HostingClusterValidity";
-    /// The hooks that run before the add-on goes are done.
+    /// The hooks that run before the removal of the add-on have completed.
     pub const HOOK_MANIFEST_COMPLETED: &str = "HookManifestCompleted";
 }
 
 /// Types of conditions on a ManagedCluster.
 pub mod cluster {
-    /// The hub lets the cluster in.
+    /// The hub accepts the cluster.
     pub const ACCEPTED: &str = "HubAcceptedManagedCluster";
     /// The cluster has joined.
     pub const JOINED: &str = "ManagedClusterJoined";
@@ -71,7 +71,7 @@ impl From<bool> for Status {
     }
 }
 
-/// What somebody wants to say; it becomes a condition when merged with what was said before.
+/// A desired condition, without times; [`onto`](Self::onto) merges it with the current conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The condition's type, e.g. `Available`.
@@ -80,14 +80,14 @@ pub struct Verdict {
     pub status: Status,
     /// A word in camel case.
     pub reason: String,
-    /// For people; keep numbers that always change out of it, each change is a write.
+    /// For people. Leave out numbers that change often: each change is a write.
     pub message: String,
-    /// Not worth a write of its own while the condition is absent: it is said with the next write.
-    pub calm: bool,
+    /// While the condition is absent, it causes no write of its own but joins the next one.
+    pub deferrable: bool,
 }
 
 impl Verdict {
-    /// A verdict that is worth saying at once.
+    /// A verdict that is written as soon as it differs from the current condition.
     pub fn new(
         kind: impl Into<String>,
         status: impl Into<Status>,
@@ -100,14 +100,14 @@ impl Verdict {
             status,
             reason: reason.into(),
             message: message.into(),
-            calm: false,
+            deferrable: false,
         }
     }
 
-    /// The same, but its first appearance waits for company (e.g. `Degraded` = `False`).
+    /// Lets the first appearance of the condition wait for another write (e.g. `Degraded` = `False`).
     #[must_use]
-    pub fn calm(mut self) -> Self {
-        self.calm = true;
+    pub fn deferrable(mut self) -> Self {
+        self.deferrable = true;
         self
     }
 
@@ -151,7 +151,7 @@ pub fn has(conditions: &[Condition], kind: &str, status: Status) -> bool {
     find(conditions, kind).is_some_and(|c| c.status == status.as_str())
 }
 
-/// Whether two conditions say the same; times are left out.
+/// Whether two conditions have the same type, status, reason and message; times do not count.
 pub fn same(a: &Condition, b: &Condition) -> bool {
     (&a.type_, &a.status, &a.reason, &a.message) == (&b.type_, &b.status, &b.reason, &b.message)
 }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_too_long_is_cut_at_a_character() {
-        let stated = Verdict::new("A", true, "R", "é".repeat(20_000)).onto(&[], at(1));
-        assert_eq!(stated.message.len(), MESSAGE_LIMIT);
+        let condition = Verdict::new("A", true, "R", "é".repeat(20_000)).onto(&[], at(1));
+        assert_eq!(condition.message.len(), MESSAGE_LIMIT);
     }
 }

@@ -1,4 +1,4 @@
-//! Labels, annotations, finalizers and fixed names of OCM that an add-on meets, each spelled once.
+//! Labels, annotations, finalizers and fixed names of OCM that an add-on uses, each spelled once.
 
 /// Label on works and certificate requests: which add-on they belong to.
 pub const ADDON_NAME: &str = "open-cluster-management.io/addon-name";
@@ -8,7 +8,7 @@ pub const ADDON_NAMESPACE: &str = "open-cluster-management.io/addon-namespace";
 pub const CLUSTER_NAME: &str = "open-cluster-management.io/cluster-name";
 /// Annotation on works: the configurations that they were rendered from, with their hashes.
 pub const CONFIG_SPEC_HASH: &str = "open-cluster-management.io/config-spec-hash";
-/// Annotation on certificate requests that came through OCM's gRPC server: who really asked.
+/// Annotation on certificate requests that came through OCM's gRPC server: the user who sent them.
 pub const CSR_USER: &str = "open-cluster-management.io/csr-user";
 /// Annotation on a ManagedCluster: image registries to use there, as JSON.
 pub const IMAGE_REGISTRIES: &str = "open-cluster-management.io/image-registries";
@@ -19,23 +19,23 @@ pub const HOSTING_CLUSTER: &str = "addon.open-cluster-management.io/hosting-clus
 pub const VALUES: &str = "addon.open-cluster-management.io/values";
 /// Annotation that carries the v1alpha1 field `spec.installNamespace` in v1beta1.
 pub const INSTALL_NAMESPACE: &str = "addon.open-cluster-management.io/v1alpha1-install-namespace";
-/// Annotation on a manifest: the object stays on the cluster when its work goes.
+/// Annotation on a manifest: the object stays on the cluster when its work is deleted.
 pub const DELETION_ORPHAN: &str = "addon.open-cluster-management.io/deletion-orphan";
 /// Annotation (or label) on a manifest: the object is a hook that runs before deletion.
 pub const PRE_DELETE: &str = "addon.open-cluster-management.io/addon-pre-delete";
-/// What hooks were marked with by older versions of OCM.
+/// Label that older versions of OCM used to mark hooks.
 pub const PRE_DELETE_OLD: &str = "open-cluster-management.io/addon-pre-delete";
 /// Annotation (or label) on a manifest in hosted mode: `managed`, `hosting` or `none`.
 pub const HOSTED_LOCATION: &str = "addon.open-cluster-management.io/hosted-manifest-location";
-/// Finalizer on a `ManagedClusterAddOn`: hooks run on the managed cluster before it goes.
+/// Finalizer on a `ManagedClusterAddOn`: hooks run on the managed cluster before its removal.
 pub const PRE_DELETE_FINALIZER: &str = "addon.open-cluster-management.io/addon-pre-delete";
-/// Finalizer on a `ManagedClusterAddOn`: hooks run on the hosting cluster before it goes.
+/// Finalizer on a `ManagedClusterAddOn`: hooks run on the hosting cluster before its removal.
 pub const HOSTING_PRE_DELETE_FINALIZER: &str =
     "addon.open-cluster-management.io/hosting-addon-pre-delete";
-/// Finalizer on a `ManagedClusterAddOn`: works have to be taken from the hosting cluster.
+/// Finalizer on a `ManagedClusterAddOn`: its works must be deleted from the hosting cluster.
 pub const HOSTING_CLEANUP_FINALIZER: &str =
     "addon.open-cluster-management.io/hosting-manifests-cleanup";
-/// Prefix that the finalizers of add-ons had before; such twins go when finalizers are written.
+/// Prefix of the deprecated finalizers of add-ons; the SDK drops them when it writes finalizers.
 pub const OLD_FINALIZER_PREFIX: &str = "cluster.open-cluster-management.io/";
 /// Label on a namespace of the cluster: OCM copies its image pull secret there.
 pub const SPOKE_NAMESPACE: &str = "addon.open-cluster-management.io/namespace";
@@ -56,12 +56,12 @@ pub const TAINT_UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavaila
 /// Finalizer of OCM's work agent on a ManifestWork.
 pub const WORK_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
 
-/// Namespace on the cluster that an agent is installed to unless something else is said.
+/// Namespace on the cluster for an agent, unless the configuration sets another.
 pub const DEFAULT_INSTALL_NAMESPACE: &str = "open-cluster-management-agent-addon";
 /// The user of OCM's gRPC server; the true requester is then in [`CSR_USER`].
 pub const GRPC_SERVER_USER: &str =
     "system:serviceaccount:open-cluster-management-hub:grpc-server-sa";
 /// Signer of client certificates for the hub's own API server.
 pub const KUBE_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-/// What every user and group of OCM begins with.
+/// Prefix of every user and group of OCM.
 pub const IDENTITY_PREFIX: &str = "system:open-cluster-management:";

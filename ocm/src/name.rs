@@ -1,4 +1,4 @@
-//! Names that come from outside, checked once; afterwards the type is the proof.
+//! Names from untrusted input: the constructors check them, so the type proves that a name is valid.
 
 use std::{borrow::Borrow, fmt, str::FromStr};
 
@@ -13,7 +13,7 @@ pub struct InvalidName {
     text: String,
 }
 
-/// Says whether `text` is a DNS-1123 label.
+/// Whether `text` is a DNS-1123 label.
 pub fn is_dns_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&text.len())
@@ -111,7 +111,7 @@ impl AddonName {
         format!("system:open-cluster-management:addon:{self}")
     }
 
-    /// The user that one agent of this add-on is on the hub.
+    /// The user name of one agent of this add-on on the hub.
     pub fn user(&self, cluster: &ClusterName, agent: &str) -> String {
         format!("{}:agent:{agent}", self.cluster_group(cluster))
     }
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_label_is_refused() {
+    fn invalid_dns_labels_are_refused() {
         for text in [
             "",
             "-a",

@@ -1,35 +1,35 @@
-//! The add-on SDK: an author writes an [`Addon`], [`run`] does everything else.
+//! The add-on SDK: an author implements [`Addon`]; [`run`] watches, reconciles and writes.
 //!
 //! ```text
-//!   watches ──► World ◄────────── View (for the author)
+//!   watches ──► ObjectCache ◄──── View (for the author)
 //!                │ keys: a cluster, a certificate request, the configurations
 //!                ▼
-//!              Queue ──► at most N reconciles at a time, one a key
+//!              Queue ──► at most N reconciles at a time, one per key
 //!                           cluster: observe ► plan ► apply ► report
-//!                           request: check ► approve ► sign   (or an Event that says why not)
+//!                           request: check ► approve ► sign   (or an Event with the reason)
 //!                           configs: hashes into the ClusterManagementAddOn
 //! ```
 //!
-//! Reconciles look at what is, never at what happened: any of them may run at any time, and one that
-//! finds nothing to change writes nothing. The status of a `ManagedClusterAddOn`, the ManagedCluster's
-//! metadata and status, and the feedback in works are claims of the cluster; everything that
-//! grants something is computed from the author's answers and the cluster's name.
+//! Reconciles are level-triggered: any of them may run at any time, and a no-op writes nothing. The
+//! status of a `ManagedClusterAddOn`, the ManagedCluster's metadata and status, and the feedback in
+//! works are claims of the cluster. Everything that grants access is computed from the author's
+//! return values and the cluster's name.
 //!
-//! An add-on's life on one cluster, and what the author may say to each step:
+//! The life cycle of an add-on on one cluster:
 //!
 //! | step | the SDK | the author |
 //! |---|---|---|
 //! | enrolment | identities, their certificates, a Role and `RoleBinding` on the hub | [`Addon::registrations`], [`Addon::signing_ca`], [`Addon::hub_permissions`] |
 //! | deployment | objects into works, on the cluster or on its host | [`Addon::render`], [`Addon::hosts`], [`images`], [`values`], [`workload`] |
 //! | health | feedback, or a lease that the agent renews | [`Addon::conditions`], [`fn@availability`], [`Addon::health_mode`] |
-//! | farewell | hooks with a deadline, then finalizers, then works | [`Addon::leaving`], [`Addon::hook_deadline`], [`Addon::left`] |
+//! | removal | hooks with a deadline, then finalizers, then works | [`Addon::before_removal`], [`Addon::hook_deadline`], [`Addon::after_removal`] |
 //!
-//! A `kubectl delete --cascade=foreground` of a `ManagedClusterAddOn` has the garbage collector take the
-//! works away while hooks would still need them; hooks then end by their deadline.
+//! After `kubectl delete --cascade=foreground` of a `ManagedClusterAddOn`, the garbage collector deletes
+//! the works while hooks still need them; such hooks end at their deadline.
 //!
 //! Pure parts: `hash`, `settled`, `registration`, `permissions`, `hosting`, `place`, `render`, `pack`,
-//! `hooks`, `finalizers`, `health`, `feedback`, `csr`, `sign`, `queue`, `trouble` and `reconcile`'s plan,
-//! farewell and report. The rest moves bytes.
+//! `hooks`, `finalizers`, `health`, `feedback`, `csr`, `sign`, `queue`, `failures` and `reconcile`'s plan,
+//! teardown and report. The others do I/O.
 
 mod addon;
 mod cache;
@@ -73,7 +73,7 @@ pub use self::{
     drive::{DRAIN, Setup, run},
     error::Error,
     exchange::{
-        Config, Health, HealthInput, Leaving, LeavingPhase, Removal, RenderError, RenderInput,
+        Config, Health, HealthInput, Removal, RemovalInput, RemovalPhase, RenderError, RenderInput,
         Rendered, WorkReport,
     },
     feedback::availability,

@@ -85,7 +85,7 @@ pub struct BlockedMode {
 pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
     let causes = causes(needs, now);
     let Some((reason, first)) = causes.first() else {
-        return Verdict::new(DEGRADED, false, "AsExpected", "no action required").calm();
+        return Verdict::new(DEGRADED, false, "AsExpected", "no action required").deferrable();
     };
     let others = causes.iter().skip(1);
     let message = others.fold(first.clone(), |stated, (reason, message)| {

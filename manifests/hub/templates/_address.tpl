@@ -1,5 +1,5 @@
 {{/*
-principal.address, checked. A schema could refuse it, too, but only with a regular expression.
+principal.address, checked here for a better message than a regular expression in the schema would give.
 */}}
 {{- define "addon.address" -}}
 {{- $address := .Values.principal.address -}}

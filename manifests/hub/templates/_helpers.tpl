@@ -1,14 +1,14 @@
-{{/* The names are fixed: the program knows them, and a hub has one of this add-on. */}}
+{{/* The names are fixed: the program depends on them, and a hub has one instance of this add-on. */}}
 {{- define "addon.name" -}}argocd-agent-addon{{- end }}
 {{- define "addon.manager" -}}argocd-agent-addon-manager{{- end }}
 {{- define "addon.uninstall" -}}argocd-agent-addon-uninstall{{- end }}
 
-{{/* What selects the manager's Pods; never changed, since a Deployment's selector cannot be. */}}
+{{/* The selector of the manager's Pods; must not change, since a Deployment's selector is immutable. */}}
 {{- define "addon.selector" -}}
 app.kubernetes.io/name: {{ include "addon.manager" . }}
 {{- end }}
 
-{{/* On every object. */}}
+{{/* Labels of every object. */}}
 {{- define "addon.common" -}}
 app.kubernetes.io/part-of: argocd-agent
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -17,7 +17,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* On every object of the manager. */}}
+{{/* Labels of every object of the manager. */}}
 {{- define "addon.labels" -}}
 {{ include "addon.selector" . }}
 {{ include "addon.common" . }}
@@ -35,7 +35,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
-{{/* What every Pod and every container of ours may do on its node: next to nothing. */}}
+{{/* The security contexts of all Pods and containers: no privileges. */}}
 {{- define "addon.podSecurity" -}}
 runAsNonRoot: true
 seccompProfile:
@@ -48,7 +48,7 @@ capabilities:
   drop: ["ALL"]
 {{- end }}
 
-{{/* Whether a NetworkPolicy keeps others out of Argo CD's redis; a word, or nothing. */}}
+{{/* "yes" if a NetworkPolicy restricts the access to Argo CD's redis, else empty. */}}
 {{- define "addon.redisIsFenced" -}}
 {{- if eq .Values.redisProxy.networkPolicy "always" -}}
 yes
@@ -62,26 +62,26 @@ yes
 {{- end -}}
 {{- end }}
 
-{{/* On what is there while `helm uninstall` runs. */}}
+{{/* Labels of the objects that exist while `helm uninstall` runs. */}}
 {{- define "addon.hookLabels" -}}
 app.kubernetes.io/name: {{ include "addon.uninstall" . }}
 {{ include "addon.common" . }}
 {{- end }}
 
-{{/* On the Pod of `helm test`. */}}
+{{/* Labels of the Pod of `helm test`. */}}
 {{- define "addon.testLabels" -}}
 app.kubernetes.io/name: argocd-agent-addon-test
 {{ include "addon.common" . }}
 {{- end }}
 
-{{/* Rights come before the Job that uses them, and go after it, however it ended. */}}
+{{/* Permissions are created before the Job that uses them, and deleted after it, whether it succeeded or failed. */}}
 {{- define "addon.uninstallRights" -}}
 helm.sh/hook: pre-delete
 helm.sh/hook-weight: "-10"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
-{{/* What the Pods of hooks have in common with the manager's. */}}
+{{/* The settings that Pods of hooks share with the manager's. */}}
 {{- define "addon.hookPod" -}}
 {{- with .Values.images.pullSecrets -}}
 imagePullSecrets:

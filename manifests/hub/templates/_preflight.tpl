@@ -1,6 +1,6 @@
 {{/*
-What has to be so before anything is applied. `helm template` sees no cluster and checks nothing.
-The templates of others (argocd-pull-integration) use the same names, and one cannot be put over the other.
+Requirements that are checked before anything is applied. `helm template` has no cluster and checks nothing.
+Another add-on, argocd-pull-integration, uses the same names; neither can be installed over the other.
 */}}
 {{- define "addon.preflight" -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
@@ -20,7 +20,7 @@ The templates of others (argocd-pull-integration) use the same names, and one ca
 {{- end -}}
 {{- end }}
 
-{{/* Whether a ClusterManagementAddOn offers AddOnTemplates, which ours never does. */}}
+{{/* Whether a ClusterManagementAddOn supports AddOnTemplates, which ours never does. */}}
 {{- define "addon.isByTemplate" -}}
 {{- $found := false -}}
 {{- range (((. | default dict).spec | default dict).supportedConfigs | default list) -}}
@@ -35,11 +35,11 @@ The ClusterManagementAddOn {{ include "addon.name" . }} on this hub offers AddOn
 does. Both add-ons have the same names, so only one of them can be on a hub. Nothing was changed.
 
 To change over:
-  1. Remove the other one. With its ClusterManagementAddOn OCM takes its agents off the clusters; find out in its
-     documentation what goes with them, and keep a copy of your Applications and AppProjects.
+  1. Remove the other one. With its ClusterManagementAddOn OCM removes its agents from the clusters; find out in its
+     documentation what is deleted with them, and keep a copy of your Applications and AppProjects.
        helm uninstall RELEASE-OF-THE-OTHER -n NAMESPACE-OF-THE-OTHER
        kubectl delete clustermanagementaddons {{ include "addon.name" . }} --ignore-not-found
-  2. Wait until no cluster has it any more, which this tells by finding nothing:
+  2. Wait until no cluster has it any more: this command then finds nothing.
        kubectl get managedclusteraddons -A --field-selector metadata.name={{ include "addon.name" . }}
   3. Install this chart again, and opt the clusters in. Applications and AppProjects that are there are adopted.
 {{ end }}

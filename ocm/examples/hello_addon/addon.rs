@@ -1,4 +1,4 @@
-//! What the author of an add-on writes: answers, in the order of the add-on's life on a cluster.
+//! The implementation of [`Addon`], in the order of the add-on's life cycle on a cluster.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,15 +11,15 @@ use ocm::{
     condition::{Verdict, addon},
     name::{AddonName, ClusterName},
     sdk::{
-        Addon, Health, HealthInput, HealthMode, HookError, Hosts, Leaving, Registration, Removal,
-        RenderError, RenderInput, Rendered, SigningCa, Target, images, workload,
+        Addon, Health, HealthInput, HealthMode, HookError, Hosts, Registration, Removal,
+        RemovalInput, RenderError, RenderInput, Rendered, SigningCa, Target, images, workload,
     },
 };
 use serde_json::json;
 
 use crate::objects;
 
-/// What the manager needs to know. Everything about a single cluster comes with the questions.
+/// The settings of the manager. The SDK passes everything about a cluster to each method.
 pub(crate) struct Hello {
     pub(crate) name: AddonName,
     pub(crate) client: Client,
@@ -27,7 +27,7 @@ pub(crate) struct Hello {
     pub(crate) hook_deadline: Duration,
 }
 
-/// The `ConfigMap` in a cluster's namespace on the hub that says whom its agent greets.
+/// The `ConfigMap` in a cluster's namespace on the hub with the name that its agent greets.
 pub(crate) const GUEST: &str = "hello";
 
 impl Addon for Hello {
@@ -35,16 +35,16 @@ impl Addon for Hello {
         &self.name
     }
 
-    // Step 1, enrolment: who is the agent, and what may it do on the hub?
+    // Step 1, enrolment: the agent's identity, and its permissions on the hub.
 
-    /// The agent is a client of the hub's API server. OCM's registration agent asks for its
-    /// certificate (or, as it is set up, its token) and keeps it in a Secret on the cluster; the SDK
-    /// checks and approves the request. Nothing here has to know which of the two it is.
+    /// The agent is a client of the hub's API server. OCM's registration agent requests its
+    /// certificate (or its token, depending on OCM's setup) and keeps it in a Secret on the cluster;
+    /// the SDK checks and approves the request. The add-on works with both.
     fn registrations(&self, _target: Target<'_>) -> Vec<Registration> {
         vec![Registration::KubeClient]
     }
 
-    /// It reads `ConfigMaps`, in its own cluster's namespace only.
+    /// The agent reads `ConfigMaps`, in its own cluster's namespace only.
     fn hub_permissions(&self) -> Vec<PolicyRule> {
         vec![PolicyRule {
             api_groups: Some(vec![String::new()]),
@@ -54,14 +54,14 @@ impl Addon for Hello {
         }]
     }
 
-    /// Certificates for the hub's API server are signed by the hub, so there is no CA of ours.
+    /// The hub signs certificates for its own API server, so the add-on needs no CA.
     fn signing_ca(&self, _signer: &str) -> Option<Arc<SigningCa>> {
         None
     }
 
-    /// What the agent needs on the hub before it comes. Asked at every look, so it must be cheap, and
-    /// write nothing, when all is there.
-    async fn enrolled(&self, target: Target<'_>) -> Result<(), HookError> {
+    /// Creates the objects that the agent needs on the hub. Every reconcile calls it, so it must be
+    /// cheap, and write nothing, when they exist.
+    async fn prepare_hub(&self, target: Target<'_>) -> Result<(), HookError> {
         let guests = self.guests(target.name);
         if guests.get_metadata_opt(GUEST).await?.is_some() {
             return Ok(());
@@ -75,24 +75,23 @@ impl Addon for Hello {
         Ok(())
     }
 
-    // Step 2, deployment: which objects does a cluster get?
+    // Step 2, deployment: the objects of a cluster.
 
-    /// Which clusters may host agents of others. The list is the hub's: the annotation that asks
-    /// for a host may have been written by the cluster itself.
+    /// The clusters that may host agents of others. The list must come from the hub, because the
+    /// cluster itself may write the annotation that names its host.
     fn hosts(&self) -> Hosts {
         self.hosts.clone()
     }
 
     /// The objects for one cluster: the same input gives the same objects.
     ///
-    /// An `AddOnDeploymentConfig` that somebody edits arrives here when OCM rolls it out to this
-    /// cluster, not before.
+    /// A change of an `AddOnDeploymentConfig` arrives here when OCM rolls it out to this cluster.
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
         if input.config.variable("QUIET") == Some("yes") {
             return Ok(Rendered::default());
         }
         let mut objects = objects::of_cluster(&self.name, input)?;
-        // Node placement, resources, proxies and registries, wherever Pods are made.
+        // Node placement, resources, proxies and registries of each workload.
         let registries = images::registries(input.config, input.target)?;
         for object in &mut objects {
             workload::configure(object, input.config, &registries);
@@ -100,14 +99,15 @@ impl Addon for Hello {
         Ok(objects.into())
     }
 
-    // Step 3, health: how does the hub know?
+    // Step 3, health.
 
-    /// The agent renews a lease named `hello` in its namespace, and OCM looks at it.
+    /// The agent renews a lease named `hello` in its namespace, and OCM checks it.
     fn health_mode(&self) -> HealthMode {
         HealthMode::Lease
     }
 
-    /// `Available` is then OCM's to say. `Degraded` is ours: something needs a person.
+    /// In lease mode OCM sets `Available`. The add-on sets `Degraded` for problems that an administrator
+    /// must solve.
     fn conditions(&self, input: HealthInput<'_>) -> Health {
         let degraded = match input.render_error {
             Some(error) => {
@@ -121,22 +121,22 @@ impl Addon for Hello {
         }
     }
 
-    // Step 4, farewell.
+    // Step 4, removal.
 
-    /// How long the Job that says goodbye may take. A cluster that is lost cannot run it, and the
-    /// add-on must be able to go nevertheless.
+    /// How long the pre-delete Job may take. A lost cluster cannot run it, and the removal of the add-on
+    /// must complete nevertheless.
     fn hook_deadline(&self) -> Duration {
         self.hook_deadline
     }
 
-    /// Called before hooks run and works go, and again until it says `Proceed`.
-    async fn leaving(&self, leaving: &Leaving) -> Result<Removal, HookError> {
-        tracing::debug!(cluster = %leaving.cluster, phase = ?leaving.phase, "goodbye");
+    /// Called before hooks run and works are deleted, and again until it returns `Proceed`.
+    async fn before_removal(&self, input: &RemovalInput) -> Result<Removal, HookError> {
+        tracing::debug!(cluster = %input.cluster, phase = ?input.phase, "goodbye");
         Ok(Removal::Proceed)
     }
 
-    /// Called when all is gone: takes away what [`Addon::enrolled`] made on the hub.
-    async fn left(&self, cluster: &ClusterName) -> Result<(), HookError> {
+    /// Called when all works are gone: deletes the objects that [`Addon::prepare_hub`] created.
+    async fn after_removal(&self, cluster: &ClusterName) -> Result<(), HookError> {
         let guests = self.guests(cluster);
         if guests.get_metadata_opt(GUEST).await?.is_some() {
             guests.delete(GUEST, &DeleteParams::default()).await?;

@@ -1,4 +1,4 @@
-//! The other end: what runs on a cluster, or for it on its host.
+//! The agent, which runs on a cluster or, in hosted mode, on its host.
 
 use std::{env, time::Duration};
 
@@ -13,16 +13,16 @@ use serde_json::json;
 
 use crate::{Error, addon::GUEST, seconds};
 
-/// Where OCM's Secret is mounted: a kubeconfig of the hub, and the certificate or token it refers to.
+/// The mounted Secret of OCM: a kubeconfig of the hub, and the certificate or token that it refers to.
 const HUB: &str = "/var/run/hub/kubeconfig";
 
 fn variable(name: &str) -> Result<String, Error> {
     env::var(name).map_err(|error| format!("{name}: {error}").into())
 }
 
-/// Greets, and renews the lease after every greeting that worked: an agent that cannot do its job must
-/// not look well.
-pub(crate) async fn greet_for_ever() -> Result<(), Error> {
+/// Greets, and renews the lease after every successful greeting, so that an agent that cannot do its
+/// job becomes unavailable.
+pub(crate) async fn run_agent() -> Result<(), Error> {
     let own = Client::try_default().await?;
     let every = seconds("RENEW_SECONDS", 60)?;
     loop {
@@ -32,14 +32,14 @@ pub(crate) async fn greet_for_ever() -> Result<(), Error> {
             renew(&own, every).await
         };
         if let Err(error) = greeted.await {
-            tracing::warn!(error, "not well; the lease is not renewed");
+            tracing::warn!(error, "greeting failed; the lease is not renewed");
         }
         tokio::time::sleep_until(begin + every).await;
     }
 }
 
-/// Reads from the hub whom to greet. The certificate or token is replaced from time to time, so it is
-/// read again for every greeting.
+/// Reads the name to greet from the hub. OCM replaces the certificate or token from time to time, so
+/// each greeting reads it again.
 async fn greet() -> Result<(), Error> {
     let kubeconfig = Kubeconfig::read_from(HUB)?;
     let hub = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
@@ -51,9 +51,9 @@ async fn greet() -> Result<(), Error> {
     Ok(())
 }
 
-/// The lease has the add-on's name and is in the agent's namespace; OCM's registration agent looks at
-/// its time and at nothing else. One of several agents hosted in one namespace would speak for all of
-/// them, so each needs a namespace of its own.
+/// The lease has the add-on's name and is in the agent's namespace; OCM's registration agent checks
+/// only its time. Agents that are hosted in one namespace would share the lease, so each needs its own
+/// namespace.
 async fn renew(own: &Client, every: Duration) -> Result<(), Error> {
     let leases: Api<Lease> = Api::namespaced(own.clone(), &variable("NAMESPACE")?);
     let lease = json!({
@@ -71,11 +71,11 @@ async fn renew(own: &Client, every: Duration) -> Result<(), Error> {
     Ok(())
 }
 
-/// The hook: leaves a word behind. Its Job is tried again when it fails.
-pub(crate) async fn say_goodbye() -> Result<(), Error> {
+/// The pre-delete hook: writes a `ConfigMap`. Kubernetes retries its Job when it fails.
+pub(crate) async fn run_goodbye() -> Result<(), Error> {
     let words = variable("GOODBYE")?;
     if words == "fail" {
-        return Err("told to fail".into());
+        return Err("GOODBYE is fail".into());
     }
     let own = Client::try_default().await?;
     let maps: Api<ConfigMap> = Api::namespaced(own, &variable("NAMESPACE")?);

@@ -1,37 +1,37 @@
-//! A whole add-on, as a tutorial: its manager on the hub and its agent on the clusters, in one program.
+//! A complete add-on, as a tutorial: its manager on the hub and its agent on the clusters, in one program.
 //!
-//! The add-on `hello` runs an agent for every cluster that has it. The agent reads whom to greet from a
-//! `ConfigMap` in its cluster's namespace on the hub, renews a lease on its cluster while it is well,
-//! and says goodbye before it goes. It may also run on another cluster than the one it greets.
+//! The add-on `hello` runs an agent for every cluster that has it. The agent reads a name to greet from a
+//! `ConfigMap` in its cluster's namespace on the hub and renews a lease on its cluster while it is healthy.
+//! A hook says goodbye before the removal. The agent may also run on another cluster than the one it greets.
 //!
-//! | file | what to read it for |
+//! | file | content |
 //! |---|---|
-//! | `addon.rs` | what an author writes: the answers to the SDK's questions, in the order of an add-on's life |
-//! | `objects.rs` | what is sent to a cluster, and the annotations by which OCM knows hooks and hosted objects |
-//! | `agent.rs` | the other end: a client of the hub, a lease, a hook |
-//! | `hub.yaml` | what is installed on the hub: the offer, the manager and its rights |
+//! | `addon.rs` | the implementation of the trait `Addon`, in the order of an add-on's life cycle |
+//! | `objects.rs` | the objects for a cluster, with the annotations that mark hooks and hosted objects for OCM |
+//! | `agent.rs` | the agent: a client of the hub, a lease, a hook |
+//! | `hub.yaml` | the objects on the hub: the `ClusterManagementAddOn`, the manager and its permissions |
 //!
-//! To see it at work on an OCM hub, with an image of this program:
+//! To run it on an OCM hub, with an image of this program:
 //!
 //! 1. Install it: `kubectl apply -f ocm/examples/hello_addon/hub.yaml`. Or run the manager here, with a
 //!    kubeconfig of the hub, after applying only the `ClusterManagementAddOn`:
 //!    `HOSTS=big-one cargo run -p ocm --features sdk --example hello_addon`
-//! 2. Switch it on for a cluster: `clusteradm addon enable --names hello --clusters c1`
-//! 3. Look: `clusteradm get addon hello -o tree`, and `kubectl get role,rolebinding -n c1`.
+//! 2. Enable it for a cluster: `clusteradm addon enable --names hello --clusters c1`
+//! 3. See the result: `clusteradm get addon hello -o tree`, and `kubectl get role,rolebinding -n c1`.
 //! 4. Configure it: an `AddOnDeploymentConfig` with variables, named in `spec.configs` of the
 //!    `ManagedClusterAddOn` or as the default of the `ClusterManagementAddOn`.
 //! 5. Move the agent to another cluster, if c1's klusterlet runs there too:
 //!    `kubectl annotate mca -n c1 hello addon.open-cluster-management.io/hosting-cluster-name=big-one`
-//! 6. Switch it off and see the hook run: `clusteradm addon disable --names hello --clusters c1`
+//! 6. Disable it and see the hook run: `clusteradm addon disable --names hello --clusters c1`
 //!
-//! | variable | what it does |
+//! | variable | effect |
 //! |---|---|
-//! | `GREETING` | the word of greeting, at most 40 characters |
+//! | `GREETING` | the greeting, at most 40 characters |
 //! | `IMAGE` | the agent's image |
 //! | `RENEW_SECONDS` | how often the agent greets and renews its lease, 60 unless set |
-//! | `GOODBYE` | what the hook says; with `fail` it fails, to see what happens then |
-//! | `BOOKS`, `BOOK_KIB` | so many phrase books of that size go to the cluster besides, to see what happens with much |
-//! | `QUIET` | with `yes` nothing at all is sent to the cluster |
+//! | `GOODBYE` | the text of the hook; with `fail` the hook fails |
+//! | `BOOKS`, `BOOK_KIB` | number and size of phrase books that the cluster gets too, to try many and large objects |
+//! | `QUIET` | with `yes` the cluster gets no objects |
 
 mod addon;
 mod agent;
@@ -49,23 +49,23 @@ use tokio_util::sync::CancellationToken;
 
 use addon::Hello;
 
-/// What may go wrong here, all of it the end of the program.
+/// An error that ends the program.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // The client logs every refused connection as an error; the SDK tells an outage once.
+    // The client logs every refused connection as an error; the SDK logs an outage once.
     let filter = "info,kube_client=off";
     tracing_subscriber::fmt().with_env_filter(filter).init();
-    // The first program of a container is not ended by a signal that it does not listen for.
+    // The kernel drops signals to the first process of a container that have no handler.
     let mut terminated = signal(SignalKind::terminate())?;
     let token = CancellationToken::new();
     let part = env::args().nth(1);
     let mut running = std::pin::pin!(async {
         match part.as_deref() {
             None => manage(token.clone()).await,
-            Some("agent") => agent::greet_for_ever().await,
-            Some("goodbye") => agent::say_goodbye().await,
+            Some("agent") => agent::run_agent().await,
+            Some("goodbye") => agent::run_goodbye().await,
             Some(other) => Err(format!("there is no {other:?} here: try agent or goodbye").into()),
         }
     });
@@ -81,7 +81,7 @@ async fn main() -> Result<(), Error> {
     tokio::time::timeout(Duration::from_secs(10), running).await?
 }
 
-/// The manager. A real one would take a lease first, since only one may run, and serve its metrics.
+/// The manager. In production it acquires a lease first, since only one may run, and serves its metrics.
 async fn manage(token: CancellationToken) -> Result<(), Error> {
     let client = kube::Client::try_default().await?;
     let version = discover(&client).await?;
@@ -103,7 +103,7 @@ async fn manage(token: CancellationToken) -> Result<(), Error> {
     Ok(run(Arc::new(addon), setup).await?)
 }
 
-/// Which clusters may host agents of others: the names in the variable `HOSTS`, with commas between.
+/// The clusters that may host agents of others: the names in the variable `HOSTS`, separated by commas.
 fn hosts() -> Result<Hosts, Error> {
     let text = env::var("HOSTS").unwrap_or_default();
     let names = text.split(',').filter(|name| !name.is_empty());
@@ -113,7 +113,7 @@ fn hosts() -> Result<Hosts, Error> {
     Ok(if hosts.is_empty() {
         Hosts::None
     } else {
-        Hosts::These(hosts)
+        Hosts::Only(hosts)
     })
 }
 

@@ -1,4 +1,4 @@
-//! What is sent to a cluster.
+//! The objects for a cluster.
 
 use ocm::{
     keys,
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 /// The image of this program, unless the configuration names another.
 const IMAGE: &str = "example.com/hello:v1";
 
-/// The objects of one cluster. A mistake in its configuration is told in `ManifestApplied`, and what
-/// the cluster has stays.
+/// The objects of one cluster. For an error in its configuration the SDK sets `ManifestApplied` to False
+/// and keeps the deployed objects.
 pub(crate) fn of_cluster(
     addon: &AddonName,
     input: RenderInput<'_>,
@@ -46,8 +46,8 @@ fn number(input: RenderInput<'_>, variable: &str, otherwise: usize) -> Result<us
     Ok(number.unwrap_or(otherwise))
 }
 
-/// Namespaces are often shared: this one stays when the add-on goes, and on either cluster there is
-/// one. OCM copies its image pull secret to namespaces with this label.
+/// Add-ons often share a namespace, so it stays when the add-on is removed. OCM copies its image pull
+/// secret to namespaces with this label.
 fn namespace_object(namespace: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -59,8 +59,8 @@ fn namespace_object(namespace: &str) -> Value {
     })
 }
 
-/// In hosted mode everything that belongs to the agent goes to the host. Without hosted mode the
-/// annotation means nothing.
+/// In hosted mode all objects of the agent go to the host. Without hosted mode the annotation has no
+/// effect.
 fn metadata(namespace: &str) -> Value {
     json!({
         "namespace": namespace, "name": "hello",
@@ -72,7 +72,7 @@ fn service_account(namespace: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(namespace) })
 }
 
-/// What the agent needs for its lease, and the hook for its last word.
+/// The permissions that the agent needs for its lease, and the hook for its `ConfigMap`.
 fn role(namespace: &str) -> Value {
     let rule = |group: &str, resource: &str| json!({ "apiGroups": [group], "resources": [resource], "verbs": ["create", "patch"] });
     json!({
@@ -103,7 +103,7 @@ fn container(input: RenderInput<'_>, part: &str, variables: &[(&str, &str)]) -> 
     json!({ "name": part, "image": image, "args": [part], "env": env })
 }
 
-/// The agent. Its Pod waits until OCM has made the Secret with its way to the hub.
+/// The agent. Its Pod waits until OCM has created the Secret with the kubeconfig of the hub.
 fn agent(addon: &AddonName, input: RenderInput<'_>) -> Result<Value, RenderError> {
     let greeting = input.config.variable("GREETING").unwrap_or("hello");
     if greeting.len() > 40 {
@@ -144,8 +144,7 @@ fn agent(addon: &AddonName, input: RenderInput<'_>) -> Result<Value, RenderError
     }))
 }
 
-/// A hook: it is not deployed with the rest but runs before the add-on goes, while everything else
-/// is still there.
+/// A hook: it is not deployed with the other objects but runs before they are deleted.
 fn goodbye(input: RenderInput<'_>) -> Value {
     let words = input.config.variable("GOODBYE").unwrap_or("goodbye");
     json!({
@@ -165,8 +164,8 @@ fn goodbye(input: RenderInput<'_>) -> Value {
     })
 }
 
-/// What the greeted cluster gets itself, in hosted mode too: without the annotation an object goes
-/// to the managed cluster. The SDK shares many objects out over several works.
+/// Objects for the greeted cluster itself, in hosted mode too: without the annotation an object goes
+/// to the managed cluster. The SDK distributes many objects over several works.
 fn phrase_books(input: RenderInput<'_>) -> Result<Vec<Value>, RenderError> {
     let (count, kib) = (number(input, "BOOKS", 0)?, number(input, "BOOK_KIB", 1)?);
     if count > 20 || kib > 900 {

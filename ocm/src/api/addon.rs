@@ -23,10 +23,10 @@ pub use version::Version;
 
 /// The group's name.
 pub const GROUP: &str = "addon.open-cluster-management.io";
-/// The reserved name by which v1beta1 says that a supported configuration has no default.
+/// The reserved name that v1beta1 uses for a supported configuration without a default.
 pub const NO_DEFAULT: &str = "__reserved_no_default__";
 
-/// Spec of a `ManagedClusterAddOn`: an add-on is switched on for one cluster.
+/// Spec of a `ManagedClusterAddOn`, which enables an add-on for one cluster.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -66,7 +66,7 @@ pub struct AddOnConfig {
 
 /// Status of a `ManagedClusterAddOn`.
 ///
-/// The registration agent of the cluster may write all of it: nothing here is proof of anything.
+/// The registration agent of the cluster may write all of it: everything here is a claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedClusterAddOnStatus {
@@ -85,7 +85,7 @@ pub struct ManagedClusterAddOnStatus {
     /// Namespace of the agent on the cluster (written by the manager).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Who finds out whether the agent is healthy (written by the manager).
+    /// Which component checks the health of the agent (written by the manager).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
 }
@@ -112,10 +112,10 @@ pub struct ConfigReference {
     pub resource: String,
     /// Generation that the manager saw last.
     pub last_observed_generation: i64,
-    /// What the cluster shall have now.
+    /// The content that the cluster should have now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_config: Option<ConfigSpecHash>,
-    /// What it was seen to have.
+    /// The content that the cluster was last observed to have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_config: Option<ConfigSpecHash>,
 }
@@ -131,11 +131,11 @@ pub struct ConfigSpecHash {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Hash of the spec; empty means that it is not known yet and everything has to wait.
+    /// Hash of the spec; empty means that it is not known yet, so rendering has to wait.
     pub spec_hash: String,
 }
 
-/// One identity of the agent. Exactly one of the two parts is set, as `type` says.
+/// One identity of the agent. Exactly one of the two parts is set: the one that `type` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegistrationConfig {
@@ -145,14 +145,14 @@ pub struct RegistrationConfig {
     /// A client of the hub's API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kube_client: Option<KubeClientConfig>,
-    /// A certificate of a signer of one's own.
+    /// A certificate of a custom signer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom_signer: Option<CustomSignerConfig>,
 }
 
 /// The type of a registration that is a client of the hub's API server.
 pub const KUBE_CLIENT: &str = "kubeClient";
-/// The type of a registration with a signer of one's own.
+/// The type of a registration with a custom signer.
 pub const CUSTOM_SIGNER: &str = "customSigner";
 
 /// A client of the hub's API server.
@@ -167,7 +167,7 @@ pub struct KubeClientConfig {
     pub subject: Option<Subject>,
 }
 
-/// A certificate of a signer of one's own.
+/// A certificate of a custom signer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CustomSignerConfig {
@@ -192,7 +192,7 @@ pub struct Subject {
     pub organization_units: Vec<String>,
 }
 
-/// Who finds out whether the agent is healthy.
+/// Which component checks the health of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct HealthCheck {
@@ -229,7 +229,7 @@ impl ManagedClusterAddOn {
             .map(String::as_str)
     }
 
-    /// Whether OCM has put it under its `ClusterManagementAddOn`; before that a manager must wait.
+    /// Whether OCM has set the `ClusterManagementAddOn` as its owner; before that a manager must wait.
     pub fn is_managed_by(&self, addon: &AddonName) -> bool {
         self.metadata
             .owner_references
@@ -267,17 +267,17 @@ impl ManagedClusterAddOn {
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterManagementAddOnSpec {
-    /// What people see.
+    /// Display name and description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub add_on_meta: Option<AddOnMeta>,
     /// Kinds of configuration with their defaults; the name may be [`NO_DEFAULT`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_configs: Vec<AddOnConfig>,
-    /// Who makes `ManagedClusterAddOns`.
+    /// How `ManagedClusterAddOns` are created.
     pub install_strategy: InstallStrategy,
 }
 
-/// What people see of an add-on.
+/// Display name and description of an add-on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AddOnMeta {
@@ -287,14 +287,14 @@ pub struct AddOnMeta {
     pub description: String,
 }
 
-/// Who makes `ManagedClusterAddOns`: people (`Manual`) or OCM (`Placements`).
+/// How `ManagedClusterAddOns` are created: by users (`Manual`) or by OCM (`Placements`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstallStrategy {
     /// `Manual` or `Placements`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where, for `Placements`; the roll-out strategies are left out here.
+    /// The placements, for `Placements`; this model omits the roll-out strategies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub placements: Vec<PlacementStrategy>,
 }
@@ -309,7 +309,7 @@ impl Default for InstallStrategy {
 }
 
 impl InstallStrategy {
-    /// Whether OCM makes (and deletes) the `ManagedClusterAddOns`.
+    /// Whether OCM creates and deletes the `ManagedClusterAddOns`.
     pub fn is_placements(&self) -> bool {
         self.kind == "Placements"
     }
@@ -335,12 +335,12 @@ pub struct ClusterManagementAddOnStatus {
     /// Defaults in use with their hashes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_config_references: Vec<ConfigReference>,
-    /// How far each placement is.
+    /// The roll-out progress of each placement.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub install_progressions: Vec<InstallProgression>,
 }
 
-/// How far one placement is.
+/// The roll-out progress of one placement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstallProgression {

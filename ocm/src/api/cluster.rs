@@ -26,7 +26,7 @@ use crate::condition::{self, Status};
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedClusterSpec {
-    /// Whether the hub lets the cluster in.
+    /// Whether the hub accepts the cluster.
     pub hub_accepts_client: bool,
     /// Taints that keep placements away.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -53,7 +53,7 @@ pub struct ManagedClusterStatus {
     /// Conditions, see [`crate::condition::cluster`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What the cluster says of itself.
+    /// Claims of the cluster about itself.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cluster_claims: Vec<ClusterClaim>,
     /// Versions in use.
@@ -61,7 +61,7 @@ pub struct ManagedClusterStatus {
     pub version: Option<ManagedClusterVersion>,
 }
 
-/// One thing that a cluster says of itself.
+/// One claim of a cluster about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ClusterClaim {
@@ -71,10 +71,10 @@ pub struct ClusterClaim {
     pub value: String,
 }
 
-/// The claim by which a cluster tells which one it is: the UID of its namespace `kube-system`.
+/// The claim that identifies a cluster: the UID of its namespace `kube-system`.
 pub const ID_CLAIM: &str = "id.k8s.io";
 
-/// Whether a cluster that claims this ID is the one whose `kube-system` has this UID. What is not known is not the same.
+/// Whether a cluster that claims this ID is the one whose `kube-system` has this UID. `false` if either is unknown.
 pub fn is_itself(claimed: Option<&str>, uid: Option<&str>) -> bool {
     claimed.is_some_and(|claimed| !claimed.is_empty() && Some(claimed) == uid)
 }
@@ -105,7 +105,7 @@ impl ManagedCluster {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether the hub has lost the cluster: its `Available` is `Unknown`.
+    /// Whether the hub has lost contact with the cluster: its `Available` is `Unknown`.
     pub fn is_lost(&self) -> bool {
         condition::has(
             self.conditions(),
@@ -159,7 +159,7 @@ pub struct PlacementSpec {
     /// A cluster is chosen if one of these fits.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub predicates: Vec<ClusterPredicate>,
-    /// Taints that do not matter.
+    /// Taints to tolerate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<PlacementToleration>,
 }
@@ -202,7 +202,7 @@ pub struct PlacementToleration {
 /// Clusters that a placement chose. It has no spec.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlacementDecision {
-    /// Metadata; the label [`crate::keys::PLACEMENT`] says whose decision it is.
+    /// Metadata; the label [`crate::keys::PLACEMENT`] names the Placement.
     pub metadata: ObjectMeta,
     /// The decision.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cluster_is_the_one_of_its_uid_and_what_is_not_known_is_none() {
+    fn a_cluster_is_identified_by_its_uid_and_an_unknown_id_never_matches() {
         assert!(is_itself(Some("uid"), Some("uid")));
         for (claimed, uid) in [
             (Some("uid"), Some("other")),

@@ -1,5 +1,5 @@
-//! Group `work.open-cluster-management.io`: objects that OCM applies on a cluster, and what it
-//! reports of them.
+//! Group `work.open-cluster-management.io`: objects that OCM applies on a cluster, and its reports
+//! about them.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ use serde_json::Value;
 pub struct ManifestWorkSpec {
     /// The objects.
     pub workload: Workload,
-    /// What happens to them when the work goes.
+    /// What happens to them when the work is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delete_option: Option<DeleteOption>,
     /// How single objects are applied and watched.
@@ -54,7 +54,7 @@ fn objects(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     })
 }
 
-/// What happens to the objects when the work goes.
+/// What happens to the objects when the work is deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeleteOption {
@@ -97,7 +97,7 @@ pub struct ResourceIdentifier {
 pub struct ManifestConfig {
     /// Which object.
     pub resource_identifier: ResourceIdentifier,
-    /// What is reported of it.
+    /// The values to report.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feedback_rules: Vec<FeedbackRule>,
     /// `Poll` or `Watch`.
@@ -108,7 +108,7 @@ pub struct ManifestConfig {
     pub update_strategy: Option<UpdateStrategy>,
 }
 
-/// What is reported of an object.
+/// The values to report for an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeedbackRule {
@@ -120,7 +120,7 @@ pub struct FeedbackRule {
     pub json_paths: Vec<JsonPath>,
 }
 
-/// One value that is reported of an object.
+/// One value to report for an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct JsonPath {
@@ -160,7 +160,7 @@ pub struct ServerSideApply {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManifestWorkStatus {
-    /// Conditions of the whole, see [`crate::condition::work`].
+    /// Conditions of the work as a whole, see [`crate::condition::work`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The objects one by one.
@@ -175,7 +175,7 @@ pub struct ResourceStatus {
     pub manifests: Vec<ManifestCondition>,
 }
 
-/// What is known of one object of a work.
+/// The reported state of one object of a work.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManifestCondition {
@@ -184,7 +184,7 @@ pub struct ManifestCondition {
     /// Its conditions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Values that were asked for by feedback rules.
+    /// Values that feedback rules requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status_feedback: Option<StatusFeedback>,
 }
@@ -209,7 +209,7 @@ pub struct ResourceMeta {
     pub namespace: String,
 }
 
-/// Values that were asked for.
+/// Values that feedback rules requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StatusFeedback {
@@ -217,7 +217,7 @@ pub struct StatusFeedback {
     pub values: Vec<FeedbackValue>,
 }
 
-/// A value that was asked for.
+/// A value that a feedback rule requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeedbackValue {

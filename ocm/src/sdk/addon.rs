@@ -1,24 +1,24 @@
-//! What an add-on author writes.
+//! The trait that an add-on author implements.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 use super::{
-    Admission, ConfigKind, Health, HealthInput, HealthMode, Hosts, Leaving, Registration, Removal,
-    RenderError, RenderInput, Rendered, SigningCa, Target,
+    Admission, ConfigKind, Health, HealthInput, HealthMode, Hosts, Registration, Removal,
+    RemovalInput, RenderError, RenderInput, Rendered, SigningCa, Target,
 };
 use crate::name::{AddonName, ClusterName};
 
-/// What goes wrong inside an author's hook; it is logged, shown and tried again.
+/// An error of an author's method; the SDK logs and reports it, and retries.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What an add-on author writes.
+/// An add-on: the SDK calls these methods in its reconciles.
 ///
-/// The answers that grant something ([`registrations`](Self::registrations),
-/// [`signing_ca`](Self::signing_ca)) must come from trusted input: the target's name and the
-/// author's own settings, not the `ManagedClusterAddOn`'s status, and with care the ManagedCluster's
-/// labels, annotations and claims, all of which a cluster may write itself.
+/// The methods that grant access ([`registrations`](Self::registrations),
+/// [`signing_ca`](Self::signing_ca)) must decide by trusted input: the target's name and the author's
+/// own settings. A cluster may write the `ManagedClusterAddOn`'s status and the ManagedCluster's labels,
+/// annotations and claims itself: never use the former, and the latter only with care.
 pub trait Addon: Send + Sync + 'static {
     /// The add-on's name, the same for the whole life of the process.
     fn name(&self) -> &AddonName;
@@ -28,68 +28,71 @@ pub trait Addon: Send + Sync + 'static {
         vec![ConfigKind::addon_deployment_config()]
     }
 
-    /// Who finds out whether the agent is healthy.
+    /// Which component checks the health of the agent.
     ///
-    /// With [`HealthMode::Lease`] a verdict on `Available` from
-    /// [`conditions`](Self::conditions) is dropped.
+    /// With [`HealthMode::Lease`] the SDK ignores `Available` in the result of
+    /// [`conditions`](Self::conditions).
     fn health_mode(&self) -> HealthMode {
         HealthMode::Customized
     }
 
-    /// Whether this cluster is served at all.
+    /// Whether the add-on serves this cluster.
     ///
-    /// A held cluster keeps what it has, and its `Degraded` says why.
+    /// With [`Admission::Hold`] the cluster keeps its objects, and `Degraded` has the reason.
     fn admit(&self, target: Target<'_>) -> Admission {
         let Target { .. } = target;
         Admission::Serve
     }
 
-    /// Identities that the agent on this cluster gets.
+    /// The identities of the agent on this cluster.
     fn registrations(&self, target: Target<'_>) -> Vec<Registration>;
 
-    /// What an agent with a [`Registration::KubeClient`] may do in its cluster's namespace on the
+    /// The permissions of an agent with a [`Registration::KubeClient`] in its cluster's namespace on the
     /// hub, the same for the whole life of the process.
     ///
     /// The SDK keeps a Role and a `RoleBinding` there, for this cluster's agent alone. The process
-    /// needs these rights itself (or `escalate` and `bind`), and may list and watch both kinds.
+    /// needs these permissions itself (or `escalate` and `bind`), and list and watch for both kinds.
     fn hub_permissions(&self) -> Vec<PolicyRule> {
         Vec::new()
     }
 
-    /// Which clusters may host agents of others.
+    /// The clusters that may host agents of others (hosted mode).
     fn hosts(&self) -> Hosts {
         Hosts::None
     }
 
-    /// How long hooks may take before the add-on goes without them. Counted from the deletion.
+    /// How long pre-delete hooks may take, from the deletion; then the SDK removes the add-on without them.
     ///
-    /// Hooks are Jobs and Pods among the rendered objects with the annotation
-    /// [`PRE_DELETE`](crate::keys::PRE_DELETE). A cluster that is lost cannot run them.
+    /// Hooks are rendered Jobs and Pods with the annotation [`PRE_DELETE`](crate::keys::PRE_DELETE). A
+    /// lost cluster cannot run them.
     fn hook_deadline(&self) -> Duration {
         Duration::from_mins(10)
     }
 
-    /// Custom signers that nobody but this add-on signs for, the same for the whole life of the process.
+    /// Custom signers that belong to this add-on alone, the same for the whole life of the process.
     ///
-    /// A request to one of them that lacks the add-on's label is watched, too: it stays pending, and an
-    /// Event on it says what is missing. Without a name here nobody would say anything.
+    /// The SDK also watches requests to these signers without the add-on's label. They stay pending, and
+    /// an Event on each names the missing label.
     fn own_signers(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The CA that signs for one of the custom signers named in a registration.
+    /// The CA of a custom signer that a registration names.
     ///
-    /// `None` means not now: the request waits and is looked at again.
+    /// `None` means that the CA is not available yet: the SDK retries the request.
     fn signing_ca(&self, signer: &str) -> Option<Arc<SigningCa>>;
 
-    /// How long a certificate of a custom signer lives at most.
+    /// The longest validity of a certificate of a custom signer.
     fn certificate_lifetime(&self) -> Duration {
         Duration::from_hours(720)
     }
 
-    /// Does on the hub what the cluster needs before its works (a namespace, a Secret, a list of who
-    /// may connect). Part of every reconcile of a served cluster, so it must be cheap when all is done.
-    fn enrolled(&self, target: Target<'_>) -> impl Future<Output = Result<(), HookError>> + Send {
+    /// Creates the objects on the hub that the cluster needs before its works (a namespace, a Secret, an
+    /// entry in a list). Every reconcile of a served cluster calls it, so a no-op must be cheap.
+    fn prepare_hub(
+        &self,
+        target: Target<'_>,
+    ) -> impl Future<Output = Result<(), HookError>> + Send {
         let Target { .. } = target;
         async { Ok(()) }
     }
@@ -97,27 +100,30 @@ pub trait Addon: Send + Sync + 'static {
     /// The objects for one cluster. Pure: the same input gives the same objects in the same order.
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError>;
 
-    /// What the author says of the cluster: `Available`, `Degraded` and conditions of its own.
+    /// The conditions of the add-on on this cluster: `Available`, `Degraded` and the author's own types.
     fn conditions(&self, input: HealthInput<'_>) -> Health;
 
-    /// The cluster is about to lose the add-on; nothing has been removed yet by the SDK.
+    /// Called before the SDK removes the add-on from a cluster.
     ///
-    /// Called (again and again) from the moment the `ManagedClusterAddOn` or the ManagedCluster is
-    /// deleting, or the former is gone. The works go only after [`Removal::Proceed`]; when the
-    /// `ManagedClusterAddOn` is already gone the garbage collector may be quicker.
-    fn leaving(
+    /// Each reconcile calls it while the `ManagedClusterAddOn` or the ManagedCluster is being deleted, or
+    /// the former is gone. The SDK deletes the works only after [`Removal::Proceed`]; when the
+    /// `ManagedClusterAddOn` is already gone, the garbage collector may delete them earlier.
+    fn before_removal(
         &self,
-        leaving: &Leaving,
+        input: &RemovalInput,
     ) -> impl Future<Output = Result<Removal, HookError>> + Send {
-        let Leaving { .. } = leaving;
+        let RemovalInput { .. } = input;
         async { Ok(Removal::Proceed) }
     }
 
-    /// The `ManagedClusterAddOn` and all works of this cluster are gone; the author cleans up.
+    /// Cleans up after all works of this cluster are gone, and the `ManagedClusterAddOn` too unless the
+    /// author [refuses](Admission::Refuse) the cluster.
     ///
-    /// Called again after a failure, after a restart if something woke the cluster up, and whenever
-    /// the cluster is woken while it has no add-on.
-    fn left(&self, cluster: &ClusterName) -> impl Future<Output = Result<(), HookError>> + Send {
+    /// Every reconcile of a cluster without the add-on calls it, so it must be idempotent.
+    fn after_removal(
+        &self,
+        cluster: &ClusterName,
+    ) -> impl Future<Output = Result<(), HookError>> + Send {
         let _ = cluster;
         async { Ok(()) }
     }

@@ -1,11 +1,11 @@
-//! A copy of what the hub has, kept by a watch. Pure.
+//! A local copy of the hub's objects, kept current by a watch. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a watch says.
+/// One event of a watch.
 #[derive(Clone, Debug)]
 pub(crate) enum Change<K, V> {
-    /// The watch begins anew; a list follows.
+    /// The watch restarts; a list follows.
     Restarted,
     /// One object of the list.
     Listed(K, V),
@@ -15,55 +15,55 @@ pub(crate) enum Change<K, V> {
     Applied(K, V),
     /// An object is gone.
     Deleted(K),
-    /// Something that cannot be read.
+    /// An object that cannot be read.
     Unread,
 }
 
-/// One word of a watch, and the version that the hub is at with it; none of what has no version.
+/// One event of a watch, and the hub's version at it, if the event has one.
 #[derive(Clone, Debug)]
-pub(crate) struct Word<K, V> {
+pub(crate) struct Update<K, V> {
     pub(crate) change: Change<K, V>,
     pub(crate) version: Option<u64>,
 }
 
-/// A version as a number. Those of one resource grow, and a watch tells them in their order; what is
-/// no number cannot be compared.
+/// A version as a number. The versions of one resource grow, and a watch delivers them in order; a
+/// version that is not a number cannot be compared.
 pub(crate) fn version(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// How far a watch has come.
+/// How far a watch has progressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Everything up to this version has been told. A new list counts from anew: the hub may be back at an earlier state,
-    /// and then what it told before says nothing about the versions that come.
+    /// The watch has delivered everything up to this version. A new list resets it: after a restore of the hub, earlier
+    /// versions are not comparable with later ones.
     reached: u64,
-    /// The newest of the list that comes, which counts when the list is complete.
+    /// The newest version of the current list, which counts when the list is complete.
     listed: u64,
-    /// How many lists were begun, and which of them was complete last.
+    /// The number of lists that have begun, and the number of the one that was complete last.
     begun: u64,
     complete: u64,
-    /// How many words there were.
-    words: u64,
+    /// The number of events.
+    updates: u64,
 }
 
 impl Progress {
-    /// Whether a write that made this version while the watch was at `then` has been told, or what came of it
-    /// since: the object itself may be gone again.
-    pub(crate) const fn notifies(&self, version: u64, then: &Self) -> bool {
-        // A list that was begun later has all that was before it.
+    /// Whether the watch has delivered a write that made this version while the watch was at `then`, or a later state:
+    /// the object itself may be gone again.
+    pub(crate) const fn covers(&self, version: u64, then: &Self) -> bool {
+        // A list that began later contains every earlier write.
         self.reached >= version || self.complete > then.begun
     }
 
-    /// Whether the watch has said nothing since `then`.
-    pub(crate) const fn is_silent_since(&self, then: &Self) -> bool {
-        self.words == then.words
+    /// Whether the watch has delivered nothing since `then`.
+    pub(crate) const fn is_idle_since(&self, then: &Self) -> bool {
+        self.updates == then.updates
     }
 
-    fn take<K, V>(&mut self, word: &Word<K, V>) {
-        self.words = self.words.wrapping_add(1);
-        let version = word.version.unwrap_or_default();
-        match word.change {
+    fn take<K, V>(&mut self, update: &Update<K, V>) {
+        self.updates = self.updates.wrapping_add(1);
+        let version = update.version.unwrap_or_default();
+        match update.change {
             Change::Restarted => {
                 self.begun += 1;
                 self.listed = 0;
@@ -82,8 +82,8 @@ impl Progress {
 
 /// The objects of one watch.
 ///
-/// While a list comes in the old content stays, so that an object that is merely not listed yet
-/// is never taken for gone.
+/// The old content stays until a list is complete, so that an object that is not listed yet never
+/// appears to be gone.
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
     live: BTreeMap<K, V>,
@@ -104,10 +104,10 @@ impl<K, V> Default for Cache<K, V> {
 }
 
 impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
-    /// Takes a change in and says which keys are different now.
-    pub(crate) fn absorb(&mut self, word: Word<K, V>) -> Vec<K> {
-        self.progress.take(&word);
-        match word.change {
+    /// Applies an event and returns the keys that changed.
+    pub(crate) fn apply(&mut self, update: Update<K, V>) -> Vec<K> {
+        self.progress.take(&update);
+        match update.change {
             Change::Restarted => {
                 self.listing = Some(BTreeMap::new());
                 Vec::new()
@@ -138,7 +138,7 @@ impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
         self.synced
     }
 
-    /// How far its watch has come.
+    /// How far its watch has progressed.
     pub(crate) const fn progress(&self) -> Progress {
         self.progress
     }
@@ -163,88 +163,85 @@ mod tests {
 
     use super::*;
 
-    fn word<K, V>(change: Change<K, V>) -> Word<K, V> {
+    fn update<K, V>(change: Change<K, V>) -> Update<K, V> {
         let version = None;
-        Word { change, version }
+        Update { change, version }
     }
 
     #[test]
     fn a_new_list_replaces_the_old_content_only_when_it_is_complete() {
         let mut cache = Cache::default();
-        cache.absorb(word(Change::Restarted));
-        cache.absorb(word(Change::Listed("a", 1)));
-        cache.absorb(word(Change::Listed("b", 1)));
+        cache.apply(update(Change::Restarted));
+        cache.apply(update(Change::Listed("a", 1)));
+        cache.apply(update(Change::Listed("b", 1)));
         assert!(!cache.is_synced());
-        assert_eq!(cache.absorb(word(Change::Complete)), ["a", "b"]);
+        assert_eq!(cache.apply(update(Change::Complete)), ["a", "b"]);
         assert!(cache.is_synced());
 
-        cache.absorb(word(Change::Restarted));
+        cache.apply(update(Change::Restarted));
         assert_eq!(cache.live().len(), 2);
-        cache.absorb(word(Change::Listed("b", 2)));
+        cache.apply(update(Change::Listed("b", 2)));
         assert_eq!(cache.live().get("a"), Some(&1));
-        assert_eq!(cache.absorb(word(Change::Complete)), ["a", "b"]);
+        assert_eq!(cache.apply(update(Change::Complete)), ["a", "b"]);
         assert_eq!(cache.live(), &BTreeMap::from([("b", 2)]));
     }
 
     #[test]
-    fn what_does_not_change_is_not_reported() {
+    fn unchanged_objects_are_not_reported() {
         let mut cache = Cache::default();
-        assert_eq!(cache.absorb(word(Change::Applied("a", 1))), ["a"]);
-        assert!(cache.absorb(word(Change::Applied("a", 1))).is_empty());
-        assert_eq!(cache.absorb(word(Change::Deleted("a"))), ["a"]);
-        assert!(cache.absorb(word(Change::Deleted("a"))).is_empty());
+        assert_eq!(cache.apply(update(Change::Applied("a", 1))), ["a"]);
+        assert!(cache.apply(update(Change::Applied("a", 1))).is_empty());
+        assert_eq!(cache.apply(update(Change::Deleted("a"))), ["a"]);
+        assert!(cache.apply(update(Change::Deleted("a"))).is_empty());
     }
 
     #[test]
-    fn a_write_is_told_by_a_later_word_or_by_a_list_that_was_begun_after_it() {
+    fn a_write_is_covered_by_a_later_version_or_a_later_list() {
         let mut cache = Cache::<&str, u8>::default();
-        let mut take_in = |change, version| {
-            cache.absorb(Word { change, version });
+        let mut observe = |change, version| {
+            cache.apply(Update { change, version });
             cache.progress()
         };
-        take_in(Change::Restarted, None);
-        let then = take_in(Change::Listed("a", 1), Some(7));
-        assert!(!then.notifies(7, &then), "the list is not complete");
-        let then = take_in(Change::Complete, None);
-        assert!(then.notifies(7, &then) && !then.notifies(8, &then));
-        assert!(take_in(Change::Unread, Some(8)).notifies(8, &then));
-        assert!(take_in(Change::Deleted("a"), Some(9)).notifies(9, &then));
+        observe(Change::Restarted, None);
+        let then = observe(Change::Listed("a", 1), Some(7));
+        assert!(!then.covers(7, &then), "the list is not complete");
+        let then = observe(Change::Complete, None);
+        assert!(then.covers(7, &then) && !then.covers(8, &then));
+        assert!(observe(Change::Unread, Some(8)).covers(8, &then));
+        assert!(observe(Change::Deleted("a"), Some(9)).covers(9, &then));
 
-        let while_listing = take_in(Change::Restarted, None);
-        let complete = take_in(Change::Complete, None);
-        assert!(complete.notifies(20, &then), "it has what was before it");
+        let while_listing = observe(Change::Restarted, None);
+        let complete = observe(Change::Complete, None);
+        assert!(complete.covers(20, &then), "the list is later");
         assert!(
-            !complete.notifies(20, &while_listing),
-            "it may have been made before the write"
+            !complete.covers(20, &while_listing),
+            "the list may be older than the write"
         );
-        assert!(complete.is_silent_since(&complete) && !complete.is_silent_since(&then));
+        assert!(complete.is_idle_since(&complete) && !complete.is_idle_since(&then));
     }
 
     #[test]
     fn rollback_uses_the_version_of_the_own_write() {
         let mut cache = Cache::<&str, u8>::default();
-        let mut take_in = |change, version| {
-            cache.absorb(Word { change, version });
+        let mut observe = |change, version| {
+            cache.apply(Update { change, version });
             cache.progress()
         };
-        take_in(Change::Restarted, None);
-        take_in(Change::Listed("a", 1), Some(20));
-        let before = take_in(Change::Complete, None);
+        observe(Change::Restarted, None);
+        observe(Change::Listed("a", 1), Some(20));
+        let before = observe(Change::Complete, None);
 
-        take_in(Change::Restarted, None);
-        take_in(Change::Listed("a", 0), Some(10));
-        let now = take_in(Change::Complete, None);
-        assert!(
-            now.notifies(30, &before),
-            "nobody waits for what never comes"
-        );
-        assert!(!now.notifies(11, &now), "20 was of another history");
-        assert!(take_in(Change::Applied("a", 2), Some(11)).notifies(11, &now));
+        observe(Change::Restarted, None);
+        observe(Change::Listed("a", 0), Some(10));
+        let now = observe(Change::Complete, None);
+        assert!(now.covers(30, &before), "version 30 will never come");
+        assert!(!now.covers(11, &now), "20 is of another history");
+        assert!(observe(Change::Applied("a", 2), Some(11)).covers(11, &now));
     }
 
     proptest! {
-        /// A hub with one object, and a watch of it that lags, skips to the newest, or lists again at any moment: what
-        /// it tells of a write is never older than the write.
+        /// A hub with one object, and a watch of it that lags, skips to the newest, or lists again at any moment: once a
+        /// write is covered, the cache is never older than the write.
         #[test]
         fn bench_counts_only_visible_changes(steps in prop::collection::vec(0u8..6, 1..60)) {
             let mut cache = Cache::<(), u64>::default();
@@ -280,10 +277,10 @@ mod tests {
                     _ => None,
                 };
                 if let Some((change, version)) = change {
-                    cache.absorb(Word { change, version });
+                    cache.apply(Update { change, version });
                 }
                 if let Some((version, then)) = &expected
-                    && cache.progress().notifies(*version, then)
+                    && cache.progress().covers(*version, then)
                 {
                     prop_assert!(cache.live()[&()] >= *version);
                 }

@@ -16,10 +16,10 @@ use super::{
     registration,
 };
 
-/// Writes missing and old hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.
+/// Writes missing and outdated hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.
 pub(crate) async fn reconcile<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> {
     let patch = {
-        let state = hub.world.look();
+        let state = hub.world.lock();
         let offer = state.offer.live().get(&());
         let supported = registration::supported(&hub.addon.supported_configs());
         let live = |named: &_| state.config(named).map(|config| config.live.clone());

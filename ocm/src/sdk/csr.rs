@@ -1,10 +1,9 @@
 //! Whether a certificate request may be approved and signed. Pure.
 //!
-//! A request is made by somebody who can write anything into it. What it *should* say is computed
-//! from the cluster's name and the author's settings, and everything is compared as a whole:
-//! there is no prefix, pattern or default in the requester's favour. A request that fits in
-//! nothing is left pending, not denied: a denial makes the agent try again with a new one until
-//! it runs into its limit.
+//! The requester can write anything into a request. The SDK computes the expected content from the
+//! cluster's name and the author's settings and compares it exactly: no prefix, pattern or default
+//! favours the requester. A request that does not match stays pending, since after a denial the agent
+//! would create new requests until it reaches its limit.
 
 use std::collections::BTreeSet;
 
@@ -31,74 +30,74 @@ pub enum Refusal {
     /// The label with the cluster's name is missing or not a name.
     #[error("the label open-cluster-management.io/cluster-name is missing or not a cluster's name")]
     ClusterLabel,
-    /// The label with the add-on's name is another one.
+    /// The label with the add-on's name has another value.
     #[error("the label open-cluster-management.io/addon-name is not {0}")]
     AddonLabel(AddonName),
     /// The requester is not the registration agent of the cluster in the label.
     #[error("requested by {requester:?}, which is not the registration agent of cluster {cluster}")]
     Requester {
-        /// Who asked.
+        /// The user who sent the request.
         requester: String,
-        /// For which cluster.
+        /// The cluster in the label.
         cluster: ClusterName,
     },
-    /// The cluster is not there.
+    /// The cluster does not exist.
     #[error("there is no cluster {0}")]
     NoCluster(ClusterName),
-    /// The hub has not let the cluster in.
+    /// The hub does not accept the cluster.
     #[error("cluster {0} is not accepted")]
     NotAccepted(ClusterName),
     /// The cluster is being deleted.
     #[error("cluster {0} is being deleted")]
     ClusterDeleting(ClusterName),
-    /// The add-on is not switched on for the cluster.
+    /// The add-on is not enabled for the cluster.
     #[error("the add-on is not enabled on cluster {0}")]
     NoAddon(ClusterName),
-    /// The add-on is being switched off.
+    /// The add-on is being disabled.
     #[error("the add-on is being disabled on cluster {0}")]
     AddonDeleting(ClusterName),
     /// The add-on does not serve the cluster.
     #[error("the add-on does not serve cluster {cluster}: {message}")]
     NotServed {
-        /// Which cluster.
+        /// The cluster.
         cluster: ClusterName,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// The add-on wants no certificate of this signer.
+    /// The add-on does not use this signer.
     #[error("signer {0:?} is not one that this add-on uses")]
     Signer(String),
-    /// A usage is missing or too much.
+    /// A usage is missing or not allowed.
     #[error("the usages must be client auth, with digital signature and key encipherment at most")]
     Usages,
     /// The request is not one PEM block with one request in it.
     #[error("not a well-formed request: {0}")]
     Malformed(&'static str),
-    /// The requester does not hold the key.
+    /// The requester does not have the private key.
     #[error("the request is not signed with its own key")]
     SelfSignature,
-    /// The common name is another one.
+    /// The common name is not the expected one.
     #[error("the common name is {found:?}, wanted is {wanted:?}")]
     CommonName {
         /// In the request.
         found: String,
-        /// What it should be.
+        /// The expected one.
         wanted: String,
     },
-    /// The organizations are others.
+    /// The organizations are not the expected ones.
     #[error("the organizations are {found:?}, wanted are {wanted:?}")]
     Organizations {
         /// In the request.
         found: BTreeSet<String>,
-        /// What they should be.
+        /// The expected ones.
         wanted: BTreeSet<String>,
     },
-    /// The organizational units are others.
+    /// The organizational units are not the expected ones.
     #[error("the organizational units are {found:?}, wanted are {wanted:?}")]
     OrganizationalUnits {
         /// In the request.
         found: BTreeSet<String>,
-        /// What they should be.
+        /// The expected ones.
         wanted: BTreeSet<String>,
     },
     /// There is a subject alternative name other than the add-on's DNS name.
@@ -106,7 +105,7 @@ pub enum Refusal {
     AlternativeName(String),
 }
 
-/// Every word for a refusal.
+/// The reason of every refusal.
 pub(crate) const REASONS: [&str; 17] = [
     "AddonDeleting",
     "AddonNotEnabled",
@@ -128,7 +127,7 @@ pub(crate) const REASONS: [&str; 17] = [
 ];
 
 impl Refusal {
-    /// A word for Events and metrics; [`REASONS`] has all of them.
+    /// The reason for Events and metrics; [`REASONS`] has all of them.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::ClusterLabel => "WrongClusterLabel",
@@ -152,10 +151,10 @@ impl Refusal {
     }
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Nobody has said anything.
+    /// Neither approved nor denied.
     Pending,
     /// Approved, but there is no certificate yet.
     Approved,
@@ -165,7 +164,7 @@ pub(crate) enum Progress {
     Issued,
 }
 
-/// How far a request is.
+/// The progress of a request.
 pub(crate) fn progress(request: &CertificateSigningRequest) -> Progress {
     let status = request.status.as_ref();
     if status
@@ -187,37 +186,37 @@ pub(crate) fn progress(request: &CertificateSigningRequest) -> Progress {
     }
 }
 
-/// The cluster that a request says it is for. Nothing is proved by it.
+/// The cluster that a request claims; untrusted until [`check`].
 pub(crate) fn claimed_cluster(request: &CertificateSigningRequest) -> Option<ClusterName> {
     let label = request.metadata.labels.as_ref()?.get(keys::CLUSTER_NAME)?;
     ClusterName::new(label.clone()).ok()
 }
 
-/// What the hub itself knows of the cluster that a request says it is for.
+/// The hub's objects for the cluster that a request claims.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation<'a> {
     /// The add-on.
     pub(crate) addon: &'a AddonName,
     /// The cluster of the request's label.
     pub(crate) cluster: &'a ClusterName,
-    /// That cluster, if it is there.
+    /// That cluster, if it exists.
     pub(crate) managed_cluster: Option<&'a ManagedCluster>,
-    /// The add-on on that cluster, if it is there.
+    /// The add-on on that cluster, if it exists.
     pub(crate) cluster_addon: Option<&'a ManagedClusterAddOn>,
-    /// The identities that the author wants for it.
+    /// The identities that the author registers for it.
     pub(crate) wanted: &'a [Registration],
 }
 
-/// A request that is right in every respect, and what its certificate says.
+/// The result of a valid request: the content of its certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
-    /// Whether the certificate is ours to sign.
+    /// Whether the SDK signs the certificate.
     pub(crate) custom: bool,
-    /// The subject, as it was computed (not as it was asked for).
+    /// The subject, as the SDK computed it (not as the request has it).
     pub(crate) subject: Subject,
 }
 
-/// Judges a request: whose it is, whether that cluster may ask, and what it asks for.
+/// Checks a request: its requester, the state of the cluster, and its content.
 pub(crate) fn check(
     request: &CertificateSigningRequest,
     situation: Situation<'_>,
@@ -257,8 +256,8 @@ fn check_labels(
 
 /// The user must be the cluster's prefix and one more part, and a member of the cluster's group.
 ///
-/// Requests that come through OCM's gRPC server are made by its service account, which notes in an
-/// annotation who the user was; nobody else's annotation counts.
+/// For requests through OCM's gRPC server the user is its service account, which records the requester in
+/// an annotation; the annotation counts for this user only.
 fn check_requester(
     request: &CertificateSigningRequest,
     cluster: &ClusterName,
@@ -306,7 +305,7 @@ fn check_enrolment(situation: Situation<'_>) -> Result<(), Refusal> {
         return Err(Refusal::AddonDeleting(name()));
     }
     if !addon.is_managed_by(situation.addon) {
-        // Nothing is done for such an add-on, so nobody was asked to enrol for it.
+        // The SDK does not reconcile such an add-on, so it registers no agent.
         return Err(Refusal::NotServed {
             cluster: name(),
             message: "its ClusterManagementAddOn does not own it".to_owned(),
@@ -315,7 +314,7 @@ fn check_enrolment(situation: Situation<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the request's signer may certify for this cluster, from the author's wishes alone.
+/// The content that the request's signer may certify for this cluster, from the registrations alone.
 fn grant(
     request: &CertificateSigningRequest,
     situation: Situation<'_>,
@@ -329,7 +328,7 @@ fn grant(
                 subject,
             })
         }
-        // The hub's own signer is nobody's custom signer, whatever an author says.
+        // A registration cannot declare the hub's own signer as a custom signer.
         Registration::CustomSigner {
             signer_name,
             subject,
@@ -367,7 +366,7 @@ fn check_subject(content: &Request, granted: &Granted) -> Result<(), Refusal> {
     let mut organizations = content.organizations.clone();
     let groups: BTreeSet<_> = wanted.groups.iter().cloned().collect();
     if !granted.custom && !groups.contains("system:authenticated") {
-        // Old agents ask the hub's own signer for this group too; everybody is in it anyway.
+        // Old agents also request this group of the hub's own signer; every user is in it anyway.
         organizations.remove("system:authenticated");
     }
     if organizations != groups {

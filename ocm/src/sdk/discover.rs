@@ -27,8 +27,8 @@ pub async fn discover(client: &Client) -> Result<Version, Error> {
     Err(Error::NoAddonApi)
 }
 
-/// A version that is not served is answered with a bare `404 page not found`, not with a `Status`,
-/// so it is the code that counts.
+/// For a version that it does not serve the API server returns a bare `404 page not found` without a
+/// `Status`, so only the code counts.
 fn is_absent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404 || status.is_not_found())
 }
@@ -77,7 +77,7 @@ mod tests {
     const KINDS: &[&str] = &["managedclusteraddons", "clustermanagementaddons"];
 
     #[tokio::test]
-    async fn a_hub_that_serves_only_the_old_version_is_served_in_it() {
+    async fn the_newest_version_with_both_kinds_is_discovered() {
         let old = hub(&[("v1alpha1", KINDS)]);
         assert_eq!(discover(&old).await.unwrap(), Version::V1Alpha1);
         let half = hub(&[
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hub_without_ocm_is_told_apart_from_one_that_does_not_answer() {
+    async fn a_hub_without_ocm_is_reported_as_such() {
         let error = discover(&hub(&[])).await.unwrap_err();
         assert!(matches!(error, Error::NoAddonApi), "{error}");
     }

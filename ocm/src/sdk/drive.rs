@@ -1,4 +1,4 @@
-//! Starts the watches and works off what they say has to be looked at.
+//! Starts the watches and reconciles the keys that they add to the queue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,22 +20,22 @@ use crate::{api::addon::Version, name::ClusterName};
 
 pub use self::workers::DRAIN;
 
-/// What [`run`] needs beside the add-on.
+/// The input of [`run`] beside the add-on.
 pub struct Setup {
     /// A client of the hub.
     pub client: Client,
     /// The version of the add-on API, from [`discover`](fn@super::discover).
     pub version: Version,
-    /// Filled while running.
+    /// The view that [`run`] keeps current.
     pub view: View,
-    /// Clusters whose reconcile shall run now, because something outside the SDK's sight changed.
-    /// Its end is not an error.
+    /// Clusters to reconcile now, because an object that the SDK does not watch changed. The stream
+    /// may end.
     pub wake: BoxStream<'static, ClusterName>,
-    /// Ends [`run`].
+    /// Stops [`run`].
     pub token: CancellationToken,
-    /// Counters; `Metrics::default()` for none that anybody reads.
+    /// Counters; `Metrics::default()` without a registry.
     pub metrics: Metrics,
-    /// Reconciles at a time.
+    /// The number of concurrent reconciles.
     pub concurrency: usize,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Setup {
     }
 }
 
-/// What has to be looked at.
+/// A key of the work queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     /// One cluster.
@@ -83,7 +83,7 @@ impl Key {
     }
 }
 
-/// What every reconcile needs.
+/// The context of every reconcile.
 pub(crate) struct Hub<A> {
     pub(crate) addon: Arc<A>,
     pub(crate) client: Client,
@@ -93,11 +93,11 @@ pub(crate) struct Hub<A> {
     pub(crate) metrics: Metrics,
 }
 
-/// Runs the add-on until the token is cancelled. Only one process may do so at a time (hold a lease).
+/// Runs the add-on until the token is cancelled. Only one process may do so at a time: acquire a lease
+/// first.
 ///
 /// # Errors
-/// A watch that ended or panicked: the caller should end the process, since the copies of the hub
-/// grow old without it.
+/// A watch ended or panicked: the caller should end the process, since the cache would become stale.
 pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
     let Setup {
         client,
@@ -111,7 +111,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
     let world = Arc::clone(view.world());
     {
         // A kind that is not listed yet must count as not synced.
-        let mut state = world.look();
+        let mut state = world.lock();
         for kind in registration::supported(&addon.supported_configs()) {
             state.configs.entry(kind).or_default();
         }
@@ -152,7 +152,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the main loop waits for.
+/// The events of the main loop.
 enum Next {
     Stop,
     WatchEnded(Error),
@@ -161,7 +161,7 @@ enum Next {
     Due,
 }
 
-/// Waits for whatever comes first. Every arm may lose the race without losing anything.
+/// Waits for the first event. Every arm is cancel-safe.
 async fn next<A: Addon>(
     token: &CancellationToken,
     watches: &mut JoinSet<Error>,
@@ -180,7 +180,7 @@ async fn next<A: Addon>(
         Some((key, outcome)) = worker_pool.join_next() => Next::Finished(key, outcome),
         Some(cluster) = wake.next() => Next::Woken(cluster),
         () = agenda.changed.notified() => Next::Due,
-        // The last list may be empty and wake nobody.
+        // The last list may be empty and add no key.
         Ok(()) = revision.changed(), if listing => Next::Due,
         () = sleep_until(next_due.unwrap_or(far)) => Next::Due,
     }

@@ -1,12 +1,12 @@
-//! What can go wrong in the SDK, and who can put it right.
+//! Errors of the SDK.
 
-/// Why a reconcile, or the whole SDK, could not go on.
+/// An error that ended a reconcile, or the SDK.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The hub does not serve the add-on API.
     #[error("the hub does not serve addon.open-cluster-management.io; is OCM installed?")]
     NoAddonApi,
-    /// The hub could not be asked what it serves.
+    /// The discovery of the APIs that the hub serves failed.
     #[error("discover the add-on API")]
     Discover(#[source] Box<kube::Error>),
     /// An object could not be written.
@@ -27,12 +27,12 @@ pub enum Error {
         /// Why.
         source: Box<kube::Error>,
     },
-    /// A hook of the author failed.
-    #[error("{hook} of {cluster}")]
+    /// A method of the author's [`Addon`](super::Addon) failed.
+    #[error("{hook} of cluster {cluster}")]
     Hook {
-        /// Which.
+        /// The name of the method.
         hook: &'static str,
-        /// For which cluster.
+        /// The name of the cluster.
         cluster: String,
         /// Why.
         source: super::HookError,
@@ -45,10 +45,10 @@ pub enum Error {
         /// Why.
         source: super::SigningCaError,
     },
-    /// A look took too long, and was dropped.
+    /// A reconcile timed out.
     #[error("timed out after {} minutes", .0.as_secs().div_euclid(60))]
     Overdue(std::time::Duration),
-    /// A watch ended, which it never should.
+    /// A watch ended; it should run until shutdown.
     #[error("the watch of {0} ended")]
     WatchEnded(&'static str),
     /// A task of the SDK panicked.
@@ -72,7 +72,7 @@ impl Error {
         }
     }
 
-    /// Whether another writer was quicker; the next look at the world puts it right.
+    /// Whether another writer was first; the next reconcile resolves it.
     pub fn is_conflict(&self) -> bool {
         match self {
             Self::Write { source, .. } | Self::Read { source, .. } => {
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Whether the hub did not answer, or could not: nobody's fault here, and over some time.
+    /// Whether the hub timed out or was unavailable, so that a retry may succeed.
     pub fn is_transient(&self) -> bool {
         if matches!(self, Self::Overdue(_)) {
             return true;
@@ -98,7 +98,7 @@ impl Error {
             if let Some(error) = error.downcast_ref::<kube::Error>() {
                 return is_silence(error);
             }
-            // Boxed: the box is the cause as far as the chain is concerned.
+            // `source()` of a boxed error returns the box.
             if let Some(error) = error.downcast_ref::<Box<kube::Error>>() {
                 return is_silence(error);
             }
@@ -120,7 +120,7 @@ fn is_silence(error: &kube::Error) -> bool {
     matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_))
 }
 
-/// An error and its causes in one line. A cause that has been quoted already is not repeated.
+/// An error and its causes in one line, without causes that the text already contains.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -154,14 +154,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_that_does_not_answer_is_weather_and_a_refusal_is_not() {
+    fn an_unavailable_hub_is_transient_and_a_refusal_is_not() {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let silent = || kube::Error::Service(Box::new(std::io::Error::other("refused")));
         assert!(write(kube::Error::Service(Box::new(refused))).is_transient());
         assert!(write(answer(503)).is_transient());
         assert!(!write(answer(403)).is_transient());
         let hook = |source| Error::Hook {
-            hook: "left",
+            hook: "after_removal",
             cluster: "c".to_owned(),
             source,
         };

@@ -1,4 +1,4 @@
-//! Events: what people see with `kubectl describe`.
+//! Events, as `kubectl describe` shows them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,18 +19,18 @@ use super::{
     metrics::{Metrics, Written},
 };
 
-/// At most so many Events go out in [`WINDOW`]: whoever floods the hub with requests must not
-/// make us flood it too.
+/// The most Events in one [`WINDOW`], so that a client that floods the hub with requests does not make
+/// the SDK flood it with Events.
 const BUDGET: usize = 100;
 /// The window of the budget.
 const WINDOW: SignedDuration = SignedDuration::from_mins(1);
 /// The longest note that the API accepts.
 const NOTE_LIMIT: usize = 1024;
 
-/// What an Event says.
+/// The content of an Event.
 #[derive(Clone, Debug)]
 pub(crate) struct NewEvent<'a> {
-    /// About what.
+    /// The object that the Event is about.
     pub(crate) regarding: ObjectReference,
     /// `Warning` or `Normal`.
     pub(crate) warning: bool,
@@ -40,12 +40,12 @@ pub(crate) struct NewEvent<'a> {
     pub(crate) note: &'a str,
 }
 
-/// Says each thing once an object, not once a look.
+/// Writes each Event once per object and reason, however many reconciles run.
 ///
-/// The Event's name is made from what it says, so that a restart does not repeat it either.
+/// The name of an Event is a digest of its content, so that a restart does not repeat it either.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
-    stated: Mutex<LastEmitted>,
+    emitted: Mutex<LastEmitted>,
 }
 
 #[derive(Debug, Default)]
@@ -56,18 +56,18 @@ struct LastEmitted {
 }
 
 impl LastEmitted {
-    /// Whether this is new and within the budget.
+    /// Whether this Event is new and within the budget.
     fn take(&mut self, object: &str, reason: &str, now: Timestamp) -> bool {
-        let stated = self.by_object.get(object);
-        if stated.is_some_and(|reasons| reasons.contains(reason)) || !self.may_say(now) {
+        let emitted = self.by_object.get(object);
+        if emitted.is_some_and(|reasons| reasons.contains(reason)) || !self.take_budget(now) {
             return false;
         }
-        let stated = self.by_object.entry(object.to_owned()).or_default();
-        stated.insert(reason.to_owned())
+        let emitted = self.by_object.entry(object.to_owned()).or_default();
+        emitted.insert(reason.to_owned())
     }
 
     /// Whether the budget has room for one more, which is counted.
-    fn may_say(&mut self, now: Timestamp) -> bool {
+    fn take_budget(&mut self, now: Timestamp) -> bool {
         if self
             .since
             .is_none_or(|since| now.duration_since(since) >= WINDOW)
@@ -83,14 +83,14 @@ impl LastEmitted {
 }
 
 impl Events {
-    /// The object is gone, or all is well with it: what was said may be said again.
+    /// Allows the Events of an object again: the object is gone, or its problem is solved.
     pub(crate) fn forget(&self, regarding: &ObjectReference) {
-        let mut stated = self.stated.lock().unwrap_or_else(PoisonError::into_inner);
-        stated.by_object.remove(&key(regarding));
+        let mut emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
+        emitted.by_object.remove(&key(regarding));
     }
 
-    /// Says something, unless it was said, and tells whether it was new. An Event that cannot be
-    /// written is no reason to fail.
+    /// Writes an Event, unless it was written before, and returns whether it was new. A failed write is
+    /// only logged.
     pub(crate) async fn emit(
         &self,
         client: &Client,
@@ -101,8 +101,8 @@ impl Events {
     ) -> bool {
         let object = key(&emitting.regarding);
         let new = {
-            let mut stated = self.stated.lock().unwrap_or_else(PoisonError::into_inner);
-            stated.take(&object, emitting.reason, now)
+            let mut emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
+            emitted.take(&object, emitting.reason, now)
         };
         if !new {
             return false;
@@ -111,7 +111,7 @@ impl Events {
         true
     }
 
-    /// Says what has happened just now, each time that it does.
+    /// Writes an Event for each call, within the budget.
     pub(crate) async fn notify(
         &self,
         client: &Client,
@@ -120,11 +120,11 @@ impl Events {
         now: Timestamp,
         metrics: &Metrics,
     ) {
-        let may_say = {
-            let mut stated = self.stated.lock().unwrap_or_else(PoisonError::into_inner);
-            stated.may_say(now)
+        let within_budget = {
+            let mut emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
+            emitted.take_budget(now)
         };
-        if may_say {
+        if within_budget {
             write(client, event(reporter, emitting, Some(now), now), metrics).await;
         }
     }
@@ -152,7 +152,7 @@ fn key(object: &ObjectReference) -> String {
     )
 }
 
-/// `at`: what makes it another one than an earlier one that said the same.
+/// `at` distinguishes an Event from an earlier one with the same content.
 fn event(reporter: &str, emitting: NewEvent<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
     let NewEvent {
         regarding,
@@ -168,7 +168,7 @@ fn event(reporter: &str, emitting: NewEvent<'_>, at: Option<Timestamp>, now: Tim
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{name}.{suffix}")),
-            // Events about objects without a namespace live in this one.
+            // Events about cluster-scoped objects are in `default`.
             namespace: Some(
                 regarding
                     .namespace
@@ -198,30 +198,30 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_is_said_once_an_object() {
-        let mut stated = LastEmitted::default();
-        assert!(stated.take("a", "Reason", at(0)));
-        assert!(!stated.take("a", "Reason", at(100_000)));
-        assert!(stated.take("a", "Other", at(0)));
-        assert!(stated.take("b", "Reason", at(0)));
+    fn an_event_is_written_once_per_object_and_reason() {
+        let mut emitted = LastEmitted::default();
+        assert!(emitted.take("a", "Reason", at(0)));
+        assert!(!emitted.take("a", "Reason", at(100_000)));
+        assert!(emitted.take("a", "Other", at(0)));
+        assert!(emitted.take("b", "Reason", at(0)));
     }
 
     #[test]
-    fn a_flood_of_requests_is_not_answered_with_a_flood_of_events() {
-        let mut stated = LastEmitted::default();
-        let reply = |stated: &mut LastEmitted, second| {
+    fn a_flood_of_requests_causes_a_bounded_number_of_events() {
+        let mut emitted = LastEmitted::default();
+        let count = |emitted: &mut LastEmitted, second| {
             let names = (0..1000).map(|number| format!("{second}-{number}"));
             names
-                .filter(|name| stated.take(name, "Reason", at(second)))
+                .filter(|name| emitted.take(name, "Reason", at(second)))
                 .count()
         };
-        assert_eq!(reply(&mut stated, 0), BUDGET);
-        assert_eq!(reply(&mut stated, 59), 0);
-        assert_eq!(reply(&mut stated, 60), BUDGET);
+        assert_eq!(count(&mut emitted, 0), BUDGET);
+        assert_eq!(count(&mut emitted, 59), 0);
+        assert_eq!(count(&mut emitted, 60), BUDGET);
     }
 
     #[test]
-    fn the_same_saying_has_the_same_name_after_a_restart() {
+    fn an_event_has_the_same_name_after_a_restart() {
         let emitting = || NewEvent {
             regarding: ObjectReference {
                 name: Some("csr".to_owned()),

@@ -1,4 +1,4 @@
-//! What the SDK hands to an author's answers, and what it gets back.
+//! Parameters and results of the methods of [`Addon`](super::Addon).
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
     name::ClusterName,
 };
 
-/// What [`Addon::render`](super::Addon::render) is given.
+/// The input of [`Addon::render`](super::Addon::render).
 #[derive(Clone, Copy, Debug)]
 pub struct RenderInput<'a> {
     /// The cluster.
@@ -42,7 +42,7 @@ impl Config {
     }
 }
 
-/// What an author has rendered.
+/// The result of [`Addon::render`](super::Addon::render).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rendered {
     /// Whole objects. The SDK adds feedback for Deployments and `DaemonSets` and applies everything
@@ -51,7 +51,7 @@ pub struct Rendered {
     /// Annotations of OCM on an object are honoured: `deletion-orphan`, `addon-pre-delete`, and in
     /// hosted mode `hosted-manifest-location`, see [`crate::keys`].
     pub manifests: Vec<Value>,
-    /// How single objects are applied and watched, where the SDK's choice does not fit.
+    /// How to apply and watch single objects, where the SDK's defaults do not fit.
     pub configs: Vec<ManifestConfig>,
 }
 
@@ -64,7 +64,7 @@ impl From<Vec<Value>> for Rendered {
     }
 }
 
-/// Why objects cannot be rendered. Shown in `ManifestApplied`; what was there stays.
+/// Why objects cannot be rendered. `ManifestApplied` shows it; the deployed objects stay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RenderError {
@@ -72,29 +72,29 @@ pub struct RenderError {
     pub message: String,
 }
 
-/// What [`Addon::conditions`](super::Addon::conditions) is given.
+/// The input of [`Addon::conditions`](super::Addon::conditions).
 #[derive(Clone, Copy, Debug)]
 pub struct HealthInput<'a> {
     /// The cluster.
     pub target: Target<'a>,
-    /// The add-on's works and what the cluster says of them.
+    /// The add-on's works and the cluster's reports about them.
     pub works: &'a [WorkReport],
-    /// Since when a work is on its way out that has to be gone before the add-on's works are as they should be: one of an
-    /// earlier life of the add-on, or one that somebody has deleted. It is not among the works.
+    /// Since when the add-on waits for the removal of a work: one of an earlier `ManagedClusterAddOn`, or one that another
+    /// client has deleted. It is not among `works`.
     pub going_since: Option<Timestamp>,
-    /// What the author's last [`Addon::render`](super::Addon::render) said, if it failed.
+    /// The error of the last [`Addon::render`](super::Addon::render), if it failed.
     pub render_error: Option<&'a RenderError>,
     /// The time.
     pub now: Timestamp,
 }
 
 impl HealthInput<'_> {
-    /// When the first of the works was made.
+    /// When the first of the works was created.
     pub fn deployed_at(&self) -> Option<Timestamp> {
         self.works.iter().filter_map(|work| work.created).min()
     }
 
-    /// What is known of one object on the cluster.
+    /// The reported state of one object on the cluster.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&ManifestCondition> {
         let objects = self
             .works
@@ -106,7 +106,7 @@ impl HealthInput<'_> {
         })
     }
 
-    /// Whether a Deployment has a ready replica (or wants none); `None` if nothing is known of it.
+    /// Whether a Deployment has a ready replica (or wants none); `None` if its state is unknown.
     pub fn deployment_ready(&self, namespace: &str, name: &str) -> Option<bool> {
         let deployment = self.object("Deployment", namespace, name)?;
         deployment.status_feedback.as_ref()?;
@@ -118,69 +118,69 @@ impl HealthInput<'_> {
     }
 }
 
-/// A work and what the cluster says of it.
+/// A work and the cluster's report about it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorkReport {
     /// The work's name.
     pub name: String,
-    /// The namespace on the hub, which says on which cluster its objects are.
+    /// The namespace on the hub, which is the name of the cluster with its objects.
     pub namespace: String,
     /// Whether it is on the cluster that hosts the agent (hosted mode).
     pub hosted: bool,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
     /// Its generation; a condition is about it only if its `observedGeneration` is the same.
     pub generation: i64,
-    /// What the cluster says.
+    /// The report of the cluster.
     pub status: ManifestWorkStatus,
 }
 
-/// What an author says of a cluster.
+/// The result of [`Addon::conditions`](super::Addon::conditions).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// One verdict a condition. One that is no longer given vanishes with the next write, so
-    /// rather say `False`.
+    /// One verdict per condition. The next write removes a condition without a verdict, so return
+    /// `False` instead of omitting one.
     pub verdicts: Vec<Verdict>,
-    /// When to ask again if nothing happens; for verdicts that depend on the time.
+    /// When to reconcile again without an event; for verdicts that depend on the time.
     pub recheck: Option<Duration>,
-    /// `Available` is not known yet and will be, when asked again at the latest. The first good news
-    /// of the works then waits for it, and the two share a write.
+    /// `Available` is not known yet but will be at the recheck. The first success of the works then
+    /// waits for it, so that both share a write.
     pub pending: bool,
 }
 
-/// A cluster that is about to lose the add-on.
+/// The input of [`Addon::before_removal`](super::Addon::before_removal).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leaving {
+pub struct RemovalInput {
     /// The cluster.
     pub cluster: ClusterName,
-    /// How far it is.
-    pub phase: LeavingPhase,
-    /// How many works are left.
+    /// The progress of the removal.
+    pub phase: RemovalPhase,
+    /// The number of remaining works.
     pub works: usize,
 }
 
-/// How far a removal is.
+/// The progress of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeavingPhase {
-    /// The ManagedCluster is not there or not accepted: its agent must not come in. The works stay,
-    /// whatever the answer.
+pub enum RemovalPhase {
+    /// The ManagedCluster does not exist or is not accepted: its agent must not connect. The works stay
+    /// even after [`Removal::Proceed`].
     NotAdmitted,
     /// The author [refuses](super::Admission::Refuse) the cluster; the `ManagedClusterAddOn` stays.
     Refused,
-    /// The ManagedCluster is being deleted; OCM will delete the `ManagedClusterAddOn`, so the works
-    /// stay for now, whatever the answer.
+    /// The ManagedCluster is being deleted; OCM will delete the `ManagedClusterAddOn`. The works stay
+    /// until then, even after [`Removal::Proceed`].
     ClusterDeleting,
-    /// The `ManagedClusterAddOn` is being deleted but still there.
+    /// The `ManagedClusterAddOn` is being deleted but still exists.
     AddonDeleting,
     /// The `ManagedClusterAddOn` is gone.
     AddonGone,
 }
 
-/// What comes next in a removal.
+/// The next step of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
-    /// The works may go.
+    /// The SDK may delete the works.
     Proceed,
-    /// The works stay; ask again after this time.
+    /// The works stay; the SDK calls again after this time.
     Wait(Duration),
 }

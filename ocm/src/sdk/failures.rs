@@ -1,24 +1,24 @@
-//! What is told of failures: each once when it begins and once when it is over. Pure.
+//! Which failures to log: each once when it begins and once when it ends. Pure.
 //!
-//! A hub that does not answer makes every reconcile fail; that is one thing to tell, not one a cluster.
+//! An unavailable hub makes every reconcile fail; that is one log line, not one per cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What fails at the moment, and has been told.
+/// The current failures, all of them logged.
 #[derive(Debug)]
 pub(crate) struct Troubles<K> {
-    /// Keys that fail for a reason of their own, with the reason.
+    /// Keys that fail on their own, with the reason.
     own: BTreeMap<K, &'static str>,
-    /// Keys that fail because the hub does not answer.
+    /// Keys that fail because the hub is unavailable.
     unanswered: BTreeSet<K>,
 }
 
-/// A failure that is worth telling.
+/// A change to log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transition {
-    /// This key fails, or fails for another reason than before.
+    /// This key fails, fails for another reason than before, or succeeds again.
     Own,
-    /// The hub does not answer any more, or answers again.
+    /// The hub became unavailable, or available again.
     Hub,
 }
 
@@ -32,7 +32,7 @@ impl<K> Default for Troubles<K> {
 }
 
 impl<K: Clone + Ord> Troubles<K> {
-    /// A key has failed: whether that is news.
+    /// Records that a key failed, and returns the change to log.
     pub(crate) fn failed(
         &mut self,
         key: &K,
@@ -49,7 +49,7 @@ impl<K: Clone + Ord> Troubles<K> {
         (before != Some(reason)).then_some(Transition::Own)
     }
 
-    /// A key has not failed: whether that ends something that was told.
+    /// Records that a key succeeded, and returns the change to log.
     pub(crate) fn succeeded(&mut self, key: &K) -> Option<Transition> {
         let answered = self.unanswered.remove(key) && self.unanswered.is_empty();
         let own = self.own.remove(key).is_some();
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_told_once_for_all_and_its_end_once() {
+    fn begin_and_end_of_an_outage_are_logged_once_for_all_keys() {
         let mut troubles = Troubles::default();
-        let reply = (0..100).filter_map(|key| troubles.failed(&key, "WriteFailed", true));
-        assert_eq!(reply.collect::<Vec<_>>(), [Transition::Hub]);
+        let logged = (0..100).filter_map(|key| troubles.failed(&key, "WriteFailed", true));
+        assert_eq!(logged.collect::<Vec<_>>(), [Transition::Hub]);
         assert_eq!(troubles.failed(&0, "WriteFailed", true), None);
-        let reply = (0..100).filter_map(|key| troubles.succeeded(&key));
-        assert_eq!(reply.collect::<Vec<_>>(), [Transition::Hub]);
+        let logged = (0..100).filter_map(|key| troubles.succeeded(&key));
+        assert_eq!(logged.collect::<Vec<_>>(), [Transition::Hub]);
         assert_eq!(
             troubles.failed(&0, "WriteFailed", true),
             Some(Transition::Hub)
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_ones_own_is_told_when_it_begins_changes_and_ends() {
+    fn a_failure_of_one_key_is_logged_when_it_begins_changes_and_ends() {
         let mut troubles = Troubles::default();
         assert_eq!(
             troubles.failed(&1, "HookFailed", false),

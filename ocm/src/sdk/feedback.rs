@@ -1,4 +1,4 @@
-//! `Available` by what works report of the workloads in them, in OCM's own words. Pure.
+//! `Available` from the feedback of workloads in works, with OCM's own reasons. Pure.
 
 use super::HealthInput;
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     condition::{self, Status, Verdict},
 };
 
-/// Whether the add-on's workloads run, for authors who have nothing better to go by: every Deployment
-/// wants no replica or has a ready one, every `DaemonSet` is ready wherever it should be.
+/// Whether the add-on's workloads run, for authors without a better health check: every Deployment wants
+/// no replica or has a ready one, and every `DaemonSet` is ready on all its nodes.
 pub fn availability(input: &HealthInput<'_>) -> Verdict {
     let condition = |status: Status, reason: &str, message: String| {
         Verdict::new(condition::addon::AVAILABLE, status, reason, message)
@@ -59,7 +59,7 @@ fn is_workload(object: &ManifestCondition) -> bool {
     )
 }
 
-/// A value that is zero is not reported at all.
+/// The cluster does not report values that are zero.
 fn is_ready(object: &ManifestCondition) -> bool {
     match object.resource_meta.kind.as_str() {
         "Deployment" => object.integer("Replicas") == 0 || object.integer("ReadyReplicas") >= 1,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn feedback_of_workloads_is_judged_as_ocms_own_framework_does_it() {
+    fn feedback_of_workloads_is_judged_as_in_ocms_framework() {
         let deployment = |values: &[(&str, i64)]| object("Deployment", values);
         let set = |values: &[(&str, i64)]| object("DaemonSet", values);
         let (wants, ready) = (("Replicas", 1), ("ReadyReplicas", 1));
@@ -138,7 +138,7 @@ mod tests {
                 Status::Unknown,
                 "NoProbeResult",
             ),
-            // A fresh one reports what it wants and nothing else.
+            // A new Deployment reports only the desired replicas.
             (
                 vec![work(Some("True"), &[deployment(&[wants])])],
                 Status::False,

@@ -2,14 +2,14 @@
 
 use crate::keys;
 
-/// Which finalizers there should be.
+/// The desired finalizers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Hooks have to run on the managed cluster.
+    /// Hooks run on the managed cluster.
     pub(crate) hooks: bool,
-    /// Hooks have to run on the hosting cluster.
+    /// Hooks run on the hosting cluster.
     pub(crate) hosting_hooks: bool,
-    /// Works have to be taken from the hosting cluster.
+    /// Works must be deleted from the hosting cluster.
     pub(crate) hosting_cleanup: bool,
 }
 
@@ -28,7 +28,7 @@ impl Wanted {
     }
 }
 
-/// The whole list as it should be, or `None` if it is. Others' finalizers stay in their order.
+/// The complete desired list, or `None` if it is current. Other finalizers stay, in their order.
 pub(crate) fn plan(live: &[String], wanted: Wanted) -> Option<Vec<String>> {
     let has = |key: &str| live.iter().any(|finalizer| finalizer == key);
     if wanted.keys().iter().all(|(key, want)| has(key) == *want) {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_stay_and_deprecated_twins_go_with_a_write() {
+    fn other_finalizers_stay_and_deprecated_ones_go_with_a_write() {
         let live = [
             "other.io/x",
             "cluster.open-cluster-management.io/addon-pre-delete",

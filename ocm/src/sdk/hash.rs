@@ -1,7 +1,7 @@
-//! Hashes of configurations: how they are computed and where they have to be written.
+//! Hashes of configurations, and the patches that write them.
 //!
-//! The text that is hashed is what Go's `encoding/json` makes of the object, so that another
-//! implementation would find the same hash.
+//! The hash is of the text that Go's `encoding/json` writes for the object, so that other implementations
+//! compute the same hash.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::api::addon::{AddOnConfig, ConfigGroupResource, Version};
 
-/// The hash of a configuration object as served: everything but what all objects have.
+/// The hash of a configuration object as served, without the fields that all objects have.
 pub(crate) fn spec_hash(object: &Value) -> String {
     let shared = ["apiVersion", "kind", "metadata", "status"];
     let fields = object.as_object().into_iter().flatten();
@@ -51,7 +51,7 @@ fn write_value(text: &mut String, value: &Value) {
             text.push(']');
         }
         Value::Object(object) => {
-            // Sorted here: the map's own order depends on a feature that any crate may switch on.
+            // Sorted here: the map's own order depends on a feature that any crate may enable.
             let mut fields: Vec<_> = object.iter().collect();
             fields.sort_unstable_by_key(|(name, _)| name.as_str());
             text.push('{');
@@ -118,11 +118,11 @@ pub(crate) struct Live {
     pub(crate) generation: i64,
 }
 
-/// The merge patch that puts missing or old hashes into a `ClusterManagementAddOn`'s status.
+/// The merge patch that writes missing and outdated hashes into a `ClusterManagementAddOn`'s status.
 ///
-/// Works on the raw object because the lists have no keys and are shared with OCM: they are
-/// written back whole, guarded by the resourceVersion. An object that is absent keeps the hash it
-/// had, which makes everything that uses it wait.
+/// Works on the raw object because the lists have no keys and are shared with OCM: they are written back
+/// completely, guarded by the resourceVersion. The reference to a missing object keeps its hash, so all
+/// clusters that use it wait.
 pub(crate) fn offer_patch(
     version: Version,
     offer: &Value,
@@ -153,8 +153,8 @@ pub(crate) fn offer_patch(
     guarded(offer, &patch)
 }
 
-/// The merge patch that puts hashes of configurations named in `spec.configs` into a
-/// `ManagedClusterAddOn`'s status; all others come from OCM.
+/// The merge patch that writes the hashes of configurations in `spec.configs` into a
+/// `ManagedClusterAddOn`'s status; OCM writes all others.
 pub(crate) fn addon_patch(
     addon: &Value,
     supported: &[ConfigGroupResource],
@@ -209,7 +209,7 @@ fn set_hashes(
             desired.insert("specHash".to_owned(), live.hash.into());
             changed = true;
         }
-        // Nobody decides by it, so it is no reason to write, but right when we do.
+        // No component decides by it, so it causes no write of its own.
         if let Some(entry) = reference.as_object_mut()
             && entry.contains_key("lastObservedGeneration")
         {

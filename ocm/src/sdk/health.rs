@@ -1,4 +1,4 @@
-//! What is said of a cluster's works, and which verdicts may be said. Pure.
+//! The condition of a cluster's works, and when the SDK may write `Available`. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -14,13 +14,13 @@ pub(crate) mod reason {
     pub(crate) const APPLIED: &str = "AddonManifestApplied";
     /// The cluster could not apply a work.
     pub(crate) const FAILED: &str = "AddonManifestAppliedFailed";
-    /// The hub did not take a work, or nothing could be rendered.
+    /// The hub rejected a work, or rendering failed.
     pub(crate) const NOT_WRITTEN: &str = "ManifestWorkApplyFailed";
 }
 
-/// The verdict over all works; `None` while the cluster has not answered for each of them.
+/// The condition for all works; `None` while the cluster has not reported each of them.
 ///
-/// An answer counts only if it is about the work's newest generation.
+/// A report counts only if it is about the work's newest generation.
 pub(crate) fn manifest_applied(kind: &str, works: &[&WorkReport]) -> Option<Verdict> {
     if works.is_empty() {
         return Some(Verdict::new(
@@ -48,7 +48,7 @@ pub(crate) fn manifest_applied(kind: &str, works: &[&WorkReport]) -> Option<Verd
     all.then(|| Verdict::new(kind, true, reason::APPLIED, message))
 }
 
-/// Whether the cluster says that it could not apply this one.
+/// Whether the cluster reports that it could not apply this work.
 pub(crate) fn has_failed(work: &WorkReport) -> bool {
     answer(work) == Some(false)
 }
@@ -65,7 +65,7 @@ fn answer(work: &WorkReport) -> Option<bool> {
     }
 }
 
-/// The objects that could not be applied, each with its reason; else what the work itself says.
+/// The objects that could not be applied, each with its message; else the message of the work itself.
 fn failures(work: &WorkReport) -> Vec<String> {
     let failed = |object: &&ManifestCondition| {
         condition::has(&object.conditions, condition::work::APPLIED, Status::False)
@@ -73,44 +73,44 @@ fn failures(work: &WorkReport) -> Vec<String> {
     let objects = work.status.resource_status.manifests.iter().filter(failed);
     let named: Vec<_> = objects.take(SHOWN).map(describe).collect();
     if named.is_empty() {
-        let stated = condition::find(&work.status.conditions, condition::work::APPLIED);
+        let applied = condition::find(&work.status.conditions, condition::work::APPLIED);
         return vec![format!(
             "{}: {}",
             work.name,
-            stated.map_or("", |c| c.message.as_str())
+            applied.map_or("", |c| c.message.as_str())
         )];
     }
     named
 }
 
-/// Enough to see what is wrong; a message is not a list of everything.
+/// The most failed objects that a message names.
 const SHOWN: usize = 5;
 
 fn describe(object: &ManifestCondition) -> String {
     let meta = &object.resource_meta;
-    let stated = condition::find(&object.conditions, condition::work::APPLIED);
-    let stated: String = stated
+    let applied = condition::find(&object.conditions, condition::work::APPLIED);
+    let applied: String = applied
         .map_or("", |c| c.message.as_str())
         .chars()
         .take(300)
         .collect();
-    format!("{} {}/{}: {stated}", meta.kind, meta.namespace, meta.name)
+    format!("{} {}/{}: {applied}", meta.kind, meta.namespace, meta.name)
 }
 
-/// The verdict when works could not be rendered or written.
+/// The condition when works could not be rendered or written.
 pub(crate) fn not_written(kind: &str, message: &str) -> Verdict {
     Verdict::new(kind, false, reason::NOT_WRITTEN, message)
 }
 
-/// What the condition is while the cluster has not answered: as it was, unless it only said that
-/// the hub had not taken a work, which is over.
+/// The condition while the cluster has not reported: the current one, unless that is only about a failed
+/// write, which has succeeded since.
 pub(crate) fn unanswered(kind: &str, live: &[Condition]) -> Option<Condition> {
     let live = condition::find(live, kind)?;
     (live.reason != reason::NOT_WRITTEN).then(|| live.clone())
 }
 
-/// Whether `Available` is ours to write: not in lease mode, and not while the hub has lost the
-/// cluster and says so in `Available` itself.
+/// Whether the SDK may write `Available`: not in lease mode, and not while the cluster is lost, since OCM
+/// then sets `Available` itself.
 pub(crate) fn may_write_available(mode: HealthMode, cluster: &ManagedCluster) -> bool {
     mode == HealthMode::Customized && !cluster.is_lost()
 }
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    fn stated(works: &[WorkReport]) -> Option<(Status, String)> {
+    fn decide(works: &[WorkReport]) -> Option<(Status, String)> {
         let works: Vec<_> = works.iter().collect();
         manifest_applied(KIND, &works).map(|verdict| (verdict.status, verdict.reason))
     }
@@ -154,13 +154,13 @@ mod tests {
         let failed = Some((Status::False, reason::FAILED.to_owned()));
         let (good, old) = (work(Status::True, 2), work(Status::True, 1));
         let (bad, old_bad) = (work(Status::False, 2), work(Status::False, 1));
-        assert_eq!(stated(&[]), applied);
-        assert_eq!(stated(std::slice::from_ref(&good)), applied);
-        assert_eq!(stated(&[good.clone(), old.clone()]), None);
-        assert_eq!(stated(&[good.clone(), old_bad]), None);
-        assert_eq!(stated(&[good.clone(), bad.clone()]), failed);
-        assert_eq!(stated(&[bad, good]), failed);
-        assert_eq!(stated(&[WorkReport::default()]), None);
+        assert_eq!(decide(&[]), applied);
+        assert_eq!(decide(std::slice::from_ref(&good)), applied);
+        assert_eq!(decide(&[good.clone(), old.clone()]), None);
+        assert_eq!(decide(&[good.clone(), old_bad]), None);
+        assert_eq!(decide(&[good.clone(), bad.clone()]), failed);
+        assert_eq!(decide(&[bad, good]), failed);
+        assert_eq!(decide(&[WorkReport::default()]), None);
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_write_that_failed_is_forgotten_before_the_cluster_answers() {
+    fn only_a_failed_write_is_withdrawn_before_the_cluster_reports() {
         let now = Timestamp::UNIX_EPOCH;
         let live = [not_written(KIND, "x").onto(&[], now)];
         assert_eq!(unanswered(KIND, &live), None);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn available_is_the_hubs_while_the_cluster_is_lost() {
+    fn available_belongs_to_ocm_while_the_cluster_is_lost() {
         let mut cluster = ManagedCluster::default();
         assert!(may_write_available(HealthMode::Customized, &cluster));
         assert!(!may_write_available(HealthMode::Lease, &cluster));

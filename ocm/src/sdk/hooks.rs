@@ -1,7 +1,7 @@
-//! Hooks: Jobs and Pods that have to end well before the add-on goes. Pure.
+//! Pre-delete hooks: Jobs and Pods that must complete before the add-on is removed. Pure.
 //!
-//! Each hook is looked up by its own name in what the cluster reports. One that has not been
-//! reported yet says nothing of the others.
+//! Each hook is looked up by its own name in the cluster's report, so an unreported hook does not hide
+//! the others.
 
 use super::{WorkReport, render::Manifest};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     condition::{self, Status, Verdict},
 };
 
-/// What is still to be waited for, one line a hook; empty when all is done.
+/// The hooks that have not completed, one line each.
 pub(crate) fn pending(work: Option<&WorkReport>, hooks: &[Manifest]) -> Vec<String> {
     let Some(work) = work else {
         return vec!["not sent to the cluster yet".to_owned()];
@@ -48,7 +48,7 @@ fn report<'a>(work: &'a WorkReport, hook: &Manifest) -> Option<&'a ManifestCondi
     })
 }
 
-/// How far a hook is: the phase of a Pod, or how the only condition of a Job that counts stands.
+/// The state of a hook: the phase of a Pod, or the status of a Job's condition `Complete`.
 fn state(object: &ManifestCondition) -> Option<String> {
     let values = object.values();
     let text = |name: &str| values.get(name).and_then(|value| value.string.clone());
@@ -65,7 +65,7 @@ fn wanted(hook: &Manifest) -> &'static str {
     }
 }
 
-/// What is said of the hooks.
+/// The condition of the hooks.
 pub(crate) fn verdict(pending: &[String]) -> Verdict {
     let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
     if pending.is_empty() {
@@ -97,9 +97,9 @@ mod tests {
     }
 
     fn work(generation: i64, values: &[(&str, &str, &str, Option<&str>)]) -> WorkReport {
-        let manifests = values.iter().map(|(kind, name, value, stated)| {
-            let values = stated.map(
-                |stated| json!({ "name": value, "fieldValue": { "type": "String", "string": stated } }),
+        let manifests = values.iter().map(|(kind, name, value, state)| {
+            let values = state.map(
+                |state| json!({ "name": value, "fieldValue": { "type": "String", "string": state } }),
             );
             json!({
                 "resourceMeta": { "kind": kind, "namespace": "n", "name": name },
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn all_hooks_have_to_end_well() {
+    fn all_hooks_must_complete() {
         let (job, pod) = (
             ("Job", "j", "JobComplete", Some("True")),
             ("Pod", "p", "PodPhase", Some("Succeeded")),
@@ -145,10 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_names_what_is_waited_for() {
+    fn the_condition_names_pending_hooks() {
         assert_eq!(verdict(&[]).status, Status::True);
-        let stated = verdict(&["Job n/j: not reported yet".to_owned()]);
-        assert_eq!(stated.reason, "HookManifestIsNotCompleted");
-        assert!(stated.message.contains("Job n/j"), "{}", stated.message);
+        let pending = verdict(&["Job n/j: not reported yet".to_owned()]);
+        assert_eq!(pending.reason, "HookManifestIsNotCompleted");
+        assert!(pending.message.contains("Job n/j"), "{}", pending.message);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the agent of a cluster runs on another one, and whether that one may host it. Pure.
+//! Whether the agent of a cluster runs on another cluster, and whether that cluster may host it. Pure.
 
 use super::{Addon, Hosts, place::Place};
 use crate::{
@@ -12,9 +12,9 @@ use crate::{
 pub(crate) enum Hosting {
     /// On the cluster itself.
     No,
-    /// On this one.
+    /// On this cluster.
     On(ClusterName),
-    /// It should run on another one, which cannot be.
+    /// The host is refused, for this reason.
     Refused(String),
 }
 
@@ -33,7 +33,7 @@ impl Hosting {
         [Place::Managed].into_iter().chain(hosting).collect()
     }
 
-    /// What is said of the host; nothing without hosted mode.
+    /// The condition of the host; none without hosted mode.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let kind = condition::addon::HOSTING_CLUSTER_VALIDITY;
         match self {
@@ -52,7 +52,7 @@ impl Hosting {
     }
 }
 
-/// Finds out where the agent runs. `host` is the cluster that the annotation names, if it is there.
+/// Decides where the agent runs. `host` is the cluster that the annotation names, if it exists.
 pub(crate) fn hosting(
     addon: &impl Addon,
     cluster_addon: &ManagedClusterAddOn,
@@ -95,9 +95,9 @@ mod tests {
     }
 
     #[test]
-    fn only_an_accepted_cluster_that_may_host_hosts() {
+    fn only_accepted_clusters_on_the_list_may_host() {
         let host = || ClusterName::new("h").unwrap();
-        let these = Hosts::These([host()].into());
+        let these = Hosts::Only([host()].into());
         let (good, mut deleting, refused) = (cluster(), cluster(), ManagedCluster::default());
         deleting.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
         assert_eq!(judge(&these, "h", Some(&good)), Ok(host()));
@@ -111,13 +111,13 @@ mod tests {
             (&these, "h", Some(&refused), "not accepted"),
         ];
         for (hosts, name, host, why) in cases {
-            let stated = judge(hosts, name, host).unwrap_err();
-            assert!(stated.contains(why), "{stated}");
+            let error = judge(hosts, name, host).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 
     #[test]
-    fn a_refused_host_gets_nothing_and_people_are_told() {
+    fn a_refused_host_gets_no_works_and_a_condition() {
         let refused = Hosting::Refused("why".to_owned());
         assert_eq!(refused.places(), [Place::Managed]);
         assert_eq!(refused.verdict().unwrap().reason, "HostingClusterInvalid");

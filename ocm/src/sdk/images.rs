@@ -1,8 +1,8 @@
-//! Where images come from. Pure.
+//! Image registries. Pure.
 //!
-//! Registries of a configuration win over those that a ManagedCluster is annotated with. The
-//! latter may have been written by the cluster itself: they decide what runs there and nowhere
-//! else, so in hosted mode, where another cluster runs it, they do not count.
+//! Registries of a configuration win over those in an annotation of the ManagedCluster. The cluster
+//! itself may write that annotation, so it must not decide which images its host runs: in hosted mode
+//! it does not count.
 
 use serde::Deserialize;
 
@@ -17,8 +17,8 @@ struct Annotation {
 
 /// The registries to use on a cluster.
 ///
-/// An annotation that cannot be read is told and not passed over: without its mirror a cluster might
-/// look for images where it must not.
+/// An unreadable annotation is an error and not ignored: without its mirror a cluster might pull images
+/// from a registry that it must not use.
 pub fn registries(config: &Config, target: Target<'_>) -> Result<Vec<ImageMirror>, RenderError> {
     let configured = config.deployment.as_ref().map(|it| &it.registries);
     if let Some(configured) = configured.filter(|registries| !registries.is_empty()) {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_does_not_say_what_its_host_runs() {
+    fn the_annotation_of_a_cluster_does_not_count_on_its_host() {
         let text = Some(r#"{"registries":[{"source":"","mirror":"evil.example.com"}]}"#);
         assert_eq!(found(&Config::default(), text, true), Ok(vec![]));
     }

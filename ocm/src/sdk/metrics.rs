@@ -1,4 +1,4 @@
-//! What the SDK counts.
+//! The metrics of the SDK.
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue},
@@ -25,7 +25,7 @@ struct ReconcileLabels {
     outcome: Ending,
 }
 
-/// What a reconcile is about.
+/// The kind of a reconcile.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub(crate) enum Controller {
     Cluster,
@@ -54,7 +54,7 @@ impl Ending {
     const ALL: [Self; 4] = [Self::Settled, Self::Soon, Self::Behind, Self::Failed];
 }
 
-/// What is written.
+/// The kind of a write.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub(crate) enum Written {
     Registration,
@@ -105,7 +105,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Makes and registers them.
+    /// Creates and registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         metrics.begin();
@@ -151,7 +151,7 @@ impl Metrics {
         metrics
     }
 
-    /// Every series is there from the start, at zero, so that the first one of its kind is seen in a rate too.
+    /// Creates every series at zero, so that a rate includes the first event.
     fn begin(&self) {
         for controller in Controller::ALL {
             for outcome in Ending::ALL {

@@ -1,4 +1,4 @@
-//! What the SDK knows of the hub: the copies that the watches keep.
+//! The SDK's cache of the hub's objects, which the watches keep current.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    cache::{Cache, Change, Word},
+    cache::{Cache, Change, Update},
     drive::Key,
     hash::Live,
     permissions,
@@ -35,12 +35,12 @@ pub(crate) use self::{
     own_writes::Expected,
 };
 
-/// The `ClusterManagementAddOn`, as served and as understood.
+/// The `ClusterManagementAddOn`, as served and as a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Offer {
     /// As served.
     pub(crate) raw: Value,
-    /// As understood.
+    /// As a model.
     pub(crate) model: Arc<ClusterManagementAddOn>,
 }
 
@@ -59,13 +59,13 @@ pub(crate) type WorkKey = (ClusterName, String, String);
 /// A Role or a `RoleBinding` of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Permission {
-    /// What may be done.
+    /// The permissions.
     Role(Arc<Role>),
-    /// Who may do it.
+    /// The subject.
     Binding(Arc<RoleBinding>),
 }
 
-/// All copies.
+/// All cached objects.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) clusters: Cache<ClusterName, Arc<ManagedCluster>>,
@@ -73,7 +73,7 @@ pub(crate) struct State {
     /// By the cluster that they are for, their namespace and their name.
     pub(crate) works: Cache<WorkKey, Arc<Work>>,
     pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
-    /// Requests to signers of our own without our label, by signer.
+    /// Requests to our custom signers without our label, by signer.
     pub(crate) strays: BTreeMap<String, Cache<String, Arc<CertificateSigningRequest>>>,
     pub(crate) offer: Cache<(), Arc<Offer>>,
     /// Watched only if agents get permissions.
@@ -110,7 +110,7 @@ impl State {
         self.configs.get(&kind)?.live().get(named)
     }
 
-    /// The names of a cluster's works.
+    /// A cluster's works.
     pub(crate) fn works_of<'a>(
         &'a self,
         cluster: &'a ClusterName,
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// All copies, shared. The lock guards them and is never held over an await.
+/// All cached objects, shared. The lock is released before every await.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectCache {
     state: Mutex<State>,
@@ -147,19 +147,19 @@ pub(crate) struct ObjectCache {
 }
 
 impl ObjectCache {
-    /// Looks at everything. A panic elsewhere leaves plain data, so poison means nothing.
-    pub(crate) fn look(&self) -> MutexGuard<'_, State> {
+    /// Locks the cache. It is plain data, so a poisoned lock does no harm.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a change in and says which keys are different now.
-    pub(crate) fn absorb<K: Clone + Ord, V: PartialEq>(
+    /// Applies an event and returns the keys that changed.
+    pub(crate) fn apply<K: Clone + Ord, V: PartialEq>(
         &self,
         cache: impl FnOnce(&mut State) -> &mut Cache<K, V>,
-        word: Word<K, V>,
+        update: Update<K, V>,
     ) -> Vec<K> {
-        let completes = matches!(word.change, Change::Complete);
-        let changed = cache(&mut self.look()).absorb(word);
+        let completes = matches!(update.change, Change::Complete);
+        let changed = cache(&mut self.lock()).apply(update);
         if completes || !changed.is_empty() {
             self.revision
                 .send_modify(|revision| *revision = revision.wrapping_add(1));
@@ -174,17 +174,17 @@ impl ObjectCache {
 
     /// Everything about one cluster.
     pub(crate) fn observe(&self, cluster: &ClusterName) -> Observed {
-        let state = self.look();
+        let state = self.lock();
         let addon = state.addons.live().get(cluster).cloned();
         let host = addon.as_ref().and_then(|addon| addon.hosting_cluster());
         let host = host.and_then(|host| state.clusters.live().get(host));
         let works: Vec<_> = state.works_of(cluster).cloned().collect();
         let namespaces = works.iter().map(|work| &work.report.namespace);
-        let deserted = namespaces.filter(|name| !state.has_cluster(name)).cloned();
+        let abandoned = namespaces.filter(|name| !state.has_cluster(name)).cloned();
         Observed {
             cluster: state.clusters.live().get(cluster).cloned(),
             host: host.cloned(),
-            deserted: deserted.collect(),
+            abandoned: abandoned.collect(),
             permissions: state.permissions_of(cluster),
             addon,
             works,
@@ -196,17 +196,17 @@ impl ObjectCache {
         }
     }
 
-    /// Notes that an own write has to be seen before the key is looked at again: acting on what
-    /// was before would write the same a second time.
+    /// Makes a key wait until the cache shows an own write: a reconcile of the state before it would
+    /// repeat the write.
     pub(crate) fn expect(&self, key: &Key, expected: Expected) {
-        let mut state = self.look();
+        let mut state = self.lock();
         let at = own_writes::progress(&state, key, &expected);
         state.awaited.note(key, expected, at, Instant::now());
     }
 
-    /// Whether an own write is not to be seen yet.
+    /// Whether the cache does not show an own write yet.
     pub(crate) fn is_behind(&self, key: &Key, now: Instant) -> bool {
-        let mut state = self.look();
+        let mut state = self.lock();
         let mut waits = state.awaited.take(key);
         waits.retain_mut(|wait| wait.lasts(&state, key, now));
         let behind = !waits.is_empty();

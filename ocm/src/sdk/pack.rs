@@ -1,16 +1,16 @@
-//! Which object goes into which work. Pure, and the same for the same input in any order.
+//! Distributes objects over works. Pure, and independent of the order of its input.
 //!
-//! A work may hold so much and no more. An object that is in a work stays there if it can, since
-//! moving it means that one work lets go of it while another takes it.
+//! The size of a work is limited. An object stays in its work if possible, since a move removes it from
+//! one work while another adopts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::api::work::ResourceIdentifier;
 
-/// The most that goes into one work: OCM's hub refuses 500 KiB, this leaves a fifth of it free.
+/// The limit of one work: OCM's hub refuses 500 KiB; this leaves a fifth of it free.
 pub(crate) const LIMIT: usize = 409_600;
 
-/// What is packed.
+/// An object to pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     /// Its name.
@@ -30,7 +30,7 @@ pub(crate) struct TooLarge {
 /// The contents of works by their number.
 pub(crate) type Bins = BTreeMap<usize, BTreeSet<ResourceIdentifier>>;
 
-/// Distributes objects over works, given what each work holds now.
+/// Distributes objects over works, given the current contents of each work.
 pub(crate) fn pack(items: &[Item], now: &Bins) -> Result<Bins, TooLarge> {
     if let Some(item) = items.iter().find(|item| item.size > LIMIT) {
         return Err(TooLarge {
@@ -86,7 +86,7 @@ impl<'a> Bin<'a> {
     }
 }
 
-/// The work with most room that takes `size`, of several the lowest number.
+/// The emptiest work with room for `size`; of several, the lowest number.
 fn roomiest(bins: &BTreeMap<usize, Bin<'_>>, size: usize) -> Option<usize> {
     let able = bins.iter().filter(|(_, bin)| bin.takes(size));
     able.min_by_key(|(number, bin)| (bin.used, **number))
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_goes_into_one_work() {
+    fn small_objects_go_into_one_work() {
         let packed = pack(&[item("a", 1), item("b", 2)], &Bins::new()).unwrap();
         assert_eq!(packed, bins(&[(0, &["a", "b"])]));
     }

@@ -1,7 +1,7 @@
-//! What an agent may do on the hub: a Role and a `RoleBinding` in its cluster's namespace. Pure.
+//! The permissions of an agent on the hub: a Role and a `RoleBinding` in its cluster's namespace. Pure.
 //!
 //! The subject is computed, never read from the status of the `ManagedClusterAddOn`, and it is this
-//! cluster's agent alone: a group of the agents of all clusters would let each of them act in
+//! cluster's agent alone: a group of the agents of all clusters would give each of them permissions in
 //! the namespaces of all others.
 
 use std::sync::Arc;
@@ -24,9 +24,9 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// One of the two objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
-    /// What may be done.
+    /// The rules.
     Role,
-    /// Who may do it.
+    /// The subject.
     Binding,
 }
 
@@ -43,7 +43,7 @@ impl Part {
     }
 }
 
-/// What is there.
+/// The current objects.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Live {
     /// The Role.
@@ -55,9 +55,9 @@ pub(crate) struct Live {
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Make or change one of the two.
+    /// Create or change one of the two.
     Apply(Part, Value),
-    /// Delete one that cannot be changed; it is made anew with the next look.
+    /// Delete one that cannot be changed; the next reconcile recreates it.
     Delete(Part),
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn name(addon: &AddonName) -> String {
     format!("open-cluster-management:{addon}:agent")
 }
 
-/// What the permissions are computed from.
+/// The input for the permissions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
     pub(crate) addon: &'a AddonName,
@@ -75,8 +75,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) registrations: &'a [Registration],
 }
 
-/// What to write so that the agent may do what the author says. Nothing without rules or without
-/// an identity that they could be given to.
+/// The writes that give the agent the author's rules; none without rules or without an identity to bind
+/// them to.
 pub(crate) fn plan(wanted: Wanted<'_>, target: Target<'_>, live: &Live) -> Vec<Step> {
     if wanted.rules.is_empty() || !wanted.registrations.contains(&Registration::KubeClient) {
         return Vec::new();
@@ -102,7 +102,7 @@ pub(crate) fn plan(wanted: Wanted<'_>, target: Target<'_>, live: &Live) -> Vec<S
         steps.push(Step::Apply(Part::Role, json!(role)));
     }
     match &live.binding {
-        // What a binding refers to cannot be changed.
+        // The `roleRef` is immutable.
         Some(live) if live.role_ref != binding.role_ref => steps.push(Step::Delete(Part::Binding)),
         Some(live)
             if live.subjects == binding.subjects && fits(&live.metadata, &binding.metadata) => {}
@@ -129,7 +129,7 @@ fn metadata(wanted: Wanted<'_>, target: Target<'_>) -> ObjectMeta {
     }
 }
 
-/// Others may add labels; ours and the owner must be there.
+/// Whether our labels and the owner are set; other clients may add labels.
 fn fits(live: &ObjectMeta, wanted: &ObjectMeta) -> bool {
     let uid = |meta: &ObjectMeta| {
         let owners = meta.owner_references.as_deref().unwrap_or_default();
@@ -147,7 +147,7 @@ fn fits(live: &ObjectMeta, wanted: &ObjectMeta) -> bool {
     uid(live) == uid(wanted) && kept.all(|kept| kept)
 }
 
-/// The cluster's own group, or with tokens the service account that OCM makes for it.
+/// The cluster's own group, or with tokens the service account that OCM creates for it.
 fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
     let (kind, name) = if uses_token(target) {
         ("User", service_account(addon, target.name))
@@ -162,7 +162,7 @@ fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
     }
 }
 
-/// The driver is the agent's to choose. Both subjects are this cluster's, so it gains nothing by it.
+/// Whether the agent chose the driver `token`. Both subjects are this cluster's, so the choice grants nothing.
 fn uses_token(target: Target<'_>) -> bool {
     let status = target.addon.status.as_ref();
     let registrations = status.map_or(&[][..], |status| &status.registrations);
@@ -172,7 +172,7 @@ fn uses_token(target: Target<'_>) -> bool {
     clients.any(|client| client.driver == registration::TOKEN)
 }
 
-/// The user that an agent with a token is.
+/// The user name of an agent with a token.
 pub(crate) fn service_account(addon: &AddonName, cluster: &ClusterName) -> String {
     format!("system:serviceaccount:{cluster}:{addon}-agent")
 }

@@ -1,10 +1,10 @@
-//! Where works are, and what they are called there. Pure.
+//! The namespaces and names of works. Pure.
 //!
-//! A work's name cannot be changed, so it is the name that says whose work it is, not a label.
+//! A work belongs to an add-on by its name, not by a label, because names are immutable.
 
 use crate::name::{AddonName, ClusterName};
 
-/// Where works are.
+/// The cluster on which a work is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On the managed cluster itself.
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-/// What a work is for.
+/// The purpose of a work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Holds rendered objects, and has this number.
@@ -58,16 +58,16 @@ pub(crate) enum Purpose {
     Hook,
 }
 
-/// What a work's name says.
+/// A parsed name of a work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourceTitle {
     /// The cluster whose agent is hosted, if so.
     pub(crate) hosted_for: Option<ClusterName>,
-    /// What it is for.
+    /// Its purpose.
     pub(crate) purpose: Purpose,
 }
 
-/// Reads a work's name; `None` if it is not one of ours.
+/// Parses the name of a work; `None` if it does not belong to the add-on.
 pub(crate) fn title(addon: &AddonName, name: &str) -> Option<ResourceTitle> {
     let rest = name
         .strip_prefix("addon-")?
@@ -101,8 +101,8 @@ pub(crate) fn title(addon: &AddonName, name: &str) -> Option<ResourceTitle> {
     })
 }
 
-/// The cluster that a work is for; `None` if it is not one of ours, whatever its labels say: somebody else made it, and
-/// nobody else may take it away.
+/// The cluster that a work is for; `None` if its name does not belong to the add-on, regardless of its labels: another
+/// client created it, so the SDK must not delete it.
 pub(crate) fn served(addon: &AddonName, namespace: &str, name: &str) -> Option<ClusterName> {
     let ResourceTitle { hosted_for, .. } = title(addon, name)?;
     hosted_for.or_else(|| ClusterName::new(namespace).ok())
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_ocm_knows() {
+    fn works_have_the_names_that_ocm_expects() {
         let (addon, cluster) = (AddonName::new("a").unwrap(), ClusterName::new("c").unwrap());
         let hosting = Place::Hosting(ClusterName::new("h").unwrap());
         let names = [
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_nobodys() {
+    fn other_names_belong_to_no_cluster() {
         let addon = AddonName::new("a").unwrap();
         for name in [
             "addon-b-deploy-0",
@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_says_what_it_was_made_from(
+        fn a_generated_name_parses_back(
             addon in "[a-z]([a-z0-9-]{0,8}[a-z0-9])?", cluster in "[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?",
             number in 0usize..1000, hosted in any::<bool>()
         ) {

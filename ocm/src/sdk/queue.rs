@@ -1,7 +1,7 @@
-//! What has to be looked at, and when. Pure: the time is a parameter.
+//! The work queue: which keys to reconcile, and when. Pure: the time is a parameter.
 //!
-//! Each key is in it at most once, so memory is bounded by the number of keys and never by the rate
-//! of events. A key that is being worked on and is added again runs once more afterwards.
+//! Each key is in it at most once, so memory is bounded by the number of keys and not by the rate of
+//! events. A key that is added while it runs will run once more.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,27 +10,27 @@ use std::{
 
 use tokio::time::Instant;
 
-/// The first pause after a failure.
+/// The first back-off after a failure.
 const FIRST: Duration = Duration::from_millis(500);
-/// The longest pause after failures.
+/// The longest back-off.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// The pause of a key that waits for its own last write, should that come without waking it.
-const LATEST_NEWS: Duration = Duration::from_secs(2);
+/// The pause of a key that waits until the cache shows its own last write, in case no event wakes it.
+const OWN_WRITE_PAUSE: Duration = Duration::from_secs(2);
 
-/// The shortest pause of a key that keeps failing, however much happens around it.
-const HURRIED: Duration = Duration::from_secs(5);
+/// The shortest back-off of a key that keeps failing while events arrive.
+const RETRY_ON_EVENT: Duration = Duration::from_secs(5);
 
-/// How a piece of work ended.
+/// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All is as it should be; look again after this time even if nothing happens.
+    /// Success; reconcile again after this time even without an event.
     Settled(Option<Duration>),
-    /// Another writer was quicker; what it wrote is on its way here, and wakes the key.
+    /// A conflict with another writer; the event of that write wakes the key.
     Soon,
-    /// Our own last write is not to be seen yet; it wakes the key when it is.
+    /// The cache does not show the SDK's last write yet; its event wakes the key.
     Behind,
-    /// It failed; try again with growing pauses.
+    /// It failed; retry with a growing back-off.
     Failed,
 }
 
@@ -41,7 +41,7 @@ struct Entry {
     failures: u32,
 }
 
-/// Keys that are due, running or sleeping.
+/// Keys that are due, running or waiting.
 #[derive(Debug)]
 pub(crate) struct Queue<K> {
     entries: BTreeMap<K, Entry>,
@@ -57,14 +57,14 @@ impl<K: Clone + Ord> Queue<K> {
         }
     }
 
-    /// Something may have changed: the key is due now.
+    /// Makes a key due now, after an event.
     ///
-    /// A key that keeps failing is not hurried too much: what fails at every event must not be
-    /// tried at every event.
+    /// A key that keeps failing is due after [`RETRY_ON_EVENT`], so that frequent events do not cause
+    /// frequent retries.
     pub(crate) fn add(&mut self, key: K, now: Instant) {
         let entry = self.entries.entry(key.clone()).or_default();
         let at = if entry.failures > 1 {
-            now + HURRIED
+            now + RETRY_ON_EVENT
         } else {
             now
         };
@@ -101,7 +101,7 @@ impl<K: Clone + Ord> Queue<K> {
         self.order.first().map(|(due, _)| *due)
     }
 
-    /// The work on a key has ended. `jitter` is from 0 to 1 and spreads what would come together.
+    /// Records the end of a reconcile. `jitter` is from 0 to 1 and spreads simultaneous retries.
     pub(crate) fn finish(&mut self, key: K, outcome: Outcome, now: Instant, jitter: f64) {
         let Some(entry) = self.entries.get_mut(&key) else {
             return;
@@ -113,10 +113,10 @@ impl<K: Clone + Ord> Queue<K> {
                 pause.map(|pause| spread(pause, jitter))
             }
             Outcome::Soon => Some(spread(FIRST, jitter)),
-            Outcome::Behind => Some(spread(LATEST_NEWS, jitter)),
+            Outcome::Behind => Some(spread(OWN_WRITE_PAUSE, jitter)),
             Outcome::Failed => {
                 entry.failures = entry.failures.saturating_add(1);
-                // An event during the work is most likely its own doing.
+                // An event during the reconcile is most likely its own write.
                 entry.due = entry.due.filter(|_| entry.failures == 1);
                 let doublings = entry.failures.saturating_sub(1).min(16);
                 Some(spread(
@@ -138,7 +138,7 @@ impl<K: Clone + Ord> Queue<K> {
         }
     }
 
-    /// How many keys are due or running.
+    /// The number of keys that are due.
     pub(crate) fn waiting(&self, now: Instant) -> usize {
         self.order.iter().take_while(|(due, _)| *due <= now).count()
     }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_wait_longer_each_time_and_events_hurry_them_only_so_much() {
+    fn backoff_grows_with_failures_and_events_shorten_it_to_a_minimum() {
         let mut now = Instant::now();
         let mut queue = Queue::new();
         queue.add("a", now);
@@ -189,7 +189,7 @@ mod tests {
             pauses.push(due.duration_since(now));
             now = due;
         }
-        // The first failure may be due to what the event is about.
+        // After a first failure the key runs at once for the event, which may have caused the failure.
         let wanted = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(second);
         assert_eq!(pauses, wanted);
         assert_eq!(queue.take(now), Some("a"));
@@ -197,10 +197,10 @@ mod tests {
         queue.add("a", now);
         assert_eq!(
             queue.next_due(),
-            Some(now + HURRIED),
+            Some(now + RETRY_ON_EVENT),
             "an event shortens a long pause"
         );
-        now += HURRIED;
+        now += RETRY_ON_EVENT;
         assert_eq!(queue.take(now), Some("a"));
         queue.finish("a", Outcome::Settled(None), now, 0.5);
         queue.add("a", now);
@@ -208,23 +208,23 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_waits_for_its_own_write_runs_as_soon_as_that_wakes_it() {
+    fn a_key_that_waits_for_its_own_write_runs_at_its_event() {
         let now = Instant::now();
         let mut queue = Queue::new();
         queue.add("a", now);
         queue.take(now);
         queue.finish("a", Outcome::Behind, now, 0.5);
-        assert_eq!(queue.next_due(), Some(now + LATEST_NEWS));
+        assert_eq!(queue.next_due(), Some(now + OWN_WRITE_PAUSE));
         queue.add("a", now);
         assert_eq!(queue.take(now), Some("a"));
-        // The event may come before the look has ended.
+        // The event may arrive before the reconcile ends.
         queue.add("a", now);
         queue.finish("a", Outcome::Behind, now, 0.5);
         assert_eq!(queue.next_due(), Some(now));
     }
 
     #[test]
-    fn an_event_beats_a_sweep() {
+    fn an_event_is_due_before_a_recheck() {
         let now = Instant::now();
         let mut queue = Queue::new();
         queue.add("a", now);

@@ -1,4 +1,4 @@
-//! One cluster: look, decide, write, say.
+//! Reconciles one cluster: observe, plan, apply, report.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,12 +8,12 @@ use tracing::{debug, info};
 use self::{
     events::{explain, give_up, notify, regarding, warn_about},
     idle::Idle,
-    plan::{Look, Plan, Stage, Works},
+    plan::{Plan, PlanInput, Stage, Works},
     report::Facts,
     teardown::{Teardown, TeardownInput},
 };
 use super::{
-    Addon, Error, HealthInput, Leaving, LeavingPhase, Removal, Target, drive::Hub, hosting,
+    Addon, Error, HealthInput, Removal, RemovalInput, RemovalPhase, Target, drive::Hub, hosting,
     object_cache::Observed, permissions, queue::Outcome,
 };
 use crate::{condition::Verdict, name::ClusterName};
@@ -27,10 +27,10 @@ mod report;
 
 pub(crate) use self::plan::blocked;
 
-/// A look that is not due to any event: catches what no event told. Long, since nothing should.
+/// The pause until a reconcile without an event, as a safety net for missed events. Long, since none should be missed.
 const SWEEP: Duration = Duration::from_hours(2);
 
-/// Looks at one cluster and brings it on.
+/// Reconciles one cluster.
 pub(crate) async fn reconcile<A: Addon>(
     hub: &Hub<A>,
     name: &ClusterName,
@@ -38,23 +38,23 @@ pub(crate) async fn reconcile<A: Addon>(
 ) -> Result<Outcome, Error> {
     let observed = hub.world.observe(name);
     match plan::stage(hub.addon.as_ref(), name, &observed) {
-        Stage::Idle => Ok(wait_to_be_taken_in(hub, name, &observed, now).await),
-        Stage::Left => {
+        Stage::Idle => Ok(wait_for_owner(hub, name, &observed, now).await),
+        Stage::Removed => {
             hub.events.forget(&regarding(hub, name, None));
             hub.addon
-                .left(name)
+                .after_removal(name)
                 .await
-                .map_err(|source| hook("left", name, source))?;
+                .map_err(|source| hook("after_removal", name, source))?;
             Ok(Outcome::Settled(None))
         }
-        Stage::Leaving(leaving) => leave(hub, &leaving, &observed, now).await,
-        Stage::Held {
+        Stage::Removing(input) => begin_removal(hub, &input, &observed, now).await,
+        Stage::Blocked {
             target,
             verdict,
-            clears,
+            remove_works,
         } => {
             let blocked = hold(hub, target, &verdict, now).await?;
-            if clears {
+            if remove_works {
                 return clear(hub, name, &observed).await;
             }
             Ok(blocked)
@@ -71,8 +71,8 @@ fn hook(hook: &'static str, cluster: &ClusterName, source: super::HookError) -> 
     }
 }
 
-/// Says in an Event why nothing is done, if that is not about to change.
-async fn wait_to_be_taken_in<A: Addon>(
+/// Waits until OCM sets the owner of the add-on; an Event reports the obstacle when that takes long.
+async fn wait_for_owner<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     observed: &Observed,
@@ -83,7 +83,7 @@ async fn wait_to_be_taken_in<A: Addon>(
     };
     match idle::idle(hub.addon.name(), addon, observed.offer.as_deref(), now) {
         Idle::Wait(left) => Outcome::Settled(Some(left)),
-        Idle::Tell(reason, note) => {
+        Idle::Warn(reason, note) => {
             warn_about(
                 hub,
                 regarding(hub, cluster, Some(addon)),
@@ -96,33 +96,33 @@ async fn wait_to_be_taken_in<A: Addon>(
     }
 }
 
-async fn leave<A: Addon>(
+async fn begin_removal<A: Addon>(
     hub: &Hub<A>,
-    leaving: &Leaving,
+    input: &RemovalInput,
     observed: &Observed,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let removal = hub.addon.leaving(leaving).await;
-    match removal.map_err(|source| hook("leaving", &leaving.cluster, source))? {
+    let removal = hub.addon.before_removal(input).await;
+    match removal.map_err(|source| hook("before_removal", &input.cluster, source))? {
         Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
         Removal::Proceed => {}
     }
-    match leaving.phase {
-        LeavingPhase::NotAdmitted => {
-            match plan::not_accepted(hub.addon.as_ref(), &leaving.cluster, observed) {
+    match input.phase {
+        RemovalPhase::NotAdmitted => {
+            match plan::not_accepted(hub.addon.as_ref(), &input.cluster, observed) {
                 Some((target, verdict)) => hold(hub, target, &verdict, now).await,
                 None => Ok(Outcome::Settled(Some(SWEEP))),
             }
         }
-        LeavingPhase::Refused | LeavingPhase::ClusterDeleting => Ok(Outcome::Settled(Some(SWEEP))),
-        LeavingPhase::AddonDeleting | LeavingPhase::AddonGone => {
-            part(hub, &leaving.cluster, observed, now).await
+        RemovalPhase::Refused | RemovalPhase::ClusterDeleting => Ok(Outcome::Settled(Some(SWEEP))),
+        RemovalPhase::AddonDeleting | RemovalPhase::AddonGone => {
+            remove(hub, &input.cluster, observed, now).await
         }
     }
 }
 
 /// Hooks, then finalizers, then works.
-async fn part<A: Addon>(
+async fn remove<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     observed: &Observed,
@@ -130,13 +130,13 @@ async fn part<A: Addon>(
 ) -> Result<Outcome, Error> {
     let Teardown {
         steps,
-        stated,
+        hooks,
         given_up,
         finalizers,
-        deserted,
+        abandoned,
         recheck,
     } = {
-        let state = hub.world.look();
+        let state = hub.world.lock();
         let configs = |named: &_| state.config(named).map(Arc::clone);
         let teardown_input = TeardownInput {
             version: hub.version,
@@ -146,43 +146,43 @@ async fn part<A: Addon>(
         };
         teardown::tear_down(hub.addon.as_ref(), teardown_input, &configs)
     };
-    if let Some((stated, addon)) = stated.zip(observed.addon.as_deref()) {
-        apply::hooks(hub, cluster, addon, &stated, now).await?;
+    if let Some((hooks, addon)) = hooks.zip(observed.addon.as_deref()) {
+        apply::hooks(hub, cluster, addon, &hooks, now).await?;
         if let Some(pending) = given_up {
             give_up(hub, cluster, addon, &pending, now).await;
         }
     }
-    // Before the works, among which are the hooks: a finalizer that somebody else's write keeps us from
-    // taking away must not have them run a second time. Works of an add-on that is gone go anyway.
+    // Before the works, which include the hooks: a conflict on the finalizers must not make the hooks run
+    // a second time. Without the `ManagedClusterAddOn` the works are deleted in any case.
     if let Some((finalizers, addon)) = finalizers.zip(observed.addon.as_deref()) {
         apply::finalizers(hub, cluster, addon, &finalizers).await?;
     }
     apply::works(hub, cluster, steps, &mut Facts::default()).await?;
-    for work in &deserted {
-        apply::desert(hub, cluster, work).await?;
+    for work in &abandoned {
+        apply::release(hub, cluster, work).await?;
     }
     let recheck = recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP));
     Ok(Outcome::Settled(Some(recheck)))
 }
 
-/// Takes away what a refused cluster has. Without hooks: they would serve an add-on that goes, and this one stays.
+/// Deletes the works of a refused cluster, without hooks, since its `ManagedClusterAddOn` stays.
 async fn clear<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     observed: &Observed,
 ) -> Result<Outcome, Error> {
     if observed.works.is_empty() {
-        let left = hub.addon.left(cluster).await;
-        left.map_err(|source| hook("left", cluster, source))?;
+        let left = hub.addon.after_removal(cluster).await;
+        left.map_err(|source| hook("after_removal", cluster, source))?;
         return Ok(Outcome::Settled(Some(SWEEP)));
     }
-    let leaving = Leaving {
+    let input = RemovalInput {
         cluster: cluster.clone(),
-        phase: LeavingPhase::Refused,
+        phase: RemovalPhase::Refused,
         works: observed.works.len(),
     };
-    let removal = hub.addon.leaving(&leaving).await;
-    match removal.map_err(|source| hook("leaving", cluster, source))? {
+    let removal = hub.addon.before_removal(&input).await;
+    match removal.map_err(|source| hook("before_removal", cluster, source))? {
         Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
         Removal::Proceed => {}
     }
@@ -192,7 +192,7 @@ async fn clear<A: Addon>(
     Ok(Outcome::Settled(Some(SWEEP)))
 }
 
-/// Only says why nothing is done. Hooks and works are left as they are.
+/// Reports why the add-on does not serve the cluster. Hooks and works stay as they are.
 async fn hold<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
@@ -201,7 +201,7 @@ async fn hold<A: Addon>(
 ) -> Result<Outcome, Error> {
     let live = target.addon.conditions();
     if let Some(conditions) = report::blocked(hub.addon.health_mode(), verdict, live, now) {
-        info!(cluster = %target.name, reason = verdict.reason, "cluster held");
+        info!(cluster = %target.name, reason = verdict.reason, "cluster not served");
         apply::conditions(hub, target, &conditions).await?;
     }
     Ok(Outcome::Settled(Some(SWEEP)))
@@ -214,7 +214,7 @@ async fn serve<A: Addon>(
     now: Timestamp,
 ) -> Result<Outcome, Error> {
     let hosting = hosting::hosting(hub.addon.as_ref(), target.addon, observed.host.as_deref());
-    let permitted = permit(hub, target, observed).await;
+    let permitted = apply_permissions(hub, target, observed).await;
     let Plan {
         finalizers,
         hashes,
@@ -222,16 +222,16 @@ async fn serve<A: Addon>(
         works,
     } = {
         let problem = permitted.as_ref().err().map(Error::chain);
-        let look = Look {
+        let input = PlanInput {
             version: hub.version,
             target,
             observed,
             now,
             problem: problem.as_deref(),
         };
-        let state = hub.world.look();
+        let state = hub.world.lock();
         let configs = |named: &_| state.config(named).map(Arc::clone);
-        plan::plan(hub.addon.as_ref(), look, &hosting, &configs)
+        plan::plan(hub.addon.as_ref(), input, &hosting, &configs)
     };
     if let Some(finalizers) = finalizers {
         apply::finalizers(hub, target.name, target.addon, &finalizers).await?;
@@ -244,13 +244,13 @@ async fn serve<A: Addon>(
     }
     let mut facts = Facts::of(observed, hub.addon.name(), target, &hosting, now);
     let worked = match permitted {
-        Ok(()) => match hub.addon.enrolled(target).await {
-            Ok(()) => see_to_works(hub, target, works, &mut facts, now).await,
-            Err(source) => Err(hook("enrolled", target.name, source)),
+        Ok(()) => match hub.addon.prepare_hub(target).await {
+            Ok(()) => apply_works(hub, target, works, &mut facts, now).await,
+            Err(source) => Err(hook("prepare_hub", target.name, source)),
         },
         Err(error) => Err(error),
     };
-    // A conflict is no news for people, and the next look comes at once.
+    // A conflict is not reported: the next reconcile follows at once.
     if worked.as_ref().is_err_and(Error::is_conflict) {
         return Ok(Outcome::Soon);
     }
@@ -258,8 +258,8 @@ async fn serve<A: Addon>(
     worked.map(|()| Outcome::Settled(Some(recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP)))))
 }
 
-/// Sees to what the agent may do on the hub.
-async fn permit<A: Addon>(
+/// Applies the agent's permissions on the hub.
+async fn apply_permissions<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
     observed: &Observed,
@@ -276,7 +276,7 @@ async fn permit<A: Addon>(
     Ok(())
 }
 
-async fn see_to_works<A: Addon>(
+async fn apply_works<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
     works: Works,
@@ -304,7 +304,7 @@ async fn see_to_works<A: Addon>(
     }
 }
 
-/// Says what is new, and tells when the author wants to be asked again.
+/// Writes changed conditions and their Events, and returns when to reconcile again.
 async fn write_report<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,

@@ -1,9 +1,9 @@
-//! The registration part of a `ManagedClusterAddOn`'s status: who the agent is, where it lives, what
-//! configuration it takes and who judges its health.
+//! The registration part of a `ManagedClusterAddOn`'s status: identities and namespace of the agent, the
+//! supported configurations and the health mode.
 //!
-//! Everything is computed from trusted input and compared with the status, so what a cluster wrote
-//! there is put right again. Two things are the agent's to say: the driver of a client of the
-//! hub's API server, and with driver `token` its subject, which has only one right value.
+//! The SDK computes it from trusted input and compares it with the status, so it reverts writes of the
+//! cluster. The agent may write two fields: the driver of a client of the hub's API server, and with
+//! driver `token` its subject, which has only one valid value.
 
 use jiff::Timestamp;
 
@@ -19,9 +19,9 @@ use crate::{
     name::{AddonName, ClusterName},
 };
 
-/// The driver of an agent that gets certificates.
+/// The driver of an agent with certificates.
 pub(crate) const CSR: &str = "csr";
-/// The driver of an agent that gets tokens.
+/// The driver of an agent with tokens.
 pub(crate) const TOKEN: &str = "token";
 
 /// OCM's default user and groups of an add-on's agent.
@@ -58,7 +58,7 @@ pub(crate) fn install_namespace(
         .to_owned()
 }
 
-/// What an author wants in the status.
+/// The input for the registration part of the status.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted<'a> {
     /// The add-on.
@@ -69,7 +69,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) supported: &'a [ConfigGroupResource],
     /// Identities.
     pub(crate) registrations: &'a [Registration],
-    /// Who judges health.
+    /// The health mode.
     pub(crate) health: HealthMode,
     /// The version in use.
     pub(crate) version: Version,
@@ -77,11 +77,11 @@ pub(crate) struct Wanted<'a> {
     pub(crate) problem: Option<&'a str>,
 }
 
-/// The registration part as it should be, or `None` if it is.
+/// The desired registration part, or `None` if the status has it.
 ///
-/// Without a settled configuration (`namespace` is `None`) what was written before stays; a first
-/// namespace is not guessed, since each change makes the agent enrol again. The kinds of
-/// configuration are said nevertheless if the cluster names some of its own: OCM needs them first.
+/// Without a settled configuration (`namespace` is `None`) the current namespace stays; a first namespace
+/// is not guessed, since each change makes the agent enrol again. The supported configurations are
+/// written even then if the cluster names its own configurations, since OCM needs them first.
 pub(crate) fn plan(
     wanted: &Wanted<'_>,
     live: &ManagedClusterAddOn,
@@ -107,7 +107,7 @@ pub(crate) fn plan(
             mode: wanted.health.as_str().to_owned(),
         }),
     };
-    (!is_said(&desired, &status)).then_some(desired)
+    (!is_reported(&desired, &status)).then_some(desired)
 }
 
 fn verdict(wanted: &Wanted<'_>) -> Verdict {
@@ -127,12 +127,12 @@ fn verdict(wanted: &Wanted<'_>) -> Verdict {
     Verdict::new(kind, true, reason, message)
 }
 
-fn is_said(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
-    let stated = |wanted| {
+fn is_reported(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
+    let is_current = |wanted| {
         let found = condition::find(&live.conditions, condition::addon::REGISTRATION_APPLIED);
         found.is_some_and(|found| condition::same(wanted, found))
     };
-    desired.conditions.iter().all(stated)
+    desired.conditions.iter().all(is_current)
         && same_kinds(&desired.supported_configs, &live.supported_configs)
         && desired.registrations == live.registrations
         && desired.namespace == live.namespace
@@ -179,10 +179,10 @@ fn registration(
     }
 }
 
-/// Saying `csr` first saves the agent a write; an agent that works with tokens changes it.
+/// The initial driver `csr` saves the agent a write; an agent with tokens changes it.
 fn kube_client(wanted: &Wanted<'_>, live: Option<&KubeClientConfig>) -> KubeClientConfig {
     if live.is_none_or(|live| live.driver != TOKEN) {
-        // In v1alpha1 the driver is in a field of its own, which is the agent's alone.
+        // In v1alpha1 the driver has its own field, which only the agent writes.
         let driver = match wanted.version {
             Version::V1Beta1 => CSR.to_owned(),
             Version::V1Alpha1 => live.map(|live| live.driver.clone()).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! From an author's objects to the contents of works. Pure.
+//! Converts rendered objects to the contents of works. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ pub(crate) fn bound_for(manifests: &[Manifest], place: &Place, hosted: bool) -> 
     manifests.iter().filter(goes).cloned().collect()
 }
 
-/// Checks and measures what an author has rendered, in the author's order.
+/// Checks and measures the rendered objects, in the author's order.
 pub(crate) fn manifests(rendered: Rendered) -> Result<Vec<Manifest>, RenderError> {
     let Rendered { manifests, configs } = rendered;
     let mut seen = BTreeSet::new();
@@ -111,7 +111,7 @@ fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
     }
 }
 
-/// The API server drops nulls of embedded objects or keeps them, as it likes; ours have none.
+/// The API server may drop nulls of embedded objects, so ours have none.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -126,7 +126,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// How an object is named in works; `None` if it lacks apiVersion, kind or name.
+/// The identifier of an object in works; `None` without apiVersion, kind or name.
 pub(crate) fn identify(body: &Value) -> Option<ResourceIdentifier> {
     let text = |path| {
         body.pointer(path)
@@ -143,7 +143,7 @@ pub(crate) fn identify(body: &Value) -> Option<ResourceIdentifier> {
     })
 }
 
-/// The plural as OCM guesses it, which works look objects up by.
+/// The plural of a kind, guessed as in OCM, which identifies objects in works by it.
 fn plural(kind: &str) -> String {
     let singular = kind.to_lowercase();
     if singular == "endpoints" {
@@ -156,8 +156,8 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// Server-side apply leaves other people's fields alone; for CRDs the work agent has no right to
-/// patch. Workloads report how they are, at once where the agent can watch.
+/// Server-side apply keeps the fields of other managers; the work agent has no permission to patch CRDs.
+/// Workloads report their status, at once where the agent can watch.
 fn default_config(kind: &str, id: ResourceIdentifier) -> ManifestConfig {
     let update_strategy = (kind != "CustomResourceDefinition").then(|| UpdateStrategy {
         kind: "ServerSideApply".to_owned(),
@@ -243,17 +243,17 @@ fn mark<'a>(body: &'a Value, marks: &str, key: &str) -> Option<&'a Value> {
 
 fn location(body: &Value) -> Location {
     let marks = ["annotations", "labels"];
-    let stated = marks
+    let value = marks
         .into_iter()
         .find_map(|marks| mark(body, marks, keys::HOSTED_LOCATION));
-    match stated.and_then(Value::as_str) {
+    match value.and_then(Value::as_str) {
         Some("hosting") => Location::Hosting,
         Some("none") => Location::Nowhere,
         Some(_) | None => Location::Managed,
     }
 }
 
-/// Only Jobs and Pods come to an end.
+/// Whether an object is a pre-delete hook. Only Jobs and Pods can be, since they complete.
 fn is_hook(body: &Value) -> bool {
     let kind = body.get("kind").and_then(Value::as_str);
     let marks = [
@@ -267,8 +267,8 @@ fn is_hook(body: &Value) -> bool {
     matches!(kind, Some("Job" | "Pod")) && marked.next().is_some()
 }
 
-/// A digest of a work's spec that is the same before and after the API server has put its defaults
-/// in, whichever version of the CRD the hub has.
+/// A digest of a work's spec that does not depend on the defaults that the API server adds, with any
+/// version of the CRD.
 pub(crate) fn spec_digest(spec: &Value) -> String {
     let mut spec = spec.clone();
     drop_default(
@@ -281,7 +281,7 @@ pub(crate) fn spec_digest(spec: &Value) -> String {
         .get_mut("manifestConfigs")
         .and_then(Value::as_array_mut);
     for config in configs.into_iter().flatten() {
-        // Hubs before 1.3 do not know the field and drop it: neither value is worth a write.
+        // Hubs before OCM 1.3 drop this unknown field, so a difference in it must cause no write.
         if let Some(config) = config.as_object_mut() {
             config.remove("feedbackScrapeType");
         }
@@ -320,7 +320,7 @@ fn drop_empty(value: &mut Value, field: &str) {
     }
 }
 
-/// Which objects a work holds.
+/// The objects of a work, with their sizes.
 pub(crate) fn identifiers(spec: &Value) -> BTreeMap<ResourceIdentifier, usize> {
     let manifests = spec
         .pointer("/workload/manifests")

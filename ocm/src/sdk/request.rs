@@ -1,4 +1,4 @@
-//! One certificate request: check, approve, sign, or say why not.
+//! Reconciles one certificate request: checks, approves and signs it, or writes an Event with the reason.
 
 use std::sync::Arc;
 
@@ -26,24 +26,24 @@ use super::{
     reconcile,
 };
 
-/// How soon to ask again for a CA that is not there.
+/// The pause before another attempt while no CA is available.
 const CA_PAUSE: Duration = Duration::from_secs(10);
 
-/// Looks at one request and brings it on.
+/// Reconciles one request.
 ///
-/// What is refused now may be right later (the cluster is accepted, the add-on enabled): changes
-/// of the cluster and of its add-on wake its requests.
+/// A refused request may become valid (the cluster is accepted, the add-on enabled): changes of the
+/// cluster and of its add-on wake its requests.
 pub(crate) async fn reconcile<A: Addon>(
     hub: &Hub<A>,
     name: &str,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let request = hub.world.look().request(name).map(Arc::clone);
+    let request = hub.world.lock().request(name).map(Arc::clone);
     let Some(request) = request else {
         hub.events.forget(&regarding(name, None));
         return Ok(Outcome::Settled(None));
     };
-    match bring_on(hub, &request, now).await {
+    match advance(hub, &request, now).await {
         Err(Error::Write { source, .. }) if is_not_found(&source) => Ok(Outcome::Settled(None)),
         outcome => outcome,
     }
@@ -53,7 +53,7 @@ fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-async fn bring_on<A: Addon>(
+async fn advance<A: Addon>(
     hub: &Hub<A>,
     request: &CertificateSigningRequest,
     now: Timestamp,
@@ -71,7 +71,7 @@ async fn bring_on<A: Addon>(
     };
     let approved = match progress {
         Progress::Pending => approve(hub, request, now).await?,
-        // Somebody else's approval counts, but only for what we would have approved ourselves.
+        // Another approver's approval counts, but only for a request that passes our own check.
         Progress::Approved | Progress::Denied | Progress::Issued => request.clone(),
     };
     if !granted.custom {
@@ -165,8 +165,8 @@ fn regarding(name: &str, uid: Option<String>) -> ObjectReference {
     }
 }
 
-/// Approves through the subresource, under the version that was checked: a request cannot change,
-/// but somebody may have denied it meanwhile.
+/// Approves through the subresource, with the resourceVersion of the check: the spec of a request is
+/// immutable, but another approver may have denied it meanwhile.
 async fn approve<A: Addon>(
     hub: &Hub<A>,
     request: &CertificateSigningRequest,

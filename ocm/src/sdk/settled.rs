@@ -1,7 +1,7 @@
-//! Whether the configuration of a cluster is settled: known, hashed, rolled out and really there.
+//! Whether the configuration of a cluster is settled: resolved, hashed, rolled out and existing.
 //!
-//! OCM stages a roll-out by changing the desired hash cluster by cluster. So content is used only
-//! while its hash is the desired one; otherwise the cluster keeps what it has.
+//! OCM stages a roll-out by changing the desired hash cluster by cluster. So the SDK renders with content
+//! only while its hash is the desired one; otherwise the works stay as they are.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::{
     condition,
 };
 
-/// Why a cluster has to wait with its works.
+/// Why the works of a cluster have to wait.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Waiting {
-    /// OCM has not said yet what the configuration is.
+    /// OCM has not resolved the configuration yet.
     #[error("the configuration is not resolved yet")]
     NotConfigured,
     /// A hash is not known yet.
@@ -31,30 +31,30 @@ pub(crate) enum Waiting {
     /// The object has changed and the change is not rolled out to this cluster.
     #[error("the content of {0} is not rolled out to this cluster yet")]
     NotRolledOut(String),
-    /// The annotation of the cluster's add-on, which only the old version of the API checks, is no namespace.
+    /// The annotation of the cluster's add-on is not a valid namespace; only the old version of the API validates it.
     #[error("{0:?} is not the name of a namespace for the agent")]
     NoNamespace(String),
-    /// The `ClusterManagementAddOn` is gone or going, and the cluster's add-on goes after it.
+    /// The `ClusterManagementAddOn` is deleted or deleting; the cluster's add-on follows.
     #[error("the ClusterManagementAddOn was deleted, with its configurations")]
     NoOffer,
-    /// Another configuration takes the place of this one, and has not been rolled out to this cluster.
+    /// Another configuration replaces this one but is not rolled out to this cluster yet.
     #[error(
         "{0} is no longer configured, and its replacement is not rolled out to this cluster yet"
     )]
     Replaced(String),
-    /// The status names an object that neither the add-on nor the cluster's add-on offers.
+    /// The status names an object that neither the `ClusterManagementAddOn` nor the cluster's add-on configures.
     #[error("{0} is not one of the configurations for this cluster")]
     NotOffered(String),
 }
 
 impl Waiting {
-    /// A word for an Event, if it takes a person to go on.
+    /// The reason for an Event, if an administrator must act.
     pub(crate) const fn needs_a_person(&self) -> Option<&'static str> {
         match self {
             Self::Absent(_) => Some("ConfigurationAbsent"),
             Self::NotOffered(_) => Some("ConfigurationNotOffered"),
             Self::NoNamespace(_) => Some("ConfigurationInvalid"),
-            // Without an offer the garbage collector is about to take the add-on away.
+            // Without a `ClusterManagementAddOn` the garbage collector is about to delete the add-on.
             Self::NotConfigured
             | Self::NoHash(_)
             | Self::NotRolledOut(_)
@@ -67,16 +67,16 @@ impl Waiting {
 /// A settled configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settled {
-    /// What to render with.
+    /// The configuration to render with.
     pub(crate) config: Config,
-    /// What works are annotated with; absent if there is no configuration at all.
+    /// The annotation of works; none without a configuration.
     pub(crate) annotation: Option<String>,
 }
 
-/// Judges the configuration of one cluster.
+/// Resolves the configuration of one cluster.
 ///
-/// The references stand in a status that the cluster may write, so each must be one that the
-/// hub's own objects offer: a cluster must not choose to see another one's configuration.
+/// The references are in a status that the cluster may write, so each must also be configured in the
+/// hub's own objects: a cluster must not read the configuration of another one.
 pub(crate) fn settle(
     addon: &ManagedClusterAddOn,
     offer: Option<&ClusterManagementAddOn>,
@@ -117,8 +117,8 @@ pub(crate) fn settle(
     Ok(Settled { config, annotation })
 }
 
-/// Why nothing is done with what is not offered: perhaps only because it was, and OCM's roll-out of what takes its place
-/// has not come to this cluster.
+/// Why a reference is not configured on the hub: perhaps because it was replaced, and OCM has not rolled the replacement
+/// out to this cluster yet.
 fn not_offered(
     reference: &ConfigReference,
     named: &AddOnConfig,
@@ -141,7 +141,7 @@ fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
     serde_json::from_value(object.get("spec")?.clone()).ok()
 }
 
-/// What a reference wants, with its hash.
+/// The desired configuration of a reference, with its hash.
 pub(crate) fn desired(reference: &ConfigReference) -> (AddOnConfig, String) {
     let wanted = reference.desired_config.clone().unwrap_or_default();
     let named = AddOnConfig {
@@ -153,7 +153,7 @@ pub(crate) fn desired(reference: &ConfigReference) -> (AddOnConfig, String) {
     (named, wanted.spec_hash)
 }
 
-/// How OCM names a configuration in the annotation of works: two slashes adjoin if it has no
+/// OCM's name of a configuration in the annotation of works, with two adjacent slashes if it has no
 /// namespace.
 fn label(config: &AddOnConfig) -> String {
     let AddOnConfig {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_waits_and_says_for_what() {
+    fn an_unsettled_configuration_waits_with_its_reason() {
         let hash = spec_hash(&object());
         let name = || "addondeploymentconfigs.addon.open-cluster-management.io/s/n".to_owned();
         let mut unknown = addon(&hash, true);
@@ -318,18 +318,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_status_makes_up_is_told_and_an_offer_that_goes_is_not() {
+    fn forged_reference_is_reported_and_a_deleting_definition_is_not() {
         let addon = addon(&spec_hash(&object()), false);
-        let reply = |offer: &ClusterManagementAddOn| {
+        let reason = |offer: &ClusterManagementAddOn| {
             let judged = settle(&addon, Some(offer), &supported(), |_| Some(object()));
             judged.unwrap_err().needs_a_person()
         };
         let nothing = json!([]);
         assert_eq!(
-            reply(&offer(&nothing, false)),
+            reason(&offer(&nothing, false)),
             Some("ConfigurationNotOffered")
         );
-        assert_eq!(reply(&offer(&nothing, true)), None);
+        assert_eq!(reason(&offer(&nothing, true)), None);
     }
 
     #[test]

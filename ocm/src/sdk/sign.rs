@@ -1,9 +1,9 @@
-//! Certificates for custom signers: everything in them is ours, only the public key is the agent's.
+//! Certificates for custom signers. Only the public key comes from the agent's request.
 //!
-//! A certificate made from the request itself would say whatever the request asks for (CA:TRUE, say).
-//! So it is built anew: the computed subject, client authentication only, no alternative names, a
-//! random serial number, and a life that ends with the setting, the request's wish or the CA,
-//! whichever is first.
+//! A certificate with the content of the request could grant anything (CA:TRUE, for example). So the SDK
+//! builds its own: the computed subject, client authentication only, no alternative names, a random
+//! serial number, and a validity that ends with the setting, the requested time or the CA, whichever is
+//! first.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct SigningCa {
     issuer: Issuer<'static, KeyPair>,
     not_before: Timestamp,
     not_after: Timestamp,
-    /// The CA's own certificate if somebody else signed it, to go with each leaf.
+    /// The CA's own certificate if another CA signed it; it accompanies each leaf.
     intermediate: Option<String>,
 }
 
@@ -35,33 +35,33 @@ impl std::fmt::Debug for SigningCa {
     }
 }
 
-/// Why a CA cannot be used, or a certificate not be made.
+/// Why a CA cannot be used, or a certificate cannot be issued.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningCaError {
     /// The CA's certificate is not readable.
     #[error("the CA's certificate is not readable")]
     ReadCertificate,
-    /// The certificate is not one of a CA.
+    /// The certificate is not a CA certificate.
     #[error("the CA's certificate is not one of a CA")]
     NotACa,
     /// The CA's key is not readable.
     #[error("the CA's key is not readable")]
     ReadKey(#[source] rcgen::Error),
-    /// Certificate and key are not of one pair.
+    /// The key does not match the certificate.
     #[error("the CA's key does not belong to its certificate")]
     WrongKey,
     /// The CA cannot sign now.
     #[error("the CA's certificate is valid from {not_before} to {not_after}, not now")]
     NotValidNow {
-        /// Begin.
+        /// The begin of its validity.
         not_before: Timestamp,
-        /// End.
+        /// The end of its validity.
         not_after: Timestamp,
     },
-    /// The agent's key is of a kind that is not accepted.
+    /// The algorithm of the agent's key is not accepted.
     #[error("the key must be ECDSA on P-256 or P-384")]
     KeyKind,
-    /// The subject cannot be written.
+    /// The subject cannot be encoded.
     #[error("the subject has more than two groups or more than two units")]
     Subject,
     /// The certificate could not be made.
@@ -105,7 +105,7 @@ impl SigningCa {
         })
     }
 
-    /// When the CA's certificate ends.
+    /// When the CA's certificate expires.
     pub const fn not_after(&self) -> Timestamp {
         self.not_after
     }
@@ -142,7 +142,7 @@ impl SigningCa {
             .fold(leaf, |chain, next| format!("{chain}{next}\n")))
     }
 
-    /// The validity of a certificate that is made now.
+    /// The validity of a certificate that is issued now.
     pub(crate) fn validity(
         &self,
         setting: Duration,
@@ -172,10 +172,10 @@ impl SigningCa {
     }
 }
 
-/// From when to when a certificate is good.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
-    /// A little before now, for clocks that are late: 5 % of the life, 5 minutes at most.
+    /// Slightly before now, for clocks that are behind: by 5 % of the validity, at most 5 minutes.
     pub(crate) not_before: Timestamp,
     /// The end.
     pub(crate) not_after: Timestamp,
@@ -188,8 +188,8 @@ fn first_block(pem: &str) -> Option<&str> {
     block.get(..block.find(END)? + END.len())
 }
 
-/// rcgen keeps one value an attribute type. A second one goes under a custom type of the same OID,
-/// which ends with two.
+/// rcgen keeps one value per attribute type. A second value uses a custom type with the same OID, so two
+/// values are the limit.
 fn distinguished_name(subject: &Subject) -> Result<DistinguishedName, SigningCaError> {
     let mut name = DistinguishedName::new();
     let parts = [
@@ -213,7 +213,7 @@ fn distinguished_name(subject: &Subject) -> Result<DistinguishedName, SigningCaE
     Ok(name)
 }
 
-/// 126 random bits; positive and never short.
+/// 126 random bits: positive, and always 16 bytes.
 fn serial_number() -> SerialNumber {
     let mut bytes: [u8; 16] = rand::random();
     if let Some(first) = bytes.first_mut() {

@@ -1,4 +1,4 @@
-//! A cluster with the add-on, and what an author settles for it.
+//! A cluster with the add-on, and the author's settings for it.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     name::{AddonName, ClusterName},
 };
 
-/// A cluster with the add-on switched on.
+/// A cluster with the add-on enabled.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     /// The cluster's name, which is also its namespace on the hub.
@@ -24,29 +24,29 @@ pub struct Target<'a> {
     pub addon: &'a ManagedClusterAddOn,
 }
 
-/// Whether a cluster is served.
+/// Whether the add-on serves a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Yes.
+    /// It does.
     Serve,
-    /// No: nothing is changed there, and `Degraded` says why.
+    /// It does not: the SDK keeps the works and sets `Degraded`.
     Hold {
-        /// A word in camel case.
+        /// The condition's reason, in camel case.
         reason: String,
-        /// For people, with the next step.
+        /// The condition's message: the cause and the next step.
         message: String,
     },
-    /// Not at all: as [`Hold`](Self::Hold), and what the cluster has of the add-on is taken away. The
-    /// `ManagedClusterAddOn` itself stays, to say why.
+    /// It does not: the SDK deletes the works and sets `Degraded`. The `ManagedClusterAddOn` stays, with
+    /// the condition.
     Refuse {
-        /// A word for the condition's reason.
+        /// The condition's reason, in camel case.
         reason: String,
-        /// The condition's message: why, and what to do about it.
+        /// The condition's message: the cause and the next step.
         message: String,
     },
 }
 
-/// A kind of configuration: where its objects are on the hub.
+/// A kind of configuration objects on the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigKind(pub ApiResource);
 
@@ -57,7 +57,7 @@ impl ConfigKind {
     }
 }
 
-/// Who finds out whether the agent is healthy.
+/// Which component checks the health of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthMode {
     /// OCM's registration agent, by a lease that the agent renews on its cluster.
@@ -76,12 +76,12 @@ impl HealthMode {
     }
 }
 
-/// An identity that an agent gets.
+/// An identity of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Registration {
     /// A client of the hub's API server with OCM's default user and groups.
     KubeClient,
-    /// A certificate of a signer of the author's own.
+    /// A certificate of the author's custom signer.
     CustomSigner {
         /// The signer's name, `domain/path`.
         signer_name: String,
@@ -108,15 +108,15 @@ impl Registration {
 /// Which clusters may host agents of others (hosted mode).
 ///
 /// A `ManagedClusterAddOn` names its host in an annotation, which OCM may have copied from the
-/// ManagedCluster, where the cluster itself may write. A host runs what it is given: name those
-/// that were made for it.
+/// ManagedCluster, where the cluster itself may write. A host runs all objects that it gets, so list only
+/// clusters that are intended as hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Hosts {
-    /// None: the add-on has no hosted mode, and a cluster that asks for it is held.
+    /// None: the add-on has no hosted mode, and a cluster that requests it is not served.
     #[default]
     None,
-    /// These.
-    These(BTreeSet<ClusterName>),
+    /// Only these clusters.
+    Only(BTreeSet<ClusterName>),
     /// Every accepted cluster; for hubs whose clusters trust each other.
     Any,
 }
@@ -126,7 +126,7 @@ impl Hosts {
     pub fn admit(&self, host: &ClusterName) -> bool {
         match self {
             Self::None => false,
-            Self::These(hosts) => hosts.contains(host),
+            Self::Only(hosts) => hosts.contains(host),
             Self::Any => true,
         }
     }

@@ -1,8 +1,8 @@
-//! The values that people who write add-on templates know by name. Pure.
+//! The values of add-on templates and charts, with the names that OCM's templates use. Pure.
 //!
-//! In their order, the later winning: the author's defaults, the configuration, the annotation
-//! [`VALUES`](crate::keys::VALUES) of the `ManagedClusterAddOn`, and what cannot be overridden: the
-//! names of cluster and namespace and the mode.
+//! Later sources win: the author's defaults, the configuration, the annotation
+//! [`VALUES`](crate::keys::VALUES) of the `ManagedClusterAddOn`, and the fixed values: the names of
+//! cluster and namespace and the mode.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,12 @@ use crate::{api::addon::ManagedClusterAddOn, keys};
 pub enum InstallMode {
     /// On the managed cluster.
     Default,
-    /// On another one.
+    /// On another cluster.
     Hosted,
 }
 
 impl InstallMode {
-    /// The mode that a `ManagedClusterAddOn` asks for.
+    /// The mode of a `ManagedClusterAddOn`.
     pub fn of(target: Target<'_>) -> Self {
         if target.addon.hosting_cluster().is_some() {
             Self::Hosted
@@ -30,7 +30,7 @@ impl InstallMode {
         }
     }
 
-    /// The text that templates know.
+    /// The text for templates.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Default => "Default",
@@ -39,14 +39,14 @@ impl InstallMode {
     }
 }
 
-/// The Secret with the agent's way to the hub, which OCM makes for a registration of the hub's own
-/// signer.
+/// The Secret with the agent's kubeconfig for the hub, which OCM creates for a registration with the
+/// hub's own signer.
 pub fn hub_kubeconfig_secret(addon: &str) -> String {
     format!("{addon}-hub-kubeconfig")
 }
 
-/// The Secret with an agent's way to the managed cluster in hosted mode; whoever sets the host up
-/// makes it.
+/// The Secret with the agent's kubeconfig for the managed cluster in hosted mode; the administrator of
+/// the host creates it.
 pub fn managed_kubeconfig_secret(addon: &str) -> String {
     format!("{addon}-managed-kubeconfig")
 }
@@ -70,8 +70,8 @@ pub fn plain(input: RenderInput<'_>) -> BTreeMap<String, String> {
 
 /// Values for charts: names in lower camel case and `global`.
 ///
-/// Of the annotation only the paths in `allowed` count (`image.tag`, say; a path stands for all
-/// below it): OCM copies it from the ManagedCluster, where the cluster itself may write.
+/// Only the paths in `allowed` are taken from the annotation (`image.tag`, for example; a path includes
+/// everything below it): OCM copies it from the ManagedCluster, where the cluster itself may write.
 pub fn chart(
     defaults: Value,
     input: RenderInput<'_>,
@@ -158,7 +158,7 @@ fn annotated(addon: &ManagedClusterAddOn, allowed: &[&str]) -> Result<Value, Ren
     Ok(picked.fold(json!({}), merged))
 }
 
-/// What is at a path, in objects as deep as the path.
+/// The value at a path, wrapped in the objects of the path.
 fn pick(values: &Value, path: &str) -> Option<Value> {
     match path.split_once('.') {
         None => Some(json!({ path: values.get(path)? })),
@@ -166,7 +166,7 @@ fn pick(values: &Value, path: &str) -> Option<Value> {
     }
 }
 
-/// Objects are merged; of anything else the later one is taken.
+/// Merges objects; any other later value replaces the earlier one.
 fn merged(base: Value, later: Value) -> Value {
     match (base, later) {
         (Value::Object(mut base), Value::Object(later)) => {
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_templates_find_the_names_that_they_know() {
+    fn plain_templates_get_ocms_names() {
         let config = config(&[("IMAGE", "i"), ("ClusterName", "forged")]);
         let values = with(&addon(None), &config, plain);
         let wanted = [
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_value_wins_and_the_fixed_ones_always() {
+    fn later_values_win_and_fixed_values_always_win() {
         let text = r#"{"level":"debug","image":{"tag":"v2","repo":"evil"},"clusterName":"x"}"#;
         let (addon, config) = (
             addon(Some(text)),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_is_no_object_is_told() {
+    fn an_annotation_that_is_not_an_object_is_an_error() {
         let refused = with(&addon(Some("[1]")), &config(&[]), |input| {
             chart(json!({}), input, &[]).unwrap_err()
         });

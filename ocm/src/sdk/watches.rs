@@ -1,4 +1,4 @@
-//! Keeps the copies of the hub up to date and says what has to be looked at.
+//! The watches: they keep the cache current and wake the keys that changed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,18 +35,18 @@ use crate::{
 
 mod follow;
 
-/// What all watches need.
+/// The context of all watches.
 #[derive(Clone)]
 pub(crate) struct Watches {
     pub(crate) client: Client,
     pub(crate) addon: AddonName,
     pub(crate) version: Version,
     pub(crate) world: Arc<ObjectCache>,
-    /// Whether a cluster may host agents of others, so that its changes concern those.
+    /// Whether clusters may host agents of others, so that changes of a host wake those.
     pub(crate) hosted: bool,
 }
 
-/// Takes the keys that have to be looked at.
+/// A callback for keys to reconcile.
 pub(crate) trait Wake: Fn(Key) + Send + Sync + 'static {}
 impl<F: Fn(Key) + Send + Sync + 'static> Wake for F {}
 
@@ -63,15 +63,15 @@ impl Watches {
         watcher::Config::default().labels(&format!("{}={}", keys::ADDON_NAME, self.addon))
     }
 
-    /// `ManagedClusters` without what changes all the time and decides nothing.
+    /// `ManagedClusters` without fields that change often and decide nothing.
     pub(crate) async fn clusters(self, wake: impl Wake) -> Error {
         let resource = ApiResource::erase::<ManagedCluster>(&());
         let source = Source {
             key: |object: &DynamicObject| named_cluster(object.metadata.name.as_deref()),
             read: |object| Some(Arc::new(cluster(object))),
         };
-        let absorb = |change| {
-            let changed = self.world.absorb(|state| &mut state.clusters, change);
+        let apply = |change| {
+            let changed = self.world.apply(|state| &mut state.clusters, change);
             self.wake_hosted(&changed, &wake);
             for cluster in changed {
                 self.wake_cluster(cluster, &wake);
@@ -83,15 +83,15 @@ impl Watches {
             self.api(&resource),
             config,
             source,
-            absorb,
+            apply,
         )
         .await
     }
 
-    /// A cluster without the add-on is nobody's business here; its certificate requests wait for it.
+    /// Wakes the certificate requests of a cluster, and the cluster itself if it has the add-on or works.
     fn wake_cluster(&self, cluster: ClusterName, wake: &impl Wake) {
         let (involved, requests) = {
-            let state = self.world.look();
+            let state = self.world.lock();
             let involved = state.addons.live().contains_key(&cluster)
                 || state.works_of(&cluster).next().is_some();
             let label = Some(cluster.as_str());
@@ -114,14 +114,14 @@ impl Watches {
         }
     }
 
-    /// What a host is decides where the agents of others go.
+    /// Wakes the clusters whose agents these hosts run, since the state of a host decides where they go.
     fn wake_hosted(&self, hosts: &[ClusterName], wake: &impl Wake) {
         if !self.hosted || hosts.is_empty() {
             return;
         }
         let hosts: BTreeSet<_> = hosts.iter().map(ClusterName::as_str).collect();
         let hosted: Vec<_> = {
-            let state = self.world.look();
+            let state = self.world.lock();
             let addons = state.addons.live().iter();
             let on = |host: &str| hosts.contains(host);
             let hosted = addons.filter(|(_, addon)| addon.hosting_cluster().is_some_and(on));
@@ -137,8 +137,8 @@ impl Watches {
             key: |object: &DynamicObject| named_cluster(object.metadata.namespace.as_deref()),
             read: |object| Some(Arc::new(self.version.read_addon(object))),
         };
-        let absorb = |change| {
-            for cluster in self.world.absorb(|state| &mut state.addons, change) {
+        let apply = |change| {
+            for cluster in self.world.apply(|state| &mut state.addons, change) {
                 // Not through `involved`: this add-on may just have gone.
                 self.wake_cluster(cluster.clone(), &wake);
                 wake(Key::Cluster(cluster));
@@ -150,13 +150,13 @@ impl Watches {
             self.api(&resource),
             config,
             source,
-            absorb,
+            apply,
         )
         .await
     }
 
-    /// Works of this add-on, measured and without their objects. The label keeps those of others from coming over the
-    /// wire; whose a work is, its name says.
+    /// Works of this add-on, without their objects. The label selector limits the traffic; the name decides to which
+    /// cluster a work belongs.
     pub(crate) async fn works(self, wake: impl Wake) -> Error {
         let resource = ApiResource::erase::<ManifestWork>(&());
         let source = Source {
@@ -170,13 +170,13 @@ impl Watches {
             },
             read: |object| Some(Arc::new(Work::read(object))),
         };
-        let absorb = |change| {
-            for (cluster, _, _) in self.world.absorb(|state| &mut state.works, change) {
+        let apply = |change| {
+            for (cluster, _, _) in self.world.apply(|state| &mut state.works, change) {
                 wake(Key::Cluster(cluster));
             }
         };
         let config = self.by_label();
-        follow("manifestworks", self.api(&resource), config, source, absorb).await
+        follow("manifestworks", self.api(&resource), config, source, apply).await
     }
 
     /// Roles, or `RoleBindings`, of this add-on's agents.
@@ -192,15 +192,15 @@ impl Watches {
                 Part::Binding => typed(&object).map(Permission::Binding),
             },
         };
-        let absorb = |change| {
+        let apply = |change| {
             let changed = self
                 .world
-                .absorb(|state| state.permissions.entry(part).or_default(), change);
+                .apply(|state| state.permissions.entry(part).or_default(), change);
             changed.into_iter().map(Key::Cluster).for_each(&wake);
         };
         let name = super::permissions::name(&self.addon);
         let config = self.by_label().fields(&format!("metadata.name={name}"));
-        follow(what, self.api(&resource), config, source, absorb).await
+        follow(what, self.api(&resource), config, source, apply).await
     }
 
     /// Certificate requests with this add-on's label.
@@ -210,24 +210,24 @@ impl Watches {
             key: |object: &DynamicObject| object.metadata.name.clone(),
             read: |object| typed::<CertificateSigningRequest>(&object),
         };
-        let absorb = |change| {
-            let changed = self.world.absorb(|state| &mut state.requests, change);
+        let apply = |change| {
+            let changed = self.world.apply(|state| &mut state.requests, change);
             changed.into_iter().map(Key::Request).for_each(&wake);
         };
         let config = self.by_label();
         let what = "certificatesigningrequests";
-        follow(what, self.api(&resource), config, source, absorb).await
+        follow(what, self.api(&resource), config, source, apply).await
     }
 
-    /// Requests to a signer of our own without this add-on's label: nobody else would say what is wrong.
+    /// Requests to a custom signer of ours without this add-on's label: no other component would report them.
     pub(crate) async fn strays(self, signer: String, wake: impl Wake) -> Error {
         let resource = ApiResource::erase::<CertificateSigningRequest>(&());
         let source = Source {
             key: |object: &DynamicObject| object.metadata.name.clone(),
             read: |object| typed::<CertificateSigningRequest>(&object),
         };
-        let absorb = |change| {
-            let changed = self.world.absorb(
+        let apply = |change| {
+            let changed = self.world.apply(
                 |state| state.strays.entry(signer.clone()).or_default(),
                 change,
             );
@@ -237,7 +237,7 @@ impl Watches {
             .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
             .fields(&format!("spec.signerName={signer}"));
         let what = "certificatesigningrequests without our label";
-        follow(what, self.api(&resource), config, source, absorb).await
+        follow(what, self.api(&resource), config, source, apply).await
     }
 
     /// This add-on's `ClusterManagementAddOn`.
@@ -251,9 +251,9 @@ impl Watches {
                 Some(Arc::new(Offer { raw, model }))
             },
         };
-        let absorb = |change| {
+        let apply = |change| {
             let spec = || {
-                let state = self.world.look();
+                let state = self.world.lock();
                 state
                     .offer
                     .live()
@@ -261,11 +261,11 @@ impl Watches {
                     .map(|offer| offer.model.spec.clone())
             };
             let before = spec();
-            let changed = self.world.absorb(|state| &mut state.offer, change);
+            let changed = self.world.apply(|state| &mut state.offer, change);
             if !changed.is_empty() {
                 wake(Key::Configs);
             }
-            // What may be configured has changed, so clusters that wait may go on.
+            // Waiting clusters may proceed with the changed configurations.
             if spec() != before {
                 self.wake_all(&wake, |_| true);
             }
@@ -276,7 +276,7 @@ impl Watches {
             self.api(&resource),
             config,
             source,
-            absorb,
+            apply,
         )
         .await
     }
@@ -306,8 +306,8 @@ impl Watches {
                 Some(Arc::new(ConfigObject { raw, live }))
             },
         };
-        let absorb = |change| {
-            let changed = self.world.absorb(
+        let apply = |change| {
+            let changed = self.world.apply(
                 |state| state.configs.entry(kind.clone()).or_default(),
                 change,
             );
@@ -317,20 +317,13 @@ impl Watches {
             }
         };
         let config = watcher::Config::default();
-        follow(
-            "configurations",
-            self.api(&resource),
-            config,
-            source,
-            absorb,
-        )
-        .await
+        follow("configurations", self.api(&resource), config, source, apply).await
     }
 
     /// Wakes the clusters that use a configuration.
     fn wake_all(&self, wake: &impl Wake, uses: impl Fn(&AddOnConfig) -> bool) {
         let clusters: Vec<_> = {
-            let state = self.world.look();
+            let state = self.world.lock();
             let addons = state.addons.live().iter().filter(|(_, addon)| {
                 let references = addon.config_references().iter();
                 references
@@ -351,8 +344,8 @@ fn named_cluster(name: Option<&str>) -> Option<ClusterName> {
     ClusterName::new(name?).ok()
 }
 
-/// Reads a cluster without what changes all the time. A part that cannot be read is taken as
-/// absent, which lets nobody in.
+/// Reads a cluster without fields that change often. An unreadable part counts as absent, which admits
+/// no cluster.
 fn cluster(object: DynamicObject) -> ManagedCluster {
     let DynamicObject {
         mut metadata,

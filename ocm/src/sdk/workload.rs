@@ -1,15 +1,15 @@
-//! What a configuration says of Pods, put into an object that makes them. Pure.
+//! Applies the Pod settings of a configuration to workloads. Pure.
 
 use serde_json::{Map, Value, json};
 
 use super::{Config, images};
 use crate::api::addon::{AddOnDeploymentConfigSpec, ImageMirror, NodePlacement, ProxyConfig};
 
-/// Puts node placement, resources, proxies and image registries into a Deployment or anything else
-/// that makes Pods; other objects stay as they are.
+/// Sets node placement, resources, proxies and image registries in a Deployment or another workload;
+/// other objects stay unchanged.
 ///
-/// What the author has set stays where the configuration says nothing. The proxy's CA is the
-/// author's to mount.
+/// Fields that the configuration does not set keep the author's values. The author must mount the
+/// proxy's CA.
 pub fn configure(object: &mut Value, config: &Config, registries: &[ImageMirror]) {
     let text = |object: &Value, path: &str| {
         let text = object.pointer(path).and_then(Value::as_str);
@@ -41,7 +41,7 @@ pub fn configure(object: &mut Value, config: &Config, registries: &[ImageMirror]
     }
 }
 
-/// The plural of a kind that makes Pods, and where it has the Pod's spec.
+/// The plural of a workload's kind, and the path of the Pod's spec.
 fn pods_of(kind: &str) -> Option<(&'static str, &'static str)> {
     const TEMPLATE: &str = "/spec/template/spec";
     match kind {
@@ -83,7 +83,7 @@ fn mirror(container: &mut Map<String, Value>, registries: &[ImageMirror]) {
     }
 }
 
-/// Sets the variables that programs look for; one that the author has set stays.
+/// Sets the usual proxy variables; the author's own values stay.
 fn proxy(container: &mut Map<String, Value>, proxy: Option<&ProxyConfig>) {
     let Some(proxy) = proxy else { return };
     let variables = [
@@ -103,7 +103,7 @@ fn proxy(container: &mut Map<String, Value>, proxy: Option<&ProxyConfig>) {
     }
 }
 
-/// Of several requirements that fit, the last wins.
+/// Of several matching requirements the last wins.
 fn resources(
     container: &mut Map<String, Value>,
     deployment: &AddOnDeploymentConfigSpec,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_gets_all_that_the_configuration_says_and_keeps_the_rest() {
+    fn a_workload_gets_the_settings_of_the_configuration_and_keeps_others() {
         let registries = [ImageMirror {
             source: "quay.io".to_owned(),
             mirror: "m.io".to_owned(),
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_pods_stays_as_it_is() {
+    fn objects_without_pods_stay_unchanged() {
         for kind in ["ConfigMap", "Deployment", "CronJob"] {
             let object = json!({ "kind": kind, "metadata": { "name": "d" }, "spec": {} });
             let mut configured = object.clone();

@@ -86,7 +86,7 @@ fn a_wrong_alert_text_fails_its_case() {
     let folder = folder();
     let path = folder.path().join("hub-work.yaml");
     let cases = fs::read_to_string(&path).expect("cases");
-    let other = cases.replace("hub shows old states: 7", "hub shows old states: 8");
+    let other = cases.replace("state on the hub: 7", "state on the hub: 8");
     assert_ne!(cases, other);
     fs::write(&path, other).expect("a wrong case");
     let (is_good, text) = promtool(&folder, &["test", "rules", "hub-work.yaml"]);

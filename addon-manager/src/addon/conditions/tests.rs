@@ -179,7 +179,7 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
 #[test]
 fn a_healthy_cluster_costs_no_write_for_degraded() {
     let verdict = degraded(&Needs::default(), at(0));
-    assert!(verdict.calm && verdict.status == Status::False);
+    assert!(verdict.deferrable && verdict.status == Status::False);
 }
 
 fn certificate(from: i64, to: i64) -> ShownCertificate {

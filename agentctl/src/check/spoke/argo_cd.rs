@@ -1,4 +1,4 @@
-//! Whether an Argo CD runs where it is looked for, or the add-on brings one, and whether it goes with the hub's. Pure.
+//! Whether an Argo CD runs in its namespace, or the add-on installs one, and whether its version fits the hub's. Pure.
 
 use argocd::keys::addon::{ARGOCD, INSTALLED};
 use serde_json::Value;
@@ -9,30 +9,30 @@ use super::{
 };
 use crate::check::argo_cd::version as version_of;
 
-/// Argo CD supports so many minor releases before the newest, and its kinds change with each.
+/// The largest difference in minor versions: Argo CD supports this many releases, and its kinds change with each.
 const APART: u64 = 2;
 
-/// What no Application is synced without: name and component.
+/// The programs that every sync needs: name and component.
 const NEEDED: [(&str, &str); 3] = [
     ("argocd-application-controller", "application-controller"),
     ("argocd-repo-server", "repo-server"),
     ("argocd-redis", "redis"),
 ];
 
-/// What is in Argo CD's namespace.
+/// The programs in Argo CD's namespace.
 fn here<'a>(facts: &'a Facts, spoke: &'a Spoke) -> impl Iterator<Item = &'a Value> {
     running(spoke)
         .filter(|it| is_argo_cd(it))
         .filter(|it| argocd::Meta::of(it).namespace() == facts.places.argocd)
 }
 
-/// What was decided about this cluster once, if it was.
+/// The recorded decision about this cluster, if any.
 fn decided(facts: &Facts) -> Option<&str> {
     let (_, addon) = facts.hub.as_ref()?.addon.as_ref().ok()?.as_ref()?;
     argocd::Meta::of(addon).annotation(ARGOCD)
 }
 
-/// Whether the add-on brings this cluster its Argo CD, or has brought it.
+/// Whether the add-on installs the Argo CD of this cluster, or has installed it.
 pub(super) fn is_installed_by_add_on(facts: &Facts, spoke: &Spoke) -> bool {
     let mut all = here(facts, spoke).peekable();
     if all.peek().is_some() {
@@ -51,7 +51,7 @@ fn component<'a>(
     })
 }
 
-/// Whether an Argo CD runs, with all that is needed of it.
+/// Whether an Argo CD runs, with all needed programs.
 pub(super) fn programs(facts: &Facts, spoke: &Spoke) -> Finding {
     let finding = |outcome, cause: String| Finding::new("argo cd", outcome, cause);
     if let Err(reason) = &spoke.programs {

@@ -70,7 +70,7 @@ pub struct NodePlacement {
     /// Labels of nodes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Taints that do not matter.
+    /// Taints to tolerate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
 }

@@ -52,8 +52,7 @@ impl Version {
 
     /// Reads a `ManagedClusterAddOn`.
     ///
-    /// Lenient: a part that cannot be read is taken as absent, since the object itself is a fact
-    /// that must not be overlooked.
+    /// Lenient: an unreadable part counts as absent, so that it does not hide the object.
     pub fn read_addon(self, object: DynamicObject) -> ManagedClusterAddOn {
         let DynamicObject {
             metadata, mut data, ..

@@ -1,8 +1,7 @@
-//! What is inside a certificate request.
+//! The content of a certificate request.
 //!
-//! Whoever signs (kube-controller-manager for the hub's own signer) reads the request with another
-//! parser than we do. So the text must be one that every parser reads alike: one PEM block, nothing
-//! around it, no headers, and DER without a rest.
+//! The signer (kube-controller-manager for the hub's own signer) has another parser. So the text must be
+//! unambiguous: one PEM block, nothing around it, no headers, and DER without trailing data.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +31,12 @@ pub(crate) struct Request {
     pub(crate) organizations: BTreeSet<String>,
     /// All organizational units.
     pub(crate) organizational_units: BTreeSet<String>,
-    /// All alternative names; `None` stands for one that is not a DNS name.
+    /// All alternative names; `None` for one that is not a DNS name.
     pub(crate) alternative_names: Vec<Option<String>>,
 }
 
 impl Request {
-    /// Takes a request apart. Its signature is verified, so the requester holds the key.
+    /// Parses a request and verifies its signature, which proves that the requester has the key.
     pub(crate) fn parse(pem: &[u8]) -> Result<Self, Refusal> {
         let der = der(pem)?;
         let request = certification_request(&der)?;

@@ -1,4 +1,4 @@
-//! Requests as OCM's registration agent makes them, to be spoilt by tests.
+//! Valid requests, as OCM's registration agent creates them; tests modify them.
 
 use k8s_openapi::{
     ByteString,
@@ -11,7 +11,7 @@ use super::*;
 
 pub(crate) const SIGNER: &str = "open-cluster-management.io/a";
 
-/// What a request is made from.
+/// The content of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) common_names: Vec<String>,
@@ -115,7 +115,7 @@ pub(crate) fn wanted() -> Vec<Registration> {
     ]
 }
 
-/// The add-on there, as OCM has taken it in.
+/// The add-on on the cluster, with its owner reference from OCM.
 pub(crate) fn cluster_addon() -> ManagedClusterAddOn {
     let mut addon = ManagedClusterAddOn::default();
     addon.metadata.owner_references = Some(vec![OwnerReference {

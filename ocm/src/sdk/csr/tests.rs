@@ -33,7 +33,7 @@ fn reason(request: &CertificateSigningRequest) -> &'static str {
 }
 
 #[test]
-fn the_agents_own_request_is_granted_with_the_subject_we_computed() {
+fn a_valid_request_is_granted_with_the_computed_subject() {
     let granted = judge(&Sample::good().request()).unwrap();
     assert!(granted.custom);
     assert_eq!(
@@ -43,7 +43,7 @@ fn the_agents_own_request_is_granted_with_the_subject_we_computed() {
 }
 
 #[test]
-fn a_request_to_the_hubs_own_signer_is_granted_but_not_ours_to_sign() {
+fn a_request_to_the_hubs_own_signer_is_approved_but_not_signed() {
     let mut request = Sample::good().request();
     request.spec.signer_name = keys::KUBE_SIGNER.to_owned();
     assert!(!judge(&request).unwrap().custom);
@@ -194,7 +194,7 @@ fn dns(name: &str) -> SanType {
 }
 
 #[test]
-fn the_group_of_everybody_is_ignored_for_the_hubs_own_signer_only() {
+fn system_authenticated_is_ignored_for_the_hubs_own_signer_only() {
     let mut sample = Sample::good();
     sample.groups[1] = "system:authenticated".to_owned();
     assert_eq!(reason(&sample.request()), "WrongOrganizations");

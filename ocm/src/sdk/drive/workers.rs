@@ -1,4 +1,4 @@
-//! The queue and the reconciles that run.
+//! The work queue and the running reconciles.
 
 use std::{
     collections::HashMap,
@@ -22,19 +22,19 @@ use crate::sdk::{
     reconcile, request,
 };
 
-/// How long reconciles may go on after the token of [`run`](super::run) is cancelled. Short, so that who lost the lease
-/// has ended before somebody else leads.
+/// How long reconciles may continue after the token of [`run`](super::run) is cancelled. Short, so that a replica that
+/// lost the lease has stopped before the next one leads.
 pub const DRAIN: Duration = Duration::from_secs(2);
 
-/// How long one reconcile may take. A client should bound each request by itself; this is for one that does not, and for
-/// whatever else an author waits for: a key that is worked on is not looked at, and its place in the crew is taken.
+/// The timeout of one reconcile. Clients should bound each request; this also bounds other waits of an author, since a
+/// hanging reconcile occupies a worker and blocks its key.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// The queue, shared with the watches. The lock guards it and is never held over an await.
+/// The queue, shared with the watches. The lock is released before every await.
 #[derive(Debug)]
 pub(super) struct PendingWork {
     queue: Mutex<Queue<Key>>,
-    /// Something was added.
+    /// Notified when a key is added.
     pub(super) changed: Notify,
 }
 
@@ -58,20 +58,19 @@ impl PendingWork {
     }
 }
 
-/// The reconciles that run.
+/// The running reconciles.
 pub(super) struct Workers<A> {
     hub: Arc<Hub<A>>,
     pub(super) agenda: Arc<PendingWork>,
-    /// Marked as seen before each look, so that a change during the look is noticed.
+    /// Marked as seen before each dispatch, so that a change during the dispatch is noticed.
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
     keys: HashMap<Id, Key>,
-    /// What fails, so that it is told once. The lock guards it and is never held over an await.
+    /// The current failures, so that each is logged once. The lock is released before every await.
     troubles: Arc<Mutex<Troubles<Key>>>,
 }
 
 impl<A: Addon> Workers<A> {
-    /// Nobody works yet.
     pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<PendingWork>) -> Self {
         let revision = hub.world.revision();
         Self {
@@ -84,16 +83,16 @@ impl<A: Addon> Workers<A> {
         }
     }
 
-    /// Whether not everything has been listed yet.
+    /// Whether a first list is still incomplete.
     pub(super) fn is_listing(&self) -> bool {
-        !self.hub.world.look().is_synced()
+        !self.hub.world.lock().is_synced()
     }
 
-    /// Starts what is due, and says when to look again.
+    /// Starts the due reconciles and returns when the next key is due.
     pub(super) fn dispatch(&mut self, concurrency: usize) -> Option<Instant> {
         self.revision.mark_unchanged();
-        if !self.hub.world.look().is_synced() {
-            // Before everything is listed an absent object means nothing.
+        if !self.hub.world.lock().is_synced() {
+            // Until all lists are complete, a missing object may exist.
             return None;
         }
         let now = Instant::now();
@@ -105,13 +104,13 @@ impl<A: Addon> Workers<A> {
                 return self.agenda.with(|queue| queue.next_due());
             };
             let (hub, troubles) = (Arc::clone(&self.hub), Arc::clone(&self.troubles));
-            let task = self.tasks.spawn(look_at(hub, key.clone(), troubles));
+            let task = self.tasks.spawn(run_key(hub, key.clone(), troubles));
             self.keys.insert(task.id(), key);
         }
         None
     }
 
-    /// The next reconcile that ends; one that panicked has failed.
+    /// Waits for the next reconcile to end; a panic counts as a failure.
     pub(super) async fn join_next(&mut self) -> Option<(Key, Outcome)> {
         let (id, outcome) = match self.tasks.join_next_with_id().await? {
             Ok((id, outcome)) => (id, outcome),
@@ -137,7 +136,7 @@ impl<A: Addon> Workers<A> {
     }
 }
 
-async fn look_at<A: Addon>(
+async fn run_key<A: Addon>(
     hub: Arc<Hub<A>>,
     key: Key,
     troubles: Arc<Mutex<Troubles<Key>>>,
@@ -150,7 +149,7 @@ async fn look_at<A: Addon>(
         match in_time(reconcile_key(&hub, &key)).await {
             Ok(outcome) => {
                 if matches!(outcome, Outcome::Settled(_)) {
-                    tell_end(troubles().succeeded(&key));
+                    log_recovery(troubles().succeeded(&key));
                 }
                 outcome
             }
@@ -171,7 +170,7 @@ async fn look_at<A: Addon>(
     outcome
 }
 
-/// Drops what takes too long; the next look begins with what is there then.
+/// Applies the [`DEADLINE`]; the retry starts from the state at that time.
 async fn in_time<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     timeout(DEADLINE, work)
         .await
@@ -189,7 +188,7 @@ fn log_transition(error: &Error, updates: Option<Transition>) {
     }
 }
 
-fn tell_end(updates: Option<Transition>) {
+fn log_recovery(updates: Option<Transition>) {
     match updates {
         Some(Transition::Hub) => info!("the hub API answers again"),
         Some(Transition::Own) => info!("reconcile succeeds again"),
@@ -214,9 +213,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_reconcile_that_hangs_is_given_up_and_tried_again() {
+    async fn a_hanging_reconcile_times_out_and_is_retried() {
         let hangs = timeout(DEADLINE * 2, in_time::<Outcome>(std::future::pending())).await;
-        let error = hangs.expect("it is given up").unwrap_err();
+        let error = hangs.expect("a timeout").unwrap_err();
         assert!(error.is_transient() && !error.is_conflict());
         assert_eq!(error.to_string(), "timed out after 5 minutes");
         let settles = in_time(std::future::ready(Ok(Outcome::Settled(None)))).await;

@@ -1,4 +1,4 @@
-//! What is known of one cluster.
+//! The observed state of one cluster.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,20 +24,20 @@ use crate::{
     },
 };
 
-/// What is known of one cluster.
+/// The observed state of one cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Observed {
     /// The cluster.
     pub(crate) cluster: Option<Arc<ManagedCluster>>,
     /// The add-on there.
     pub(crate) addon: Option<Arc<ManagedClusterAddOn>>,
-    /// The cluster that shall host the agent, if it is there.
+    /// The cluster that should host the agent, if it exists.
     pub(crate) host: Option<Arc<ManagedCluster>>,
     /// Works with the add-on's label, in the cluster's namespace and in those of its hosts.
     pub(crate) works: Vec<Arc<Work>>,
-    /// Namespaces of works whose cluster is not there any more: nobody takes the works away.
-    pub(crate) deserted: BTreeSet<String>,
-    /// What the agent may do on the hub.
+    /// Namespaces of works whose cluster no longer exists, so that no work agent deletes the works.
+    pub(crate) abandoned: BTreeSet<String>,
+    /// The Role and the `RoleBinding` of the agent.
     pub(crate) permissions: permissions::Live,
     /// The `ClusterManagementAddOn`.
     pub(crate) offer: Option<Arc<ClusterManagementAddOn>>,
@@ -89,20 +89,20 @@ impl Observed {
     }
 }
 
-/// A work without its objects: they are measured and forgotten when it is read.
+/// A work without its objects; only their sizes are kept, to save memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Work {
     /// Name, generation and status.
     pub(crate) report: WorkReport,
-    /// The version.
+    /// The resourceVersion.
     pub(crate) resource_version: String,
-    /// What has to be done before it can go.
+    /// The finalizers.
     pub(crate) finalizers: Vec<String>,
-    /// Whose agent is hosted with it, as OCM reads it.
+    /// The cluster whose agent is hosted with it, by OCM's label.
     pub(crate) hosted_label: Option<String>,
     /// Whether it is being deleted.
     pub(crate) deleting: bool,
-    /// Since when, by the hub's clock.
+    /// When it was deleted, by the hub's clock.
     pub(crate) deleted_at: Option<Timestamp>,
     /// The configuration it was rendered from.
     pub(crate) annotation: Option<String>,
@@ -115,12 +115,12 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Whether it is one of an earlier life of the add-on, which has this UID now.
+    /// Whether it belongs to an earlier `ManagedClusterAddOn` than the one with this UID.
     pub(crate) fn is_old(&self, uid: &str) -> bool {
         self.owner.as_deref().is_some_and(|owner| owner != uid)
     }
 
-    /// Reads a work. A status that cannot be read is no status.
+    /// Reads a work. An unreadable status counts as none.
     pub(crate) fn read(object: DynamicObject) -> Self {
         let DynamicObject {
             metadata, mut data, ..

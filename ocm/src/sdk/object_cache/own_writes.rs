@@ -1,4 +1,4 @@
-//! Own writes that the watches have not shown yet.
+//! Own writes that the watches have not delivered yet.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,25 +14,25 @@ use crate::{
     },
 };
 
-/// How long an own write may stay invisible while its watch says nothing at all. A hub with much to say may be behind
-/// for much longer, and nothing may be decided from what was before.
+/// How long to wait for an own write while its watch delivers nothing. A busy watch may lag for longer, and a decision
+/// must not use the state before the write.
 const SILENCE: Duration = Duration::from_mins(1);
-/// How long something may stay that we have taken away: it may be another one by now.
+/// How long to wait for an own deletion: another client may have created the object again.
 const REMOVAL: Duration = Duration::from_secs(30);
 
-/// An own write that has to be seen.
+/// An own write that the cache must show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// The object of the key itself, in this version as the hub answered.
+    /// The object of the key itself, in the version that the hub returned.
     Version(String),
     /// The cluster's add-on of this UID is deleting, or gone.
     NoAddon {
         /// Its UID.
         uid: String,
     },
-    /// A work for the cluster, in this version as the hub answered.
+    /// A work for the cluster.
     Work {
-        /// As the hub answered.
+        /// The version that the hub returned.
         version: String,
     },
     /// A work for the cluster that is deleting, or gone.
@@ -42,26 +42,26 @@ pub(crate) enum Expected {
         /// Its name.
         name: String,
     },
-    /// What the cluster's agent may do on the hub.
+    /// A permission of the cluster's agent on the hub.
     Permission {
         /// Which of the two objects.
         part: Part,
-        /// As the hub answered; none if it was deleted.
+        /// The version that the hub returned; none if it was deleted.
         version: Option<String>,
     },
 }
 
-/// Own writes by what has to be looked at, each with where its watch was.
+/// The pending own writes of each key.
 #[derive(Debug, Default)]
 pub(super) struct Awaited(BTreeMap<Key, Vec<Wait>>);
 
-/// One own write that has not been seen.
+/// One own write that the cache does not show yet.
 #[derive(Debug)]
 pub(super) struct Wait {
     expected: Expected,
-    /// Where the watch was when the write was answered.
+    /// The progress of the watch when the hub answered the write.
     then: Progress,
-    /// Where it was when it last said something, and when that was noticed.
+    /// Its last progress, and when it was noticed.
     last: (Progress, Instant),
     since: Instant,
 }
@@ -76,7 +76,7 @@ impl Awaited {
         });
     }
 
-    /// Takes out what is waited for under a key, to be put back.
+    /// Takes the pending writes of a key, to be put back.
     pub(super) fn take(&mut self, key: &Key) -> Vec<Wait> {
         self.0.remove(key).unwrap_or_default()
     }
@@ -89,10 +89,10 @@ impl Awaited {
 }
 
 impl Wait {
-    /// Whether this has still to be waited for.
+    /// Whether to wait longer for this write.
     pub(super) fn lasts(&mut self, state: &State, key: &Key, now: Instant) -> bool {
         let progress = progress(state, key, &self.expected);
-        if !progress.is_silent_since(&self.last.0) {
+        if !progress.is_idle_since(&self.last.0) {
             self.last = (progress, now);
         }
         let patient = if is_removal(&self.expected) {
@@ -104,7 +104,7 @@ impl Wait {
     }
 }
 
-/// Whether the same may come back under its name, so that its absence may be over before it was looked for.
+/// Whether this is a deletion: the object may be recreated under its name before the cache showed its absence.
 const fn is_removal(expected: &Expected) -> bool {
     matches!(
         expected,
@@ -114,7 +114,7 @@ const fn is_removal(expected: &Expected) -> bool {
     )
 }
 
-/// How far the watch has come that will tell of this.
+/// The progress of the watch that will deliver this write.
 pub(super) fn progress(state: &State, key: &Key, expected: &Expected) -> Progress {
     match (expected, key) {
         (Expected::Version(_), Key::Request(name)) => {
@@ -134,15 +134,15 @@ pub(super) fn progress(state: &State, key: &Key, expected: &Expected) -> Progres
 
 impl Expected {
     fn is_seen(&self, state: &State, key: &Key, then: &Progress) -> bool {
-        let reply = |version: &str| {
+        let is_delivered = |version: &str| {
             let progress = progress(state, key, self);
-            // What is not a number cannot be waited for.
-            cache::version(version).is_none_or(|version| progress.notifies(version, then))
+            // A version that is not a number cannot be compared.
+            cache::version(version).is_none_or(|version| progress.covers(version, then))
         };
         match (self, key) {
-            // It was there when it was written: now it is gone.
+            // It existed when it was written: now it is gone.
             (Self::Version(version), Key::Request(name)) => {
-                state.request(name).is_none() || reply(version)
+                state.request(name).is_none() || is_delivered(version)
             }
             (
                 Self::Version(version)
@@ -152,7 +152,7 @@ impl Expected {
                     ..
                 },
                 Key::Cluster(_) | Key::Configs,
-            ) => reply(version),
+            ) => is_delivered(version),
             (Self::NoAddon { uid }, Key::Cluster(cluster)) => {
                 let live = state.addons.live().get(cluster);
                 live.is_none_or(|it| it.is_deleting() || it.metadata.uid.as_ref() != Some(uid))

@@ -112,7 +112,7 @@ fn the_clusters_own_agent_is_the_only_subject() {
 }
 
 #[test]
-fn an_agent_with_a_token_is_its_service_account() {
+fn the_service_account_is_the_subject_of_an_agent_with_a_token() {
     let token = addon_with("token", "system:serviceaccount:kube-system:root");
     let csr = carry_out(
         &Live::default(),
@@ -126,14 +126,14 @@ fn an_agent_with_a_token_is_its_service_account() {
 }
 
 #[test]
-fn nothing_is_given_without_rules_or_without_a_client() {
+fn nothing_is_granted_without_rules_or_without_a_client() {
     let (addon, live) = (addon_with("csr", ""), Live::default());
     assert_eq!(decide(&addon, &[Registration::KubeClient], &[], &live), []);
     assert_eq!(decide(&addon, &[], &rules(), &live), []);
 }
 
 #[test]
-fn what_somebody_else_changed_is_put_right() {
+fn changes_of_other_clients_are_reverted() {
     let addon = addon_with("csr", "");
     let good = carry_out(&Live::default(), &asked(&addon, &Live::default()));
     let spoils: [fn(&mut Role, &mut RoleBinding); 4] = [
@@ -150,7 +150,7 @@ fn what_somebody_else_changed_is_put_right() {
             role: Some(Arc::new(role)),
             binding: Some(Arc::new(binding)),
         };
-        for _look in 0..2 {
+        for _reconcile in 0..2 {
             live = carry_out(&live, &asked(&addon, &live));
         }
         assert_eq!(live.role, good.role);

@@ -1,5 +1,5 @@
-//! Writes for one cluster. Server-side apply with a field manager for each part of the status, so
-//! that parts can be written apart and nobody else's fields are touched.
+//! Writes for one cluster. Server-side apply with a field manager for each part of the status, so that
+//! each part is written separately and fields of other managers stay.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -29,7 +29,7 @@ mod works;
 
 pub(super) use self::{
     rights::{finalizers, permission},
-    works::{desert, works},
+    works::{release, works},
 };
 
 fn addons_of<A: Addon>(hub: &Hub<A>, cluster: &ClusterName) -> Api<DynamicObject> {
@@ -49,9 +49,9 @@ pub(super) async fn registration<A: Addon>(
     status_part(hub, cluster, addon, part, status).await
 }
 
-/// Writes the conditions of the deploy part with `Available`, all of them: what is left out vanishes.
+/// Writes all conditions of the deploy part with `Available`: server-side apply removes omitted ones.
 ///
-/// OCM writes `Available`, too. So this is under the version that was looked at.
+/// OCM writes `Available`, too. So the write has the observed resourceVersion.
 pub(super) async fn conditions<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
@@ -71,26 +71,26 @@ pub(super) async fn conditions<A: Addon>(
     status_part(hub, cluster, addon, part, status).await
 }
 
-/// Says how far the hooks are, if that is news. With a field manager of its own, so that what was
-/// said of the works stays.
+/// Writes the condition of the hooks, if it changed. It has its own field manager, so that the conditions
+/// of the works stay.
 pub(super) async fn hooks<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     addon: &ManagedClusterAddOn,
-    stated: &Verdict,
+    verdict: &Verdict,
     now: Timestamp,
 ) -> Result<(), Error> {
     let live = addon.conditions();
-    let stated = stated.onto(live, now);
-    if condition::find(live, &stated.type_).is_some_and(|live| condition::same(live, &stated)) {
+    let new = verdict.onto(live, now);
+    if condition::find(live, &new.type_).is_some_and(|live| condition::same(live, &new)) {
         return Ok(());
     }
-    let status = json!({ "conditions": [stated] });
+    let status = json!({ "conditions": [new] });
     let part = Part::of("hooks", Written::Conditions);
     status_part(hub, cluster, addon, part, status).await
 }
 
-/// Writes `Available` alone. With a field manager of its own, so that what was said of the works stays.
+/// Writes `Available` alone. It has its own field manager, so that the conditions of the works stay.
 pub(super) async fn available<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
@@ -112,12 +112,12 @@ fn log_change(target: Target<'_>, available: &Condition) {
     info!(cluster = %target.name, available = status, reason, "availability changed");
 }
 
-/// A part of the status that is written at once.
+/// A part of the status that is one write.
 struct Part {
-    /// The end of its field manager's name.
+    /// The suffix of its field manager's name.
     manager: &'static str,
     written: Written,
-    /// Whether it is written only if nobody has written since.
+    /// Whether the write has the observed resourceVersion, and so fails after another write.
     guarded: bool,
 }
 
@@ -144,7 +144,7 @@ async fn status_part<A: Addon>(
         guarded,
     } = part;
     let name = hub.addon.name();
-    // With the UID, a status meant for one add-on is never put onto its successor.
+    // With the UID, a status for one add-on is never written to its successor.
     let mut metadata = json!({ "name": name, "namespace": cluster, "uid": addon.metadata.uid });
     if let (true, Some(metadata)) = (guarded, metadata.as_object_mut()) {
         let version = json!(addon.metadata.resource_version);
@@ -188,7 +188,7 @@ fn expect_addon<A: Addon>(hub: &Hub<A>, cluster: &ClusterName, object: DynamicOb
 
 /// Writes hashes of the cluster's own configurations into its references.
 ///
-/// The list is OCM's too and has no keys, so it is read again and patched under its version.
+/// OCM writes the list too, and it has no keys, so it is read again and patched with its resourceVersion.
 pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result<(), Error> {
     let name = hub.addon.name().as_str();
     let object = || format!("ManagedClusterAddOn {}/{name}", target.name);
@@ -201,7 +201,7 @@ pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result
     let supported = registration::supported(&hub.addon.supported_configs());
     let live = |named: &_| {
         hub.world
-            .look()
+            .lock()
             .config(named)
             .map(|config| config.live.clone())
     };

@@ -1,33 +1,33 @@
-//! What of a report people shall see with `kubectl describe`, too: an Event for each turn to the worse or back. Pure.
+//! Which changes of conditions become Events: each turn to the worse or back. Pure.
 //!
-//! A condition shows what is; when it was otherwise, and how often, only Events tell.
+//! A condition shows the present; Events show when, and how often, it was different.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::report::Report;
 use crate::condition::{self, Status, addon};
 
-/// A turn.
+/// A change of a condition that becomes an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConditionChange {
-    /// To the worse.
+    /// Whether the change is to the worse.
     pub(crate) warning: bool,
-    /// The reason of the condition.
+    /// The condition's reason.
     pub(crate) reason: String,
     /// The condition's message.
     pub(crate) note: String,
 }
 
-/// The turns of what a person looks at first, from what was said to what is said now.
+/// The changes of `Available` and `Degraded` from the live conditions to the report.
 ///
-/// Only a new reason is one: a message that counts on is none, and neither is what stays well.
+/// Only a new reason counts: neither a new message nor a condition that stays good becomes an Event.
 pub(crate) fn updates(live: &[Condition], report: &Report) -> Vec<ConditionChange> {
-    let stated = report.deploy.iter().flatten().chain(&report.available);
-    let turns = stated.filter(|now| {
+    let conditions = report.deploy.iter().flatten().chain(&report.available);
+    let turns = conditions.filter(|now| {
         let before = condition::find(live, &now.type_);
         match (before.and_then(is_well), is_well(now)) {
-            // What OCM says of a cluster that it has lost, or has not heard of yet, is not known either. That an agent has
-            // come is worth an Event, that nothing is wrong is not.
+            // `None` before: unknown, absent, or set by OCM for a lost cluster. The first `Available` is worth an Event,
+            // the first `Degraded` = `False` is not.
             (None, Some(true)) => now.type_ == addon::AVAILABLE,
             (None | Some(true), Some(false)) | (Some(false), Some(true)) => true,
             (_, None) | (Some(true), Some(true)) => false,
@@ -43,15 +43,15 @@ pub(crate) fn updates(live: &[Condition], report: &Report) -> Vec<ConditionChang
         .collect()
 }
 
-/// Whether a condition says that all is well; none if it is not for us to say, or not known.
+/// Whether a condition is good; none for other types and for status `Unknown`.
 fn is_well(condition: &Condition) -> Option<bool> {
-    let emits = |status: Status| condition.status == status.as_str();
+    let is = |status: Status| condition.status == status.as_str();
     let good = match condition.type_.as_str() {
         addon::AVAILABLE => Status::True,
         addon::DEGRADED => Status::False,
         _ => return None,
     };
-    (emits(Status::True) || emits(Status::False)).then(|| emits(good))
+    (is(Status::True) || is(Status::False)).then(|| is(good))
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
         Verdict::new(kind, status, reason, "why").onto(&[], Timestamp::UNIX_EPOCH)
     }
 
-    /// The reasons of Events when this was said before and that is said now; with a `!` before those that warn.
+    /// The reasons of the Events for a change between these conditions, with a `!` before warnings.
     fn condition_changes(before: Option<&Condition>, now: Condition) -> Vec<String> {
         let before: Vec<Condition> = before.into_iter().cloned().collect();
         let mut report = Report::default();
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn each_turn_is_told_once_and_what_stays_is_not() {
+    fn each_turn_causes_one_event() {
         let (there, away) = (
             condition(addon::AVAILABLE, true, "AgentConnected"),
             condition(addon::AVAILABLE, false, "AgentDisconnected"),
@@ -95,15 +95,15 @@ mod tests {
             ["AgentConnected"]
         );
         assert_eq!(condition_changes(Some(&there), there.clone()), [""; 0]);
-        let mut counted_on = away.clone();
-        counted_on.message = "why, since longer".to_owned();
-        assert_eq!(condition_changes(Some(&away), counted_on), [""; 0]);
+        let mut new_message = away.clone();
+        new_message.message = "why, since longer".to_owned();
+        assert_eq!(condition_changes(Some(&away), new_message), [""; 0]);
         let gone = condition(addon::AVAILABLE, false, "AgentNotDeployed");
         assert_eq!(condition_changes(Some(&away), gone), ["!AgentNotDeployed"]);
     }
 
     #[test]
-    fn that_nothing_is_wrong_is_told_only_after_something_was() {
+    fn recovery_causes_an_event_only_after_a_failure() {
         let (well, blocked, refused) = (
             condition(addon::DEGRADED, false, "AsExpected"),
             condition(addon::DEGRADED, true, "MassDeleteHeld"),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_is_not_told_but_that_the_agent_is_back_is() {
+    fn conditions_of_ocm_cause_no_event_but_the_recovery_does() {
         let mut unknown = condition(addon::AVAILABLE, true, "ManagedClusterLeaseUpdateStopped");
         unknown.status = "Unknown".to_owned();
         assert_eq!(condition_changes(None, unknown.clone()), [""; 0]);

@@ -1,4 +1,4 @@
-//! What people are told of a cluster in Events: why nothing is done, and what has turned.
+//! Events of a cluster: why the add-on is not deployed, and changes of its conditions.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,7 +11,7 @@ use crate::{
     sdk::{Addon, Target, drive::Hub, event::NewEvent, settled::Waiting},
 };
 
-/// Tells people that hooks were not waited for any longer; the add-on itself is about to go.
+/// Warns that pre-delete hooks timed out; the add-on is removed without them.
 pub(super) async fn give_up<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
@@ -21,11 +21,11 @@ pub(super) async fn give_up<A: Addon>(
 ) {
     warn!(%cluster, pending, "pre-delete hooks timed out");
     let note = format!("pre-delete hooks timed out; the add-on is removed without them: {pending}");
-    let stated = ("PreDeleteHookGivenUp", note.as_str());
-    warn_about(hub, regarding(hub, cluster, Some(addon)), stated, now).await;
+    let event = ("PreDeleteHookGivenUp", note.as_str());
+    warn_about(hub, regarding(hub, cluster, Some(addon)), event, now).await;
 }
 
-/// Warns in an Event, unless that was said.
+/// Writes a warning Event, unless it was written before.
 pub(super) async fn warn_about<A: Addon>(
     hub: &Hub<A>,
     regarding: ObjectReference,
@@ -44,7 +44,7 @@ pub(super) async fn warn_about<A: Addon>(
         .await;
 }
 
-/// Says in an Event what a person has to do before works can be made.
+/// Writes an Event if an administrator must act before the works can change.
 pub(super) async fn explain<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
@@ -74,7 +74,7 @@ pub(super) fn regarding<A: Addon>(
     }
 }
 
-/// Tells in Events what has turned. Only what was written is told, so a restart repeats nothing.
+/// Writes an Event for each change of a written condition, so a restart repeats none.
 pub(super) async fn notify<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
@@ -82,12 +82,12 @@ pub(super) async fn notify<A: Addon>(
     now: Timestamp,
 ) {
     let reporter = hub.addon.name().as_str();
-    for updates in updates {
+    for update in updates {
         let emitting = NewEvent {
             regarding: regarding(hub, target.name, Some(target.addon)),
-            warning: updates.warning,
-            reason: &updates.reason,
-            note: &updates.note,
+            warning: update.warning,
+            reason: &update.reason,
+            note: &update.note,
         };
         hub.events
             .notify(&hub.client, reporter, emitting, now, &hub.metrics)

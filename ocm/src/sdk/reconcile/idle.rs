@@ -1,4 +1,4 @@
-//! Why nothing is done for an add-on that OCM has not put under its `ClusterManagementAddOn`. Pure.
+//! Why OCM has not set the `ClusterManagementAddOn` as owner of an add-on. Pure.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::{
     name::AddonName,
 };
 
-/// OCM takes a new add-on in well under a second; after this something is wrong.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// OCM sets the owner of a new add-on in well under a second; after this time it is reported.
+const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// What to do about an add-on that is not ours to serve yet.
+/// What to do about an add-on without its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// It is too early to say anything.
+    /// It is too early to report it.
     Wait(Duration),
-    /// People should know: a word, and a sentence.
-    Tell(&'static str, String),
+    /// Report it: reason and message of an Event.
+    Warn(&'static str, String),
 }
 
-/// Finds out why nobody has taken the add-on in.
+/// Finds out why the add-on has no owner.
 pub(crate) fn idle(
     name: &AddonName,
     addon: &ManagedClusterAddOn,
@@ -34,7 +34,7 @@ pub(crate) fn idle(
             "ClusterManagementAddOn {name} not found, so the add-on is not installed on this cluster; install the \
             add-on on the hub"
         );
-        return Idle::Tell("NoClusterManagementAddOn", message);
+        return Idle::Warn("NoClusterManagementAddOn", message);
     };
     let annotations = offer.metadata.annotations.as_ref();
     let lifecycle = annotations.and_then(|all| all.get(keys::LIFECYCLE));
@@ -44,12 +44,12 @@ pub(crate) fn idle(
             not installed on this cluster; remove the annotation",
             keys::LIFECYCLE
         );
-        return Idle::Tell("NotManagedByOcm", message);
+        return Idle::Warn("NotManagedByOcm", message);
     }
     let made = addon.metadata.creation_timestamp.as_ref();
-    let age = made.map_or(PATIENCE, |made| now.duration_since(made.0));
-    // The hub's clock may be ahead of ours.
-    let left = PATIENCE.saturating_sub(age).min(PATIENCE);
+    let age = made.map_or(GRACE, |made| now.duration_since(made.0));
+    // The hub's clock may be ahead.
+    let left = GRACE.saturating_sub(age).min(GRACE);
     match Duration::try_from(left) {
         Ok(left) if !left.is_zero() => Idle::Wait(left),
         Ok(_) | Err(_) => {
@@ -57,7 +57,7 @@ pub(crate) fn idle(
                 "OCM has not set the ClusterManagementAddOn {name} as owner, so the add-on is not installed on \
                 this cluster; check that OCM's add-on manager runs on the hub"
             );
-            Idle::Tell("NotTakenIn", message)
+            Idle::Warn("NotTakenIn", message)
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn unmanaged_add_on_is_explained_after_a_delay() {
         let reason = |idle| match idle {
-            Idle::Tell(reason, message) => {
+            Idle::Warn(reason, message) => {
                 assert!(
                     message.contains("not installed on this cluster"),
                     "{message}"

@@ -1,4 +1,4 @@
-//! What to do about one cluster. Pure.
+//! Plans the writes for one cluster. Pure.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     keys,
     name::{ClusterName, is_dns_label},
     sdk::{
-        Addon, Admission, Hosts, Leaving, LeavingPhase, Target, finalizers, hash,
+        Addon, Admission, Hosts, RemovalInput, RemovalPhase, Target, finalizers, hash,
         hosting::Hosting,
         object_cache::{ConfigObject, Observed},
         registration,
@@ -23,37 +23,37 @@ mod works;
 
 pub(crate) use self::works::{Step, WantedWork, Works, rendered};
 
-/// How far a cluster is.
+/// The stage of an add-on on one cluster.
 #[derive(Debug)]
 pub(crate) enum Stage<'a> {
-    /// OCM has not put the add-on under its `ClusterManagementAddOn` yet.
+    /// OCM has not set the `ClusterManagementAddOn` as owner yet.
     Idle,
     /// There is neither add-on nor work.
-    Left,
-    /// The add-on goes, or has to stay away.
-    Leaving(Leaving),
+    Removed,
+    /// The add-on is being removed, or its cluster is not accepted.
+    Removing(RemovalInput),
     /// The add-on does not serve the cluster.
-    Held {
+    Blocked {
         /// The cluster.
         target: Target<'a>,
-        /// Why.
+        /// The condition with the reason.
         verdict: Verdict,
-        /// Whether it loses what it has.
-        clears: bool,
+        /// Whether to delete its works.
+        remove_works: bool,
     },
     /// The add-on serves the cluster.
     Served(Target<'a>),
 }
 
-/// Finds out how far a cluster is.
+/// Determines the stage of a cluster.
 pub(crate) fn stage<'a>(
     addon: &impl Addon,
     name: &'a ClusterName,
     observed: &'a Observed,
 ) -> Stage<'a> {
-    let leaving = |phase| {
+    let removing = |phase| {
         let works = observed.works.len();
-        Stage::Leaving(Leaving {
+        Stage::Removing(RemovalInput {
             cluster: name.clone(),
             phase,
             works,
@@ -62,22 +62,22 @@ pub(crate) fn stage<'a>(
     let Some(cluster_addon) = observed.addon.as_deref() else {
         let gone = observed.works.is_empty();
         return if gone {
-            Stage::Left
+            Stage::Removed
         } else {
-            leaving(LeavingPhase::AddonGone)
+            removing(RemovalPhase::AddonGone)
         };
     };
     if cluster_addon.is_deleting() {
-        return leaving(LeavingPhase::AddonDeleting);
+        return removing(RemovalPhase::AddonDeleting);
     }
     let Some(cluster) = observed.cluster.as_deref() else {
-        return leaving(LeavingPhase::NotAdmitted);
+        return removing(RemovalPhase::NotAdmitted);
     };
     if cluster.is_deleting() {
-        return leaving(LeavingPhase::ClusterDeleting);
+        return removing(RemovalPhase::ClusterDeleting);
     }
     if !cluster.is_admitted() {
-        return leaving(LeavingPhase::NotAdmitted);
+        return removing(RemovalPhase::NotAdmitted);
     }
     if !cluster_addon.is_managed_by(addon.name()) {
         return Stage::Idle;
@@ -88,18 +88,18 @@ pub(crate) fn stage<'a>(
         addon: cluster_addon,
     };
     match blocked(addon, target, observed) {
-        Some(verdict) => Stage::Held {
+        Some(verdict) => Stage::Blocked {
             target,
             verdict,
-            clears: !uses_template(observed)
+            remove_works: !uses_template(observed)
                 && matches!(addon.admit(target), Admission::Refuse { .. }),
         },
         None => Stage::Served(target),
     }
 }
 
-/// What is said of the add-on on a cluster that is there and not accepted. Its `Available` may tell of better times: OCM
-/// itself changes it only when the cluster's lease has run out.
+/// The condition of the add-on on an existing cluster that is not accepted. Its `Available` may be outdated: OCM changes
+/// it only when the cluster's lease has expired.
 pub(crate) fn not_accepted<'a>(
     addon: &impl Addon,
     name: &'a ClusterName,
@@ -130,7 +130,7 @@ pub(crate) fn not_accepted<'a>(
     Some((target, verdict))
 }
 
-/// Why the add-on does not serve a cluster, if so.
+/// The condition with the reason why the add-on does not serve a cluster, if so.
 pub(crate) fn blocked(
     addon: &impl Addon,
     target: Target<'_>,
@@ -161,7 +161,7 @@ pub(crate) fn blocked(
     Some(degraded("HostedModeUnsupported".to_owned(), message))
 }
 
-/// Whether OCM's template controller plays our part for this cluster.
+/// Whether OCM's template controller deploys the add-on on this cluster.
 pub(crate) fn uses_template(observed: &Observed) -> bool {
     let template = |group: &str, resource: &str| group == GROUP && resource == "addontemplates";
     let addon = observed.addon.iter();
@@ -180,29 +180,29 @@ pub(crate) fn uses_template(observed: &Observed) -> bool {
             .any(|config| template(&config.group, &config.resource))
 }
 
-/// A look at a cluster.
+/// The input of a plan.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look<'a> {
+pub(crate) struct PlanInput<'a> {
     /// The version in use.
     pub(crate) version: Version,
     /// The cluster.
     pub(crate) target: Target<'a>,
-    /// What is known of it.
+    /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The time.
     pub(crate) now: Timestamp,
-    /// Why the agent could not be given its permissions, if so.
+    /// Why the agent's permissions could not be applied, if so.
     pub(crate) problem: Option<&'a str>,
 }
 
-/// What to write for a cluster.
+/// The writes for a cluster.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The finalizers, all of them, if they are not as they should be.
+    /// All finalizers, if they have to change.
     pub(crate) finalizers: Option<Vec<String>>,
-    /// Hashes of the cluster's own configurations are missing or old.
+    /// Whether hashes of the cluster's own configurations are missing or outdated.
     pub(crate) hashes: bool,
-    /// The registration part of the status, if it is not as it should be.
+    /// The registration part of the status, if it has to change.
     pub(crate) registration: Option<ManagedClusterAddOnStatus>,
     /// The works.
     pub(crate) works: Works,
@@ -211,12 +211,12 @@ pub(crate) struct Plan {
 /// The configuration of a cluster and its agent's namespace, if they are settled.
 pub(crate) fn settle(
     addon: &impl Addon,
-    look: Look<'_>,
+    input: PlanInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Result<(Settled, String), Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
-    let (cluster_addon, offer) = (look.target.addon, look.observed.offer.as_deref());
+    let (cluster_addon, offer) = (input.target.addon, input.observed.offer.as_deref());
     let settled = settled::settle(cluster_addon, offer, &supported, object)?;
     let namespace =
         registration::install_namespace(cluster_addon, settled.config.deployment.as_ref());
@@ -227,22 +227,22 @@ pub(crate) fn settle(
     }
 }
 
-/// Decides what to write for a served cluster.
+/// Plans the writes for a served cluster.
 pub(crate) fn plan(
     addon: &impl Addon,
-    look: Look<'_>,
+    input: PlanInput<'_>,
     hosting: &Hosting,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Plan {
-    let Look {
+    let PlanInput {
         version,
         target,
         now,
         problem,
         ..
-    } = look;
+    } = input;
     let supported = registration::supported(&addon.supported_configs());
-    let settled = settle(addon, look, configs);
+    let settled = settle(addon, input, configs);
     let namespace = settled
         .as_ref()
         .ok()
@@ -261,7 +261,7 @@ pub(crate) fn plan(
         Err(waiting) => (Works::Keep(waiting), None),
         Ok((settled, namespace)) => {
             let wish = WantedWork {
-                look,
+                input,
                 addon: addon.name(),
                 settled: &settled,
             };
@@ -277,13 +277,13 @@ pub(crate) fn plan(
     };
     Plan {
         finalizers,
-        hashes: lacks_hashes(target, &supported, configs),
+        hashes: needs_hashes(target, &supported, configs),
         registration,
         works,
     }
 }
 
-fn lacks_hashes(
+fn needs_hashes(
     target: Target<'_>,
     supported: &[ConfigGroupResource],
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,

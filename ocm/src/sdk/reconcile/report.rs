@@ -1,4 +1,4 @@
-//! What to say of one cluster. Pure.
+//! Which conditions of one cluster to write. Pure.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ use crate::{
     },
 };
 
-/// A cluster's own controllers may be at an object that its work agent makes just now. That is a failure which the work
-/// agent has put right a second later; so the first failure of an install is told when it lasts.
-const TEETHING: Duration = Duration::from_secs(10);
+/// The cluster's own controllers may change an object while its work agent creates it. The work agent retries a second
+/// later, so the first failure of an install is reported only when it lasts.
+const INSTALL_GRACE: Duration = Duration::from_secs(10);
 
-/// What is known when the works have been seen to.
+/// The input of the report: the state after the works were applied.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Facts {
-    /// The works as they are now; one that was just written has not been answered for.
+    /// The current works; the cluster has not reported one that was just written.
     pub(crate) works: Vec<WorkReport>,
-    /// Whether it is known what the works should be.
+    /// Whether the desired works are known.
     pub(crate) settled: bool,
-    /// Since when a work is on its way out that has to be gone before they are: until then nothing is known of them.
+    /// Since when an earlier work is being deleted; the state of the works is unknown until it is gone.
     pub(crate) going_since: Option<Timestamp>,
     /// Why works could not be rendered or written.
     pub(crate) problem: Option<String>,
     /// Why they could not be rendered.
     pub(crate) render_error: Option<RenderError>,
-    /// What is said of the cluster that shall host the agent; none without hosted mode.
+    /// The condition of the hosting cluster; none without hosted mode.
     pub(crate) host: Option<Verdict>,
 }
 
 impl Facts {
-    /// What was observed, before anything is written.
+    /// The observed state, before any write.
     pub(crate) fn of(
         observed: &Observed,
         addon: &AddonName,
@@ -67,81 +67,81 @@ impl Facts {
         }
     }
 
-    /// A work was written and has this generation now.
+    /// Records a written work with its new generation.
     pub(crate) fn wrote(&mut self, work: WorkReport) {
-        let is_it = |known: &&mut WorkReport| {
+        let is_same = |known: &&mut WorkReport| {
             (&known.namespace, &known.name) == (&work.namespace, &work.name)
         };
-        if let Some(known) = self.works.iter_mut().find(is_it) {
+        if let Some(known) = self.works.iter_mut().find(is_same) {
             known.generation = work.generation;
         } else {
             self.works.push(work);
         }
     }
 
-    /// A work was deleted.
+    /// Records that a work was deleted.
     pub(crate) fn deleted(&mut self, namespace: &str, name: &str) {
-        // The same name may be on a former host and on the present one.
-        let is_it = |work: &WorkReport| work.namespace == namespace && work.name == name;
-        self.works.retain(|work| !is_it(work));
+        // A former host and the present one may have works of the same name.
+        let is_same = |work: &WorkReport| work.namespace == namespace && work.name == name;
+        self.works.retain(|work| !is_same(work));
     }
 }
 
-/// What has to be written.
+/// The conditions to write.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
     /// All conditions of the deploy part with `Available`, if one of the part has to be written.
     pub(crate) deploy: Option<Vec<Condition>>,
     /// `Available`, if it alone has to be written.
     pub(crate) available: Option<Condition>,
-    /// When to look again at what was not said yet.
+    /// When to reconcile again for a condition that waits.
     pub(crate) recheck: Option<Duration>,
 }
 
-/// Decides what to say of a served cluster.
+/// Decides which conditions of a served cluster to write.
 pub(crate) fn report(
     mode: HealthMode,
     target: Target<'_>,
     facts: &Facts,
-    stated: &Health,
+    health: &Health,
     now: Timestamp,
 ) -> Report {
-    let verdicts = &stated.verdicts;
+    let verdicts = &health.verdicts;
     let live = target.addon.conditions();
     let mut draft = Draft::new(live, now);
-    draft.state(addon::MANIFEST_APPLIED, facts.applied(false));
+    draft.set_applied(addon::MANIFEST_APPLIED, facts.applied(false));
     if let Some(host) = &facts.host {
-        draft.emit(host);
-        draft.state(addon::HOSTING_MANIFEST_APPLIED, facts.applied(true));
+        draft.set(host);
+        draft.set_applied(addon::HOSTING_MANIFEST_APPLIED, facts.applied(true));
     } else {
-        draft.unsay(addon::HOSTING_CLUSTER_VALIDITY);
-        draft.unsay(addon::HOSTING_MANIFEST_APPLIED);
+        draft.withdraw(addon::HOSTING_CLUSTER_VALIDITY);
+        draft.withdraw(addon::HOSTING_MANIFEST_APPLIED);
     }
     for verdict in verdicts.iter().filter(|verdict| is_authors(&verdict.kind)) {
-        draft.emit(verdict);
+        draft.set(verdict);
     }
     let available = verdicts
         .iter()
         .find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
     let available = available.map(|verdict| verdict.onto(live, now));
-    let waits = stated.pending && available.is_none() && draft.is_first_good_news();
-    let teething = if draft.is_first_failure() {
-        facts.teething(now)
+    let waits = health.pending && available.is_none() && draft.is_first_success();
+    let install_grace = if draft.is_first_failure() {
+        facts.install_grace(now)
     } else {
         None
     };
-    draft.accompany(mode, available.as_ref());
-    let deploy = draft.finish().filter(|_| !waits && teething.is_none());
+    draft.add_available(mode, available.as_ref());
+    let deploy = draft.finish().filter(|_| !waits && install_grace.is_none());
     let alone = deploy.is_none();
     Report {
         deploy,
-        recheck: teething,
-        available: available.filter(|condition| alone && !is_said(condition, live)),
+        recheck: install_grace,
+        available: available.filter(|condition| alone && !is_reported(condition, live)),
     }
 }
 
-/// Decides what to say of a cluster that is not served: why, and nothing that was not said before.
+/// Decides which conditions of a cluster that is not served to write: the reason, and the current conditions.
 pub(crate) fn blocked(
     mode: HealthMode,
     verdict: &Verdict,
@@ -149,15 +149,15 @@ pub(crate) fn blocked(
     now: Timestamp,
 ) -> Option<Vec<Condition>> {
     let mut draft = Draft::new(live, now);
-    draft.state(addon::MANIFEST_APPLIED, None);
+    draft.set_applied(addon::MANIFEST_APPLIED, None);
     draft.keep(addon::HOSTING_CLUSTER_VALIDITY);
     draft.keep(addon::HOSTING_MANIFEST_APPLIED);
-    draft.emit(verdict);
-    draft.accompany(mode, None);
+    draft.set(verdict);
+    draft.add_available(mode, None);
     draft.finish()
 }
 
-/// These are written by OCM, by another part of the SDK, or with care of their own.
+/// Whether the author may set this condition; OCM or other parts of the SDK write the listed ones.
 fn is_authors(kind: &str) -> bool {
     ![
         addon::AVAILABLE,
@@ -173,18 +173,20 @@ fn is_authors(kind: &str) -> bool {
 }
 
 impl Facts {
-    /// How long it is too early yet to say that a work has failed: all that have are new.
-    fn teething(&self, now: Timestamp) -> Option<Duration> {
+    /// How long to wait before a failed work is reported: some time if all failed works are new.
+    fn install_grace(&self, now: Timestamp) -> Option<Duration> {
         let failed = self.works.iter().filter(|work| health::has_failed(work));
         let left = failed.map(|work| {
-            // Made in our future: our clock is behind, and nothing is known of its age.
+            // A creation time in the future: our clock is behind, so the age is unknown.
             let age = Duration::try_from(now.duration_since(work.created?)).ok()?;
-            TEETHING.checked_sub(age).filter(|left| !left.is_zero())
+            INSTALL_GRACE
+                .checked_sub(age)
+                .filter(|left| !left.is_zero())
         });
         left.min().flatten()
     }
 
-    /// The verdict over the works in one of the two places.
+    /// The condition for the works in one of the two places.
     fn applied(&self, hosted: bool) -> Option<Verdict> {
         let kind = if hosted {
             addon::HOSTING_MANIFEST_APPLIED
@@ -206,12 +208,12 @@ impl Facts {
     }
 }
 
-/// The conditions of the deploy part, written all or not at all: one that is left out vanishes.
+/// The conditions of the deploy part. A write contains all of them: server-side apply removes omitted ones.
 struct Draft<'a> {
     live: &'a [Condition],
     now: Timestamp,
     conditions: Vec<Condition>,
-    /// Whether there is a reason to write.
+    /// Whether a condition changed.
     updates: bool,
 }
 
@@ -225,25 +227,25 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What is known of works; without an answer from the cluster, what was said before.
-    fn state(&mut self, kind: &str, verdict: Option<Verdict>) {
+    /// Sets the condition of the works; without a report of the cluster, the current one stays.
+    fn set_applied(&mut self, kind: &str, verdict: Option<Verdict>) {
         let before = condition::find(self.live, kind);
-        let stated = verdict.map(|verdict| verdict.onto(self.live, self.now));
-        let stated = stated.or_else(|| health::unanswered(kind, self.live));
-        self.updates |= match (&stated, before) {
-            (Some(stated), Some(before)) => !condition::same(stated, before),
+        let new = verdict.map(|verdict| verdict.onto(self.live, self.now));
+        let new = new.or_else(|| health::unanswered(kind, self.live));
+        self.updates |= match (&new, before) {
+            (Some(new), Some(before)) => !condition::same(new, before),
             (None, None) => false,
             (Some(_), None) | (None, Some(_)) => true,
         };
-        self.conditions.extend(stated);
+        self.conditions.extend(new);
     }
 
-    /// Of two words on one thing the first counts; the second would be news for ever.
-    fn emit(&mut self, verdict: &Verdict) {
-        let stated = verdict.onto(self.live, self.now);
-        if condition::find(&self.conditions, &stated.type_).is_none() {
-            self.updates |= !is_said(&stated, self.live) && !may_wait(verdict, self.live);
-            self.conditions.push(stated);
+    /// Sets a condition. The first verdict on a type counts: a second one would differ after every write.
+    fn set(&mut self, verdict: &Verdict) {
+        let new = verdict.onto(self.live, self.now);
+        if condition::find(&self.conditions, &new.type_).is_none() {
+            self.updates |= !is_reported(&new, self.live) && !may_wait(verdict, self.live);
+            self.conditions.push(new);
         }
     }
 
@@ -252,32 +254,32 @@ impl<'a> Draft<'a> {
             .extend(condition::find(self.live, kind).cloned());
     }
 
-    /// `Available` goes along with every word: with the first, so that both are one write, and with later ones, since what
-    /// is left out vanishes. As it is unless there is something to say of it; that it is news is for others to find.
-    fn accompany(&mut self, mode: HealthMode, stated: Option<&Condition>) {
-        // In lease mode it is the cluster's own.
+    /// Adds `Available` to the conditions: to the first ones, so that they are one write, and to later ones, since the write
+    /// would remove it. Without a new value the current one stays. It is not counted as a change here.
+    fn add_available(&mut self, mode: HealthMode, available: Option<&Condition>) {
+        // In lease mode the cluster writes it.
         if mode == HealthMode::Customized {
             let live = condition::find(self.live, addon::AVAILABLE);
-            self.conditions.extend(stated.or(live).cloned());
+            self.conditions.extend(available.or(live).cloned());
         }
     }
 
-    /// Takes back what only the SDK says.
-    fn unsay(&mut self, kind: &str) {
+    /// Omits a condition that only the SDK writes, which removes it.
+    fn withdraw(&mut self, kind: &str) {
         self.updates |= condition::find(self.live, kind).is_some();
     }
 
-    /// Whether nothing was said of the works before, and now only that all is well.
-    fn is_first_good_news(&self) -> bool {
+    /// Whether this is the first report of the works, and it is good.
+    fn is_first_success(&self) -> bool {
         let applied = condition::is_true(&self.conditions, addon::MANIFEST_APPLIED);
         let troubled = condition::is_true(&self.conditions, addon::DEGRADED);
         applied && !troubled && condition::find(self.live, addon::MANIFEST_APPLIED).is_none()
     }
 
-    /// Whether nothing was said of the works before, and now that the cluster could not apply one.
+    /// Whether this is the first report of the works, and the cluster could not apply one.
     fn is_first_failure(&self) -> bool {
-        let stated = condition::find(&self.conditions, addon::MANIFEST_APPLIED);
-        stated.is_some_and(|stated| stated.reason == health::reason::FAILED)
+        let applied = condition::find(&self.conditions, addon::MANIFEST_APPLIED);
+        applied.is_some_and(|applied| applied.reason == health::reason::FAILED)
             && condition::find(self.live, addon::MANIFEST_APPLIED).is_none()
     }
 
@@ -286,14 +288,14 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Good news that nobody has heard otherwise is no reason to write.
+/// Whether a condition may wait for another write: it is new, and good or deferrable.
 fn may_wait(verdict: &Verdict, live: &[Condition]) -> bool {
     let first = condition::find(live, &verdict.kind).is_none();
     let good = verdict.kind == addon::DEGRADED && verdict.status == Status::False;
-    first && (verdict.calm || good)
+    first && (verdict.deferrable || good)
 }
 
-fn is_said(condition: &Condition, live: &[Condition]) -> bool {
+fn is_reported(condition: &Condition, live: &[Condition]) -> bool {
     condition::find(live, &condition.type_).is_some_and(|live| condition::same(condition, live))
 }
 

@@ -1,14 +1,14 @@
-//! What to do for a cluster that loses the add-on. Pure.
+//! Plans the removal of the add-on from a cluster. Pure.
 //!
-//! Hooks run first, while everything they may need is still there; then the works go, and with
-//! them the finalizers. Nothing here may last for ever: hooks have a deadline, and a cluster that is gone is waited for by nobody.
+//! Hooks run first, while the other objects still exist; then the finalizers and the works are removed.
+//! The removal always ends: hooks have a deadline, and it does not wait for a cluster that is gone.
 
 use std::{sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::plan::{self, Look, Step, WantedWork};
+use super::plan::{self, PlanInput, Step, WantedWork};
 use crate::{
     api::addon::{AddOnConfig, ManagedClusterAddOn, Version},
     condition::{self, Verdict},
@@ -23,37 +23,37 @@ use crate::{
     },
 };
 
-/// What to write for a cluster that loses the add-on.
+/// The writes of a removal.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Teardown {
     /// Writes of works.
     pub(crate) steps: Vec<Step>,
-    /// What is said of the hooks, if there are any.
-    pub(crate) stated: Option<Verdict>,
-    /// What was not waited for any longer, for people.
+    /// The condition of the hooks, if there are any.
+    pub(crate) hooks: Option<Verdict>,
+    /// The hooks that timed out, for people.
     pub(crate) given_up: Option<String>,
-    /// The finalizers, all of them, if they have to be written.
+    /// All finalizers, if they have to be written.
     pub(crate) finalizers: Option<Vec<String>>,
-    /// Works that nobody will ever take away: their finalizer has to.
-    pub(crate) deserted: Vec<Arc<Work>>,
-    /// When to look again although nothing happens.
+    /// Works that no work agent will remove: the SDK removes their finalizer.
+    pub(crate) abandoned: Vec<Arc<Work>>,
+    /// When to reconcile again without an event.
     pub(crate) recheck: Option<Duration>,
 }
 
-/// A look at a cluster that loses the add-on.
+/// The input of a removal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TeardownInput<'a> {
     /// The version in use.
     pub(crate) version: Version,
     /// The cluster's name.
     pub(crate) cluster: &'a ClusterName,
-    /// What is known of it.
+    /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The time.
     pub(crate) now: Timestamp,
 }
 
-/// Decides what to write for a cluster whose add-on is being deleted, or gone.
+/// Plans the writes for a cluster whose add-on is being deleted, or gone.
 pub(crate) fn tear_down(
     addon: &impl Addon,
     teardown_input: TeardownInput<'_>,
@@ -64,63 +64,63 @@ pub(crate) fn tear_down(
         // OCM's template controller has hooks and finalizers of the same names.
         return Teardown::default();
     }
-    let mut tear_down = Teardown::default();
-    if let Some(waits) = hooked(addon, teardown_input, configs) {
-        tear_down.stated = Some(hooks::verdict(&waits.pending));
-        if waits.pending.is_empty() {
-            // Done; what has to be said is said before the finalizer goes.
-        } else if let Some(left) = waits.left {
-            tear_down.steps = waits.steps;
-            tear_down.recheck = Some(left);
-            return tear_down;
+    let mut teardown = Teardown::default();
+    if let Some(progress) = hook_progress(addon, teardown_input, configs) {
+        teardown.hooks = Some(hooks::verdict(&progress.pending));
+        if progress.pending.is_empty() {
+            // Complete: the condition is written before the finalizer is removed.
+        } else if let Some(left) = progress.left {
+            teardown.steps = progress.steps;
+            teardown.recheck = Some(left);
+            return teardown;
         } else {
-            tear_down.given_up = Some(waits.pending.join("; "));
+            teardown.given_up = Some(progress.pending.join("; "));
         }
     }
     let outgoing = observed.works.iter().filter(|work| !work.deleting);
-    tear_down.steps = outgoing.map(|work| Step::delete(work)).collect();
-    tear_down.finalizers = observed.addon.as_ref().and_then(|addon| {
+    teardown.steps = outgoing.map(|work| Step::delete(work)).collect();
+    teardown.finalizers = observed.addon.as_ref().and_then(|addon| {
         let live = addon.metadata.finalizers.as_deref().unwrap_or_default();
         finalizers::plan(live, finalizers::Wanted::default())
     });
-    let clings = |work: &&Arc<Work>| {
+    let stuck = |work: &&Arc<Work>| {
         let has = |finalizer: &String| finalizer == keys::WORK_FINALIZER;
         work.deleting
-            && observed.deserted.contains(&work.report.namespace)
+            && observed.abandoned.contains(&work.report.namespace)
             && work.finalizers.iter().any(has)
     };
-    tear_down.deserted = observed.works.iter().filter(clings).cloned().collect();
-    tear_down
+    teardown.abandoned = observed.works.iter().filter(stuck).cloned().collect();
+    teardown
 }
 
-/// How far hooks are.
-struct Waits {
-    /// One line each.
+/// The progress of the hooks.
+struct HookProgress {
+    /// The pending hooks, one line each.
     pending: Vec<String>,
-    /// What to write for them.
+    /// The writes for them.
     steps: Vec<Step>,
-    /// How long they may take yet.
+    /// The time until their deadline; `None` after it.
     left: Option<Duration>,
 }
 
-/// How far the hooks are; `None` if there are none to wait for.
-fn hooked(
+/// The progress of the hooks; `None` if there are none to wait for.
+fn hook_progress(
     addon: &impl Addon,
     teardown_input: TeardownInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
-) -> Option<Waits> {
+) -> Option<HookProgress> {
     let observed = teardown_input.observed;
     let cluster_addon = observed.addon.as_deref()?;
-    // Where nothing was deployed nothing has to be undone; a cluster that is gone does nothing.
+    // Without works there is nothing to undo, and a cluster that is gone cannot run hooks.
     let (cluster, true) = (observed.cluster.as_deref()?, !observed.works.is_empty()) else {
         return None;
     };
     let hosting = hosting::hosting(addon, cluster_addon, observed.host.as_deref());
-    let places = hooked_places(cluster_addon, &hosting);
+    let places = hook_places(cluster_addon, &hosting);
     if places.is_empty() {
         return None;
     }
-    let mut waits = Waits {
+    let mut progress = HookProgress {
         pending: Vec::new(),
         steps: Vec::new(),
         left: left(cluster_addon, addon.hook_deadline(), teardown_input.now),
@@ -130,36 +130,36 @@ fn hooked(
         cluster,
         addon: cluster_addon,
     };
-    let look = Look {
+    let input = PlanInput {
         version: teardown_input.version,
         target,
         observed,
         now: teardown_input.now,
         problem: None,
     };
-    let settled = plan::settle(addon, look, configs);
+    let settled = plan::settle(addon, input, configs);
     let (settled, namespace) = match settled {
         Ok(settled) => settled,
-        Err(waiting) => return Some(waits.and(waiting.to_string())),
+        Err(waiting) => return Some(progress.and(waiting.to_string())),
     };
     let wish = WantedWork {
-        look,
+        input,
         addon: addon.name(),
         settled: &settled,
     };
     match plan::rendered(addon, &wish, &namespace) {
         Ok(manifests) => {
             for place in &places {
-                waits.look_at(&wish, place, &manifests);
+                progress.check(&wish, place, &manifests);
             }
-            Some(waits)
+            Some(progress)
         }
-        Err(error) => Some(waits.and(error.message)),
+        Err(error) => Some(progress.and(error.message)),
     }
 }
 
-/// Where hooks have to run: the finalizers tell, which were put there while the add-on lived.
-fn hooked_places(addon: &ManagedClusterAddOn, hosting: &Hosting) -> Vec<Place> {
+/// Where hooks have to run, by the finalizers that were set before the deletion.
+fn hook_places(addon: &ManagedClusterAddOn, hosting: &Hosting) -> Vec<Place> {
     let live = addon.metadata.finalizers.as_deref().unwrap_or_default();
     let mut places = hosting.places();
     places.retain(|place| {
@@ -172,18 +172,18 @@ fn hooked_places(addon: &ManagedClusterAddOn, hosting: &Hosting) -> Vec<Place> {
     places
 }
 
-/// By how much the hub's clock may differ from ours before hooks notice.
+/// The clock skew between hub and manager that does not shorten the time of hooks.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// How long hooks may take yet; `None` if their time is over.
+/// The time until the hooks' deadline; `None` after it.
 ///
-/// The time of the deletion is of the API server's clock, so it is counted from what was said of the
-/// hooks first, which is of ours. The cluster may write that too, so the deletion bounds it.
+/// The deletion time is of the API server's clock, so the time counts from the first condition of the
+/// hooks, which is of the manager's clock. The cluster may write that too, so the deletion time bounds it.
 fn left(addon: &ManagedClusterAddOn, deadline: Duration, now: Timestamp) -> Option<Duration> {
     let deleted = addon.metadata.deletion_timestamp.as_ref()?.0;
     let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
-    let stated = condition::find(addon.conditions(), kind);
-    let ours = stated.map(|stated| now.duration_since(stated.last_transition_time.0));
+    let hooks = condition::find(addon.conditions(), kind);
+    let ours = hooks.map(|hooks| now.duration_since(hooks.last_transition_time.0));
     let theirs = now.duration_since(deleted).saturating_sub(SKEW);
     let taken = ours
         .unwrap_or_default()
@@ -194,18 +194,18 @@ fn left(addon: &ManagedClusterAddOn, deadline: Duration, now: Timestamp) -> Opti
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
 }
 
-impl Waits {
+impl HookProgress {
     fn and(mut self, pending: String) -> Self {
         self.pending.push(pending);
         self
     }
 
-    fn look_at(&mut self, wish: &WantedWork<'_>, place: &Place, manifests: &[Manifest]) {
-        let target = wish.look.target;
+    fn check(&mut self, wish: &WantedWork<'_>, place: &Place, manifests: &[Manifest]) {
+        let target = wish.input.target;
         let hosted = target.addon.hosting_cluster().is_some();
         let mut hooks = render::bound_for(manifests, place, hosted);
         hooks.retain(|manifest| manifest.hook);
-        let observed = wish.look.observed;
+        let observed = wish.input.observed;
         if hooks.is_empty() {
             return;
         }

@@ -1,4 +1,4 @@
-mod words;
+mod conditions;
 
 use std::convert::Infallible;
 
@@ -36,7 +36,7 @@ fn hub_of(client: Client) -> Hub<Author> {
 }
 
 #[tokio::test]
-async fn what_was_said_of_an_add_on_that_is_gone_is_said_of_its_successor_too() {
+async fn an_event_is_repeated_for_a_recreated_add_on() {
     let (hub, name, now) = (hub(), cluster_name(), Timestamp::UNIX_EPOCH);
     let addon = observed().addon.unwrap();
     let emits = async || {
@@ -51,7 +51,7 @@ async fn what_was_said_of_an_add_on_that_is_gone_is_said_of_its_successor_too() 
     };
     assert!(emits().await);
     assert!(!emits().await);
-    // There is none in this world, and there are no works of one.
+    // The cache has neither an add-on nor works.
     reconcile(&hub, &name, now).await.unwrap();
     assert!(emits().await);
 }

@@ -43,25 +43,25 @@ fn with_status(status: ManagedClusterAddOnStatus) -> ManagedClusterAddOn {
 }
 
 #[test]
-fn one_write_says_everything_and_a_second_is_not_needed() {
-    let stated = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    assert_eq!(stated.namespace, "there");
-    assert_eq!(stated.registrations.len(), 1);
-    assert_eq!(stated.health_check.as_ref().unwrap().mode, "Customized");
-    assert_eq!(stated.conditions[0].reason, "SetPermissionApplied");
+fn registration_takes_one_write() {
+    let status = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    assert_eq!(status.namespace, "there");
+    assert_eq!(status.registrations.len(), 1);
+    assert_eq!(status.health_check.as_ref().unwrap().mode, "Customized");
+    assert_eq!(status.conditions[0].reason, "SetPermissionApplied");
     assert_eq!(
-        stated.supported_configs[0].resource,
+        status.supported_configs[0].resource,
         "addondeploymentconfigs"
     );
     assert_eq!(
-        decide(&[custom()], &with_status(stated), Some("there")),
+        decide(&[custom()], &with_status(status), Some("there")),
         None
     );
 }
 
 #[test]
-fn what_a_cluster_wrote_there_is_put_right() {
-    let stated = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+fn forged_registration_is_reverted() {
+    let status = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
     let poisons: [fn(&mut ManagedClusterAddOnStatus); 5] = [
         |status| {
             let signer = status.registrations[0].custom_signer.as_mut().unwrap();
@@ -73,11 +73,11 @@ fn what_a_cluster_wrote_there_is_put_right() {
         |status| status.conditions.clear(),
     ];
     for poison in poisons {
-        let mut poisoned = stated.clone();
+        let mut poisoned = status.clone();
         poison(&mut poisoned);
         assert_eq!(
             decide(&[custom()], &with_status(poisoned), Some("there")),
-            Some(stated.clone())
+            Some(status.clone())
         );
     }
 }
@@ -91,36 +91,36 @@ fn no_namespace_is_guessed_before_the_configuration_is_settled() {
 }
 
 #[test]
-fn a_cluster_with_configurations_of_its_own_learns_the_kinds_first() {
+fn supported_kinds_are_written_first_for_a_cluster_with_own_configs() {
     let mut addon = ManagedClusterAddOn::default();
     addon
         .spec
         .configs
         .push(crate::api::addon::AddOnConfig::default());
-    let stated = decide(&[custom()], &addon, None).unwrap();
-    assert_eq!(stated.registrations, []);
-    addon.status = Some(stated);
+    let status = decide(&[custom()], &addon, None).unwrap();
+    assert_eq!(status.registrations, []);
+    addon.status = Some(status);
     assert_eq!(decide(&[custom()], &addon, None), None);
 }
 
 #[test]
 fn an_unsettled_change_keeps_the_namespace() {
-    let stated = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    assert_eq!(decide(&[custom()], &with_status(stated), None), None);
+    let status = decide(&[custom()], &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    assert_eq!(decide(&[custom()], &with_status(status), None), None);
 }
 
 #[test]
-fn the_driver_is_the_agents_to_choose() {
+fn the_agent_chooses_the_driver() {
     let wanted = [Registration::KubeClient];
-    let mut stated = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    let client = stated.registrations[0].kube_client.as_mut().unwrap();
+    let mut status = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    let client = status.registrations[0].kube_client.as_mut().unwrap();
     assert_eq!(client.driver, "csr");
     client.driver = "token".to_owned();
     client.subject = Some(Subject {
         user: "system:serviceaccount:c:a-agent".to_owned(),
         ..Subject::default()
     });
-    assert_eq!(decide(&wanted, &with_status(stated), Some("there")), None);
+    assert_eq!(decide(&wanted, &with_status(status), Some("there")), None);
 }
 
 #[test]
@@ -135,14 +135,14 @@ fn in_the_old_version_the_driver_is_left_to_the_agent() {
         version: Version::V1Alpha1,
         problem: None,
     };
-    let stated = plan(&wanted, &ManagedClusterAddOn::default(), Some("n"), now()).unwrap();
-    let client = stated.registrations[0].kube_client.as_ref().unwrap();
+    let status = plan(&wanted, &ManagedClusterAddOn::default(), Some("n"), now()).unwrap();
+    let client = status.registrations[0].kube_client.as_ref().unwrap();
     assert_eq!(client.driver, "");
     assert_eq!(
-        plan(&wanted, &with_status(stated.clone()), Some("n"), now()),
+        plan(&wanted, &with_status(status.clone()), Some("n"), now()),
         None
     );
-    let mut driven = stated;
+    let mut driven = status;
     driven.registrations[0].kube_client.as_mut().unwrap().driver = CSR.to_owned();
     assert_eq!(plan(&wanted, &with_status(driven), Some("n"), now()), None);
 }
@@ -160,26 +160,26 @@ fn failed_permissions_are_reported_with_other_conditions() {
         problem,
     };
     let fresh = ManagedClusterAddOn::default();
-    let stated = plan(&wanted(Some("forbidden")), &fresh, Some("n"), now()).unwrap();
-    assert_eq!(stated.conditions[0].reason, "SetPermissionFailed");
-    assert!(stated.conditions[0].message.ends_with("agent: forbidden"));
-    assert_eq!(stated.health_check.as_ref().unwrap().mode, "Lease");
-    let again = plan(&wanted(None), &with_status(stated), Some("n"), now()).unwrap();
+    let status = plan(&wanted(Some("forbidden")), &fresh, Some("n"), now()).unwrap();
+    assert_eq!(status.conditions[0].reason, "SetPermissionFailed");
+    assert!(status.conditions[0].message.ends_with("agent: forbidden"));
+    assert_eq!(status.health_check.as_ref().unwrap().mode, "Lease");
+    let again = plan(&wanted(None), &with_status(status), Some("n"), now()).unwrap();
     assert_eq!(again.conditions[0].reason, "SetPermissionApplied");
 }
 
 #[test]
-fn a_token_subject_other_than_the_agents_is_taken_away() {
+fn a_wrong_token_subject_is_removed() {
     let wanted = [Registration::KubeClient];
-    let mut stated = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
-    stated.registrations[0].kube_client = Some(KubeClientConfig {
+    let mut status = decide(&wanted, &ManagedClusterAddOn::default(), Some("there")).unwrap();
+    status.registrations[0].kube_client = Some(KubeClientConfig {
         driver: "token".to_owned(),
         subject: Some(Subject {
             user: "system:serviceaccount:kube-system:root".to_owned(),
             ..Subject::default()
         }),
     });
-    let again = decide(&wanted, &with_status(stated), Some("there")).unwrap();
+    let again = decide(&wanted, &with_status(status), Some("there")).unwrap();
     assert_eq!(
         again.registrations[0].kube_client.as_ref().unwrap().subject,
         None
@@ -187,7 +187,7 @@ fn a_token_subject_other_than_the_agents_is_taken_away() {
 }
 
 #[test]
-fn the_configuration_beats_the_annotation_beats_the_default() {
+fn namespace_comes_from_configuration_then_annotation_then_default() {
     let mut addon = ManagedClusterAddOn::default();
     assert_eq!(
         install_namespace(&addon, None),
@@ -203,13 +203,13 @@ fn the_configuration_beats_the_annotation_beats_the_default() {
 }
 
 prop_compose! {
-    /// What a cluster may have written.
+    /// A status that a cluster may have forged.
     fn poison()(
         namespace in "[a-z]{0,4}",
         mode in prop::option::of("Lease|Customized|Other"),
         users in prop::collection::vec("[a-z:]{0,8}", 0..3),
         driver in "csr|token|",
-        stated in any::<bool>(),
+        status in any::<bool>(),
     ) -> ManagedClusterAddOnStatus {
         let registration = |user: String| RegistrationConfig {
             kind: KUBE_CLIENT.to_owned(),
@@ -219,7 +219,7 @@ prop_compose! {
             }),
             custom_signer: None,
         };
-        let verdict = Verdict::new("RegistrationApplied", stated, "SetPermissionApplied", "");
+        let verdict = Verdict::new("RegistrationApplied", status, "SetPermissionApplied", "");
         ManagedClusterAddOnStatus {
             conditions: vec![verdict.onto(&[], now())],
             namespace,
@@ -232,17 +232,17 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn whatever_was_written_one_write_puts_it_right(poison in poison(), settled in any::<bool>()) {
+    fn any_forged_registration_is_reverted_by_one_write(poison in poison(), settled in any::<bool>()) {
         let wanted = [custom(), Registration::KubeClient];
         let namespace = settled.then_some("there");
-        let Some(stated) = decide(&wanted, &with_status(poison), namespace) else { return Ok(()) };
-        for registration in &stated.registrations {
+        let Some(status) = decide(&wanted, &with_status(poison), namespace) else { return Ok(()) };
+        for registration in &status.registrations {
             let client = registration.kube_client.as_ref();
             let user = client.and_then(|client| client.subject.as_ref()).map(|s| s.user.as_str());
             let own = "system:open-cluster-management:cluster:c:addon:a";
             let is_own = user.is_none_or(|user| user.starts_with(own));
             prop_assert!(is_own);
         }
-        prop_assert_eq!(decide(&wanted, &with_status(stated), namespace), None);
+        prop_assert_eq!(decide(&wanted, &with_status(status), namespace), None);
     }
 }

@@ -9,7 +9,7 @@ fn one(body: Value) -> Manifest {
 }
 
 #[test]
-fn deployments_report_and_everything_but_crds_is_applied_by_the_server() {
+fn deployments_have_feedback_and_all_but_crds_use_server_side_apply() {
     let deployment = one(object("Deployment", "d"));
     assert_eq!(deployment.config.feedback_rules[0].kind, "WellKnownStatus");
     assert_eq!(deployment.config.feedback_scrape_type, "Watch");
@@ -50,7 +50,7 @@ fn an_authors_choice_wins() {
 }
 
 #[test]
-fn what_ocm_would_refuse_is_refused_here_with_its_name() {
+fn invalid_objects_are_refused_with_their_name() {
     let twice = vec![object("Deployment", "d"), object("Deployment", "d")];
     let message = manifests(twice.into()).unwrap_err().message;
     assert_eq!(message, "deployments n/d is rendered twice");
@@ -78,7 +78,7 @@ fn annotated_objects_stay_when_the_work_goes() {
 }
 
 #[test]
-fn the_digest_does_not_see_what_the_api_server_adds() {
+fn the_digest_ignores_defaults_of_the_api_server() {
     let deployment = one(object("Deployment", "d"));
     let sent = json!(work_spec([&deployment].into_iter()));
     let mut stored = sent.clone();
@@ -136,7 +136,7 @@ fn hooks_are_jobs_and_pods_that_are_marked() {
 }
 
 #[test]
-fn objects_go_where_they_say_in_hosted_mode_and_to_the_cluster_without() {
+fn annotated_locations_count_in_hosted_mode_only() {
     let located = |name, location| {
         marked(
             "Role",

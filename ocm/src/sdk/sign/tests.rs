@@ -140,7 +140,7 @@ fn the_life_is_the_shortest_of_setting_wish_and_ca() {
 }
 
 #[test]
-fn it_begins_a_little_earlier_but_not_before_the_ca() {
+fn validity_begins_slightly_earlier_but_not_before_the_ca() {
     let (_, ca) = ca_with(&PKCS_ECDSA_P256_SHA256);
     let back = |life, at: Timestamp| {
         let validity = ca.validity(life, None, at).unwrap();
@@ -156,7 +156,7 @@ fn it_begins_a_little_earlier_but_not_before_the_ca() {
 }
 
 #[test]
-fn a_ca_out_of_its_time_signs_nothing() {
+fn an_expired_ca_signs_nothing() {
     let (_, ca) = ca_with(&PKCS_ECDSA_P256_SHA256);
     for at in [
         now() - SignedDuration::from_hours(48),

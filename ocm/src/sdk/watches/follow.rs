@@ -1,4 +1,4 @@
-//! One watch: lasts, skips what cannot be read, and tells of trouble once.
+//! One watch: it retries for ever, skips unreadable objects, and logs an outage once.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use tracing::{debug, info, warn};
 
 use crate::sdk::{
     Error,
-    cache::{Change, Word, version},
+    cache::{Change, Update, version},
     error::chain,
     queue,
 };
 
-/// How the objects of a watch are read. A key is all that is needed to know that one is gone.
+/// How to read the objects of a watch. A deletion needs only the key.
 pub(super) struct Source<F, G> {
     pub(super) key: F,
     pub(super) read: G,
 }
 
-/// Follows one watch for ever; the watcher itself pauses and lists again after errors.
+/// Follows one watch for ever; the watcher backs off and lists again after errors.
 pub(super) async fn follow<K, V>(
     what: &'static str,
     api: Api<DynamicObject>,
     config: watcher::Config,
     source: Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-    absorb: impl Fn(Word<K, V>),
+    apply: impl Fn(Update<K, V>),
 ) -> Error {
     let events =
         watcher::watcher(api, config).backoff(ResetTimerBackoff::new(Pauses(FIRST), HEALTHY));
@@ -56,17 +56,17 @@ pub(super) async fn follow<K, V>(
                 continue;
             }
         };
-        // An attempt to list is no success yet.
+        // `Init` only starts an attempt to list.
         if !healthy && !matches!(event, Event::Init) {
             info!(watch = what, "watch recovered");
             healthy = true;
         }
-        absorb(word(what, event, &source));
+        apply(update(what, event, &source));
     }
     Error::WatchEnded(what)
 }
 
-/// Pauses of a broken watch. Shorter at the long end than kube's own (30 s): there are few watches,
+/// The back-off of a broken watch. Its maximum is shorter than kube's own (30 s): there are few watches,
 /// and after an outage of the hub every cluster waits for them.
 struct Pauses(Duration);
 
@@ -74,7 +74,7 @@ struct Pauses(Duration);
 const FIRST: Duration = Duration::from_millis(400);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
-/// How long a watch must be well until its failures are forgotten.
+/// How long a watch must be healthy before its back-off resets.
 const HEALTHY: Duration = Duration::from_mins(1);
 
 impl Iterator for Pauses {
@@ -93,12 +93,12 @@ impl Backoff for Pauses {
     }
 }
 
-/// An object that cannot be read is skipped; it must not hide the others.
-fn word<K, V>(
+/// Converts an event of the watcher. An unreadable object is skipped, so that it does not hide the others.
+fn update<K, V>(
     what: &'static str,
     event: Event<DynamicObject>,
     source: &Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-) -> Word<K, V> {
+) -> Update<K, V> {
     let version = match &event {
         Event::Init | Event::InitDone => None,
         Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => object
@@ -123,5 +123,5 @@ fn word<K, V>(
         Event::Apply(object) => read(object, Change::Applied),
         Event::Delete(object) => (source.key)(&object).map_or(Change::Unread, Change::Deleted),
     };
-    Word { change, version }
+    Update { change, version }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     api::addon::ManagedClusterAddOn,
     sdk::{
-        cache::{Change, Word},
+        cache::{Change, Update},
         object_cache::{ObjectCache, Work},
     },
 };
@@ -24,14 +24,14 @@ fn second(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The add-on watch tells something.
-fn take_in(
+/// Delivers an event of the add-on watch.
+fn observe(
     world: &ObjectCache,
     change: Change<ClusterName, Arc<ManagedClusterAddOn>>,
     version: u64,
 ) {
     let version = Some(version);
-    world.absorb(|state| &mut state.addons, Word { change, version });
+    world.apply(|state| &mut state.addons, Update { change, version });
 }
 
 fn addon(uid: &str, deleting: bool) -> Arc<ManagedClusterAddOn> {
@@ -53,39 +53,39 @@ fn version(version: u64) -> Expected {
 #[test]
 fn reconcile_waits_for_its_own_writes() {
     let (world, start) = (ObjectCache::default(), Instant::now());
-    take_in(&world, Change::Applied(cluster(), addon("1", false)), 3);
+    observe(&world, Change::Applied(cluster(), addon("1", false)), 3);
     world.expect(&key(), version(9));
     world.expect(&key(), version(3));
-    // The watch is busy with others, minutes behind.
+    // The watch delivers other objects and lags by minutes.
     for step in 4..9 {
-        take_in(&world, other(), step);
+        observe(&world, other(), step);
         let later = start + second(step * 50);
         assert!(world.is_behind(&key(), later), "at version {step}");
     }
-    take_in(&world, Change::Applied(cluster(), addon("1", false)), 9);
+    observe(&world, Change::Applied(cluster(), addon("1", false)), 9);
     assert!(!world.is_behind(&key(), start + second(9 * 50)));
-    assert!(world.look().awaited.0.is_empty());
+    assert!(world.lock().awaited.0.is_empty());
 }
 
 #[test]
-fn what_was_just_made_is_not_taken_for_gone() {
+fn a_fresh_object_is_not_taken_for_deleted() {
     let (world, start) = (ObjectCache::default(), Instant::now());
     world.expect(&key(), version(9));
     assert!(world.is_behind(&key(), start));
-    take_in(&world, other(), 10);
+    observe(&world, other(), 10);
     assert!(
         !world.is_behind(&key(), start),
-        "made, and gone before it was told"
+        "created and deleted before the watch delivered it"
     );
 }
 
 #[test]
-fn a_watch_that_says_nothing_is_not_waited_for_for_ever() {
+fn waiting_for_a_silent_watch_times_out() {
     let world = ObjectCache::default();
     world.expect(&key(), version(9));
     let start = Instant::now();
     assert!(world.is_behind(&key(), start + second(50)));
-    take_in(&world, other(), 5);
+    observe(&world, other(), 5);
     assert!(world.is_behind(&key(), start + second(70)));
     assert!(world.is_behind(&key(), start + second(120)));
     assert!(!world.is_behind(&key(), start + second(131)));
@@ -99,7 +99,7 @@ fn versions_that_are_no_numbers_are_not_waited_for() {
 }
 
 #[test]
-fn a_removal_is_seen_when_it_is_going_gone_or_another() {
+fn a_deletion_is_visible_when_the_object_is_deleting_gone_or_replaced() {
     let mut now = Instant::now();
     for (change, seen) in [
         (Change::Applied(cluster(), addon("1", false)), false),
@@ -108,10 +108,10 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
         (Change::Deleted(cluster()), true),
     ] {
         let world = ObjectCache::default();
-        take_in(&world, Change::Applied(cluster(), addon("1", false)), 1);
+        observe(&world, Change::Applied(cluster(), addon("1", false)), 1);
         let uid = "1".to_owned();
         world.expect(&key(), Expected::NoAddon { uid });
-        take_in(&world, change, 2);
+        observe(&world, change, 2);
         now = Instant::now();
         assert_eq!(!world.is_behind(&key(), now), seen);
     }
@@ -121,7 +121,7 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
         Arc::new(Work::default()),
     );
     let version = Some(1);
-    world.absorb(|state| &mut state.works, Word { change, version });
+    world.apply(|state| &mut state.works, Update { change, version });
     let no_work = |name: &str| Expected::NoWork {
         namespace: "c".to_owned(),
         name: name.to_owned(),
@@ -132,14 +132,14 @@ fn a_removal_is_seen_when_it_is_going_gone_or_another() {
     assert!(world.is_behind(&key(), now));
     assert!(
         !world.is_behind(&key(), now + second(31)),
-        "somebody has made it again"
+        "another client may have recreated it"
     );
 }
 
 #[test]
 fn works_and_permissions_are_followed_by_their_own_watches() {
     let (world, now) = (ObjectCache::default(), Instant::now());
-    take_in(&world, other(), 100);
+    observe(&world, other(), 100);
     let work = Expected::Work {
         version: "9".to_owned(),
     };
@@ -155,14 +155,14 @@ fn works_and_permissions_are_followed_by_their_own_watches() {
     };
     let nine = Some(9);
     let (change, version) = (Change::Unread, nine);
-    world.absorb(|state| &mut state.works, Word { change, version });
+    world.apply(|state| &mut state.works, Update { change, version });
     assert!(!world.is_behind(&key(), now));
     world.expect(&key(), role);
     assert!(world.is_behind(&key(), now));
     let (change, version) = (Change::Unread, nine);
-    world.absorb(
+    world.apply(
         |state| state.permissions.entry(Part::Role).or_default(),
-        Word { change, version },
+        Update { change, version },
     );
     assert!(!world.is_behind(&key(), now));
     world.expect(&key(), role_gone);

@@ -1,4 +1,4 @@
-//! Writes of finalizers, and of what an agent may do on the hub.
+//! Writes of finalizers, and of an agent's permissions on the hub.
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{
@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// Writes the finalizers of a `ManagedClusterAddOn`, under the version that was looked at: the list
-/// is everybody's.
+/// Writes the finalizers of a `ManagedClusterAddOn`, with the observed resourceVersion, since other
+/// clients write the list too.
 pub(in crate::sdk::reconcile) async fn finalizers<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,

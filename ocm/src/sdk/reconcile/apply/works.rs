@@ -25,7 +25,7 @@ fn works_in<A: Addon>(hub: &Hub<A>, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(hub.client.clone(), namespace, &resource)
 }
 
-/// Carries out steps in their order and notes what became of each work.
+/// Carries out steps in their order and records the results.
 pub(in crate::sdk::reconcile) async fn works<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
@@ -81,7 +81,7 @@ async fn apply<A: Addon>(
     Ok(work)
 }
 
-/// Deletes a work; one that is gone already is as good.
+/// Deletes a work, if it exists.
 async fn delete<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
@@ -111,9 +111,9 @@ async fn delete<A: Addon>(
     Ok(())
 }
 
-/// Takes the work agent's finalizer from a deleting work whose cluster is not there any more, so
-/// that nobody would ever take it away.
-pub(in crate::sdk::reconcile) async fn desert<A: Addon>(
+/// Removes the work agent's finalizer from a deleting work whose cluster no longer exists, so that no
+/// work agent would remove it.
+pub(in crate::sdk::reconcile) async fn release<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
     work: &Work,

@@ -1,4 +1,4 @@
-//! Hosted mode, and the finalizers that go with it.
+//! Hosted mode and its finalizers.
 
 use super::{samples::*, *};
 use crate::api::cluster::ManagedCluster;
@@ -19,12 +19,12 @@ fn hook(name: &str, location: &str) -> serde_json::Value {
 
 fn hosting_author(manifests: Vec<serde_json::Value>) -> Author {
     Author {
-        hosts: Hosts::These([ClusterName::new("h").unwrap()].into()),
+        hosts: Hosts::Only([ClusterName::new("h").unwrap()].into()),
         ..author(manifests)
     }
 }
 
-/// The agent of c is hosted by h.
+/// Cluster c, whose agent runs on host h.
 fn hosted() -> Observed {
     hosted_by("h")
 }
@@ -68,7 +68,7 @@ fn objects_go_to_the_host_and_the_rest_to_the_cluster() {
 }
 
 #[test]
-fn another_host_gets_the_works_and_the_former_one_loses_them() {
+fn works_move_from_a_former_host_to_a_new_one() {
     let mut author = hosting_author(vec![located("agent", "hosting")]);
     author.hosts = Hosts::Any;
     let met = carry_out(&hosted(), &steps(&author, &hosted()));
@@ -92,7 +92,7 @@ fn another_host_gets_the_works_and_the_former_one_loses_them() {
 }
 
 #[test]
-fn a_host_that_may_not_host_gets_nothing_and_keeps_nothing() {
+fn a_refused_host_gets_no_works_and_loses_existing_ones() {
     let author = hosting_author(vec![located("agent", "hosting"), located("x", "managed")]);
     let met = carry_out(&hosted(), &steps(&author, &hosted()));
     let gone = Observed { host: None, ..met };
@@ -135,7 +135,7 @@ fn without_the_annotation_everything_goes_to_the_cluster() {
 }
 
 #[test]
-fn finalizers_follow_from_what_is_rendered() {
+fn finalizers_depend_on_rendered_objects() {
     let cases = [
         (vec![located("x", "managed")], vec![]),
         (vec![hook("j", "managed")], vec![keys::PRE_DELETE_FINALIZER]),
@@ -152,13 +152,13 @@ fn finalizers_follow_from_what_is_rendered() {
         ),
     ];
     for (manifests, wanted) in cases {
-        let stated = decide(&hosting_author(manifests), &hosted()).finalizers;
-        assert_eq!(stated.unwrap_or_default(), wanted);
+        let finalizers = decide(&hosting_author(manifests), &hosted()).finalizers;
+        assert_eq!(finalizers.unwrap_or_default(), wanted);
     }
 }
 
 #[test]
-fn hooks_are_not_deployed_and_need_room() {
+fn hooks_are_not_deployed_and_have_a_size_limit() {
     let author = author(vec![config_map("x", 1), hook("j", "managed")]);
     let Some(Step::Apply { body, .. }) = steps(&author, &observed()).pop() else {
         panic!()
@@ -175,12 +175,12 @@ fn hooks_are_not_deployed_and_need_room() {
 }
 
 #[test]
-fn an_add_on_without_hooks_gives_its_finalizer_back() {
+fn the_finalizer_is_removed_from_an_add_on_without_hooks() {
     let mut met = observed();
     let mut addon = (**met.addon.as_ref().unwrap()).clone();
     let live = [keys::PRE_DELETE_FINALIZER, "other.io/x"].map(str::to_owned);
     addon.metadata.finalizers = Some(live.into());
     met.addon = Some(Arc::new(addon));
-    let stated = decide(&author(vec![config_map("x", 1)]), &met).finalizers;
-    assert_eq!(stated, Some(vec!["other.io/x".to_owned()]));
+    let finalizers = decide(&author(vec![config_map("x", 1)]), &met).finalizers;
+    assert_eq!(finalizers, Some(vec!["other.io/x".to_owned()]));
 }

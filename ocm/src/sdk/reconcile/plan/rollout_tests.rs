@@ -1,5 +1,4 @@
-//! An edit of a configuration in place reaches each cluster when OCM rolls it out there, and no
-//! sooner.
+//! A change of a configuration reaches each cluster when OCM rolls it out there, not before.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -42,7 +41,7 @@ fn decide_with(author: &Author, met: &Observed, content: &Value) -> Plan {
     let Stage::Served(target) = stage(author, &name, met) else {
         panic!("not served")
     };
-    let look = Look {
+    let input = PlanInput {
         version: Version::V1Beta1,
         target,
         observed: met,
@@ -57,10 +56,10 @@ fn decide_with(author: &Author, met: &Observed, content: &Value) -> Plan {
         },
     };
     let object = Arc::new(object);
-    plan(author, look, &Hosting::No, &|_| Some(Arc::clone(&object)))
+    plan(author, input, &Hosting::No, &|_| Some(Arc::clone(&object)))
 }
 
-/// The author renders what the configuration says.
+/// An add-on that renders this content.
 fn author_of(text: &str) -> Author {
     author(vec![config_map(text, 1)])
 }
@@ -74,7 +73,7 @@ fn an_edit_in_place_waits_until_it_is_rolled_out_to_the_cluster() {
     };
     let met = carry_out(&met, &first);
 
-    // The object is edited; OCM still wants the old content here.
+    // The object is edited; OCM's desired hash is still that of the old content.
     let waiting = decide_with(&author_of("new"), &met, &new);
     assert!(matches!(
         waiting.works,
@@ -82,7 +81,7 @@ fn an_edit_in_place_waits_until_it_is_rolled_out_to_the_cluster() {
     ));
     assert_eq!(waiting.finalizers, None);
 
-    // OCM's turn comes to this cluster.
+    // OCM rolls the edit out to this cluster.
     let met = Observed {
         works: met.works,
         ..rolled_out(&new)
@@ -100,7 +99,7 @@ fn an_edit_in_place_waits_until_it_is_rolled_out_to_the_cluster() {
 
 proptest! {
     #[test]
-    fn of_many_clusters_only_those_change_to_which_the_edit_is_rolled_out(
+    fn only_clusters_in_the_rollout_change(
         staged in prop::collection::vec(any::<bool>(), 1..8)
     ) {
         let (old, new) = (config("old"), config("new"));

@@ -1,4 +1,4 @@
-//! An author, a hub and what becomes of it, for tests.
+//! An add-on, observed states and the effect of steps on them, for tests.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -15,14 +15,14 @@ use crate::{
     },
 };
 
-/// An add-on that renders what it is told to.
+/// An add-on with configurable return values.
 pub(crate) struct Author {
     pub(crate) name: AddonName,
     pub(crate) manifests: Mutex<Vec<Value>>,
     pub(crate) error: Option<RenderError>,
     pub(crate) admission: Admission,
     pub(crate) hosts: Hosts,
-    pub(crate) stated: Mutex<Health>,
+    pub(crate) health: Mutex<Health>,
 }
 
 impl Addon for Author {
@@ -57,9 +57,9 @@ impl Addon for Author {
     }
 
     fn conditions(&self, _: HealthInput<'_>) -> Health {
-        self.stated
+        self.health
             .lock()
-            .map(|stated| stated.clone())
+            .map(|health| health.clone())
             .unwrap_or_default()
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn author(manifests: Vec<Value>) -> Author {
         error: None,
         admission: Admission::Serve,
         hosts: Hosts::None,
-        stated: Mutex::default(),
+        health: Mutex::default(),
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn cluster_name() -> ClusterName {
     ClusterName::new("c").unwrap()
 }
 
-/// A hub on which everything is settled and nothing is done yet.
+/// A cluster with a settled configuration and no works yet.
 pub(crate) fn observed() -> Observed {
     let mut cluster = ManagedCluster::default();
     cluster.spec.hub_accepts_client = true;
@@ -123,7 +123,7 @@ pub(crate) fn decide(author: &Author, observed: &Observed) -> Plan {
     let Stage::Served(target) = stage(author, &name, observed) else {
         panic!("not served")
     };
-    let look = Look {
+    let input = PlanInput {
         version: Version::V1Beta1,
         target,
         observed,
@@ -132,7 +132,7 @@ pub(crate) fn decide(author: &Author, observed: &Observed) -> Plan {
     };
     let host = observed.host.as_deref();
     let hosting = hosting::hosting(author, target.addon, host);
-    plan(author, look, &hosting, &|_| None)
+    plan(author, input, &hosting, &|_| None)
 }
 
 pub(crate) fn steps(author: &Author, observed: &Observed) -> Vec<Step> {
@@ -142,7 +142,7 @@ pub(crate) fn steps(author: &Author, observed: &Observed) -> Vec<Step> {
     }
 }
 
-/// What the hub has after these steps.
+/// The observed state after these steps.
 pub(crate) fn carry_out(observed: &Observed, steps: &[Step]) -> Observed {
     let key = |work: &Work| (work.report.namespace.clone(), work.report.name.clone());
     let works = observed

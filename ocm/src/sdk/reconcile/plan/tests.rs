@@ -7,21 +7,21 @@ use crate::{
 };
 
 #[test]
-fn a_second_look_finds_nothing_to_do() {
+fn a_second_plan_has_no_steps() {
     let author = author(vec![config_map("x", 1), config_map("y", 1)]);
     let first = steps(&author, &observed());
     assert_eq!(names(&first), ["apply addon-a-deploy-0"]);
     let after = carry_out(&observed(), &first);
     assert_eq!(steps(&author, &after), []);
-    let mut stated = (**observed().addon.as_ref().unwrap()).clone();
+    let mut addon = (**observed().addon.as_ref().unwrap()).clone();
     let registration = decide(&author, &after).registration.unwrap();
-    let before = stated.status.take().unwrap();
-    stated.status = Some(ManagedClusterAddOnStatus {
+    let before = addon.status.take().unwrap();
+    addon.status = Some(ManagedClusterAddOnStatus {
         conditions: [before.conditions, registration.conditions].concat(),
         ..registration
     });
     let after = Observed {
-        addon: Some(Arc::new(stated)),
+        addon: Some(Arc::new(addon)),
         ..after
     };
     assert_eq!(decide(&author, &after).registration, None);
@@ -47,7 +47,7 @@ fn a_work_has_label_and_owner() {
 }
 
 #[test]
-fn objects_that_are_rendered_no_more_leave_and_empty_works_go() {
+fn unrendered_objects_and_empty_works_are_deleted() {
     let big = |name| config_map(name, 300_000);
     let author = author(vec![big("x"), big("y")]);
     let after = carry_out(&observed(), &steps(&author, &observed()));
@@ -62,17 +62,17 @@ fn objects_that_are_rendered_no_more_leave_and_empty_works_go() {
 }
 
 #[test]
-fn a_work_takes_an_object_before_another_lets_go_of_it() {
+fn a_work_adopts_an_object_before_another_loses_it() {
     let author = author(vec![config_map("x", 200_000), config_map("y", 200_000)]);
     let after = carry_out(&observed(), &steps(&author, &observed()));
-    // Grown, y has no room beside x any more.
+    // The larger y does not fit beside x.
     *author.manifests.lock().unwrap() = vec![config_map("x", 200_000), config_map("y", 300_000)];
     let moved = names(&steps(&author, &after));
     assert_eq!(moved, ["apply addon-a-deploy-1", "apply addon-a-deploy-0"]);
 }
 
 #[test]
-fn a_change_on_the_hub_by_somebody_else_is_put_right() {
+fn changes_of_works_by_other_clients_are_reverted() {
     let author = author(vec![config_map("x", 1)]);
     let after = carry_out(&observed(), &steps(&author, &observed()));
     let spoils: [fn(&mut Work); 3] = [
@@ -92,7 +92,7 @@ fn a_change_on_the_hub_by_somebody_else_is_put_right() {
 }
 
 #[test]
-fn works_of_an_earlier_life_go_before_new_ones_are_made() {
+fn works_of_an_earlier_add_on_are_deleted_before_new_ones_are_created() {
     let author = author(vec![config_map("x", 1)]);
     let after = carry_out(&observed(), &steps(&author, &observed()));
     let mut old = (*after.works[0]).clone();
@@ -116,7 +116,7 @@ fn works_of_an_earlier_life_go_before_new_ones_are_made() {
 
 const NOW: Timestamp = Timestamp::MAX;
 
-/// Since when works are waited for that have to go.
+/// Since when earlier works are being deleted.
 fn going_since(observed: &Observed) -> Option<Timestamp> {
     let (author, name) = (author(Vec::new()), cluster_name());
     let Stage::Served(target) = stage(&author, &name, observed) else {
@@ -126,7 +126,7 @@ fn going_since(observed: &Observed) -> Option<Timestamp> {
 }
 
 #[test]
-fn without_a_configuration_nothing_is_touched() {
+fn nothing_changes_without_a_configuration() {
     let author = author(Vec::new());
     let mut observed = carry_out(&observed(), &[]);
     let mut addon = (**observed.addon.as_ref().unwrap()).clone();
@@ -138,7 +138,7 @@ fn without_a_configuration_nothing_is_touched() {
 }
 
 #[test]
-fn what_cannot_be_rendered_or_packed_is_said_and_changes_nothing() {
+fn rendering_and_packing_errors_are_reported_and_change_nothing() {
     let mut author = author(vec![config_map("x", pack_limit())]);
     let Works::Refused(error) = decide(&author, &observed()).works else {
         panic!()
@@ -158,7 +158,7 @@ const fn pack_limit() -> usize {
 }
 
 #[test]
-fn works_that_are_not_ours_by_name_are_left_alone() {
+fn works_with_foreign_names_stay() {
     let author = author(Vec::new());
     let mut work = Work::default();
     work.report.name = "addon-a-pre-delete".to_owned();
@@ -173,15 +173,15 @@ fn phase(observed: &Observed) -> &'static str {
     let name = cluster_name();
     match stage(&author(Vec::new()), &name, observed) {
         Stage::Idle => "idle",
-        Stage::Left => "left",
-        Stage::Held { .. } => "held",
+        Stage::Removed => "removed",
+        Stage::Blocked { .. } => "blocked",
         Stage::Served(_) => "served",
-        Stage::Leaving(leaving) => match leaving.phase {
-            LeavingPhase::NotAdmitted => "not admitted",
-            LeavingPhase::ClusterDeleting => "cluster deleting",
-            LeavingPhase::AddonDeleting => "addon deleting",
-            LeavingPhase::Refused => "refused",
-            LeavingPhase::AddonGone => "addon gone",
+        Stage::Removing(removal) => match removal.phase {
+            RemovalPhase::NotAdmitted => "not admitted",
+            RemovalPhase::ClusterDeleting => "cluster deleting",
+            RemovalPhase::AddonDeleting => "addon deleting",
+            RemovalPhase::Refused => "refused",
+            RemovalPhase::AddonGone => "addon gone",
         },
     }
 }
@@ -198,7 +198,7 @@ fn host(addon: &mut ManagedClusterAddOn) {
 }
 
 #[test]
-fn the_stage_follows_from_what_is_there() {
+fn the_stage_depends_on_the_observed_objects() {
     let cases: [(&str, Change); 6] = [
         ("served", |_, _| ()),
         ("idle", |_, a| drop(a.metadata.owner_references.take())),
@@ -209,7 +209,7 @@ fn the_stage_follows_from_what_is_there() {
         ("addon deleting", |_, a| {
             a.metadata.deletion_timestamp = Some(past());
         }),
-        ("held", |_, a| host(a)),
+        ("blocked", |_, a| host(a)),
     ];
     for (wanted, change) in cases {
         let Observed { cluster, addon, .. } = observed();
@@ -237,7 +237,7 @@ fn the_stage_follows_from_what_is_there() {
             addon: None,
             ..observed()
         }),
-        "left"
+        "removed"
     );
     let works = vec![Arc::new(Work::default())];
     assert_eq!(
@@ -251,13 +251,13 @@ fn the_stage_follows_from_what_is_there() {
 }
 
 #[test]
-fn an_add_on_on_a_cluster_that_is_not_accepted_says_so() {
+fn an_add_on_on_an_unaccepted_cluster_is_degraded() {
     let (author, name) = (author(Vec::new()), cluster_name());
-    let stated = |met: &Observed| {
-        let stated = not_accepted(&author, &name, met);
-        stated.map(|(_, verdict)| (verdict.kind, verdict.reason))
+    let condition = |met: &Observed| {
+        let condition = not_accepted(&author, &name, met);
+        condition.map(|(_, verdict)| (verdict.kind, verdict.reason))
     };
-    assert_eq!(stated(&observed()), None);
+    assert_eq!(condition(&observed()), None);
     let mut met = observed();
     met.cluster = Some(Arc::new(ManagedCluster::default()));
     assert_eq!(phase(&met), "not admitted");
@@ -265,16 +265,16 @@ fn an_add_on_on_a_cluster_that_is_not_accepted_says_so() {
         condition::addon::DEGRADED.to_owned(),
         "ClusterNotAccepted".to_owned(),
     );
-    assert_eq!(stated(&met), Some(degraded));
+    assert_eq!(condition(&met), Some(degraded));
     let mut not_ours = (**met.addon.as_ref().unwrap()).clone();
     not_ours.metadata.owner_references = None;
     let not_ours = Observed {
         addon: Some(Arc::new(not_ours)),
         ..met.clone()
     };
-    assert_eq!(stated(&not_ours), None);
+    assert_eq!(condition(&not_ours), None);
     met.cluster = None;
-    assert_eq!(stated(&met), None, "there is nobody to accept");
+    assert_eq!(condition(&met), None, "there is no cluster to accept");
 }
 
 #[test]
@@ -291,50 +291,54 @@ fn ocms_template_controller_is_not_disturbed() {
         ..observed()
     };
     let name = cluster_name();
-    let Stage::Held { verdict, .. } = stage(&author(Vec::new()), &name, &met) else {
+    let Stage::Blocked { verdict, .. } = stage(&author(Vec::new()), &name, &met) else {
         panic!()
     };
     assert_eq!(verdict.reason, "ManagedByTemplate");
 }
 
 #[test]
-fn an_authors_refusal_is_said_as_it_is() {
+fn the_authors_reason_becomes_the_condition() {
     let mut author = author(Vec::new());
     author.admission = Admission::Hold {
         reason: "R".to_owned(),
         message: "m".to_owned(),
     };
     let (name, met) = (cluster_name(), observed());
-    let Stage::Held {
-        verdict, clears, ..
+    let Stage::Blocked {
+        verdict,
+        remove_works,
+        ..
     } = stage(&author, &name, &met)
     else {
         panic!()
     };
     assert_eq!(verdict, Verdict::new("Degraded", true, "R", "m"));
-    assert!(!clears, "what is held keeps what it has");
+    assert!(!remove_works, "its works stay");
 }
 
 #[test]
-fn a_cluster_that_the_author_refuses_loses_what_it_has() {
+fn a_refused_cluster_loses_its_works() {
     let mut author = author(Vec::new());
     author.admission = Admission::Refuse {
         reason: "R".to_owned(),
         message: "m".to_owned(),
     };
     let (name, met) = (cluster_name(), observed());
-    let Stage::Held {
-        verdict, clears, ..
+    let Stage::Blocked {
+        verdict,
+        remove_works,
+        ..
     } = stage(&author, &name, &met)
     else {
         panic!()
     };
     assert_eq!(verdict, Verdict::new("Degraded", true, "R", "m"));
-    assert!(clears);
+    assert!(remove_works);
 }
 
 #[test]
-fn an_annotation_that_names_no_namespace_is_told_and_not_followed() {
+fn an_annotation_with_an_invalid_namespace_is_reported() {
     let mut met = observed();
     let mut addon = ManagedClusterAddOn::clone(met.addon.as_deref().unwrap());
     let noted = (keys::INSTALL_NAMESPACE.to_owned(), "No Name".to_owned());

@@ -1,10 +1,10 @@
-//! What to do about the works of one cluster. Pure.
+//! Plans the writes of works for one cluster. Pure.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::Look;
+use super::PlanInput;
 use crate::{
     api::work::ManifestWork,
     keys,
@@ -20,32 +20,32 @@ use crate::{
     },
 };
 
-/// What to do about the works.
+/// The plan for the works.
 #[derive(Debug)]
 pub(crate) enum Works {
-    /// These steps, in this order; none if all is as it should be.
+    /// Carry out these steps in this order.
     Change(Vec<Step>),
-    /// They stay as they are.
+    /// Keep the works, since the configuration is not settled.
     Keep(Waiting),
-    /// They stay as they are, and people should know why.
+    /// Keep the works, since rendering failed, and report it.
     Refused(RenderError),
 }
 
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Make or change a work.
+    /// Create or change a work.
     Apply {
-        /// Where it is.
+        /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
-        /// The whole of it.
+        /// The complete object.
         body: Value,
     },
     /// Delete a work.
     Delete {
-        /// Where it is.
+        /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
@@ -53,7 +53,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Deletes this work.
+    /// The step that deletes this work.
     pub(crate) fn delete(work: &Work) -> Self {
         Self::Delete {
             namespace: work.report.namespace.clone(),
@@ -62,15 +62,15 @@ impl Step {
     }
 }
 
-/// What the works should be made from.
+/// The input for the desired works.
 #[derive(Clone, Copy)]
 pub(crate) struct WantedWork<'a> {
-    pub(crate) look: Look<'a>,
+    pub(crate) input: PlanInput<'a>,
     pub(crate) addon: &'a AddonName,
     pub(crate) settled: &'a Settled,
 }
 
-/// What is decided for a cluster whose configuration is settled.
+/// The plan for a cluster with a settled configuration.
 pub(super) struct Decided {
     pub(super) steps: Vec<Step>,
     pub(super) finalizers: finalizers::Wanted,
@@ -83,14 +83,14 @@ pub(crate) fn rendered(
     install_namespace: &str,
 ) -> Result<Vec<Manifest>, RenderError> {
     let input = RenderInput {
-        target: wish.look.target,
+        target: wish.input.target,
         install_namespace,
         config: &wish.settled.config,
     };
     render::manifests(addon.render(input)?)
 }
 
-/// Decides what to do about the works of a cluster whose configuration is settled.
+/// Plans the works of a cluster with a settled configuration.
 pub(super) fn plan(
     addon: &impl Addon,
     wish: &WantedWork<'_>,
@@ -112,11 +112,11 @@ pub(super) fn plan(
                 decided.finalizers.hosting_cleanup = !bound.is_empty() || !hooks.is_empty();
             }
         }
-        // A hook that could never be sent must be known now, not when it is needed.
+        // Hooks that are too large are reported now, not at the removal.
         check_hooks(&hooks)?;
         decided.steps.extend(wish.place(&place, &bound)?);
     }
-    let strays = strays(addon.name(), wish.look.observed, hosting);
+    let strays = strays(addon.name(), wish.input.observed, hosting);
     decided.finalizers.hosting_cleanup |= !strays.is_empty();
     let outgoing = strays.into_iter().filter(|work| !work.deleting);
     decided.steps.extend(outgoing.map(Step::delete));
@@ -135,7 +135,7 @@ fn check_hooks(hooks: &[Manifest]) -> Result<(), RenderError> {
     Err(RenderError { message })
 }
 
-/// Works on clusters that do not host the agent any more, and hooks of an earlier removal.
+/// Works on former hosts, and hooks of an earlier removal.
 fn strays<'a>(addon: &AddonName, observed: &'a Observed, hosting: &Hosting) -> Vec<&'a Work> {
     let host = match hosting {
         Hosting::On(host) => Some(host.as_str()),
@@ -155,17 +155,17 @@ fn strays<'a>(addon: &AddonName, observed: &'a Observed, hosting: &Hosting) -> V
 
 impl WantedWork<'_> {
     const fn cluster(&self) -> &ClusterName {
-        self.look.target.name
+        self.input.target.name
     }
 
     fn uid(&self) -> &str {
-        let metadata = &self.look.target.addon.metadata;
+        let metadata = &self.input.target.addon.metadata;
         metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Decides what to do about the works in one place.
+    /// Plans the works in one place.
     fn place(&self, place: &Place, manifests: &[Manifest]) -> Result<Vec<Step>, RenderError> {
-        let observed = self.look.observed;
+        let observed = self.input.observed;
         let live: BTreeMap<usize, &Work> = observed
             .deploys(self.addon, self.cluster(), place)
             .collect();
@@ -189,7 +189,7 @@ impl WantedWork<'_> {
         Ok(steps)
     }
 
-    /// Works of an earlier life of this add-on have to be gone before their names are used again.
+    /// Works of an earlier `ManagedClusterAddOn` must be gone before their names are used again.
     fn clear_away(&self, live: &BTreeMap<usize, &Work>) -> Option<Vec<Step>> {
         let outgoing: Vec<_> = live
             .values()
@@ -201,7 +201,7 @@ impl WantedWork<'_> {
         (!outgoing.is_empty()).then_some(steps)
     }
 
-    /// Whether a work is one of an earlier life of this add-on.
+    /// Whether a work belongs to an earlier `ManagedClusterAddOn`.
     pub(crate) fn is_old(&self, work: &Work) -> bool {
         work.is_old(self.uid())
     }
@@ -221,8 +221,8 @@ impl WantedWork<'_> {
             let spec = json!(render::work_spec(inside));
             let live = live.get(number);
             if live.is_none_or(|live| self.differs(place, live, &spec)) {
-                // Works that take objects come first: one that lets go of an object before
-                // another has taken it would have it deleted on the cluster.
+                // Works that adopt objects come first: if a work lost an object before another has
+                // adopted it, the work agent would delete it on the cluster.
                 let takes =
                     live.is_none_or(|live| ids.iter().any(|id| !live.blocked.contains_key(id)));
                 let name = place.deploy_name(self.addon, self.cluster(), *number);
@@ -233,7 +233,7 @@ impl WantedWork<'_> {
         applies.into_iter().map(|(_, step)| step).collect()
     }
 
-    /// Whether a work is other than it should be.
+    /// Whether a work differs from the desired one.
     pub(crate) fn differs(&self, place: &Place, live: &Work, spec: &Value) -> bool {
         let hosting = place.is_hosting();
         let owner = (!hosting).then(|| self.uid());
@@ -244,14 +244,14 @@ impl WantedWork<'_> {
             || live.hosted_label.as_deref() != label
     }
 
-    /// Makes or changes a work. An owner must be in the same namespace, so a work on a host has
-    /// none; a label says whose it is.
+    /// The step that creates or changes a work. An owner must be in the same namespace, so a work on a
+    /// host has a label instead.
     pub(crate) fn apply(&self, place: &Place, name: String, spec: &Value) -> Step {
         let (addon, cluster) = (self.addon, self.cluster());
         let hashes = self.settled.annotation.as_ref();
         let annotations = hashes.map(|hashes| (keys::CONFIG_SPEC_HASH, hashes));
         let owner = json!({
-            "apiVersion": self.look.version.api_version(),
+            "apiVersion": self.input.version.api_version(),
             "kind": "ManagedClusterAddOn",
             "name": addon,
             "uid": self.uid(),

@@ -59,14 +59,14 @@ fn decide(live: &[Condition], facts: &Facts, verdicts: &[Verdict], lost: bool) -
         cluster: &cluster,
         addon: &addon,
     };
-    let stated = Health {
+    let result = Health {
         verdicts: verdicts.to_vec(),
         ..Health::default()
     };
-    report(HealthMode::Customized, target, facts, &stated, at(9))
+    report(HealthMode::Customized, target, facts, &result, at(9))
 }
 
-/// What the hub has after this report.
+/// The conditions on the hub after this report.
 fn carry_out(live: &[Condition], report: &Report) -> Vec<Condition> {
     let new: Vec<_> = report
         .deploy
@@ -96,10 +96,10 @@ fn good() -> [Verdict; 2] {
 }
 
 #[test]
-fn an_install_takes_two_writes_here_and_then_none() {
+fn an_install_takes_two_status_writes_and_then_none() {
     let waiting = [Verdict::new("Degraded", false, "AsExpected", "")];
     let nothing = decide(&[], &settled(vec![WorkReport::default()]), &waiting, false);
-    assert_eq!(nothing, Report::default(), "good news waits for company");
+    assert_eq!(nothing, Report::default(), "a good condition waits");
 
     let first = decide(&[], &settled(vec![applied(true)]), &waiting, false);
     assert_eq!(
@@ -146,22 +146,22 @@ fn available_waits_while_the_cluster_is_lost() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_taken_back_when_it_is_over() {
+fn a_failure_is_reported_and_withdrawn_when_it_is_over() {
     let mut facts = settled(vec![WorkReport::default()]);
     facts.problem = Some("too large".to_owned());
-    let stated = decide(&[], &facts, &[], false);
-    let condition = &stated.deploy.as_ref().unwrap()[0];
+    let result = decide(&[], &facts, &[], false);
+    let condition = &result.deploy.as_ref().unwrap()[0];
     assert_eq!(
         (condition.status.as_str(), condition.message.as_str()),
         ("False", "too large")
     );
-    let live = carry_out(&[], &stated);
+    let live = carry_out(&[], &result);
     let over = decide(&live, &settled(vec![WorkReport::default()]), &[], false);
     assert_eq!(over.deploy, Some(Vec::new()));
 }
 
 #[test]
-fn old_words_stay_while_the_cluster_has_not_answered() {
+fn conditions_stay_while_the_cluster_has_not_reported() {
     let live = carry_out(&[], &decide(&[], &settled(vec![applied(true)]), &[], false));
     let mut changed = applied(true);
     changed.generation = 2;
@@ -172,7 +172,7 @@ fn old_words_stay_while_the_cluster_has_not_answered() {
 }
 
 #[test]
-fn nothing_is_claimed_while_works_of_before_have_to_go() {
+fn nothing_is_reported_while_earlier_works_are_being_deleted() {
     let mut facts = settled(Vec::new());
     facts.going_since = Some(at(1));
     let report = decide(&[], &facts, &[], false);
@@ -186,7 +186,7 @@ fn nothing_is_claimed_while_works_of_before_have_to_go() {
 }
 
 #[test]
-fn nothing_is_claimed_before_it_is_known_what_to_deploy() {
+fn nothing_is_reported_before_the_desired_works_are_known() {
     assert_eq!(
         decide(&[], &Facts::default(), &[], false),
         Report::default()
@@ -199,7 +199,7 @@ fn nothing_is_claimed_before_it_is_known_what_to_deploy() {
 }
 
 #[test]
-fn an_author_cannot_speak_for_ocm() {
+fn an_author_cannot_set_conditions_of_ocm() {
     let verdicts = [
         "Progressing",
         "Configured",
@@ -207,53 +207,53 @@ fn an_author_cannot_speak_for_ocm() {
         "ManifestApplied",
     ]
     .map(|kind| Verdict::new(kind, true, "R", ""));
-    let stated = decide(&[], &settled(vec![applied(true)]), &verdicts, false);
-    assert_eq!(kinds(stated.deploy.as_ref()), ["ManifestApplied"]);
-    assert_eq!(stated.deploy.unwrap()[0].reason, health::reason::APPLIED);
+    let result = decide(&[], &settled(vec![applied(true)]), &verdicts, false);
+    assert_eq!(kinds(result.deploy.as_ref()), ["ManifestApplied"]);
+    assert_eq!(result.deploy.unwrap()[0].reason, health::reason::APPLIED);
 }
 
 #[test]
-fn of_two_words_on_one_thing_the_first_counts() {
+fn of_two_verdicts_on_one_condition_the_first_counts() {
     let verdicts = ["First", "Second"].map(|reason| Verdict::new("Own", true, reason, ""));
     let facts = settled(Vec::new());
-    let stated = decide(&[], &facts, &verdicts, false);
-    assert_eq!(kinds(stated.deploy.as_ref()), ["ManifestApplied", "Own"]);
-    let live = carry_out(&[], &stated);
+    let result = decide(&[], &facts, &verdicts, false);
+    assert_eq!(kinds(result.deploy.as_ref()), ["ManifestApplied", "Own"]);
+    let live = carry_out(&[], &result);
     assert_eq!(decide(&live, &facts, &verdicts, false), Report::default());
 }
 
 #[test]
-fn bad_news_is_said_at_once() {
+fn a_bad_condition_is_written_at_once() {
     let verdicts = [Verdict::new("Degraded", true, "R", "m")];
-    let stated = decide(&[], &settled(vec![WorkReport::default()]), &verdicts, false);
-    assert_eq!(kinds(stated.deploy.as_ref()), ["Degraded"]);
-    let live = carry_out(&[], &stated);
-    let stated = decide(&live, &settled(vec![applied(true)]), &verdicts, false);
+    let result = decide(&[], &settled(vec![WorkReport::default()]), &verdicts, false);
+    assert_eq!(kinds(result.deploy.as_ref()), ["Degraded"]);
+    let live = carry_out(&[], &result);
+    let result = decide(&live, &settled(vec![applied(true)]), &verdicts, false);
     assert_eq!(
-        kinds(stated.deploy.as_ref()),
+        kinds(result.deploy.as_ref()),
         ["ManifestApplied", "Degraded"],
-        "all or it vanishes"
+        "an omitted condition is removed"
     );
 }
 
 #[test]
-fn a_hold_says_why_and_keeps_what_was_said() {
+fn a_blocked_cluster_has_the_reason_and_keeps_its_conditions() {
     let live = carry_out(
         &[],
         &decide(&[], &settled(vec![applied(true)]), &good(), false),
     );
     let verdict = Verdict::new("Degraded", true, "Reserved", "m");
-    let stated = blocked(HealthMode::Lease, &verdict, &live, at(9)).unwrap();
-    assert_eq!(kinds(Some(&stated)), ["ManifestApplied", "Degraded"]);
-    let stated = blocked(HealthMode::Customized, &verdict, &live, at(9)).unwrap();
+    let result = blocked(HealthMode::Lease, &verdict, &live, at(9)).unwrap();
+    assert_eq!(kinds(Some(&result)), ["ManifestApplied", "Degraded"]);
+    let result = blocked(HealthMode::Customized, &verdict, &live, at(9)).unwrap();
     assert_eq!(
-        kinds(Some(&stated)),
+        kinds(Some(&result)),
         ["ManifestApplied", "Degraded", "Available"]
     );
     let live = carry_out(
         &live,
         &Report {
-            deploy: Some(stated),
+            deploy: Some(result),
             ..Report::default()
         },
     );
@@ -275,7 +275,7 @@ prop_compose! {
         };
         let verdict = |(kind, number, reason, calm): (String, u8, String, bool)| {
             let verdict = Verdict::new(kind, status(number), reason, "");
-            if calm { verdict.calm() } else { verdict }
+            if calm { verdict.deferrable() } else { verdict }
         };
         verdicts.into_iter().map(verdict).collect()
     }
@@ -283,7 +283,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn what_was_said_is_not_said_again(
+    fn a_second_report_writes_nothing(
         before in some_verdicts(), verdicts in some_verdicts(), works in 0usize..3,
         answered in any::<bool>(), lost in any::<bool>()
     ) {
@@ -329,7 +329,7 @@ fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
     ];
     assert_eq!(states, wanted);
 
-    // Back home nobody is told of a host any more.
+    // Without a host, its conditions disappear.
     let live = carry_out(&[], &decision);
     let home = decide(&live, &settled(vec![applied(true)]), &[], false);
     assert_eq!(kinds(home.deploy.as_ref()), ["ManifestApplied"]);
@@ -339,7 +339,7 @@ fn in_hosted_mode_each_place_has_a_condition_of_its_own() {
 }
 
 #[test]
-fn a_hold_keeps_what_was_said_of_the_host() {
+fn a_blocked_cluster_keeps_the_conditions_of_the_host() {
     let invalid = Verdict::new(
         "HostingClusterValidity",
         false,
@@ -349,18 +349,18 @@ fn a_hold_keeps_what_was_said_of_the_host() {
     let facts = hosted(vec![applied(true)], invalid);
     let live = carry_out(&[], &decide(&[], &facts, &[], false));
     let why = Verdict::new("Degraded", true, "R", "m");
-    let stated = blocked(HealthMode::Customized, &why, &live, at(9)).unwrap();
+    let result = blocked(HealthMode::Customized, &why, &live, at(9)).unwrap();
     let wanted = [
         "ManifestApplied",
         "HostingClusterValidity",
         "HostingManifestApplied",
         "Degraded",
     ];
-    assert_eq!(kinds(Some(&stated)), wanted);
+    assert_eq!(kinds(Some(&result)), wanted);
 }
 
 #[test]
-fn in_lease_mode_available_is_the_clusters_own() {
+fn in_lease_mode_the_cluster_writes_available() {
     let name = ClusterName::new("c").unwrap();
     let target = Target {
         name: &name,
@@ -372,17 +372,17 @@ fn in_lease_mode_available_is_the_clusters_own() {
         verdicts: good().to_vec(),
         ..Health::default()
     };
-    let stated = report(HealthMode::Lease, target, &facts, &health, at(9));
-    assert_eq!(stated.available, None);
+    let result = report(HealthMode::Lease, target, &facts, &health, at(9));
+    assert_eq!(result.available, None);
     assert_eq!(
-        kinds(stated.deploy.as_ref()),
+        kinds(result.deploy.as_ref()),
         ["ManifestApplied", "Degraded"]
     );
 }
 
-/// `Available` will be known soon; until then the first good news of the works has time.
+/// `Available` will be known soon; the first success of the works waits for it.
 #[test]
-fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
+fn first_success_waits_for_available_and_failures_do_not() {
     let (name, cluster) = (ClusterName::new("c").unwrap(), ManagedCluster::default());
     let addon = ManagedClusterAddOn::default();
     let target = Target {
@@ -395,8 +395,8 @@ fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
         pending: true,
         ..Health::default()
     };
-    let decide = |facts: &Facts, stated: &Health| {
-        report(HealthMode::Customized, target, facts, stated, at(9))
+    let decide = |facts: &Facts, result: &Health| {
+        report(HealthMode::Customized, target, facts, result, at(9))
     };
     let [available, degraded] = good();
     let well = settled(vec![applied(true)]);
@@ -421,15 +421,15 @@ fn the_first_good_news_waits_for_available_and_bad_news_does_not() {
 }
 
 #[test]
-fn the_first_failure_of_an_install_is_said_when_it_lasts() {
+fn the_first_failure_of_an_install_is_reported_when_it_lasts() {
     let degraded = [Verdict::new("Degraded", false, "AsExpected", "")];
     let failed_since = |second: Option<i64>| WorkReport {
         created: second.map(at),
         ..applied(false)
     };
-    let stated = |works: Vec<WorkReport>| decide(&[], &settled(works), &degraded, false);
-    // It is second 9.
-    let early = stated(vec![failed_since(Some(5))]);
+    let result = |works: Vec<WorkReport>| decide(&[], &settled(works), &degraded, false);
+    // `decide` runs at second 9.
+    let early = result(vec![failed_since(Some(5))]);
     assert_eq!(
         (early.deploy, early.recheck),
         (None, Some(Duration::from_secs(6)))
@@ -440,13 +440,13 @@ fn the_first_failure_of_an_install_is_said_when_it_lasts() {
         vec![failed_since(Some(3600))],
         vec![failed_since(Some(5)), failed_since(Some(-1))],
     ] {
-        let late = stated(late);
+        let late = result(late);
         assert_eq!(kinds(late.deploy.as_ref()), ["ManifestApplied", "Degraded"]);
         assert_eq!(late.recheck, None);
     }
 
-    let well = stated(vec![applied(true)]).deploy.unwrap();
+    let well = result(vec![applied(true)]).deploy.unwrap();
     let after = settled(vec![failed_since(Some(5))]);
     let again = decide(&well, &after, &degraded, false);
-    assert!(again.deploy.is_some(), "somebody was told otherwise");
+    assert!(again.deploy.is_some(), "success was reported before");
 }

@@ -30,7 +30,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A cluster with a work, whose add-on was deleted at second 0, which was told of the hooks at once.
+/// A cluster with a work, whose add-on was deleted at second 0, when its hooks were reported as pending.
 fn deleting(finalizers: &[&str]) -> Observed {
     let mut met = observed();
     let mut addon = (**met.addon.as_ref().unwrap()).clone();
@@ -57,7 +57,7 @@ fn decide(author: &Author, met: &Observed, now: i64) -> Teardown {
     tear_down(author, teardown_input, &|_| None)
 }
 
-/// The cluster reports the hook's Jobs.
+/// The state after the cluster reports the hooks' Jobs.
 fn reported(met: &Observed, jobs: &[(&str, &str)]) -> Observed {
     let manifests = jobs.iter().map(|(name, complete)| {
         let value = json!({ "type": "String", "string": complete });
@@ -99,20 +99,14 @@ fn hooks_run_before_removal_of_works_and_finalizer() {
     let half = reported(&met, &[("one", "True"), ("two", "False")]);
     let waiting = decide(&author, &half, 2);
     assert_eq!(waiting.finalizers, None);
-    assert!(
-        waiting
-            .stated
-            .unwrap()
-            .message
-            .ends_with("Job n/two: False")
-    );
+    assert!(waiting.hooks.unwrap().message.ends_with("Job n/two: False"));
 
     let done = decide(
         &author,
         &reported(&met, &[("one", "True"), ("two", "True")]),
         3,
     );
-    assert_eq!(done.stated.unwrap().status, Status::True);
+    assert_eq!(done.hooks.unwrap().status, Status::True);
     assert_eq!(done.finalizers, Some(vec![]));
     assert_eq!(done.given_up, None);
     assert_eq!(
@@ -122,20 +116,20 @@ fn hooks_run_before_removal_of_works_and_finalizer() {
 }
 
 #[test]
-fn hooks_that_do_not_end_are_given_up_at_their_deadline() {
+fn hooks_time_out_at_their_deadline() {
     let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
     let met = carry_out(&met, &decide(&author, &met, 1).steps);
     let late = decide(&author, &met, 600);
-    assert_eq!(late.stated.unwrap().status, Status::False);
+    assert_eq!(late.hooks.unwrap().status, Status::False);
     assert!(late.given_up.unwrap().contains("not started"));
     assert_eq!(late.finalizers, Some(vec![]));
     assert_eq!(late.steps.len(), 2);
 }
 
-/// The deletion is of the hub's clock, and what was said of the hooks is of ours.
+/// The deletion time is of the hub's clock, and the condition of the hooks of the manager's.
 #[test]
 fn clocks_that_disagree_neither_cut_hooks_short_nor_keep_an_add_on() {
-    let deleted_at = |deleted: i64, stated: Option<i64>| {
+    let deleted_at = |deleted: i64, started: Option<i64>| {
         let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
         let mut addon = (**met.addon.as_ref().unwrap()).clone();
         addon.metadata.deletion_timestamp = Some(Time(at(deleted)));
@@ -143,27 +137,27 @@ fn clocks_that_disagree_neither_cut_hooks_short_nor_keep_an_add_on() {
         let kind = condition::addon::HOOK_MANIFEST_COMPLETED;
         conditions.retain(|it| it.type_ != kind);
         let waits = Verdict::new(kind, false, "R", "");
-        conditions.extend(stated.map(|stated| waits.onto(&[], at(stated))));
+        conditions.extend(started.map(|started| waits.onto(&[], at(started))));
         met.addon = Some(Arc::new(addon));
         met
     };
     let hooks = hooked_author();
     let minutes = |count: i64| 60 * count;
     let goes = |met: &Observed, now: i64| decide(&hooks, met, now).finalizers.is_some();
-    // Ours is four minutes ahead, or an hour behind: the first look gives all the time there is.
+    // The manager's clock is four minutes ahead, or an hour behind: the hooks have their full time.
     assert!(!goes(&deleted_at(0, None), minutes(4)));
     assert!(!goes(&deleted_at(minutes(60), None), 0));
     let first = decide(&hooks, &deleted_at(minutes(60), None), 0);
     assert_eq!(first.recheck, Some(Duration::from_mins(10)));
-    // And after that time of ours it is over, whatever the hub's clock says.
+    // After that time by the manager's clock they time out, regardless of the hub's clock.
     assert!(goes(&deleted_at(minutes(60), Some(0)), minutes(10)));
-    // A cluster that sets what was said of its hooks anew again and again does not stay for ever.
+    // A cluster that keeps rewriting the condition of its hooks cannot delay the removal for ever.
     assert!(!goes(&deleted_at(0, Some(minutes(14))), minutes(14)));
     assert!(goes(&deleted_at(0, Some(minutes(15))), minutes(15)));
 }
 
 #[test]
-fn what_cannot_be_rendered_any_more_is_waited_for_until_the_deadline() {
+fn hooks_that_cannot_be_rendered_delay_the_removal_until_the_deadline() {
     let met = deleting(&[keys::PRE_DELETE_FINALIZER]);
     let mut author = hooked_author();
     author.error = Some(crate::sdk::RenderError {
@@ -178,43 +172,43 @@ fn what_cannot_be_rendered_any_more_is_waited_for_until_the_deadline() {
 }
 
 #[test]
-fn a_cluster_that_is_gone_is_waited_for_by_nobody() {
+fn removal_does_not_wait_for_a_cluster_that_is_gone() {
     let mut met = deleting(&[keys::PRE_DELETE_FINALIZER, "other.io/x"]);
     met.cluster = None;
-    met.deserted = ["c".to_owned()].into();
+    met.abandoned = ["c".to_owned()].into();
     let first = decide(&hooked_author(), &met, 1);
-    assert_eq!(first.stated, None);
+    assert_eq!(first.hooks, None);
     assert_eq!(names(&first.steps), ["delete addon-a-deploy-0"]);
     assert_eq!(first.finalizers, Some(vec!["other.io/x".to_owned()]));
-    assert_eq!(first.deserted, [], "it may go by itself");
+    assert_eq!(first.abandoned, [], "the deletion may suffice");
 
     let mut work = (*met.works[0]).clone();
     work.deleting = true;
     work.finalizers = vec![keys::WORK_FINALIZER.to_owned()];
     met.works = vec![Arc::new(work)];
     let second = decide(&hooked_author(), &met, 2);
-    assert_eq!((second.steps.len(), second.deserted.len()), (0, 1));
-    met.deserted.clear();
+    assert_eq!((second.steps.len(), second.abandoned.len()), (0, 1));
+    met.abandoned.clear();
     assert_eq!(
-        decide(&hooked_author(), &met, 2).deserted,
+        decide(&hooked_author(), &met, 2).abandoned,
         [],
-        "its agent does it"
+        "its work agent removes it"
     );
 }
 
 #[test]
-fn without_hooks_or_without_anything_deployed_nothing_is_waited_for() {
+fn removal_does_not_wait_without_hooks_or_without_works() {
     let plain = author(vec![config_map("x", 1)]);
-    let went = decide(&plain, &deleting(&[]), 1);
-    assert_eq!(names(&went.steps), ["delete addon-a-deploy-0"]);
-    assert_eq!((went.stated, went.finalizers), (None, None));
+    let removal = decide(&plain, &deleting(&[]), 1);
+    assert_eq!(names(&removal.steps), ["delete addon-a-deploy-0"]);
+    assert_eq!((removal.hooks, removal.finalizers), (None, None));
     let mut met = deleting(&[keys::PRE_DELETE_FINALIZER]);
     met.works.clear();
     assert_eq!(decide(&hooked_author(), &met, 1).finalizers, Some(vec![]));
 }
 
 #[test]
-fn hooks_on_a_host_run_there_and_its_works_go_with_the_finalizer() {
+fn hooks_of_a_host_run_there_before_its_works_are_deleted() {
     let mut met = deleting(&[
         keys::HOSTING_PRE_DELETE_FINALIZER,
         keys::HOSTING_CLEANUP_FINALIZER,
@@ -237,7 +231,7 @@ fn hooks_on_a_host_run_there_and_its_works_go_with_the_finalizer() {
     assert_eq!(
         done.steps.len(),
         2,
-        "nobody else would take it from the host"
+        "no other component deletes it on the host"
     );
 
     let hostless = Observed { host: None, ..met };
@@ -260,18 +254,18 @@ fn ocms_template_controller_is_not_disturbed() {
 
 proptest! {
     #[test]
-    fn whatever_the_cluster_reports_the_end_comes_by_the_deadline(
+    fn removal_ends_by_the_deadline_for_any_report(
         jobs in prop::collection::vec(("one|two|other", "True|False|"), 0..4), now in 0i64..1200
     ) {
         let (author, met) = (hooked_author(), deleting(&[keys::PRE_DELETE_FINALIZER]));
         let met = carry_out(&met, &decide(&author, &met, 0).steps);
-        let jobs: Vec<_> = jobs.iter().map(|(name, stated)| (name.as_str(), stated.as_str())).collect();
-        let stated = decide(&author, &reported(&met, &jobs), now);
+        let jobs: Vec<_> = jobs.iter().map(|(name, state)| (name.as_str(), state.as_str())).collect();
+        let teardown = decide(&author, &reported(&met, &jobs), now);
         let complete = |name| jobs.iter().find(|(job, _)| *job == name).is_some_and(|(_, it)| *it == "True");
         let done = complete("one") && complete("two");
-        prop_assert_eq!(stated.finalizers.is_some(), done || now >= 600);
-        prop_assert_eq!(stated.given_up.is_some(), !done && now >= 600);
-        // While it waits it never deletes, and says when it looks again.
-        prop_assert_eq!(stated.recheck.is_some(), stated.finalizers.is_none());
+        prop_assert_eq!(teardown.finalizers.is_some(), done || now >= 600);
+        prop_assert_eq!(teardown.given_up.is_some(), !done && now >= 600);
+        // A removal that waits has the time of its next reconcile.
+        prop_assert_eq!(teardown.recheck.is_some(), teardown.finalizers.is_none());
     }
 }

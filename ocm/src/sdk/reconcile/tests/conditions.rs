@@ -1,4 +1,4 @@
-//! What is left of the words on an add-on, one after the other, at an API server that knows whose each is.
+//! The conditions of an add-on after a sequence of reports, on an API server that tracks field managers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,13 +16,13 @@ use crate::{
 };
 use plan::samples::read_addon;
 
-/// The conditions of one add-on, and who has said which of them. What nobody has said any more goes.
+/// The conditions of one add-on, and their field managers. A condition without a manager is removed.
 #[derive(Default)]
 struct Kept {
     version: usize,
     writes: usize,
     conditions: Vec<Value>,
-    stated: BTreeMap<String, BTreeSet<String>>,
+    managers: BTreeMap<String, BTreeSet<String>>,
 }
 
 fn kind(condition: &Value) -> String {
@@ -39,18 +39,18 @@ impl Kept {
         let kinds: BTreeSet<_> = conditions.iter().map(kind).collect();
         let manager = manager.to_owned();
         if applied {
-            let before = self.stated.insert(manager, kinds.clone());
+            let before = self.managers.insert(manager, kinds.clone());
             let before = before.unwrap_or_default();
-            let stated = |it: &String| self.stated.values().any(|all| all.contains(it));
-            let gone: BTreeSet<_> = before.into_iter().filter(|it| !stated(it)).collect();
+            let managed = |it: &String| self.managers.values().any(|all| all.contains(it));
+            let gone: BTreeSet<_> = before.into_iter().filter(|it| !managed(it)).collect();
             let stays = |it: &Value| !kinds.contains(&kind(it)) && !gone.contains(&kind(it));
             self.conditions.retain(stays);
             self.conditions.extend(conditions.iter().cloned());
         } else {
-            for stated in self.stated.values_mut() {
-                stated.retain(|it| kinds.contains(it));
+            for managed in self.managers.values_mut() {
+                managed.retain(|it| kinds.contains(it));
             }
-            self.stated.entry(manager).or_default().extend(kinds);
+            self.managers.entry(manager).or_default().extend(kinds);
             self.conditions.clone_from(conditions);
         }
         self.version += 1;
@@ -58,7 +58,7 @@ impl Kept {
         200
     }
 
-    /// As OCM does when it has lost the cluster.
+    /// Sets `Available` as OCM does for a lost cluster.
     fn lose(&mut self) {
         let verdict = Verdict::new("Available", Status::Unknown, "Lost", "");
         let unknown = json!(verdict.onto(&[], Timestamp::UNIX_EPOCH));
@@ -87,8 +87,8 @@ impl Kept {
 
 async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let is_word = parts.method == Method::PATCH && parts.uri.path().ends_with("/a/status");
-    let code = if is_word {
+    let is_status = parts.method == Method::PATCH && parts.uri.path().ends_with("/a/status");
+    let code = if is_status {
         let body = body.collect_bytes().await.unwrap();
         let body = serde_json::from_slice(&body).unwrap();
         let mut query = parts.uri.query().unwrap_or_default().split('&');
@@ -98,7 +98,7 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Body>) -> Response<Body
     } else {
         403
     };
-    let stated = if code == 200 {
+    let reply = if code == 200 {
         json!(kept.lock().unwrap().addon())
     } else {
         let reason = if code == 409 { "Conflict" } else { "Forbidden" };
@@ -107,7 +107,7 @@ async fn answer(kept: Arc<Mutex<Kept>>, request: Request<Body>) -> Response<Body
             "message": "", "reason": reason, "code": code,
         })
     };
-    let body = Body::from(serde_json::to_vec(&stated).unwrap());
+    let body = Body::from(serde_json::to_vec(&reply).unwrap());
     Response::builder().status(code).body(body).unwrap()
 }
 
@@ -122,8 +122,8 @@ fn kept() -> (Hub<Author>, Arc<Mutex<Kept>>) {
     (hub_of(client), kept)
 }
 
-/// Says this of what was seen.
-async fn emits(
+/// Writes a report with these verdicts for an observed add-on.
+async fn write(
     hub: &Hub<Author>,
     seen: &ManagedClusterAddOn,
     lost: bool,
@@ -131,7 +131,7 @@ async fn emits(
 ) -> Result<(), Error> {
     let verdicts = verdicts.iter();
     let verdicts = verdicts.map(|(kind, status)| Verdict::new(*kind, *status, "R", ""));
-    *hub.addon.stated.lock().unwrap() = Health {
+    *hub.addon.health.lock().unwrap() = Health {
         verdicts: verdicts.collect(),
         ..Health::default()
     };
@@ -166,7 +166,7 @@ async fn dropped_conditions_disappear_and_available_stays() {
     let (hub, kept) = kept();
     let now_reports = async |lost: bool, verdicts: &[(&str, bool)]| {
         let seen = kept.lock().unwrap().addon();
-        emits(&hub, &seen, lost, verdicts).await.unwrap();
+        write(&hub, &seen, lost, verdicts).await.unwrap();
         let kept = kept.lock().unwrap();
         (kept.writes, kept.kinds())
     };
@@ -179,7 +179,7 @@ async fn dropped_conditions_disappear_and_available_stays() {
     let without = ["Available", "Degraded", "ManifestApplied"].map(str::to_owned);
     assert_eq!(now_reports(false, &troubled).await, (2, without.to_vec()));
 
-    // What OCM says of a cluster that it has lost is neither taken away nor contradicted.
+    // `Available` that OCM set for a lost cluster stays as it is.
     kept.lock().unwrap().lose();
     let over = [("Available", true), ("Degraded", false)];
     assert_eq!(now_reports(true, &over).await, (3, without.to_vec()));
@@ -192,7 +192,7 @@ async fn dropped_conditions_disappear_and_available_stays() {
     assert_eq!(now_reports(false, &over).await, (4, without.to_vec()));
     assert_eq!(available(), "True");
 
-    // What is new of both is one write.
+    // Changes of both conditions are one write.
     let gone = [("Available", false), ("Degraded", true)];
     assert_eq!(now_reports(false, &gone).await, (5, without.to_vec()));
     assert_eq!(available(), "False");
@@ -200,11 +200,11 @@ async fn dropped_conditions_disappear_and_available_stays() {
 }
 
 #[tokio::test]
-async fn available_is_not_said_over_what_somebody_has_written_meanwhile() {
+async fn available_does_not_overwrite_a_concurrent_write() {
     let (hub, kept) = kept();
     let seen = kept.lock().unwrap().addon();
     kept.lock().unwrap().lose();
-    let stated = emits(&hub, &seen, false, &[("Available", true)]).await;
-    assert!(stated.unwrap_err().is_conflict());
+    let result = write(&hub, &seen, false, &[("Available", true)]).await;
+    assert!(result.unwrap_err().is_conflict());
     assert_eq!(kept.lock().unwrap().kinds(), ["Available"]);
 }
