@@ -12,7 +12,7 @@
 //! | rekey | the annotation has another value |
 //! | made for the label, installed Argo CD | the `ManagedClusterAddOn` is another one (another UID) |
 //!
-//! A record belongs to one ManagedCluster, by UID. When the same name has another UID, the claim `id.k8s.io` tells
+//! A record belongs to one ManagedCluster, by UID. When the same name has another UID, the claim `id.k8s.io` shows
 //! whether it is the same cluster (the hub was restored) or a new import: a new import starts clean and gets another key,
 //! so certificates of the earlier cluster are rejected. Without both claims [`Identity::Unknown`] holds the cluster until
 //! they are reported or an administrator names another key. A revocation belongs to the name and survives all of that.
@@ -183,20 +183,23 @@ impl Record {
             argocd_place,
             ..
         } = &self.details;
-        let lacks = |there: bool, value: Option<&String>| value.filter(|_| !there).cloned();
+        let unless = |there: bool, value: Option<&String>| value.filter(|_| !there).cloned();
         let label = "true".to_owned();
         let reason = revoked.as_ref().map(|it| &it.reason);
         let wanted = [
             (
                 keys::MADE_FOR_LABEL,
-                lacks(addon.made_for_label, made_for_label.then_some(&label)),
+                unless(addon.made_for_label, made_for_label.then_some(&label)),
             ),
-            (keys::REVOKED, lacks(addon.revoked.is_some(), reason)),
-            (keys::REKEY, lacks(addon.rekey.is_some(), rekey.as_ref())),
-            (keys::ARGOCD, lacks(addon.argocd.is_some(), argocd.as_ref())),
+            (keys::REVOKED, unless(addon.revoked.is_some(), reason)),
+            (keys::REKEY, unless(addon.rekey.is_some(), rekey.as_ref())),
+            (
+                keys::ARGOCD,
+                unless(addon.argocd.is_some(), argocd.as_ref()),
+            ),
             (
                 keys::ARGOCD_PLACE,
-                lacks(
+                unless(
                     addon.argocd_place.is_some() || addon.argocd.is_some(),
                     argocd_place.as_ref(),
                 ),
@@ -302,7 +305,7 @@ pub fn enforce(records: &Records, world: &mut World) {
 /// The message for a cluster with [`Identity::Unknown`].
 pub fn identity_changed(cluster: &str) -> String {
     format!(
-        "the ManagedCluster {cluster} was created again, and the claim id.k8s.io does not tell whether it is the same \
+        "the ManagedCluster {cluster} was created again, and the claim id.k8s.io does not show whether it is the same \
         cluster; its agent is rejected until the klusterlet reports the claim. To admit it as a new cluster: \
         `kubectl -n {cluster} annotate managedclusteraddon {} {}=\"$(date +%s)\"`",
         keys::ADDON,

@@ -136,6 +136,9 @@ static CONTRACTS: LazyLock<Vec<String>> = LazyLock::new(|| {
         "lane_client",
         "argocdagent.lane.Lane",
         "Lane/Open",
+        "Lane",
+        "\"lane\"",
+        "\"lanes\"",
     ];
     let mut all: Vec<String> = words
         .filter(retired)

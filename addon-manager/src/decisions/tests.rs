@@ -171,20 +171,20 @@ fn restored_hub_keeps_the_decisions_of_the_same_cluster() {
 }
 
 #[test]
-fn cluster_without_evidence_is_held_until_a_claim_or_another_key() {
-    let (held, _) = enforced(&records(), cluster("2", None), wiped("b"));
-    assert!(held.unidentified && held.missing.is_empty());
+fn cluster_without_evidence_waits_for_a_claim_or_another_key() {
+    let (waiting, _) = enforced(&records(), cluster("2", None), wiped("b"));
+    assert!(waiting.unidentified && waiting.missing.is_empty());
     let next = world(Some(cluster("2", None)), Some(wiped("b")));
-    let waiting = after(&records(), &next);
-    assert_eq!(waiting, records());
+    let unchanged = after(&records(), &next);
+    assert_eq!(unchanged, records());
 
-    let (claimed, _) = enforced(&waiting, cluster("2", Some("id")), wiped("b"));
+    let (claimed, _) = enforced(&unchanged, cluster("2", Some("id")), wiped("b"));
     assert!(!claimed.unidentified);
     let renamed = Addon {
         rekey: Some("third".to_owned()),
         ..wiped("b")
     };
-    let (named, world) = enforced(&waiting, cluster("2", None), renamed);
+    let (named, world) = enforced(&unchanged, cluster("2", None), renamed);
     assert!(!named.unidentified && world.former.is_empty());
 }
 

@@ -22,7 +22,7 @@ use protocol::wire::logstreamapi::log_stream_service_server::{
 use protocol::wire::logstreamapi::{LogStreamData, LogStreamResponse};
 use protocol::wire::terminalstreamapi::terminal_stream_service_server::TerminalStreamServiceServer;
 use protocol::wire::tunnel::Chunk;
-use protocol::wire::tunnel::lane_server::{Lane as LaneService, LaneServer};
+use protocol::wire::tunnel::lane_server::{Lane as TunnelService, LaneServer};
 use protocol::wire::versionapi::version_server::{Version, VersionServer};
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
 use protocol::{Event, Target, Verb};
@@ -361,7 +361,7 @@ impl Authentication for Services {
 }
 
 #[tonic::async_trait]
-impl LaneService for Services {
+impl TunnelService for Services {
     type OpenStream = BoxStream<'static, Result<Chunk, Status>>;
 
     #[expect(clippy::disallowed_methods, reason = "ends with the connection")]

@@ -270,12 +270,12 @@ fn recreated_add_on_names_the_former_mode() {
 
 #[test]
 fn unidentified_cluster_is_left_alone() {
-    let held = Addon {
+    let waiting = Addon {
         unidentified: true,
         ..addon(None)
     };
     assert_eq!(
-        plan(&world(cluster(Some("managed")), Some(held)), &own()),
+        plan(&world(cluster(Some("managed")), Some(waiting)), &own()),
         []
     );
 }

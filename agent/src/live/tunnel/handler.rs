@@ -69,7 +69,7 @@ pub struct ApiHandler {
 
 impl fmt::Debug for ApiHandler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk")
+        f.debug_struct("ApiHandler")
             .field("ui", &self.ui)
             .finish_non_exhaustive()
     }
