@@ -41,14 +41,14 @@ impl Kept {
         if applied {
             let before = self.managers.insert(manager, kinds.clone());
             let before = before.unwrap_or_default();
-            let managed = |it: &String| self.managers.values().any(|all| all.contains(it));
-            let gone: BTreeSet<_> = before.into_iter().filter(|it| !managed(it)).collect();
+            let owned = |it: &String| self.managers.values().any(|all| all.contains(it));
+            let gone: BTreeSet<_> = before.into_iter().filter(|it| !owned(it)).collect();
             let stays = |it: &Value| !kinds.contains(&kind(it)) && !gone.contains(&kind(it));
             self.conditions.retain(stays);
             self.conditions.extend(conditions.iter().cloned());
         } else {
-            for managed in self.managers.values_mut() {
-                managed.retain(|it| kinds.contains(it));
+            for set in self.managers.values_mut() {
+                set.retain(|it| kinds.contains(it));
             }
             self.managers.entry(manager).or_default().extend(kinds);
             self.conditions.clone_from(conditions);
