@@ -11,7 +11,6 @@ pub mod settings;
 pub mod template;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -87,15 +86,14 @@ impl ArgocdAgent {
         })
     }
 
-    /// The part of the world that concerns one cluster.
+    /// The part of the world that concerns one cluster, with the recorded decisions.
     fn world(&self, target: Target<'_>) -> World {
         let name = target.name.to_string();
         let mut world = World {
             clusters: [(name.clone(), hub::cluster(target.cluster))].into(),
             addons: [(name, hub::addon(target.addon, &self.name))].into(),
             install: self.parts.view.offer().map(|offer| hub::install(&offer)),
-            left: BTreeSet::new(),
-            former: BTreeMap::new(),
+            ..World::default()
         };
         // Known before the first reconcile of a leader.
         if let Some(records) = &*self.parts.decisions.borrow() {

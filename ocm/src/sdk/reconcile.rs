@@ -136,8 +136,8 @@ async fn remove<A: Addon>(
         abandoned,
         recheck,
     } = {
-        let state = hub.world.lock();
-        let configs = |named: &_| state.config(named).map(Arc::clone);
+        // Locked for each look-up only: the add-on may read its `View` while it renders.
+        let configs = |named: &_| hub.world.lock().config(named).map(Arc::clone);
         let teardown_input = TeardownInput {
             version: hub.version,
             cluster,
@@ -229,8 +229,8 @@ async fn serve<A: Addon>(
             now,
             problem: problem.as_deref(),
         };
-        let state = hub.world.lock();
-        let configs = |named: &_| state.config(named).map(Arc::clone);
+        // Locked for each look-up only: the add-on may read its `View` while it renders.
+        let configs = |named: &_| hub.world.lock().config(named).map(Arc::clone);
         plan::plan(hub.addon.as_ref(), input, &hosting, &configs)
     };
     if let Some(finalizers) = finalizers {
