@@ -13,8 +13,8 @@ const CHOSEN: [(&str, &str); 3] = [
 
 /// Panels without data in a healthy fleet, and why.
 const MAY_BE_EMPTY: [(&str, &str); 1] = [(
-    "Time of reconciles",
-    "of nothing, where nothing has to be reconciled for a minute",
+    "Duration of reconciles",
+    "has no value while no reconcile runs for a minute",
 )];
 
 /// A dashboard, as the chart brings it to Grafana.
