@@ -12,10 +12,12 @@
 //! | rekey | the annotation has another value |
 //! | made for the label, installed Argo CD | the `ManagedClusterAddOn` is another one (another UID) |
 //!
-//! A record belongs to one ManagedCluster, by UID. When the same name has another UID, the claim `id.k8s.io` shows
-//! whether it is the same cluster (the hub was restored) or a new import: a new import starts clean and gets another key,
-//! so certificates of the earlier cluster are rejected. Without both claims [`Identity::Unknown`] holds the cluster until
-//! they are reported or an administrator names another key. A revocation belongs to the name and survives all of that.
+//! A record belongs to one ManagedCluster, by UID. When the name has another UID, it is either the same cluster on a
+//! restored hub or a new import. The claim `id.k8s.io` decides. Clusters without it are a new import if the manager
+//! observed the removal, and the same cluster if the restored add-on has its recorded mode. Otherwise
+//! [`Identity::Unknown`] holds the cluster until the claim is reported or an administrator names another key. A new import
+//! starts clean and gets another key, so certificates of the earlier cluster are rejected. A revocation belongs to the
+//! name and survives all of that.
 //! Pure; [`store`] reads and writes the `ConfigMap`.
 
 pub mod store;
@@ -101,11 +103,11 @@ const fn is_false(flag: &bool) -> bool {
 /// Whether a ManagedCluster is the one of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// It is: same UID, or another UID (the hub was restored) and the same claim.
+    /// It is: the same UID, the same claim, or an add-on that was restored with its recorded mode.
     Same,
-    /// Another cluster has the name now.
+    /// Another cluster has the name now: another claim, an observed removal, or another key.
     New,
-    /// Another UID, and no claims to compare.
+    /// Another UID without evidence.
     Unknown,
 }
 
@@ -119,9 +121,20 @@ impl Record {
             return Identity::New;
         }
         match (self.details.claim.as_deref(), cluster.id()) {
-            (Some(before), Some(now)) if before == now => Identity::Same,
-            (Some(_), Some(_)) => Identity::New,
-            (None, _) | (_, None) => Identity::Unknown,
+            (Some(before), Some(now)) if before == now => return Identity::Same,
+            (Some(_), Some(_)) => return Identity::New,
+            (None, _) | (_, None) => {}
+        }
+        if self.details.removed.is_some() {
+            return Identity::New;
+        }
+        // No removal was observed. An administrator restored the hub if the add-on came back with its mode: no spoke can
+        // write that annotation.
+        let restored = addon.is_some_and(|it| it.mode().is_some() && it.mode() == self.mode);
+        if restored {
+            Identity::Same
+        } else {
+            Identity::Unknown
         }
     }
 

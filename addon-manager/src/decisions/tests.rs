@@ -189,6 +189,28 @@ fn cluster_without_evidence_waits_for_a_claim_or_another_key() {
 }
 
 #[test]
+fn removed_and_recreated_cluster_without_claims_gets_another_key() {
+    let gone = updated(&records(), &World::default(), now(), KEEP);
+    let (addon, world) = enforced(&gone, cluster("2", None), wiped("b"));
+    assert!(!addon.unidentified && world.former.is_empty());
+    assert!(addon.rekey.is_some_and(|key| key != "second"));
+}
+
+#[test]
+fn restored_add_on_with_its_mode_identifies_the_cluster_without_claims() {
+    let mut addon = wiped("b");
+    addon.recorded = Some("autonomous".to_owned());
+    let (same, world) = enforced(&records(), cluster("2", None), addon.clone());
+    assert!(!same.unidentified);
+    assert_eq!(same.rekey.as_deref(), Some("second"));
+    assert_eq!(world.former["c"], Mode::Autonomous);
+
+    addon.recorded = Some("managed".to_owned());
+    let (other, _) = enforced(&records(), cluster("2", None), addon);
+    assert!(other.unidentified);
+}
+
+#[test]
 fn record_of_a_removed_cluster_ends_with_its_certificates_unless_revoked() {
     let mut free = records();
     free.get_mut("c").unwrap().details.revoked = None;
