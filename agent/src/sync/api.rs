@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 mod kube;
-mod memory;
 
 pub use self::kube::Kubernetes;
-pub use memory::{Memory, Writes};
+#[cfg(any(test, feature = "testing"))]
+pub use crate::testing::memory::{Memory, Writes};
 
 /// Reads and writes the objects of the spoke.
 pub trait Spoke: Debug + Send + Sync + 'static {
