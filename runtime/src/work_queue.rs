@@ -63,7 +63,8 @@ impl<K: Hash + Ord + Clone> WorkQueue<K> {
     pub async fn next(&self) -> K {
         loop {
             self.ready().await;
-            if let Some(key) = self.lock().now.shift_remove_index(0) {
+            let next = self.lock().now.shift_remove_index(0);
+            if let Some(key) = next {
                 return key;
             }
         }
