@@ -13,7 +13,7 @@ use std::{
 
 use argocd::routing::RoutingSettings;
 use protocol::{Event, Facet, ObjectKey};
-use runtime::{clock::Clock, notifier::ChangeNotifier};
+use runtime::{clock::Clock, notifier::ChangeNotifier, work_queue::WorkQueue};
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
@@ -35,7 +35,6 @@ mod mailbox;
 mod mirror;
 mod reported;
 mod spans;
-mod work_queue;
 mod write;
 
 pub(crate) use apply::Sender;
@@ -50,7 +49,6 @@ use index::{Effect, Index};
 use mirror::Mirrors;
 use reported::Missing;
 use spans::Cause;
-use work_queue::WorkQueue;
 
 /// The hub as the sessions see it.
 pub(crate) struct Hub {
