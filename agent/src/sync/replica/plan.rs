@@ -13,11 +13,13 @@ use serde_json::{Value, json};
 
 use crate::config::{Adoption, Mismatch, Policy, Recreated};
 
+mod of_mirror;
 mod operation;
 mod relation;
 #[cfg(test)]
 mod tests;
 
+pub(super) use of_mirror::of_mirror;
 pub(super) use operation::{along, sync, terminate};
 use relation::{Relation, adoption, has_stamp, is_meant, mismatch, relation};
 
@@ -37,9 +39,9 @@ pub(super) struct Incoming<'a> {
 pub(super) enum Step {
     /// Creates the object.
     Create(Value),
-    /// Patches the object with this UID to the desired value, in as few patches as possible.
-    Converge { uid: String },
-    /// Sends this patch to the object with this UID.
+    /// Sends the patch that turns the object with this UID into the desired one.
+    Converge { uid: String, patch: Patch },
+    /// Sends another patch to the object with this UID.
     Patch { uid: String, patch: Patch },
     /// Deletes the object with this UID.
     Delete { uid: String },
@@ -47,16 +49,13 @@ pub(super) enum Step {
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(object) => f.debug_tuple("Create").field(&Masked(object)).finish(),
-            Self::Converge { uid } => f.debug_struct("Converge").field("uid", uid).finish(),
-            Self::Patch { uid, patch } => f
-                .debug_struct("Patch")
-                .field("uid", uid)
-                .field("patch", patch)
-                .finish(),
-            Self::Delete { uid } => f.debug_struct("Delete").field("uid", uid).finish(),
-        }
+        let (name, uid, patch) = match self {
+            Self::Create(object) => return f.debug_tuple("Create").field(&Masked(object)).finish(),
+            Self::Converge { uid, patch } => ("Converge", uid, Some(patch)),
+            Self::Patch { uid, patch } => ("Patch", uid, Some(patch)),
+            Self::Delete { uid } => ("Delete", uid, None),
+        };
+        f.debug_tuple(name).field(uid).field(&patch).finish()
     }
 }
 
@@ -349,27 +348,32 @@ fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Ste
     if written.is_some_and(|written| written.is_normal_form(live, desired)) {
         return vec![];
     }
-    let needed = patch_for_spoke(live, desired).is_some();
-    needed
-        .then(|| Step::Converge {
-            uid: Meta::of(live).uid().to_owned(),
-        })
+    let uid = Meta::of(live).uid().to_owned();
+    let patch = difference(live, desired);
+    patch
+        .map(|patch| Step::Converge { uid, patch })
         .into_iter()
         .collect()
+}
+
+/// The patch that turns the live object into the desired one; none if nothing differs.
+pub(super) fn difference(live: &Value, desired: &Value) -> Option<Patch> {
+    Some(match patch_for_spoke(live, desired)? {
+        // Its paths fit only this version.
+        patch @ Patch::Json(_) => patch.under(Meta::of(live).resource_version()),
+        patch @ Patch::Merge(_) => patch,
+    })
 }
 
 /// The object to recreate after a local deletion.
 fn recreated(desired: &Value, policy: Policy) -> Value {
     let mut object = desired.clone();
-    match policy.recreated {
-        // A desired value has no status, so both start without one.
-        Recreated::Ignore | Recreated::ClearStatus => {}
-        Recreated::Resync if Manner::of(desired) != Manner::Adopt => {}
-        Recreated::Resync => {
-            if let Some(fields) = object.as_object_mut() {
-                fields.insert("operation".to_owned(), json!({ "sync": {} }));
-            }
-        }
+    // A desired value has no status, so with the other policies it starts without one.
+    if policy.recreated == Recreated::Resync
+        && Manner::of(desired) == Manner::Adopt
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.insert("operation".to_owned(), json!({ "sync": {} }));
     }
     object
 }

@@ -15,7 +15,15 @@ pub(in crate::sync::replica) fn sync(
     live: Option<&Value>,
     policy: Policy,
 ) -> Result<Plan, No> {
-    let live = replica_for_command(message, live, policy)?;
+    taken(
+        event_id,
+        message,
+        replica_for_command(message, live, policy)?,
+    )
+}
+
+/// Sets the operation of a message on the live object, once.
+pub(super) fn taken(event_id: &str, message: &Value, live: &Value) -> Result<Plan, No> {
     let operation = Application::of(message)
         .operation()
         .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
