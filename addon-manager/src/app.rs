@@ -23,6 +23,8 @@ use crate::{
     metrics, ready, uninstall,
 };
 
+/// The name of our requests to the hub.
+const USER_AGENT: &str = "argocd-agent-addon-manager";
 /// The time that parts have to stop; the pod has 30 seconds.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -83,10 +85,10 @@ async fn serve_until_end<F>(
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    let parts = Parts::with_background(token)?;
+    let parts = Parts::with_background(token)?.with_vital()?;
     let readiness = Readiness::new();
-    serve_admin(shared, &readiness, exposed, &parts).await?;
-    let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;
+    serve_admin(shared, &readiness, exposed, &parts.spawner().vital()).await?;
+    let client = kube::client(&shared.kube, USER_AGENT).await?;
     let process = ProcessContext {
         client,
         readiness,
@@ -144,7 +146,7 @@ async fn serve_admin(
     shared: &Shared,
     readiness: &Readiness,
     exposed: Exposed,
-    parts: &Parts,
+    spawner: &Spawner,
 ) -> anyhow::Result<()> {
     // Go's /healthz reports that the caches are synced; ours are when we are ready.
     let ready = readiness.clone();
@@ -157,8 +159,11 @@ async fn serve_admin(
     let addresses = [Some(shared.admin.health()), shared.admin.metrics()];
     for address in addresses.into_iter().flatten() {
         let admin = Admin::bind(address, state.clone()).await?;
-        let token = parts.spawner().token().clone();
-        parts.spawn(format!("admin {address}"), admin.serve(token));
+        let token = spawner.token().clone();
+        spawner.spawn(format!("admin {address}"), admin.serve(token));
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,7 +76,7 @@ pub(super) async fn start(
         channels,
         metrics,
     };
-    let leading = context.leading();
+    let leading = context.leading().await?;
     context.spawn_active_label();
     context.spawn_issuer(leading.clone());
     context.spawn_address();
@@ -172,10 +172,15 @@ impl Channels {
 }
 
 impl HubContext {
-    fn leading(&self) -> watch::Receiver<bool> {
+    /// Whether this replica leads. No load of the other tasks delays the renewal of the lease: it has threads,
+    /// connections and a request rate of its own.
+    async fn leading(&self) -> anyhow::Result<watch::Receiver<bool>> {
         if !self.config.leader_election {
-            return super::always(&self.spawner);
+            return Ok(super::always(&self.spawner));
         }
+        let vital = self.spawner.vital();
+        let client =
+            runtime::kube::client_of(&self.config.shared.kube, super::USER_AGENT, &vital).await?;
         let name = self.config.pod_name.as_deref().unwrap_or("addon-manager");
         let (life, process) = (Clock::system().now().as_millisecond(), std::process::id());
         let candidate = Candidate {
@@ -184,12 +189,7 @@ impl HubContext {
             // The process, not the pod: a restarted container is another candidate.
             identity: format!("{name}_{process}_{life}"),
         };
-        lease::campaign(
-            self.client.clone(),
-            candidate,
-            Clock::system(),
-            &self.spawner,
-        )
+        Ok(lease::campaign(client, candidate, Clock::system(), &vital))
     }
 
     /// Labels the pod that serves agents, so that the Service selects it.
