@@ -213,6 +213,7 @@ fn watch_all<A: Addon>(
         tasks.spawn(watches.clone().strays(signer, wake()));
     }
     tasks.spawn(watches.clone().offer(wake()));
+    tasks.spawn(watches.clone().decisions(wake()));
     if !addon.hub_permissions().is_empty() {
         for part in Part::ALL {
             tasks.spawn(watches.clone().permissions(part, wake()));

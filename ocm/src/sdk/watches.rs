@@ -19,14 +19,14 @@ use super::{
     Error,
     drive::Key,
     hash::{Live, spec_hash},
-    object_cache::{ConfigObject, ObjectCache, Offer, Permission, Work},
+    object_cache::{ConfigObject, Decision, ObjectCache, Offer, Permission, Work},
     permissions::Part,
     place, settled,
 };
 use crate::{
     api::{
-        addon::{AddOnConfig, ConfigGroupResource, Version},
-        cluster::ManagedCluster,
+        addon::{AddOnConfig, ConfigGroupResource, ManagedClusterAddOn, Version},
+        cluster::{ManagedCluster, PlacementDecision},
         work::ManifestWork,
     },
     keys,
@@ -72,6 +72,7 @@ impl Watches {
         };
         let apply = |change| {
             let changed = self.world.apply(|state| &mut state.clusters, change);
+            let changed: Vec<_> = changed.into_iter().map(|(cluster, _)| cluster).collect();
             self.wake_hosted(&changed, &wake);
             for cluster in changed {
                 self.wake_cluster(cluster, &wake);
@@ -138,7 +139,7 @@ impl Watches {
             read: |object| Some(Arc::new(self.version.read_addon(object))),
         };
         let apply = |change| {
-            for cluster in self.world.apply(|state| &mut state.addons, change) {
+            for (cluster, _) in self.world.apply(|state| &mut state.addons, change) {
                 // Not through `involved`: this add-on may just have gone.
                 self.wake_cluster(cluster.clone(), &wake);
                 wake(Key::Cluster(cluster));
@@ -171,7 +172,7 @@ impl Watches {
             read: |object| Some(Arc::new(Work::read(object))),
         };
         let apply = |change| {
-            for (cluster, _, _) in self.world.apply(|state| &mut state.works, change) {
+            for ((cluster, _, _), _) in self.world.apply(|state| &mut state.works, change) {
                 wake(Key::Cluster(cluster));
             }
         };
@@ -196,7 +197,10 @@ impl Watches {
             let changed = self
                 .world
                 .apply(|state| state.permissions.entry(part).or_default(), change);
-            changed.into_iter().map(Key::Cluster).for_each(&wake);
+            changed
+                .into_iter()
+                .map(|(cluster, _)| Key::Cluster(cluster))
+                .for_each(&wake);
         };
         let name = super::permissions::name(&self.addon);
         let config = self.by_label().fields(&format!("metadata.name={name}"));
@@ -212,7 +216,10 @@ impl Watches {
         };
         let apply = |change| {
             let changed = self.world.apply(|state| &mut state.requests, change);
-            changed.into_iter().map(Key::Request).for_each(&wake);
+            changed
+                .into_iter()
+                .map(|(name, _)| Key::Request(name))
+                .for_each(&wake);
         };
         let config = self.by_label();
         let what = "certificatesigningrequests";
@@ -231,7 +238,10 @@ impl Watches {
                 |state| state.strays.entry(signer.clone()).or_default(),
                 change,
             );
-            changed.into_iter().map(Key::Request).for_each(&wake);
+            changed
+                .into_iter()
+                .map(|(name, _)| Key::Request(name))
+                .for_each(&wake);
         };
         let config = watcher::Config::default()
             .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
@@ -252,22 +262,15 @@ impl Watches {
             },
         };
         let apply = |change| {
-            let spec = || {
-                let state = self.world.lock();
-                state
-                    .offer
-                    .live()
-                    .get(&())
-                    .map(|offer| offer.model.spec.clone())
-            };
-            let before = spec();
-            let changed = self.world.apply(|state| &mut state.offer, change);
-            if !changed.is_empty() {
+            for ((), before) in self.world.apply(|state| &mut state.offer, change) {
                 wake(Key::Configs);
-            }
-            // Waiting clusters may proceed with the changed configurations.
-            if spec() != before {
-                self.wake_all(&wake, |_| true);
+                let now = self.world.lock().offer.live().get(&()).cloned();
+                let [before, now] =
+                    [before, now].map(|offer| offer.map(|it| it.model.spec.clone()));
+                // Waiting clusters may proceed with the changed configurations.
+                if before != now {
+                    self.wake_addons(&wake, |_| true);
+                }
             }
         };
         let config = self.by_name();
@@ -311,25 +314,56 @@ impl Watches {
                 |state| state.configs.entry(kind.clone()).or_default(),
                 change,
             );
-            for config in changed {
+            for (config, _) in changed {
                 wake(Key::Configs);
-                self.wake_all(&wake, |named| *named == config);
+                let uses = |addon: &ManagedClusterAddOn| {
+                    let references = addon.config_references().iter();
+                    references
+                        .map(settled::desired)
+                        .any(|(named, _)| named == config)
+                };
+                self.wake_addons(&wake, uses);
             }
         };
         let config = watcher::Config::default();
         follow("configurations", self.api(&resource), config, source, apply).await
     }
 
-    /// Wakes the clusters that use a configuration.
-    fn wake_all(&self, wake: &impl Wake, uses: impl Fn(&AddOnConfig) -> bool) {
+    /// Decisions of all placements: OCM configures the clusters that a placement selects.
+    pub(crate) async fn decisions(self, wake: impl Wake) -> Error {
+        let resource = ApiResource::erase::<PlacementDecision>(&());
+        let source = Source {
+            key: |object: &DynamicObject| {
+                let metadata = &object.metadata;
+                metadata.namespace.clone().zip(metadata.name.clone())
+            },
+            read: |object| {
+                Decision::read(typed::<PlacementDecision>(&object)?.as_ref()).map(Arc::new)
+            },
+        };
+        let apply = |change| {
+            for (key, before) in self.world.apply(|state| &mut state.decisions, change) {
+                for cluster in self.world.lock().moved(&key, before.as_deref()) {
+                    wake(Key::Cluster(cluster));
+                }
+            }
+        };
+        let config = watcher::Config::default();
+        follow(
+            "placementdecisions",
+            self.api(&resource),
+            config,
+            source,
+            apply,
+        )
+        .await
+    }
+
+    /// Wakes clusters with the add-on.
+    fn wake_addons(&self, wake: &impl Wake, which: impl Fn(&ManagedClusterAddOn) -> bool) {
         let clusters: Vec<_> = {
             let state = self.world.lock();
-            let addons = state.addons.live().iter().filter(|(_, addon)| {
-                let references = addon.config_references().iter();
-                references
-                    .map(|reference| settled::desired(reference).0)
-                    .any(|named| uses(&named))
-            });
+            let addons = state.addons.live().iter().filter(|(_, addon)| which(addon));
             addons.map(|(cluster, _)| cluster.clone()).collect()
         };
         clusters.into_iter().map(Key::Cluster).for_each(wake);
