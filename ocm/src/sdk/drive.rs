@@ -121,8 +121,8 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         for kind in registration::supported(&addon.supported_configs()) {
             state.configs.entry(kind).or_default();
         }
-        for signer in addon.own_signers() {
-            state.strays.entry(signer).or_default();
+        for signer in request_kinds(addon.as_ref()) {
+            state.requests.entry(signer).or_default();
         }
         if !addon.hub_permissions().is_empty() {
             for part in Part::ALL {
@@ -192,6 +192,11 @@ async fn next<A: Addon>(
     }
 }
 
+/// The watches of certificate requests: those with our label (`None`), and for each custom signer of ours those without it.
+fn request_kinds(addon: &impl Addon) -> impl Iterator<Item = Option<String>> {
+    std::iter::once(None).chain(addon.own_signers().into_iter().map(Some))
+}
+
 fn watch_all<A: Addon>(
     addon: &A,
     client: &Client,
@@ -211,9 +216,8 @@ fn watch_all<A: Addon>(
     tasks.spawn(watches.clone().clusters());
     tasks.spawn(watches.clone().addons());
     tasks.spawn(watches.clone().works());
-    tasks.spawn(watches.clone().requests());
-    for signer in addon.own_signers() {
-        tasks.spawn(watches.clone().strays(signer));
+    for signer in request_kinds(addon) {
+        tasks.spawn(watches.clone().requests(signer));
     }
     tasks.spawn(watches.clone().offer());
     tasks.spawn(watches.clone().decisions());

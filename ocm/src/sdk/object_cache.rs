@@ -5,15 +5,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::api::{
-    certificates::v1::CertificateSigningRequest,
-    rbac::v1::{Role, RoleBinding},
-};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
     cache::{Cache, Change, Update},
+    csr,
     drive::Key,
     hash::Live,
     permissions,
@@ -115,9 +113,8 @@ pub(crate) struct State {
     pub(crate) addons: Cache<ClusterName, Arc<ManagedClusterAddOn>>,
     /// By the cluster that they are for, their namespace and their name.
     pub(crate) works: Cache<WorkKey, Arc<Work>>,
-    pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
-    /// Requests to our custom signers without our label, by signer.
-    pub(crate) strays: BTreeMap<String, Cache<String, Arc<CertificateSigningRequest>>>,
+    /// Certificate requests by name: those with our label, and for each custom signer of ours those without it.
+    pub(crate) requests: BTreeMap<Option<String>, Cache<String, Arc<csr::Summary>>>,
     pub(crate) offer: Cache<(), Arc<Offer>>,
     /// By namespace and name.
     pub(crate) decisions: Cache<(String, String), Arc<Decision>>,
@@ -133,18 +130,21 @@ impl State {
         self.clusters.is_synced()
             && self.addons.is_synced()
             && self.works.is_synced()
-            && self.requests.is_synced()
-            && self.strays.values().all(Cache::is_synced)
+            && self.requests.values().all(Cache::is_synced)
             && self.offer.is_synced()
             && self.decisions.is_synced()
             && self.permissions.values().all(Cache::is_synced)
             && self.configs.values().all(Cache::is_synced)
     }
 
+    /// The certificate requests, with our label or without.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (&String, &Arc<csr::Summary>)> {
+        self.requests.values().flat_map(Cache::live)
+    }
+
     /// A certificate request, with our label or without.
-    pub(crate) fn request(&self, name: &str) -> Option<&Arc<CertificateSigningRequest>> {
-        let stray = || self.strays.values().find_map(|it| it.live().get(name));
-        self.requests.live().get(name).or_else(stray)
+    pub(crate) fn request(&self, name: &str) -> Option<&Arc<csr::Summary>> {
+        self.requests.values().find_map(|it| it.live().get(name))
     }
 
     /// A configuration object.

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use self::follow::{Source, follow};
 use super::{
     Error,
+    csr::{self, Summary},
     drive::Key,
     hash::{Live, spec_hash},
     object_cache::{ConfigObject, Decision, ObjectCache, Offer, Permission, Work},
@@ -131,12 +132,9 @@ impl Watches {
 
     fn requests_of(&self, cluster: &ClusterName) -> Vec<Key> {
         let state = self.world.lock();
-        let requests = state.requests.live().iter();
-        let requests = requests.filter(|(_, request)| {
-            let labels = request.metadata.labels.as_ref();
-            let label = labels.and_then(|labels| labels.get(keys::CLUSTER_NAME));
-            label.map(String::as_str) == Some(cluster.as_str())
-        });
+        let requests = state.requests();
+        let requests =
+            requests.filter(|(_, it)| it.is_open() && it.claimed.as_ref() == Some(cluster));
         requests
             .map(|(name, _)| Key::Request(name.clone()))
             .collect()
@@ -219,47 +217,49 @@ impl Watches {
         follow(what, self.api(&resource), config, source, apply).await
     }
 
-    /// Certificate requests with this add-on's label.
-    pub(crate) async fn requests(self) -> Error {
+    /// Certificate requests with this add-on's label; or those to a custom signer of ours without it, since no other
+    /// component would report them.
+    pub(crate) async fn requests(self, signer: Option<String>) -> Error {
         let resource = ApiResource::erase::<CertificateSigningRequest>(&());
         let source = Source {
             key: |object: &DynamicObject| object.metadata.name.clone(),
-            read: |object| typed::<CertificateSigningRequest>(&object),
-        };
-        let apply = |change| {
-            let changed = self.world.apply(|state| &mut state.requests, change);
-            changed
-                .into_iter()
-                .map(|(name, _)| Key::Request(name))
-                .for_each(|key| self.work.add(key));
-        };
-        let config = self.by_label();
-        let what = "certificatesigningrequests";
-        follow(what, self.api(&resource), config, source, apply).await
-    }
-
-    /// Requests to a custom signer of ours without this add-on's label: no other component would report them.
-    pub(crate) async fn strays(self, signer: String) -> Error {
-        let resource = ApiResource::erase::<CertificateSigningRequest>(&());
-        let source = Source {
-            key: |object: &DynamicObject| object.metadata.name.clone(),
-            read: |object| typed::<CertificateSigningRequest>(&object),
+            read: |object| Summary::read(&object).map(Arc::new),
         };
         let apply = |change| {
             let changed = self.world.apply(
-                |state| state.strays.entry(signer.clone()).or_default(),
+                |state| state.requests.entry(signer.clone()).or_default(),
                 change,
             );
-            changed
-                .into_iter()
-                .map(|(name, _)| Key::Request(name))
-                .for_each(|key| self.work.add(key));
+            for (name, before) in changed {
+                if let Some(next) = before.and_then(|before| self.next_request(&name, &before)) {
+                    self.work.add(Key::Request(next));
+                }
+                self.work.add(Key::Request(name));
+            }
         };
-        let config = watcher::Config::default()
-            .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
-            .fields(&format!("spec.signerName={signer}"));
-        let what = "certificatesigningrequests without our label";
+        let (what, config) = match &signer {
+            None => ("certificatesigningrequests", self.by_label()),
+            Some(signer) => (
+                "certificatesigningrequests without our label",
+                watcher::Config::default()
+                    .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
+                    .fields(&format!("spec.signerName={signer}")),
+            ),
+        };
         follow(what, self.api(&resource), config, source, apply).await
+    }
+
+    /// The request that is judged now because this one, which was open before, no longer is.
+    fn next_request(&self, name: &str, before: &Summary) -> Option<String> {
+        let state = self.world.lock();
+        let is_open = state.request(name).is_some_and(|request| request.is_open());
+        if !before.is_open() || is_open {
+            return None;
+        }
+        let queue = csr::queue(state.requests(), before.sender.as_ref());
+        queue
+            .get(csr::OPEN_LIMIT - 1)
+            .map(|next| (*next).to_owned())
     }
 
     /// This add-on's `ClusterManagementAddOn`.
