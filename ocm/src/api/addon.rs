@@ -200,6 +200,16 @@ pub struct HealthCheck {
     pub mode: String,
 }
 
+impl AddOnConfig {
+    /// The kind of the object.
+    pub fn kind(&self) -> ConfigGroupResource {
+        ConfigGroupResource {
+            group: self.group.clone(),
+            resource: self.resource.clone(),
+        }
+    }
+}
+
 impl ManagedClusterAddOn {
     /// The conditions, none if there is no status.
     pub fn conditions(&self) -> &[Condition] {

@@ -11,10 +11,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::workers::{PendingWork, Workers};
+use self::workers::Workers;
 use super::{
-    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller,
-    object_cache::ObjectCache, permissions::Part, queue::Outcome, registration, watches::Watches,
+    Addon, Error, Hosts, Metrics, View,
+    event::Events,
+    metrics::Controller,
+    object_cache::ObjectCache,
+    permissions::Part,
+    queue::{Outcome, PendingWork},
+    registration,
+    watches::Watches,
 };
 use crate::{api::addon::Version, name::ClusterName};
 
@@ -115,8 +121,8 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         for kind in registration::supported(&addon.supported_configs()) {
             state.configs.entry(kind).or_default();
         }
-        for signer in addon.own_signers() {
-            state.strays.entry(signer).or_default();
+        for signer in request_kinds(addon.as_ref()) {
+            state.requests.entry(signer).or_default();
         }
         if !addon.hub_permissions().is_empty() {
             for part in Part::ALL {
@@ -186,40 +192,42 @@ async fn next<A: Addon>(
     }
 }
 
+/// The watches of certificate requests: those with our label (`None`), and for each custom signer of ours those without it.
+fn request_kinds(addon: &impl Addon) -> impl Iterator<Item = Option<String>> {
+    std::iter::once(None).chain(addon.own_signers().into_iter().map(Some))
+}
+
 fn watch_all<A: Addon>(
     addon: &A,
     client: &Client,
     version: Version,
     world: &Arc<ObjectCache>,
-    agenda: &Arc<PendingWork>,
+    agenda: &Arc<PendingWork<Key>>,
 ) -> JoinSet<Error> {
     let watches = Watches {
         client: client.clone(),
         addon: addon.name().clone(),
         version,
         world: Arc::clone(world),
+        work: Arc::clone(agenda),
         hosted: addon.hosts() != Hosts::None,
     };
-    let wake = || {
-        let agenda = Arc::clone(agenda);
-        move |key| agenda.add(key)
-    };
     let mut tasks = JoinSet::new();
-    tasks.spawn(watches.clone().clusters(wake()));
-    tasks.spawn(watches.clone().addons(wake()));
-    tasks.spawn(watches.clone().works(wake()));
-    tasks.spawn(watches.clone().requests(wake()));
-    for signer in addon.own_signers() {
-        tasks.spawn(watches.clone().strays(signer, wake()));
+    tasks.spawn(watches.clone().clusters());
+    tasks.spawn(watches.clone().addons());
+    tasks.spawn(watches.clone().works());
+    for signer in request_kinds(addon) {
+        tasks.spawn(watches.clone().requests(signer));
     }
-    tasks.spawn(watches.clone().offer(wake()));
+    tasks.spawn(watches.clone().offer());
+    tasks.spawn(watches.clone().decisions());
     if !addon.hub_permissions().is_empty() {
         for part in Part::ALL {
-            tasks.spawn(watches.clone().permissions(part, wake()));
+            tasks.spawn(watches.clone().permissions(part));
         }
     }
     for kind in addon.supported_configs() {
-        tasks.spawn(watches.clone().configs(kind.0, wake()));
+        tasks.spawn(watches.clone().configs(kind.0));
     }
     tasks
 }

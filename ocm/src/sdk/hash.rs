@@ -188,11 +188,7 @@ fn set_hashes(
         let Some(config) = referred(reference) else {
             continue;
         };
-        let kind = ConfigGroupResource {
-            group: config.group.clone(),
-            resource: config.resource.clone(),
-        };
-        if !supported.contains(&kind) {
+        if !supported.contains(&config.kind()) {
             continue;
         }
         let Some(live) = live(&config) else { continue };

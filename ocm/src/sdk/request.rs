@@ -1,6 +1,6 @@
 //! Reconciles one certificate request: checks, approves and signs it, or writes an Event with the reason.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -12,7 +12,6 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, api::PostParams};
-use std::time::Duration;
 use tracing::{info, warn};
 
 use super::{
@@ -25,6 +24,7 @@ use super::{
     queue::Outcome,
     reconcile,
 };
+use crate::{api::cluster::ManagedCluster, name::ClusterName};
 
 /// The pause before another attempt while no CA is available.
 const CA_PAUSE: Duration = Duration::from_secs(10);
@@ -38,14 +38,83 @@ pub(crate) async fn reconcile<A: Addon>(
     name: &str,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let request = hub.world.lock().request(name).map(Arc::clone);
+    let (sender, judged) = {
+        let state = hub.world.lock();
+        let Some(request) = state.request(name) else {
+            hub.events.forget(&regarding(name, None));
+            return Ok(Outcome::Settled(None));
+        };
+        if !request.is_open() {
+            return Ok(Outcome::Settled(None));
+        }
+        let queue = csr::queue(state.requests(), request.sender.as_ref());
+        let judged = queue.iter().take(csr::OPEN_LIMIT).any(|it| *it == name);
+        (request.sender.clone(), judged)
+    };
+    if !judged {
+        ignore(hub, sender.as_ref(), now).await;
+        return Ok(Outcome::Settled(None));
+    }
+    let api = Api::<CertificateSigningRequest>::all(hub.client.clone());
+    let request = api.get_opt(name).await.map_err(|source| Error::Read {
+        object: format!("certificate request {name}"),
+        source: Box::new(source),
+    })?;
     let Some(request) = request else {
-        hub.events.forget(&regarding(name, None));
         return Ok(Outcome::Settled(None));
     };
     match advance(hub, &request, now).await {
         Err(Error::Write { source, .. }) if is_not_found(&source) => Ok(Outcome::Settled(None)),
         outcome => outcome,
+    }
+}
+
+/// Reports once for a sender that its request is too large, or that it has too many.
+async fn ignore<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>, now: Timestamp) {
+    let (limit, size) = (csr::OPEN_LIMIT, csr::SIZE_LIMIT / 1024);
+    let note = format!(
+        "ignored a certificate request: the {limit} oldest open ones of a cluster are judged, if they have at most \
+        {size} KiB; delete those that are not needed"
+    );
+    let emitting = NewEvent {
+        regarding: regarding_sender(hub, sender),
+        warning: true,
+        reason: "RequestsIgnored",
+        note: &note,
+    };
+    let reporter = hub.addon.name().as_str();
+    let events = &hub.events;
+    if events
+        .emit(&hub.client, reporter, emitting, now, &hub.metrics)
+        .await
+    {
+        let sender = sender.map(ClusterName::as_str);
+        warn!(
+            cluster = sender,
+            "ignoring certificate requests: too many are open, or one is too large"
+        );
+    }
+}
+
+/// The ManagedCluster whose agent sent a request; the `ClusterManagementAddOn` for other requesters.
+fn regarding_sender<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>) -> ObjectReference {
+    let addon = || {
+        (
+            hub.version.api_version(),
+            "ClusterManagementAddOn",
+            hub.addon.name().to_string(),
+        )
+    };
+    let cluster = |name: &ClusterName| {
+        let api_version = <ManagedCluster as kube::Resource>::api_version(&());
+        (api_version.into_owned(), "ManagedCluster", name.to_string())
+    };
+    let (api_version, kind, name) = sender.map_or_else(addon, cluster);
+    ObjectReference {
+        api_version: Some(api_version),
+        kind: Some(kind.to_owned()),
+        name: Some(name),
+        ..ObjectReference::default()
     }
 }
 
@@ -69,6 +138,8 @@ async fn advance<A: Addon>(
             return Ok(Outcome::Settled(None));
         }
     };
+    let sender = csr::claimed_cluster(request);
+    hub.events.forget(&regarding_sender(hub, sender.as_ref()));
     let approved = match progress {
         Progress::Pending => approve(hub, request, now).await?,
         // Another approver's approval counts, but only for a request that passes our own check.

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     task::{Id, JoinSet},
     time::{Instant, timeout},
 };
@@ -18,7 +18,7 @@ use super::{Hub, Key};
 use crate::sdk::{
     Addon, Error, configs,
     failures::{Transition, Troubles},
-    queue::{Outcome, Queue},
+    queue::{Outcome, PendingWork},
     reconcile, request,
 };
 
@@ -30,38 +30,10 @@ pub const DRAIN: Duration = Duration::from_secs(2);
 /// hanging reconcile occupies a worker and blocks its key.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// The queue, shared with the watches. The lock is released before every await.
-#[derive(Debug)]
-pub(super) struct PendingWork {
-    queue: Mutex<Queue<Key>>,
-    /// Notified when a key is added.
-    pub(super) changed: Notify,
-}
-
-impl Default for PendingWork {
-    fn default() -> Self {
-        Self {
-            queue: Mutex::new(Queue::new()),
-            changed: Notify::new(),
-        }
-    }
-}
-
-impl PendingWork {
-    pub(super) fn add(&self, key: Key) {
-        self.with(|queue| queue.add(key, Instant::now()));
-        self.changed.notify_one();
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
-        act(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// The running reconciles.
 pub(super) struct Workers<A> {
     hub: Arc<Hub<A>>,
-    pub(super) agenda: Arc<PendingWork>,
+    pub(super) agenda: Arc<PendingWork<Key>>,
     /// Marked as seen before each dispatch, so that a change during the dispatch is noticed.
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
@@ -71,7 +43,7 @@ pub(super) struct Workers<A> {
 }
 
 impl<A: Addon> Workers<A> {
-    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<PendingWork>) -> Self {
+    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<PendingWork<Key>>) -> Self {
         let revision = hub.world.revision();
         Self {
             hub,

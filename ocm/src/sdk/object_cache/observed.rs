@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        addon::{ClusterManagementAddOn, ManagedClusterAddOn},
+        addon::{AddOnConfig, ClusterManagementAddOn, ManagedClusterAddOn},
         cluster::ManagedCluster,
         work::ResourceIdentifier,
     },
@@ -41,6 +41,8 @@ pub(crate) struct Observed {
     pub(crate) permissions: permissions::Live,
     /// The `ClusterManagementAddOn`.
     pub(crate) offer: Option<Arc<ClusterManagementAddOn>>,
+    /// The configurations of the placement that selects the cluster.
+    pub(crate) placed: Vec<AddOnConfig>,
 }
 
 impl Observed {

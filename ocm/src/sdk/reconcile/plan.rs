@@ -15,7 +15,7 @@ use crate::{
         hosting::Hosting,
         object_cache::{ConfigObject, Observed},
         registration,
-        settled::{self, Settled, Waiting},
+        settled::{self, Configured, Settled, Waiting},
     },
 };
 
@@ -216,10 +216,14 @@ pub(crate) fn settle(
 ) -> Result<(Settled, String), Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
-    let (cluster_addon, offer) = (input.target.addon, input.observed.offer.as_deref());
-    let settled = settled::settle(cluster_addon, offer, &supported, object)?;
+    let configured = Configured {
+        addon: input.target.addon,
+        offer: input.observed.offer.as_deref(),
+        placed: &input.observed.placed,
+    };
+    let settled = settled::settle(configured, &supported, object)?;
     let namespace =
-        registration::install_namespace(cluster_addon, settled.config.deployment.as_ref());
+        registration::install_namespace(input.target.addon, settled.config.deployment.as_ref());
     if is_dns_label(&namespace) {
         Ok((settled, namespace))
     } else {

@@ -110,6 +110,7 @@ pub(crate) fn observed() -> Observed {
     Observed {
         cluster: Some(Arc::new(cluster)),
         addon: Some(Arc::new(read_addon(addon))),
+        offer: Some(Arc::default()),
         ..Observed::default()
     }
 }
