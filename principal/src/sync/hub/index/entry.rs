@@ -249,11 +249,11 @@ impl Entry {
         }
     }
 
-    /// Whether the hub wants the running operation to end.
+    /// Whether the hub wants the running operation to end. Without a start the cluster could not tell which one.
     pub(crate) fn is_terminating(&self) -> bool {
         self.application()
             .operation_state()
-            .is_some_and(|state| state.phase() == "Terminating")
+            .is_some_and(|state| state.phase() == "Terminating" && state.started_at().is_some())
     }
 
     /// Whether there is a command to send.
@@ -296,6 +296,10 @@ impl Entry {
             .stated
             .as_ref()
             .filter(|stated| stated.cluster == cluster);
+        if before.is_none() && command::is_spent(&self.object) {
+            // Another cluster may have left it: only a report of this one shows whether it is a command.
+            self.commands.operation = None;
+        }
         if before != Some(&now) || introduced.refresh {
             effects.push(Effect::State {
                 cluster: cluster.clone(),
