@@ -169,18 +169,6 @@ impl Admin {
     }
 }
 
-/// Binds and serves.
-///
-/// # Errors
-/// Cannot listen on the address, or the server failed.
-pub async fn serve(
-    address: SocketAddr,
-    state: AdminState,
-    token: CancellationToken,
-) -> Result<(), Error> {
-    Admin::bind(address, state).await?.serve(token).await
-}
-
 fn router(state: AdminState) -> Router {
     Router::new()
         .route("/livez", get(|| async { "ok" }))
