@@ -25,7 +25,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Request, Status};
 
 use super::recover::End;
-use crate::live::go_compat::{self, Answerer, GoRequests};
+use crate::live::go_compat::{self, GoRequests};
 use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
 use crate::sync::replica::{CacheStatus, Replica};
@@ -103,7 +103,8 @@ impl<'a> Drive<'a> {
         let (outgoing, frames) = mpsc::channel(OUTGOING);
         let mut request = Request::new(ReceiverStream::new(frames));
         tokens.show(&mut request);
-        let questions = GoRequests::new(channel.clone(), tokens);
+        let api_handler = self.api_handler.cloned();
+        let questions = GoRequests::new(api_handler, welcome.clone(), channel.clone(), tokens);
         let mut client = self.client(channel);
         // A Go principal sends its headers with its first message, so the agent does not wait for them
         // before it sends.
@@ -198,11 +199,7 @@ impl<'a> Drive<'a> {
                 continue;
             }
             if go_compat::is_one(&work.event) {
-                let answerer = Answerer {
-                    api_handler: self.api_handler,
-                    welcome: &state.welcome,
-                };
-                if let Some(answer) = state.questions.take(answerer, &work.event) {
+                if let Some(answer) = state.questions.take(&work.event) {
                     state.session.emit(answer);
                 }
                 state.session.finished(work.id, Verdict::Done, now);

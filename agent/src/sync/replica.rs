@@ -31,13 +31,14 @@ mod refresh_nudger;
 mod revert;
 mod stale_cache_backoff;
 
-use apply::{Applier, BUSY_PAUSE};
+use apply::{Applier, BUSY_PAUSE, Locks};
 pub use cache_status::{CacheStatus, Running};
 pub(crate) use inventory::{Inventory, checksum};
 use message::{Message, Order, Reader};
 use observe::Observer;
 use plan::{Incoming, No, Plan};
 use revert::Reverter;
+use stale_cache_backoff::StaleCacheBackoff;
 
 /// Applies the hub's desired state to the spoke.
 #[derive(Debug)]
@@ -64,8 +65,20 @@ impl Replica {
             stuck: Arc::default(),
             mode: scope.mode,
         };
+        let cache_status = CacheStatus::none_of(observe::targets(&scope));
+        let applier = Applier {
+            spoke,
+            scope,
+            metrics,
+            store: Arc::clone(&observer.store),
+            reports: Arc::clone(&observer.reports),
+            drift: Arc::clone(&observer.drift),
+            sync_status: Arc::new(watch::Sender::new(cache_status)),
+            backoff: StaleCacheBackoff::default(),
+            locks: Locks::default(),
+        };
         Self {
-            applier: Arc::new(Applier::new(spoke, scope, metrics, &observer)),
+            applier: Arc::new(applier),
             observer,
             policy,
         }

@@ -16,8 +16,6 @@ use crate::sync::cache::Store;
 use crate::sync::source;
 use crate::sync::spans::Traces;
 
-pub use encoder::ReportEncoder;
-
 /// Changes that wait for a session.
 #[derive(Debug)]
 pub struct Reports {

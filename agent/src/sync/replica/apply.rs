@@ -12,11 +12,10 @@ use tokio::sync::{Mutex, MutexGuard, watch};
 
 use super::cache_status::CacheStatus;
 use super::drift::Drift;
-use super::observe::{self, Observer};
 use super::plan::{self, Memory, Plan, Step};
 use super::stale_cache_backoff::StaleCacheBackoff;
 use crate::config::Scope;
-use crate::metrics::{Metrics, WriteKind};
+use crate::metrics::Metrics;
 use crate::sync::api::{self, Spoke};
 use crate::sync::cache::{Store, Wanted};
 use crate::sync::report::Reports;
@@ -25,14 +24,11 @@ use crate::sync::spans;
 mod error;
 mod verdict;
 
-pub(super) use error::Error;
-pub(super) use verdict::BUSY_PAUSE;
-use verdict::TRANSIENT_PAUSE;
+pub(super) use error::{BUSY_PAUSE, Error};
+use error::{TRANSIENT_PAUSE, WRITE_TIMEOUT};
 
 /// Number of locks; two objects rarely share one.
 const LOCKS: usize = 64;
-/// Timeout of one write; a working API server answers in milliseconds.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of the check whether the API accepts our identity; an unavailable API must not delay the session.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Patches per create or change; a difference that remains is the API server's normal form.
@@ -48,39 +44,28 @@ pub(super) struct Applier {
     pub(super) reports: Arc<Reports>,
     /// How complete the caches are; shared with the watches.
     pub(super) sync_status: Arc<watch::Sender<CacheStatus>>,
-    drift: Arc<Drift>,
-    backoff: StaleCacheBackoff,
-    // One object always has the same lock; others may share it.
-    locks: Vec<Mutex<()>>,
+    pub(super) drift: Arc<Drift>,
+    pub(super) backoff: StaleCacheBackoff,
+    pub(super) locks: Locks,
+}
+
+/// One object always has the same lock; others may share it.
+#[derive(Debug)]
+pub(super) struct Locks([Mutex<()>; LOCKS]);
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
 }
 
 impl Applier {
-    pub(super) fn new(
-        spoke: Arc<dyn Spoke>,
-        scope: Scope,
-        metrics: Metrics,
-        observer: &Observer,
-    ) -> Self {
-        let sync_status = CacheStatus::none_of(observe::targets(&scope));
-        Self {
-            spoke,
-            scope,
-            metrics,
-            store: Arc::clone(&observer.store),
-            reports: Arc::clone(&observer.reports),
-            sync_status: Arc::new(watch::Sender::new(sync_status)),
-            drift: Arc::clone(&observer.drift),
-            backoff: StaleCacheBackoff::default(),
-            locks: (0..LOCKS).map(|_| Mutex::default()).collect(),
-        }
-    }
-
     /// The right to write this object, for one task at a time.
     pub(super) async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         let slot = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
-        match self.locks.get(slot) {
+        match self.locks.0.get(slot) {
             Some(lock) => Some(lock.lock().await),
             None => None,
         }
@@ -234,7 +219,7 @@ impl Applier {
         );
         let write = "create the namespace of";
         let making = self.spoke.make_namespace(namespace);
-        self.bounded(WriteKind::Create, write, key, making).await?;
+        self.bounded("create", write, key, making).await?;
         self.create(key, &object).await
     }
 
@@ -254,24 +239,21 @@ impl Applier {
     async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Arc<Value>, Error> {
         let making = self.store.making(key.clone());
         let create = self.spoke.create(key, object);
-        let answer = Arc::new(
-            self.bounded(WriteKind::Create, "create", key, create)
-                .await?,
-        );
+        let answer = Arc::new(self.bounded("create", "create", key, create).await?);
         making.made(&answer);
         Ok(answer)
     }
 
     async fn patch(&self, key: &ObjectKey, uid: &str, patch: Patch) -> Result<Arc<Value>, Error> {
         let patch = self.spoke.patch(key, uid, patch);
-        let answer = Arc::new(self.bounded(WriteKind::Patch, "patch", key, patch).await?);
+        let answer = Arc::new(self.bounded("patch", "patch", key, patch).await?);
         self.store.written(key, &answer);
         Ok(answer)
     }
 
     async fn delete(&self, key: &ObjectKey, uid: &str) -> Result<(), Error> {
         let delete = self.spoke.delete(key, uid);
-        match self.bounded(WriteKind::Delete, "delete", key, delete).await {
+        match self.bounded("delete", "delete", key, delete).await {
             // The next plan must see the deletion even before the watch reports it.
             Ok(Some(left)) => self.store.written(key, &Arc::new(left)),
             Ok(None) => {}
@@ -294,13 +276,13 @@ impl Applier {
 
     async fn bounded<T>(
         &self,
-        kind: WriteKind,
+        kind: &'static str,
         write: &'static str,
         key: &ObjectKey,
         call: impl Future<Output = Result<T, api::Error>>,
     ) -> Result<T, Error> {
-        self.metrics.writes.count(kind.as_str());
-        let span = spans::writing(kind.as_str(), key);
+        self.metrics.writes.count(kind);
+        let span = spans::writing(kind, key);
         let outcome = in_time(write, key, call).await;
         if let Some(mut span) = span {
             span.ended(&outcome);

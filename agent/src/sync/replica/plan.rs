@@ -3,10 +3,7 @@
 //! The rules are in one place: the owner of an object, the effect of a differing source, deletions.
 //! No plan deletes an object without the stamp of the principal that requests it.
 
-use std::fmt;
-
 use argocd::command;
-use argocd::masked::Masked;
 use argocd::projection::{Written, patch_for_spoke, release_patch_for_spoke};
 use argocd::{Meta, Patch, entries};
 use serde_json::{Value, json};
@@ -16,12 +13,14 @@ use crate::config::{Adoption, Mismatch, Policy, Recreated};
 mod of_mirror;
 mod operation;
 mod relation;
+mod step;
 #[cfg(test)]
 mod tests;
 
 pub(super) use of_mirror::of_mirror;
 pub(super) use operation::{along, sync, terminate};
-use relation::{Relation, adoption, has_stamp, is_meant, mismatch, relation};
+use relation::{NOT_ADOPTED, Relation, adoption, has_stamp, is_meant, mismatch, relation};
+pub(super) use step::{Memory, No, Plan, Step};
 
 /// A state of the hub's object, and its desired form on the spoke.
 #[derive(Clone, Copy)]
@@ -32,91 +31,6 @@ pub(super) struct Incoming<'a> {
     pub(super) desired: &'a Value,
     /// The live object came from one with the same name on the hub.
     pub(super) same_name: bool,
-}
-
-/// One write.
-#[derive(Clone, PartialEq)]
-pub(super) enum Step {
-    /// Creates the object.
-    Create(Value),
-    /// Sends the patch that turns the object with this UID into the desired one.
-    Converge { uid: String, patch: Patch },
-    /// Sends another patch to the object with this UID.
-    Patch { uid: String, patch: Patch },
-    /// Deletes the object with this UID.
-    Delete { uid: String },
-}
-
-impl fmt::Debug for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, uid, patch) = match self {
-            Self::Create(object) => return f.debug_tuple("Create").field(&Masked(object)).finish(),
-            Self::Converge { uid, patch } => ("Converge", uid, Some(patch)),
-            Self::Patch { uid, patch } => ("Patch", uid, Some(patch)),
-            Self::Delete { uid } => ("Delete", uid, None),
-        };
-        f.debug_tuple(name).field(uid).field(&patch).finish()
-    }
-}
-
-/// The change of the remembered desired state after the steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
-    /// Keep the old one.
-    Keep,
-    /// Remember the new one.
-    Want,
-    /// The hub deletes the object: the agent reports the deletion and does not recreate the object.
-    Leaving,
-    /// The hub wants no object of this name.
-    Forget,
-}
-
-/// The plan for one message, or for a local change.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plan {
-    /// Steps in order; the first failure ends the plan.
-    pub(super) steps: Vec<Step>,
-    /// Takes effect only after all steps.
-    pub(super) memory: Memory,
-    /// Report that the hub's object with this UID has no replica (any more).
-    pub(super) gone: Option<String>,
-}
-
-impl Plan {
-    pub(super) const NOTHING: Self = Self {
-        steps: vec![],
-        memory: Memory::Keep,
-        gone: None,
-    };
-
-    /// Forgets the desired state of a deleted object, even if it has no replica.
-    pub(super) fn forgetting(mut self, source_uid: &str, wanted: Option<&Value>) -> Self {
-        let same = wanted.is_some_and(|it| Meta::of(it).source_uid() == Some(source_uid));
-        if same && self.memory == Memory::Keep {
-            self.memory = Memory::Forget;
-        }
-        self
-    }
-
-    pub(super) const fn steps(steps: Vec<Step>, memory: Memory) -> Self {
-        Self {
-            steps,
-            memory,
-            gone: None,
-        }
-    }
-}
-
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum No {
-    /// Never possible; the hub gets the reason.
-    Refused(String),
-    /// A local object is in the way; the hub gets the reason, and the agent creates the object when the other is gone.
-    Occupied(&'static str),
-    /// Not yet possible.
-    NotYet(&'static str),
 }
 
 /// How the agent treats a local object of the same name that did not come from the hub.
@@ -196,9 +110,6 @@ pub(super) fn state(
         }
     }
 }
-
-/// The exact message of the Go agent.
-const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
 
 /// A local Secret is in the way.
 pub(super) const TAKEN: &str = "a Secret of this name exists on the cluster and did not come from the hub; the \
@@ -336,11 +247,6 @@ pub(super) fn drift(
         Some(live) => converge(desired, live, written),
     };
     Plan::steps(steps, Memory::Keep)
-}
-
-pub(super) fn one_patch(live: &Value, patch: Patch) -> Plan {
-    let uid = Meta::of(live).uid().to_owned();
-    Plan::steps(vec![Step::Patch { uid, patch }], Memory::Keep)
 }
 
 fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Step> {

@@ -1,21 +1,13 @@
 //! Turns failed writes into verdicts, and asks the API where the cache cannot decide.
 
-use std::time::Duration;
-
 use argocd::glob;
 use protocol::{Kind, ObjectKey, Verdict};
-use runtime::error::{Chain, ErrorClass};
+use runtime::error::Chain;
 
 use super::super::plan;
 use super::super::stale_cache_backoff::Recheck;
-use super::{Applier, Error};
-
-/// The pause while the API server is unavailable or busy.
-pub(super) const TRANSIENT_PAUSE: Duration = Duration::from_secs(2);
-/// The pause when an administrator has to act first, such as grant a right or install Argo CD.
-const PERSON_PAUSE: Duration = Duration::from_secs(15);
-/// The pause of a command that waits for another one to end.
-pub(in crate::sync::replica) const BUSY_PAUSE: Duration = Duration::from_secs(1);
+use super::Applier;
+use super::error::{BUSY_PAUSE, Error};
 
 impl Applier {
     /// Asks the API whether the object is absent; returns the verdict to answer if it is not, or if the API fails.
@@ -83,11 +75,9 @@ impl Applier {
             );
             self.reports.error(key, key, message);
         }
-        let after = match error.error_class() {
-            ErrorClass::Transient => TRANSIENT_PAUSE,
-            ErrorClass::User | ErrorClass::Internal => PERSON_PAUSE,
-        };
-        Verdict::Retry { after }
+        Verdict::Retry {
+            after: error.pause(),
+        }
     }
 
     fn look_again(&self, key: &ObjectKey, error: &Error) -> Verdict {

@@ -5,7 +5,7 @@ use protocol::Verb;
 use serde_json::Value;
 
 use super::operation::taken;
-use super::{No, Plan, one_patch};
+use super::step::{No, Plan};
 
 /// Plans a command that a user gave on a mirror.
 ///
@@ -35,7 +35,7 @@ pub(in crate::sync::replica) fn of_mirror(
     } else {
         return Err(refused("the spoke owns its objects"));
     };
-    Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
+    Ok(patch.map_or(Plan::NOTHING, |patch| Plan::patch(live, patch)))
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     use argocd::keys;
     use serde_json::json;
 
-    use super::super::Step;
+    use super::super::step::Step;
     use super::*;
 
     fn live() -> Value {
