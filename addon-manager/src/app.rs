@@ -71,50 +71,41 @@ where
 {
     // The service name of the Go principal; each agent is agent-MODE.
     let traces = runtime::trace::start(shared.otlp.as_ref(), "principal".to_owned())?;
-    let ended = serve_until_end(shared, token, exposed, start).await;
+    let served = async {
+        let parts = Parts::with_background(token)?.with_vital()?;
+        let readiness = Readiness::new();
+        serve_admin(shared, &readiness, exposed, &parts.spawner().vital()).await?;
+        let client = kube::client(&shared.kube, USER_AGENT).await?;
+        let process = ProcessContext {
+            client,
+            readiness,
+            spawner: parts.spawner(),
+        };
+        let started = Box::pin(start(process)).await;
+        let token = parts.spawner().token().clone();
+        if let Err(error) = started
+            && !token.is_cancelled()
+        {
+            token.cancel();
+            parts
+                .run_until_stopped(DRAIN)
+                .await
+                .context("stop after a failed start")?;
+            return Err(error);
+        }
+        tracing::info!("running");
+        let ended = parts.run_until_stopped(DRAIN).await;
+        tracing::info!(
+            why = ended
+                .as_ref()
+                .map_or_else(ToString::to_string, |()| "stop requested".to_owned()),
+            "stopped"
+        );
+        ended.map_err(Into::into)
+    };
+    let ended = Box::pin(served).await;
     traces.end().await;
     ended
-}
-
-async fn serve_until_end<F>(
-    shared: &Shared,
-    token: CancellationToken,
-    exposed: Exposed,
-    start: impl FnOnce(ProcessContext) -> F,
-) -> anyhow::Result<()>
-where
-    F: Future<Output = anyhow::Result<()>>,
-{
-    let parts = Parts::with_background(token)?.with_vital()?;
-    let readiness = Readiness::new();
-    serve_admin(shared, &readiness, exposed, &parts.spawner().vital()).await?;
-    let client = kube::client(&shared.kube, USER_AGENT).await?;
-    let process = ProcessContext {
-        client,
-        readiness,
-        spawner: parts.spawner(),
-    };
-    let started = Box::pin(start(process)).await;
-    let token = parts.spawner().token().clone();
-    if let Err(error) = started
-        && !token.is_cancelled()
-    {
-        token.cancel();
-        parts
-            .run_until_stopped(DRAIN)
-            .await
-            .context("stop after a failed start")?;
-        return Err(error);
-    }
-    tracing::info!("running");
-    let ended = parts.run_until_stopped(DRAIN).await;
-    tracing::info!(
-        why = ended
-            .as_ref()
-            .map_or_else(ToString::to_string, |()| "stop requested".to_owned()),
-        "stopped"
-    );
-    ended.map_err(Into::into)
 }
 
 /// The state that the admin server shows.

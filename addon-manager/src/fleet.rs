@@ -27,6 +27,7 @@ use crate::{
         self,
         rotation::{Agent, Agents},
     },
+    publish::publish,
 };
 
 /// Changes within this time after a first one are published together, because each publication reads the whole fleet: when
@@ -172,7 +173,7 @@ impl Publisher {
         &mut self,
         mut sessions: watch::Receiver<Sessions>,
         token: CancellationToken,
-        mut publish: impl FnMut(&Self, &Sessions),
+        mut rebuild: impl FnMut(&Self, &Sessions),
     ) {
         let mut revision = self.view.revision();
         // After our leadership ends we must admit no agent any more.
@@ -182,7 +183,7 @@ impl Publisher {
             self.sharing.mark_unchanged();
             self.decisions.mark_unchanged();
             let now = Arc::clone(&sessions.borrow_and_update());
-            publish(self, &now);
+            rebuild(self, &now);
             let next = async {
                 tokio::select! {
                     changed = revision.changed() => changed,
@@ -211,20 +212,9 @@ impl Publisher {
         let fleet = fleet(&world, &self.own, sessions, freshness, &sharing, server);
         let rotates = self.certificates.borrow().rotation.is_some();
         let agents = rotates.then(|| Arc::new(agents(&world, &fleet, sessions)));
-        self.agents.send_if_modified(|known| {
-            let changed = *known != agents;
-            *known = agents;
-            changed
-        });
-        self.fleet.send_if_modified(|known| {
-            let changed = **known != fleet;
-            if changed {
-                *known = Arc::new(fleet);
-            }
-            changed
-        });
-        self.serving
-            .send_if_modified(|serving| !std::mem::replace(serving, true));
+        publish(&self.agents, agents);
+        publish(&self.fleet, Arc::new(fleet));
+        publish(&self.serving, true);
     }
 }
 

@@ -45,6 +45,7 @@ use crate::{
     keys,
     metrics::{self, Metrics},
     optin::BlockedModes,
+    publish::publish,
     token_key,
 };
 
@@ -119,6 +120,7 @@ pub(super) struct HubContext {
 }
 
 /// Channels between parts; only the newest value counts.
+#[derive(Default)]
 pub(super) struct Channels {
     /// Whether this replica serves agents: it leads, and the fleet is known.
     pub(super) serving: watch::Sender<bool>,
@@ -153,20 +155,9 @@ pub(super) struct Channels {
 impl Channels {
     fn new(config: &Manager) -> Self {
         Self {
-            serving: watch::Sender::new(false),
-            fleet: watch::Sender::default(),
-            decisions: watch::Sender::new(None),
-            sessions: watch::Sender::default(),
-            authority: watch::Sender::new(None),
-            certificates: watch::Sender::default(),
-            agents: watch::Sender::new(None),
             address: watch::Sender::new(config.principal_address.clone()),
             looked: watch::Sender::new(config.principal_address.is_some()),
-            addresses: watch::Sender::default(),
-            sharing: watch::Sender::default(),
-            pattern: watch::Sender::default(),
-            records: watch::Sender::default(),
-            blocked_modes: watch::Sender::default(),
+            ..Self::default()
         }
     }
 }
@@ -336,11 +327,7 @@ async fn name_hosts(
             let (default, single) = (address.borrow_and_update(), addresses.borrow_and_update());
             address::hosts(default.iter().chain(single.values()))
         };
-        names.send_if_modified(|known| {
-            let changed = *known != hosts;
-            *known = hosts;
-            changed
-        });
+        publish(&names, hosts);
         let next = async {
             tokio::select! {
                 changed = address.changed() => changed.is_ok(),
