@@ -133,7 +133,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
     info!(addon = %addon.name(), version = version.as_str(), "add-on starts");
     let agenda = Arc::new(PendingWork::default());
     let mut watches = watch_all(addon.as_ref(), &client, version, &world, &agenda);
-    let events = Events::default();
+    let events = Events::new(client.clone(), addon.name(), metrics.clone());
     let hub = Arc::new(Hub {
         addon,
         client,

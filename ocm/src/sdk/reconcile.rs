@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::{
-    events::{explain, give_up, notify, regarding, warn_about},
+    events::{explain, notify, regarding},
     idle::Idle,
     plan::{Plan, PlanInput, Stage, Works},
     report::Facts,
@@ -26,6 +26,8 @@ mod plan;
 mod report;
 
 pub(crate) use self::plan::blocked;
+#[cfg(test)]
+pub(crate) use self::plan::samples;
 
 /// The pause until a reconcile without an event, as a safety net for missed events. Long, since none should be missed.
 const SWEEP: Duration = Duration::from_hours(2);
@@ -41,10 +43,7 @@ pub(crate) async fn reconcile<A: Addon>(
         Stage::Idle => Ok(wait_for_owner(hub, name, &observed, now).await),
         Stage::Removed => {
             hub.events.forget(&regarding(hub, name, None));
-            hub.addon
-                .after_removal(name)
-                .await
-                .map_err(|source| hook("after_removal", name, source))?;
+            after_removal(hub, name).await?;
             Ok(Outcome::Settled(None))
         }
         Stage::Removing(input) => begin_removal(hub, &input, &observed, now).await,
@@ -84,16 +83,29 @@ async fn wait_for_owner<A: Addon>(
     match idle::idle(hub.addon.name(), addon, observed.offer.as_deref(), now) {
         Idle::Wait(left) => Outcome::Settled(Some(left)),
         Idle::Warn(reason, note) => {
-            warn_about(
-                hub,
-                regarding(hub, cluster, Some(addon)),
-                (reason, &note),
-                now,
-            )
-            .await;
+            let about = regarding(hub, cluster, Some(addon));
+            hub.events.warn(about, reason, &note).await;
             Outcome::Settled(Some(SWEEP))
         }
     }
+}
+
+/// Whether the author lets the removal wait.
+async fn before_removal<A: Addon>(
+    hub: &Hub<A>,
+    input: &RemovalInput,
+) -> Result<Option<Outcome>, Error> {
+    let removal = hub.addon.before_removal(input).await;
+    let removal = removal.map_err(|source| hook("before_removal", &input.cluster, source))?;
+    Ok(match removal {
+        Removal::Wait(pause) => Some(Outcome::Settled(Some(pause))),
+        Removal::Proceed => None,
+    })
+}
+
+async fn after_removal<A: Addon>(hub: &Hub<A>, cluster: &ClusterName) -> Result<(), Error> {
+    let done = hub.addon.after_removal(cluster).await;
+    done.map_err(|source| hook("after_removal", cluster, source))
 }
 
 async fn begin_removal<A: Addon>(
@@ -102,10 +114,8 @@ async fn begin_removal<A: Addon>(
     observed: &Observed,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let removal = hub.addon.before_removal(input).await;
-    match removal.map_err(|source| hook("before_removal", &input.cluster, source))? {
-        Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
-        Removal::Proceed => {}
+    if let Some(wait) = before_removal(hub, input).await? {
+        return Ok(wait);
     }
     match input.phase {
         RemovalPhase::NotAdmitted => {
@@ -149,7 +159,12 @@ async fn remove<A: Addon>(
     if let Some((hooks, addon)) = hooks.zip(observed.addon.as_deref()) {
         apply::hooks(hub, cluster, addon, &hooks, now).await?;
         if let Some(pending) = given_up {
-            give_up(hub, cluster, addon, &pending, now).await;
+            warn!(%cluster, pending, "pre-delete hooks timed out");
+            let about = regarding(hub, cluster, Some(addon));
+            let note = format!(
+                "pre-delete hooks timed out; the add-on is removed without them: {pending}"
+            );
+            hub.events.warn(about, "PreDeleteHookGivenUp", &note).await;
         }
     }
     // Before the works, which include the hooks: a conflict on the finalizers must not make the hooks run
@@ -172,8 +187,7 @@ async fn clear<A: Addon>(
     observed: &Observed,
 ) -> Result<Outcome, Error> {
     if observed.works.is_empty() {
-        let left = hub.addon.after_removal(cluster).await;
-        left.map_err(|source| hook("after_removal", cluster, source))?;
+        after_removal(hub, cluster).await?;
         return Ok(Outcome::Settled(Some(SWEEP)));
     }
     let input = RemovalInput {
@@ -181,10 +195,8 @@ async fn clear<A: Addon>(
         phase: RemovalPhase::Refused,
         works: observed.works.len(),
     };
-    let removal = hub.addon.before_removal(&input).await;
-    match removal.map_err(|source| hook("before_removal", cluster, source))? {
-        Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
-        Removal::Proceed => {}
+    if let Some(wait) = before_removal(hub, &input).await? {
+        return Ok(wait);
     }
     let outgoing = observed.works.iter().filter(|work| !work.deleting);
     let steps = outgoing.map(|work| plan::Step::delete(work)).collect();
@@ -245,7 +257,7 @@ async fn serve<A: Addon>(
     let mut facts = Facts::of(observed, hub.addon.name(), target, &hosting, now);
     let worked = match permitted {
         Ok(()) => match hub.addon.prepare_hub(target).await {
-            Ok(()) => apply_works(hub, target, works, &mut facts, now).await,
+            Ok(()) => apply_works(hub, target, works, &mut facts).await,
             Err(source) => Err(hook("prepare_hub", target.name, source)),
         },
         Err(error) => Err(error),
@@ -281,7 +293,6 @@ async fn apply_works<A: Addon>(
     target: Target<'_>,
     works: Works,
     facts: &mut Facts,
-    now: Timestamp,
 ) -> Result<(), Error> {
     match works {
         Works::Change(steps) => {
@@ -293,7 +304,7 @@ async fn apply_works<A: Addon>(
         }
         Works::Keep(waiting) => {
             debug!(cluster = %target.name, %waiting, "works kept");
-            explain(hub, target, &waiting, now).await;
+            explain(hub, target, &waiting).await;
             Ok(())
         }
         Works::Refused(error) => {
@@ -328,7 +339,7 @@ async fn write_report<A: Addon>(
     if let Some(available) = report.available {
         apply::available(hub, target, available).await?;
     }
-    notify(hub, target, &updates, now).await;
+    notify(hub, target, &updates).await;
     Ok(recheck)
 }
 

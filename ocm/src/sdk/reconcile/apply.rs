@@ -17,6 +17,7 @@ use crate::{
     sdk::{
         Addon, Error, Target,
         drive::{Hub, Key},
+        error::unless_gone,
         hash,
         metrics::Written,
         object_cache::Expected,
@@ -140,7 +141,7 @@ async fn status_part<A: Addon>(
 ) -> Result<(), Error> {
     let Part {
         manager: part,
-        written,
+        written: kind,
         guarded,
     } = part;
     let name = hub.addon.name();
@@ -158,24 +159,15 @@ async fn status_part<A: Addon>(
     });
     let params = PatchParams::apply(&format!("{name}-{part}")).force();
     let api = addons_of(hub, cluster);
-    let result = api
-        .patch_status(name.as_str(), &params, &Patch::Apply(&body))
-        .await;
-    let object = match result {
-        Ok(object) => object,
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            debug!(%cluster, part, "deleted before its status was written");
-            return Ok(());
-        }
-        Err(source) => {
-            return Err(Error::Write {
-                action: "apply the status of",
-                object: format!("ManagedClusterAddOn {cluster}/{name}"),
-                source: Box::new(source),
-            });
-        }
+    let patch = Patch::Apply(&body);
+    let result = api.patch_status(name.as_str(), &params, &patch).await;
+    let object = format!("ManagedClusterAddOn {cluster}/{name}");
+    let written = unless_gone(result).map_err(Error::write("apply the status of", object))?;
+    let Some(object) = written else {
+        debug!(%cluster, part, "deleted before its status was written");
+        return Ok(());
     };
-    hub.metrics.wrote(written);
+    hub.metrics.wrote(kind);
     expect_addon(hub, cluster, object);
     Ok(())
 }
@@ -193,11 +185,7 @@ pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result
     let name = hub.addon.name().as_str();
     let object = || format!("ManagedClusterAddOn {}/{name}", target.name);
     let api = addons_of(hub, target.name);
-    let fresh = api.get(name).await;
-    let fresh = fresh.map_err(|e| Error::Read {
-        object: object(),
-        source: Box::new(e),
-    })?;
+    let fresh = api.get(name).await.map_err(Error::read(object()))?;
     let supported = registration::supported(&hub.addon.supported_configs());
     let live = |named: &_| {
         hub.world
@@ -213,11 +201,8 @@ pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result
         ..Default::default()
     };
     let written = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
-    let written = written.map_err(|e| Error::Write {
-        action: "patch the configuration hashes of",
-        object: object(),
-        source: Box::new(e),
-    })?;
+    let action = "patch the configuration hashes of";
+    let written = written.map_err(Error::write(action, object()))?;
     hub.metrics.wrote(Written::Hashes);
     expect_addon(hub, target.name, written);
     Ok(())

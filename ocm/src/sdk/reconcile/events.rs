@@ -1,8 +1,6 @@
 //! Events of a cluster: why the add-on is not deployed, and changes of its conditions.
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use tracing::warn;
 
 use super::changes::ConditionChange;
 use crate::{
@@ -11,52 +9,13 @@ use crate::{
     sdk::{Addon, Target, drive::Hub, event::NewEvent, settled::Waiting},
 };
 
-/// Warns that pre-delete hooks timed out; the add-on is removed without them.
-pub(super) async fn give_up<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    addon: &ManagedClusterAddOn,
-    pending: &str,
-    now: Timestamp,
-) {
-    warn!(%cluster, pending, "pre-delete hooks timed out");
-    let note = format!("pre-delete hooks timed out; the add-on is removed without them: {pending}");
-    let event = ("PreDeleteHookGivenUp", note.as_str());
-    warn_about(hub, regarding(hub, cluster, Some(addon)), event, now).await;
-}
-
-/// Writes a warning Event, unless it was written before.
-pub(super) async fn warn_about<A: Addon>(
-    hub: &Hub<A>,
-    regarding: ObjectReference,
-    (reason, note): (&'static str, &str),
-    now: Timestamp,
-) {
-    let emitting = NewEvent {
-        regarding,
-        warning: true,
-        reason,
-        note,
-    };
-    let reporter = hub.addon.name().as_str();
-    hub.events
-        .emit(&hub.client, reporter, emitting, now, &hub.metrics)
-        .await;
-}
-
 /// Writes an Event if an administrator must act before the works can change.
-pub(super) async fn explain<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    waiting: &Waiting,
-    now: Timestamp,
-) {
-    let Some(reason) = waiting.needs_a_person() else {
-        return;
-    };
-    let note = format!("the removal of the add-on waits: {waiting}");
-    let about = regarding(hub, target.name, Some(target.addon));
-    warn_about(hub, about, (reason, &note), now).await;
+pub(super) async fn explain<A: Addon>(hub: &Hub<A>, target: Target<'_>, waiting: &Waiting) {
+    if let Some(reason) = waiting.needs_a_person() {
+        let note = format!("the removal of the add-on waits: {waiting}");
+        let about = regarding(hub, target.name, Some(target.addon));
+        hub.events.warn(about, reason, &note).await;
+    }
 }
 
 pub(super) fn regarding<A: Addon>(
@@ -79,9 +38,7 @@ pub(super) async fn notify<A: Addon>(
     hub: &Hub<A>,
     target: Target<'_>,
     updates: &[ConditionChange],
-    now: Timestamp,
 ) {
-    let reporter = hub.addon.name().as_str();
     for update in updates {
         let emitting = NewEvent {
             regarding: regarding(hub, target.name, Some(target.addon)),
@@ -89,8 +46,6 @@ pub(super) async fn notify<A: Addon>(
             reason: &update.reason,
             note: &update.note,
         };
-        hub.events
-            .notify(&hub.client, reporter, emitting, now, &hub.metrics)
-            .await;
+        hub.events.notify(emitting).await;
     }
 }
