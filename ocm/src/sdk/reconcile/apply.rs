@@ -45,9 +45,12 @@ pub(super) async fn registration<A: Addon>(
     registration: &ManagedClusterAddOnStatus,
 ) -> Result<(), Error> {
     let status = hub.version.write_status(registration);
-    let (cluster, addon) = (target.name, target.addon);
-    let part = Part::of("registration", Written::Registration);
-    status_part(hub, cluster, addon, part, status).await
+    let part = Part {
+        manager: "registration",
+        written: Written::Registration,
+        guarded: false,
+    };
+    status_part(hub, target.name, target.addon, part, status).await
 }
 
 /// Writes all conditions of the deploy part with `Available`: server-side apply removes omitted ones.
@@ -63,13 +66,12 @@ pub(super) async fn conditions<A: Addon>(
         log_change(target, available);
     }
     let status = json!({ "conditions": conditions });
-    let (cluster, addon) = (target.name, target.addon);
     let part = Part {
         manager: "deploy",
         written: Written::Conditions,
         guarded: available.is_some(),
     };
-    status_part(hub, cluster, addon, part, status).await
+    status_part(hub, target.name, target.addon, part, status).await
 }
 
 /// Writes the condition of the hooks, if it changed. It has its own field manager, so that the conditions
@@ -87,7 +89,11 @@ pub(super) async fn hooks<A: Addon>(
         return Ok(());
     }
     let status = json!({ "conditions": [new] });
-    let part = Part::of("hooks", Written::Conditions);
+    let part = Part {
+        manager: "hooks",
+        written: Written::Conditions,
+        guarded: false,
+    };
     status_part(hub, cluster, addon, part, status).await
 }
 
@@ -99,9 +105,12 @@ pub(super) async fn available<A: Addon>(
 ) -> Result<(), Error> {
     log_change(target, &available);
     let status = json!({ "conditions": [available] });
-    let (cluster, addon) = (target.name, target.addon);
-    let part = Part::of("health", Written::Available);
-    status_part(hub, cluster, addon, part, status).await
+    let part = Part {
+        manager: "health",
+        written: Written::Available,
+        guarded: false,
+    };
+    status_part(hub, target.name, target.addon, part, status).await
 }
 
 fn log_change(target: Target<'_>, available: &Condition) {
@@ -120,16 +129,6 @@ struct Part {
     written: Written,
     /// Whether the write has the observed resourceVersion, and so fails after another write.
     guarded: bool,
-}
-
-impl Part {
-    const fn of(manager: &'static str, written: Written) -> Self {
-        Self {
-            manager,
-            written,
-            guarded: false,
-        }
-    }
 }
 
 async fn status_part<A: Addon>(

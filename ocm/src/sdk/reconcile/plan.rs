@@ -292,10 +292,4 @@ fn needs_hashes(
 }
 
 #[cfg(test)]
-mod hosted_tests;
-#[cfg(test)]
-mod rollout_tests;
-#[cfg(test)]
-pub(crate) mod samples;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

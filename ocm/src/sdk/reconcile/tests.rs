@@ -10,7 +10,7 @@ use crate::{
     api::addon::Version,
     sdk::{Metrics, View, event::Events},
 };
-use plan::samples::{Author, author, cluster_name, observed};
+use samples::{Author, author, cluster_name, observed};
 
 /// A hub that refuses every write.
 fn hub() -> Hub<Author> {
