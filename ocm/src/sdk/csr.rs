@@ -398,6 +398,6 @@ fn check_subject(content: &Request, granted: &Granted) -> Result<(), Refusal> {
 }
 
 #[cfg(test)]
-pub(crate) mod samples;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use self::tests::samples;

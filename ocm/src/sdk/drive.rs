@@ -13,13 +13,8 @@ use tracing::info;
 
 use self::workers::Workers;
 use super::{
-    Addon, Error, Hosts, Metrics, View,
-    event::Events,
-    metrics::Controller,
-    object_cache::ObjectCache,
-    permissions::Part,
-    queue::{Outcome, PendingWork},
-    registration,
+    Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller,
+    object_cache::ObjectCache, permissions::Part, queue::PendingWork, registration,
     watches::Watches,
 };
 use crate::{api::addon::Version, name::ClusterName};
@@ -47,15 +42,9 @@ pub struct Setup {
 
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            version,
-            concurrency,
-            ..
-        } = self;
-        let mut debug = f.debug_struct("Setup");
-        debug
-            .field("version", version)
-            .field("concurrency", concurrency)
+        f.debug_struct("Setup")
+            .field("version", &self.version)
+            .field("concurrency", &self.concurrency)
             .finish_non_exhaustive()
     }
 }
@@ -131,9 +120,9 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         }
     }
     info!(addon = %addon.name(), version = version.as_str(), "add-on starts");
-    let agenda = Arc::new(PendingWork::default());
-    let mut watches = watch_all(addon.as_ref(), &client, version, &world, &agenda);
-    let events = Events::default();
+    let pending = Arc::new(PendingWork::default());
+    let mut watches = watch_all(addon.as_ref(), &client, version, &world, &pending);
+    let events = Events::new(client.clone(), addon.name(), metrics.clone());
     let hub = Arc::new(Hub {
         addon,
         client,
@@ -142,54 +131,27 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         events,
         metrics,
     });
-    let mut worker_pool = Workers::new(hub, agenda);
+    let mut workers = Workers::new(hub, Arc::clone(&pending));
     let mut wake = wake.chain(stream::pending());
     loop {
-        let next_due = worker_pool.dispatch(concurrency.max(1));
-        match next(&token, &mut watches, &mut worker_pool, &mut wake, next_due).await {
-            Next::Stop => break,
-            Next::WatchEnded(error) => return Err(error),
-            Next::Finished(key, outcome) => worker_pool.finish(key, outcome),
-            Next::Woken(cluster) => worker_pool.agenda.add(Key::Cluster(cluster)),
-            Next::Due => {}
+        let next_due = workers.dispatch(concurrency.max(1));
+        let (listing, mut revision) = (workers.is_listing(), workers.revision.clone());
+        let far = Instant::now() + Duration::from_hours(1);
+        // Every arm is cancel-safe.
+        tokio::select! {
+            biased;
+            () = token.cancelled() => break,
+            Some(ended) = watches.join_next() => return Err(ended.unwrap_or(Error::Panicked)),
+            Some((key, outcome)) = workers.join_next() => workers.finish(key, outcome),
+            Some(cluster) = wake.next() => pending.add(Key::Cluster(cluster)),
+            () = pending.changed.notified() => {}
+            // The last list may be empty and add no key.
+            Ok(()) = revision.changed(), if listing => {}
+            () = sleep_until(next_due.unwrap_or(far)) => {}
         }
     }
-    worker_pool.drain().await;
+    workers.drain().await;
     Ok(())
-}
-
-/// The events of the main loop.
-enum Next {
-    Stop,
-    WatchEnded(Error),
-    Finished(Key, Outcome),
-    Woken(ClusterName),
-    Due,
-}
-
-/// Waits for the first event. Every arm is cancel-safe.
-async fn next<A: Addon>(
-    token: &CancellationToken,
-    watches: &mut JoinSet<Error>,
-    worker_pool: &mut Workers<A>,
-    wake: &mut (impl futures::Stream<Item = ClusterName> + Unpin),
-    next_due: Option<Instant>,
-) -> Next {
-    let agenda = Arc::clone(&worker_pool.agenda);
-    let mut revision = worker_pool.revision.clone();
-    let listing = worker_pool.is_listing();
-    let far = Instant::now() + Duration::from_hours(1);
-    tokio::select! {
-        biased;
-        () = token.cancelled() => Next::Stop,
-        Some(ended) = watches.join_next() => Next::WatchEnded(ended.unwrap_or(Error::Panicked)),
-        Some((key, outcome)) = worker_pool.join_next() => Next::Finished(key, outcome),
-        Some(cluster) = wake.next() => Next::Woken(cluster),
-        () = agenda.changed.notified() => Next::Due,
-        // The last list may be empty and add no key.
-        Ok(()) = revision.changed(), if listing => Next::Due,
-        () = sleep_until(next_due.unwrap_or(far)) => Next::Due,
-    }
 }
 
 /// The watches of certificate requests: those with our label (`None`), and for each custom signer of ours those without it.
@@ -202,14 +164,14 @@ fn watch_all<A: Addon>(
     client: &Client,
     version: Version,
     world: &Arc<ObjectCache>,
-    agenda: &Arc<PendingWork<Key>>,
+    pending: &Arc<PendingWork<Key>>,
 ) -> JoinSet<Error> {
     let watches = Watches {
         client: client.clone(),
         addon: addon.name().clone(),
         version,
         world: Arc::clone(world),
-        work: Arc::clone(agenda),
+        work: Arc::clone(pending),
         hosted: addon.hosts() != Hosts::None,
     };
     let mut tasks = JoinSet::new();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::DynamicObject;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
@@ -22,7 +23,7 @@ use crate::{
             AddOnConfig, ClusterManagementAddOn, ConfigGroupResource, InstallStrategy,
             ManagedClusterAddOn, PlacementStrategy,
         },
-        cluster::{ManagedCluster, PlacementDecision},
+        cluster::ManagedCluster,
     },
     keys,
     name::ClusterName,
@@ -66,14 +67,16 @@ pub(crate) struct Decision {
 
 impl Decision {
     /// Reads the label and the status.
-    pub(crate) fn read(decision: &PlacementDecision) -> Option<Self> {
-        let labels = decision.metadata.labels.as_ref()?;
-        let placement = labels.get(keys::PLACEMENT)?.clone();
-        let decisions = decision.status.iter().flat_map(|status| &status.decisions);
+    pub(crate) fn read(decision: &DynamicObject) -> Option<Self> {
+        let metadata = &decision.metadata;
+        let placement = metadata.labels.as_ref()?.get(keys::PLACEMENT)?.clone();
+        let decisions = decision.data.pointer("/status/decisions");
+        let decisions = decisions.and_then(Value::as_array).into_iter().flatten();
+        let clusters = decisions.filter_map(|it| it.get("clusterName")?.as_str());
         Some(Self {
-            placement: (decision.metadata.namespace.clone()?, placement),
-            clusters: decisions
-                .filter_map(|it| ClusterName::new(&it.cluster_name).ok())
+            placement: (metadata.namespace.clone()?, placement),
+            clusters: clusters
+                .filter_map(|name| ClusterName::new(name).ok())
                 .collect(),
         })
     }

@@ -2,19 +2,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::{
-    certificates::v1::CertificateSigningRequest,
-    rbac::v1::{Role, RoleBinding},
-};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::{
-    Api, Client,
+    Client,
     api::{ApiResource, DynamicObject},
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use self::follow::{Source, follow};
+use self::follow::Source;
 use super::{
     Error,
     csr::{self, Summary},
@@ -29,7 +26,7 @@ use super::{
 use crate::{
     api::{
         addon::{AddOnConfig, ConfigGroupResource, ManagedClusterAddOn, Version},
-        cluster::{ManagedCluster, PlacementDecision},
+        cluster::{ManagedCluster, placement_decisions},
         work::ManifestWork,
     },
     keys,
@@ -51,10 +48,6 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    fn api(&self, resource: &ApiResource) -> Api<DynamicObject> {
-        Api::all_with(self.client.clone(), resource)
-    }
-
     fn by_name(&self) -> watcher::Config {
         watcher::Config::default().fields(&format!("metadata.name={}", self.addon))
     }
@@ -65,9 +58,11 @@ impl Watches {
 
     /// `ManagedClusters` without fields that change often and decide nothing.
     pub(crate) async fn clusters(self) -> Error {
-        let resource = ApiResource::erase::<ManagedCluster>(&());
         let source = Source {
-            key: |object: &DynamicObject| named_cluster(object.metadata.name.as_deref()),
+            what: "managedclusters",
+            resource: ApiResource::erase::<ManagedCluster>(&()),
+            config: watcher::Config::default(),
+            key: |object: &DynamicObject| cluster_name(object.metadata.name.as_ref()),
             read: |object| Some(Arc::new(cluster(object))),
         };
         let apply = |change| {
@@ -84,15 +79,7 @@ impl Watches {
             }
             self.wake_hosted(&changed);
         };
-        let config = watcher::Config::default();
-        follow(
-            "managedclusters",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
+        source.follow(&self.client, apply).await
     }
 
     fn wake(&self, key: Key, paced: bool) {
@@ -105,15 +92,23 @@ impl Watches {
 
     /// Wakes the certificate requests of a cluster, and the cluster itself if it has the add-on or works.
     fn wake_cluster(&self, cluster: &ClusterName, paced: bool) {
-        for key in self.requests_of(cluster) {
-            self.wake(key, paced);
-        }
-        let state = self.world.lock();
-        let involved =
-            state.addons.live().contains_key(cluster) || state.works_of(cluster).next().is_some();
-        drop(state);
+        self.wake_requests(cluster, paced);
+        let involved = {
+            let state = self.world.lock();
+            let has_addon = state.addons.live().contains_key(cluster);
+            has_addon || state.works_of(cluster).next().is_some()
+        };
         if involved {
             self.wake(Key::Cluster(cluster.clone()), paced);
+        }
+    }
+
+    fn wake_requests(&self, cluster: &ClusterName, paced: bool) {
+        let state = self.world.lock();
+        for (name, request) in state.requests() {
+            if request.is_open() && request.claimed.as_ref() == Some(cluster) {
+                self.wake(Key::Request(name.clone()), paced);
+            }
         }
     }
 
@@ -122,60 +117,49 @@ impl Watches {
         if !self.hosted || hosts.is_empty() {
             return;
         }
-        let addons = self.world.lock().addons.live().clone();
-        for (cluster, addon) in addons {
+        for (cluster, addon) in self.world.lock().addons.live() {
             if let Some(paced) = addon.hosting_cluster().and_then(|host| hosts.get(host)) {
-                self.wake(Key::Cluster(cluster), *paced);
+                self.wake(Key::Cluster(cluster.clone()), *paced);
             }
         }
     }
 
-    fn requests_of(&self, cluster: &ClusterName) -> Vec<Key> {
-        let state = self.world.lock();
-        let requests = state.requests();
-        let requests =
-            requests.filter(|(_, it)| it.is_open() && it.claimed.as_ref() == Some(cluster));
-        requests
-            .map(|(name, _)| Key::Request(name.clone()))
-            .collect()
+    /// Wakes clusters with the add-on.
+    fn wake_addons(&self, which: impl Fn(&ManagedClusterAddOn) -> bool) {
+        for (cluster, addon) in self.world.lock().addons.live() {
+            if which(addon) {
+                self.work.add(Key::Cluster(cluster.clone()));
+            }
+        }
     }
 
     /// This add-on on all clusters.
     pub(crate) async fn addons(self) -> Error {
-        let resource = self.version.managed_cluster_addons();
         let source = Source {
-            key: |object: &DynamicObject| named_cluster(object.metadata.namespace.as_deref()),
+            what: "managedclusteraddons",
+            resource: self.version.managed_cluster_addons(),
+            config: self.by_name(),
+            key: |object: &DynamicObject| cluster_name(object.metadata.namespace.as_ref()),
             read: |object| Some(Arc::new(self.version.read_addon(object))),
         };
         let apply = |change| {
             for (cluster, _) in self.world.apply(|state| &mut state.addons, change) {
-                self.requests_of(&cluster)
-                    .into_iter()
-                    .for_each(|key| self.work.add(key));
+                self.wake_requests(&cluster, false);
                 self.work.add(Key::Cluster(cluster));
             }
         };
-        let config = self.by_name();
-        follow(
-            "managedclusteraddons",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
+        source.follow(&self.client, apply).await
     }
 
     /// Works of this add-on, without their objects. The label selector limits the traffic; the name decides to which
     /// cluster a work belongs.
     pub(crate) async fn works(self) -> Error {
-        let resource = ApiResource::erase::<ManifestWork>(&());
         let source = Source {
+            what: "manifestworks",
+            resource: ApiResource::erase::<ManifestWork>(&()),
+            config: self.by_label(),
             key: |object: &DynamicObject| {
-                let (namespace, name) = (
-                    object.metadata.namespace.clone()?,
-                    object.metadata.name.clone()?,
-                );
+                let (namespace, name) = namespaced(object)?;
                 let cluster = place::served(&self.addon, &namespace, &name)?;
                 Some((cluster, namespace, name))
             },
@@ -186,18 +170,17 @@ impl Watches {
                 self.work.add(Key::Cluster(cluster));
             }
         };
-        let config = self.by_label();
-        follow("manifestworks", self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
     /// Roles, or `RoleBindings`, of this add-on's agents.
     pub(crate) async fn permissions(self, part: Part) -> Error {
-        let (resource, what) = match part {
-            Part::Role => (ApiResource::erase::<Role>(&()), "roles"),
-            Part::Binding => (ApiResource::erase::<RoleBinding>(&()), "rolebindings"),
-        };
+        let name = super::permissions::name(&self.addon);
         let source = Source {
-            key: |object: &DynamicObject| named_cluster(object.metadata.namespace.as_deref()),
+            what: part.plural(),
+            resource: part.resource(),
+            config: self.by_label().fields(&format!("metadata.name={name}")),
+            key: |object: &DynamicObject| cluster_name(object.metadata.namespace.as_ref()),
             read: |object| match part {
                 Part::Role => typed(&object).map(Permission::Role),
                 Part::Binding => typed(&object).map(Permission::Binding),
@@ -207,21 +190,29 @@ impl Watches {
             let changed = self
                 .world
                 .apply(|state| state.permissions.entry(part).or_default(), change);
-            changed
-                .into_iter()
-                .map(|(cluster, _)| Key::Cluster(cluster))
-                .for_each(|key| self.work.add(key));
+            for (cluster, _) in changed {
+                self.work.add(Key::Cluster(cluster));
+            }
         };
-        let name = super::permissions::name(&self.addon);
-        let config = self.by_label().fields(&format!("metadata.name={name}"));
-        follow(what, self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
     /// Certificate requests with this add-on's label; or those to a custom signer of ours without it, since no other
     /// component would report them.
     pub(crate) async fn requests(self, signer: Option<String>) -> Error {
-        let resource = ApiResource::erase::<CertificateSigningRequest>(&());
+        let (what, config) = match &signer {
+            None => ("certificatesigningrequests", self.by_label()),
+            Some(signer) => (
+                "certificatesigningrequests without our label",
+                watcher::Config::default()
+                    .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
+                    .fields(&format!("spec.signerName={signer}")),
+            ),
+        };
         let source = Source {
+            what,
+            resource: ApiResource::erase::<CertificateSigningRequest>(&()),
+            config,
             key: |object: &DynamicObject| object.metadata.name.clone(),
             read: |object| Summary::read(&object).map(Arc::new),
         };
@@ -237,22 +228,13 @@ impl Watches {
                 self.work.add(Key::Request(name));
             }
         };
-        let (what, config) = match &signer {
-            None => ("certificatesigningrequests", self.by_label()),
-            Some(signer) => (
-                "certificatesigningrequests without our label",
-                watcher::Config::default()
-                    .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
-                    .fields(&format!("spec.signerName={signer}")),
-            ),
-        };
-        follow(what, self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
     /// The request that is judged now because this one, which was open before, no longer is.
     fn next_request(&self, name: &str, before: &Summary) -> Option<String> {
         let state = self.world.lock();
-        let is_open = state.request(name).is_some_and(|request| request.is_open());
+        let is_open = state.request(name).is_some_and(|it| it.is_open());
         if !before.is_open() || is_open {
             return None;
         }
@@ -264,8 +246,10 @@ impl Watches {
 
     /// This add-on's `ClusterManagementAddOn`.
     pub(crate) async fn offer(self) -> Error {
-        let resource = self.version.cluster_management_addons();
         let source = Source {
+            what: "clustermanagementaddons",
+            resource: self.version.cluster_management_addons(),
+            config: self.by_name(),
             key: |_: &DynamicObject| Some(()),
             read: |object: DynamicObject| {
                 let raw = json!(object);
@@ -277,23 +261,14 @@ impl Watches {
             for ((), before) in self.world.apply(|state| &mut state.offer, change) {
                 self.work.add(Key::Configs);
                 let now = self.world.lock().offer.live().get(&()).cloned();
-                let [before, now] =
-                    [before, now].map(|offer| offer.map(|it| it.model.spec.clone()));
+                let [before, now] = [before, now].map(|it| it.map(|it| it.model.spec.clone()));
                 // Waiting clusters may proceed with the changed configurations.
                 if before != now {
                     self.wake_addons(|_| true);
                 }
             }
         };
-        let config = self.by_name();
-        follow(
-            "clustermanagementaddons",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
+        source.follow(&self.client, apply).await
     }
 
     /// All objects of one kind of configuration.
@@ -303,6 +278,9 @@ impl Watches {
             resource: resource.plural.clone(),
         };
         let source = Source {
+            what: "configurations",
+            resource,
+            config: watcher::Config::default(),
             key: |object: &DynamicObject| {
                 Some(AddOnConfig {
                     group: kind.group.clone(),
@@ -314,44 +292,35 @@ impl Watches {
             read: |object: DynamicObject| {
                 let generation = object.metadata.generation.unwrap_or_default();
                 let raw = json!(object);
-                let live = Live {
-                    hash: spec_hash(&raw),
-                    generation,
-                };
+                let hash = spec_hash(&raw);
+                let live = Live { hash, generation };
                 Some(Arc::new(ConfigObject { raw, live }))
             },
         };
         let apply = |change| {
-            let changed = self.world.apply(
+            let configs = self.world.apply(
                 |state| state.configs.entry(kind.clone()).or_default(),
                 change,
             );
-            for (config, _) in changed {
+            for (config, _) in configs {
                 self.work.add(Key::Configs);
-                let uses = |addon: &ManagedClusterAddOn| {
-                    let references = addon.config_references().iter();
-                    references
-                        .map(settled::desired)
-                        .any(|(named, _)| named == config)
-                };
-                self.wake_addons(uses);
+                self.wake_addons(|addon| {
+                    let mut references = addon.config_references().iter().map(settled::desired);
+                    references.any(|(named, _)| named == config)
+                });
             }
         };
-        let config = watcher::Config::default();
-        follow("configurations", self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
     /// Decisions of all placements: OCM configures the clusters that a placement selects.
     pub(crate) async fn decisions(self) -> Error {
-        let resource = ApiResource::erase::<PlacementDecision>(&());
         let source = Source {
-            key: |object: &DynamicObject| {
-                let metadata = &object.metadata;
-                metadata.namespace.clone().zip(metadata.name.clone())
-            },
-            read: |object| {
-                Decision::read(typed::<PlacementDecision>(&object)?.as_ref()).map(Arc::new)
-            },
+            what: "placementdecisions",
+            resource: placement_decisions(),
+            config: watcher::Config::default(),
+            key: namespaced,
+            read: |object| Decision::read(&object).map(Arc::new),
         };
         let apply = |change| {
             for (key, before) in self.world.apply(|state| &mut state.decisions, change) {
@@ -360,28 +329,7 @@ impl Watches {
                 }
             }
         };
-        let config = watcher::Config::default();
-        follow(
-            "placementdecisions",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
-    }
-
-    /// Wakes clusters with the add-on.
-    fn wake_addons(&self, which: impl Fn(&ManagedClusterAddOn) -> bool) {
-        let clusters: Vec<_> = {
-            let state = self.world.lock();
-            let addons = state.addons.live().iter().filter(|(_, addon)| which(addon));
-            addons.map(|(cluster, _)| cluster.clone()).collect()
-        };
-        clusters
-            .into_iter()
-            .map(Key::Cluster)
-            .for_each(|key| self.work.add(key));
+        source.follow(&self.client, apply).await
     }
 }
 
@@ -389,8 +337,13 @@ fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Option<Arc<T>> {
     serde_json::from_value(json!(object)).ok().map(Arc::new)
 }
 
-fn named_cluster(name: Option<&str>) -> Option<ClusterName> {
+fn cluster_name(name: Option<&String>) -> Option<ClusterName> {
     ClusterName::new(name?).ok()
+}
+
+fn namespaced(object: &DynamicObject) -> Option<(String, String)> {
+    let metadata = &object.metadata;
+    metadata.namespace.clone().zip(metadata.name.clone())
 }
 
 /// Whether two states of a cluster differ only in parts that it may change at any rate: its labels, annotations, claims and

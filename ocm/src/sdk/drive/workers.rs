@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_mins(5);
 /// The running reconciles.
 pub(super) struct Workers<A> {
     hub: Arc<Hub<A>>,
-    pub(super) agenda: Arc<PendingWork<Key>>,
+    pending: Arc<PendingWork<Key>>,
     /// Marked as seen before each dispatch, so that a change during the dispatch is noticed.
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
@@ -43,11 +43,11 @@ pub(super) struct Workers<A> {
 }
 
 impl<A: Addon> Workers<A> {
-    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<PendingWork<Key>>) -> Self {
+    pub(super) fn new(hub: Arc<Hub<A>>, pending: Arc<PendingWork<Key>>) -> Self {
         let revision = hub.world.revision();
         Self {
             hub,
-            agenda,
+            pending,
             revision,
             tasks: JoinSet::new(),
             keys: HashMap::new(),
@@ -70,10 +70,10 @@ impl<A: Addon> Workers<A> {
         let now = Instant::now();
         self.hub
             .metrics
-            .waiting(self.agenda.with(|queue| queue.waiting(now)));
+            .waiting(self.pending.with(|queue| queue.waiting(now)));
         while self.tasks.len() < concurrency {
-            let Some(key) = self.agenda.with(|queue| queue.take(now)) else {
-                return self.agenda.with(|queue| queue.next_due());
+            let Some(key) = self.pending.with(|queue| queue.take(now)) else {
+                return self.pending.with(|queue| queue.next_due());
             };
             let (hub, troubles) = (Arc::clone(&self.hub), Arc::clone(&self.troubles));
             let task = self.tasks.spawn(run_key(hub, key.clone(), troubles));
@@ -96,7 +96,7 @@ impl<A: Addon> Workers<A> {
 
     pub(super) fn finish(&self, key: Key, outcome: Outcome) {
         let jitter = rand::random();
-        self.agenda
+        self.pending
             .with(|queue| queue.finish(key, outcome, Instant::now(), jitter));
     }
 

@@ -18,7 +18,7 @@ use crate::{
     keys,
     name::{AddonName, ClusterName},
     sdk::{
-        WorkReport, permissions,
+        Target, WorkReport, permissions,
         place::{self, Place, Purpose},
         render,
     },
@@ -46,6 +46,15 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
+    /// The cluster with its add-on, if both exist.
+    pub(crate) fn target<'a>(&'a self, name: &'a ClusterName) -> Option<Target<'a>> {
+        Some(Target {
+            name,
+            cluster: self.cluster.as_deref()?,
+            addon: self.addon.as_deref()?,
+        })
+    }
+
     /// The works of one purpose in one place, by number.
     pub(crate) fn deploys<'a>(
         &'a self,

@@ -1,6 +1,5 @@
 //! Which placement decides the configuration of a cluster.
 
-use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::*;
@@ -48,7 +47,7 @@ fn decide(state: &mut State, name: &str, placement: &str, clusters: &[&str]) -> 
         } },
         "status": { "decisions": decisions.collect::<Vec<_>>() },
     });
-    let decision = serde_json::from_value(decision).unwrap();
+    let decision = serde_json::from_value::<DynamicObject>(decision).unwrap();
     let decision = Arc::new(Decision::read(&decision).unwrap());
     let key = ("p".to_owned(), name.to_owned());
     let changed = state

@@ -70,23 +70,18 @@ pub(crate) fn stage<'a>(
     if cluster_addon.is_deleting() {
         return removing(RemovalPhase::AddonDeleting);
     }
-    let Some(cluster) = observed.cluster.as_deref() else {
+    let Some(target) = observed.target(name) else {
         return removing(RemovalPhase::NotAdmitted);
     };
-    if cluster.is_deleting() {
+    if target.cluster.is_deleting() {
         return removing(RemovalPhase::ClusterDeleting);
     }
-    if !cluster.is_admitted() {
+    if !target.cluster.is_admitted() {
         return removing(RemovalPhase::NotAdmitted);
     }
     if !cluster_addon.is_managed_by(addon.name()) {
         return Stage::Idle;
     }
-    let target = Target {
-        name,
-        cluster,
-        addon: cluster_addon,
-    };
     match blocked(addon, target, observed) {
         Some(verdict) => Stage::Blocked {
             target,
@@ -105,14 +100,9 @@ pub(crate) fn not_accepted<'a>(
     name: &'a ClusterName,
     observed: &'a Observed,
 ) -> Option<(Target<'a>, Verdict)> {
-    let (cluster, cluster_addon) = observed.cluster.as_deref().zip(observed.addon.as_deref())?;
-    let target = Target {
-        name,
-        cluster,
-        addon: cluster_addon,
-    };
-    if cluster.spec.hub_accepts_client
-        || !cluster_addon.is_managed_by(addon.name())
+    let target = observed.target(name)?;
+    if target.cluster.spec.hub_accepts_client
+        || !target.addon.is_managed_by(addon.name())
         || uses_template(observed)
     {
         return None;
@@ -302,10 +292,4 @@ fn needs_hashes(
 }
 
 #[cfg(test)]
-mod hosted_tests;
-#[cfg(test)]
-mod rollout_tests;
-#[cfg(test)]
-pub(crate) mod samples;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

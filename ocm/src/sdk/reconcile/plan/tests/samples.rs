@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::*;
+use super::super::*;
 use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
     name::AddonName,
