@@ -4,9 +4,10 @@ use crate::{
     metrics::Metrics,
     settings::Settings,
     store::{Memory, Watched},
+    sync::hub::Hub,
     testing::{application, enrolment, fleet, open_project, with},
 };
-use runtime::clock::Clock;
+use tokio::sync::watch;
 
 struct Setup {
     memory: Memory,
@@ -44,7 +45,14 @@ fn setup(objects: Vec<Value>) -> Setup {
         })
     };
     let watching = hub.store().watch(reporter, token.clone());
-    let keeping = keep(Arc::clone(&hub), active_now, ready_now, token.clone());
+    let serving = Serving {
+        active: active_now,
+        ready: ready_now,
+    };
+    let keeping = {
+        let (hub, token) = (Arc::clone(&hub), token.clone());
+        async move { hub.conditions.keep(serving, token).await }
+    };
     let both = async move {
         futures::join!(watching, keeping);
     };
