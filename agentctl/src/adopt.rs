@@ -214,7 +214,7 @@ fn hub(facts: &Facts, names: &BTreeSet<&str>, enrolled: &BTreeSet<&str>) -> Vec<
         argocd_namespace: &facts.settings.routing.argocd_namespace,
         clusters: &clusters,
     });
-    all.push(check::offer(&facts.offer));
+    all.push(Finding::of(("add-on", check::offer(&facts.offer))));
     if !names.is_subset(enrolled) {
         all.extend(obstacles::placements(&facts.offer));
     }

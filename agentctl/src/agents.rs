@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     facts::Addon,
-    output::{Grid, Mood, Place, View, draw, name, one_line},
+    output::{Mood, Place, View, draw, name, one_line},
     status::{Connected, Connection, connected, connection, empty_fleet},
 };
 
@@ -78,11 +78,8 @@ impl View for Agents {
             ];
             (mood, cells)
         });
-        let grid = Grid {
-            header: vec!["CLUSTER", "MODE", "VERSION", "CONNECTED", "KEY", "LET IN"],
-            rows: rows.collect(),
-        };
-        draw(&grid, place.colours)
+        let header = ["CLUSTER", "MODE", "VERSION", "CONNECTED", "KEY", "LET IN"];
+        draw(&header, rows, place.colours)
     }
 }
 

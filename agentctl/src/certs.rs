@@ -3,7 +3,6 @@
 use argocd::keys::addon::{
     CA_SECRET, NEXT_CA, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, ROTATING_SINCE,
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,7 +10,8 @@ use x509_parser::pem::parse_x509_pem;
 
 use crate::{
     facts::Addon,
-    output::{self, Grid, Mood, Place, View, draw, left, one_line},
+    object::secret_text,
+    output::{self, Mood, Place, View, draw, left, one_line},
 };
 
 /// The Secrets with certificates that are the hub's own.
@@ -112,9 +112,8 @@ pub(crate) fn stage(secret: &Value) -> String {
 
 /// When the certificate in a Secret ends. Nothing but `tls.crt` is looked at.
 fn ends(secret: &Value) -> Option<Timestamp> {
-    let text = secret.pointer("/data")?.get("tls.crt")?.as_str()?;
-    let pem = STANDARD.decode(text).ok()?;
-    let (_, pem) = parse_x509_pem(&pem).ok()?;
+    let pem = secret_text(secret, "tls.crt")?;
+    let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
     let certificate = pem.parse_x509().ok()?;
     Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()
 }
@@ -159,11 +158,8 @@ impl View for Certificates {
             ];
             (if *degraded { Mood::Bad } else { Mood::Calm }, cells)
         });
-        let grid = Grid {
-            header: vec!["USE", "CLUSTER", "LEFT", "ENDS", "STATE"],
-            rows: rows.collect(),
-        };
-        draw(&grid, place.colours)
+        let header = ["USE", "CLUSTER", "LEFT", "ENDS", "STATE"];
+        draw(&header, rows, place.colours)
     }
 }
 

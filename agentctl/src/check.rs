@@ -18,7 +18,7 @@ pub use live::{SERVER, ServerRight};
 use crate::{
     hub::Reading,
     labels::{self, Wrong},
-    output::{Grid, Mood, Place, View, draw, one_line},
+    output::{Mood, Place, View, draw, one_line},
     settings::Settings,
 };
 use spoke::Way;
@@ -94,36 +94,89 @@ pub enum Outcome {
     Failed,
 }
 
+/// What a check found; an error is why it could not find out.
+pub(crate) type Checked = Result<Verdict, String>;
+
+/// A finding without the name of its check.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    result: Outcome,
+    cause: String,
+    next: Option<String>,
+}
+
+impl Verdict {
+    fn new(result: Outcome, cause: impl Into<String>, next: impl Into<String>) -> Self {
+        Self {
+            result,
+            cause: cause.into(),
+            next: Some(next.into()),
+        }
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
+pub(crate) fn ok(cause: impl Into<String>) -> Checked {
+    Ok(Verdict {
+        result: Outcome::Ok,
+        cause: cause.into(),
+        next: None,
+    })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
+fn unclear(cause: impl Into<String>, next: impl Into<String>) -> Checked {
+    Ok(Verdict::new(Outcome::Unclear, cause, next))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
+fn warning(cause: impl Into<String>, next: impl Into<String>) -> Checked {
+    Ok(Verdict::new(Outcome::Warning, cause, next))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
+pub(crate) fn failed(cause: impl Into<String>, next: impl Into<String>) -> Checked {
+    Ok(Verdict::new(Outcome::Failed, cause, next))
+}
+
 impl Finding {
-    pub(crate) fn new(check: &'static str, result: Outcome, cause: impl Into<String>) -> Self {
+    pub(crate) fn of((check, checked): (&'static str, Checked)) -> Self {
+        let verdict = checked.unwrap_or_else(|cause| Verdict {
+            result: Outcome::Unclear,
+            cause,
+            next: None,
+        });
+        let Verdict {
+            result,
+            cause,
+            next,
+        } = verdict;
         Self {
             check,
             result,
-            cause: cause.into(),
-            next: None,
+            cause,
+            next,
         }
-    }
-
-    pub(crate) fn next(mut self, next: impl Into<String>) -> Self {
-        self.next = Some(next.into());
-        self
     }
 }
 
 /// Looks at everything.
 pub fn check(facts: &Facts) -> Findings {
     let mut checks = hub::apis(facts);
-    checks.push(offer(&facts.offer));
-    checks.push(hub::program(facts));
-    checks.push(hub::address(facts));
+    let add_on = [
+        ("add-on", offer(&facts.offer)),
+        ("hub program", hub::program(facts)),
+        ("address", hub::address(facts)),
+    ];
+    checks.extend(add_on.map(Finding::of));
     checks.extend(hub::names(facts));
     checks.extend(spoke::way_from_here(&facts.way));
     checks.extend(spoke::clock_from_here(facts.clock));
     checks.extend(labels::findings(&facts.labels));
     checks.extend(controllers(Watchers::of(facts)));
-    checks.push(argo_cd::parameters(facts));
+    checks.push(Finding::of(("argo cd", argo_cd::parameters(facts))));
     checks.extend(live::findings(facts));
-    checks.push(hub::rights(facts));
+    checks.push(Finding::of(("your rights", hub::rights(facts))));
     Findings { checks }
 }
 
@@ -152,11 +205,7 @@ impl View for Findings {
             let cells = [finding.check.to_owned(), word.to_owned(), one_line(&cause)];
             (mood, cells.to_vec())
         });
-        let grid = Grid {
-            header: vec!["CHECK", "RESULT", "WHAT"],
-            rows: rows.collect(),
-        };
-        draw(&grid, place.colours)
+        draw(&["CHECK", "RESULT", "WHAT"], rows, place.colours)
     }
 }
 

@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use ocm::condition::{self, addon::AVAILABLE};
 use serde_json::Value;
 
+use crate::object::{list, text};
+
 /// The `ManagedClusterAddOn` of one cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Addon {
@@ -32,20 +34,18 @@ impl Addon {
     /// Reads one.
     pub fn read(object: &Value) -> Self {
         let meta = argocd::Meta::of(object);
-        let text = |key: &str| meta.annotation(key).map(str::to_owned);
-        let owners = object.pointer("/metadata/ownerReferences");
-        let owners = owners.and_then(Value::as_array).into_iter().flatten();
+        let annotation = |key: &str| meta.annotation(key).map(str::to_owned);
+        let mut owners = list(object, "/metadata/ownerReferences").iter();
         let is_offer = |owner: &Value| {
-            owner.get("kind").and_then(Value::as_str) == Some("ClusterManagementAddOn")
-                && owner.get("name").and_then(Value::as_str) == Some(ADDON)
+            text(owner, "/kind") == "ClusterManagementAddOn" && text(owner, "/name") == ADDON
         };
         Self {
             cluster: meta.namespace().to_owned(),
-            mode: text(MODE),
-            adopted: owners.into_iter().any(is_offer),
+            mode: annotation(MODE),
+            adopted: owners.any(is_offer),
             deleting: meta.deletion_timestamp().and_then(|at| at.parse().ok()),
-            revoked: text(REVOKED),
-            rekey: text(REKEY).filter(|name| !name.is_empty()),
+            revoked: annotation(REVOKED),
+            rekey: annotation(REKEY).filter(|name| !name.is_empty()),
             conditions: conditions(object),
         }
     }
@@ -99,9 +99,8 @@ fn time(text: &str) -> Option<Timestamp> {
 
 /// The conditions of an OCM object.
 pub fn conditions(object: &Value) -> Vec<Condition> {
-    let list = object.pointer("/status/conditions");
-    let list = list.and_then(Value::as_array).into_iter().flatten();
-    list.filter_map(|item| serde_json::from_value(item.clone()).ok())
+    let all = list(object, "/status/conditions").iter();
+    all.filter_map(|item| serde_json::from_value(item.clone()).ok())
         .collect()
 }
 

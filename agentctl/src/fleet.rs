@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use argocd::{keys, routing::Clusters};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
-use crate::facts::Addon;
+use crate::{facts::Addon, object::secret_text};
 
 /// The servers of the Argo CD cluster Secrets, by cluster.
 pub type Servers = BTreeMap<String, String>;
@@ -16,9 +15,7 @@ pub fn take_server(servers: &mut Servers, secret: &Value) {
     let Some(cluster) = argocd::Meta::of(secret).label(keys::AGENT_NAME) else {
         return;
     };
-    let server = secret.pointer("/data/server").and_then(Value::as_str);
-    let server = server.and_then(|text| STANDARD.decode(text).ok());
-    if let Some(server) = server.and_then(|bytes| String::from_utf8(bytes).ok()) {
+    if let Some(server) = secret_text(secret, "server") {
         servers.insert(cluster.to_owned(), server);
     }
 }

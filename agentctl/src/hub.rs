@@ -15,7 +15,7 @@ use kube::{
 };
 use runtime::error::Chain;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::progress::Progress;
 
@@ -121,6 +121,14 @@ impl By {
     pub fn name(name: &str) -> Self {
         Self {
             name: Some(name.to_owned()),
+            ..Self::default()
+        }
+    }
+
+    /// Those with these labels, in all namespaces.
+    pub fn labels(selector: &str) -> Self {
+        Self {
+            labels: Some(selector.to_owned()),
             ..Self::default()
         }
     }
@@ -231,9 +239,37 @@ impl Hub {
 
     /// All of them.
     pub async fn list(&self, kind: Kind, by: &By) -> Result<Vec<Value>, Error> {
+        self.collect(kind, by, Some).await
+    }
+
+    /// What `take` keeps of each of them.
+    pub async fn collect<T: Send>(
+        &self,
+        kind: Kind,
+        by: &By,
+        mut take: impl FnMut(Value) -> Option<T> + Send,
+    ) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
-        self.each(kind, by, |object| all.push(object)).await?;
+        self.each(kind, by, |object| all.extend(take(object)))
+            .await?;
         Ok(all)
+    }
+
+    /// Like [`list`](Self::list), for findings: an error is one, too.
+    pub async fn find_all(&self, kind: Kind, by: &By) -> Result<Vec<Value>, String> {
+        let all = self.list(kind, by).await;
+        all.map_err(|error| error.to_string())
+    }
+
+    /// Like [`get`](Self::get), for findings: an error is one, too.
+    pub async fn find(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, String> {
+        let object = self.get(kind, namespace, name).await;
+        object.map_err(|error| error.to_string())
     }
 
     /// One of them, if it is there.
@@ -280,11 +316,19 @@ impl Hub {
         }
     }
 
-    /// Asks a question that is an object, and returns it with its answer.
-    pub async fn create(&self, kind: Kind, body: &Value) -> Result<Value, Error> {
+    /// Whether the API allows what an access review describes; why that is not known.
+    pub async fn allows(&self, review: Kind, spec: &Value) -> Result<bool, String> {
+        let name = if review == ACCESS_REVIEWS {
+            "SelfSubjectAccessReview"
+        } else {
+            "SubjectAccessReview"
+        };
+        let body = json!({"apiVersion": "authorization.k8s.io/v1", "kind": name, "spec": spec});
         let body = body.to_string().into_bytes();
-        let asked = Request::new(kind.path(None)).create(&PostParams::default(), body);
-        self.ask("create", kind, None, asked).await
+        let asked = Request::new(review.path(None)).create(&PostParams::default(), body);
+        let answer = self.ask::<Value>("create", review, None, asked).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        Ok(answer.pointer("/status/allowed") == Some(&Value::Bool(true)))
     }
 
     async fn ask<T: DeserializeOwned>(

@@ -6,7 +6,10 @@ use argocd::keys::addon::MODE;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::check::{Finding, Outcome};
+use crate::{
+    check::{Finding, failed, ok},
+    object::list,
+};
 
 /// How the hub program's Event calls it.
 pub const REASON: &str = "UnknownMode";
@@ -58,9 +61,9 @@ impl Wrong {
 
 /// Time of the last write of the label.
 fn labelled(cluster: &Value) -> Option<Timestamp> {
-    let writers = cluster.pointer("/metadata/managedFields")?.as_array()?;
+    let writers = list(cluster, "/metadata/managedFields").iter();
     let label = format!("f:{MODE}");
-    let wrote = writers.iter().filter(|writer| {
+    let wrote = writers.filter(|writer| {
         let labels = writer.pointer("/fieldsV1/f:metadata/f:labels");
         labels.is_some_and(|labels| labels.get(&label).is_some())
     });
@@ -70,18 +73,16 @@ fn labelled(cluster: &Value) -> Option<Timestamp> {
 
 /// What `check` says of them.
 pub fn findings(read: &Result<Vec<Wrong>, String>) -> Vec<Finding> {
-    match read.as_deref() {
-        Err(reason) => vec![Finding::new("labels", Outcome::Unclear, reason)],
-        Ok([]) => {
-            let cause = "all opt-in labels are valid";
-            vec![Finding::new("labels", Outcome::Ok, cause)]
-        }
-        Ok(wrong) => {
-            let finding =
-                |it: &Wrong| Finding::new("labels", Outcome::Failed, it.cause()).next(it.next());
-            wrong.iter().map(finding).collect()
-        }
-    }
+    let checked = match read.as_deref() {
+        Err(reason) => vec![Err(reason.clone())],
+        Ok([]) => vec![ok("all opt-in labels are valid")],
+        Ok(wrong) => wrong
+            .iter()
+            .map(|it| failed(it.cause(), it.next()))
+            .collect(),
+    };
+    let checked = checked.into_iter();
+    checked.map(|it| Finding::of(("labels", it))).collect()
 }
 
 #[cfg(test)]

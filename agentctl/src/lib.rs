@@ -22,6 +22,7 @@ pub mod fleet;
 pub mod hub;
 pub mod labels;
 pub mod names;
+mod object;
 pub mod output;
 pub mod progress;
 pub mod reach;

@@ -42,14 +42,8 @@ pub enum Mood {
     Bad,
 }
 
-/// A table before it is drawn: a header, and lines of as many cells.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grid {
-    /// Names of the columns.
-    pub header: Vec<&'static str>,
-    /// The lines.
-    pub rows: Vec<(Mood, Vec<String>)>,
-}
+/// A line of a table: its cells, and how it is painted.
+pub type Row = (Mood, Vec<String>);
 
 /// Something that can be printed in every way.
 pub trait View: Serialize {
@@ -80,19 +74,19 @@ pub fn render(view: &impl View, place: Place) -> Result<String, Error> {
 }
 
 /// Draws a table as kubectl does: no lines, no space at the end.
-pub fn draw(grid: &Grid, colours: bool) -> String {
+pub fn draw(header: &[&str], rows: impl IntoIterator<Item = Row>, colours: bool) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
-    table.set_header(grid.header.clone());
-    for (_, row) in &grid.rows {
+    table.set_header(header);
+    let mut moods = vec![Mood::Calm];
+    for (mood, row) in rows {
+        moods.push(mood);
         // A line is a line: text from other writers must not break the table.
-        let row = row.iter().map(|cell| one_line(cell));
-        table.add_row(row.collect::<Vec<_>>());
+        table.add_row(row.iter().map(|cell| one_line(cell)));
     }
     for column in table.column_iter_mut() {
         column.set_padding((0, 3));
     }
-    let moods = std::iter::once(Mood::Calm).chain(grid.rows.iter().map(|(mood, _)| *mood));
     let lines = table.lines().zip(moods);
     lines
         .map(|(line, mood)| paint(line.trim_end(), mood, colours) + "\n")
@@ -316,17 +310,14 @@ mod tests {
 
     #[test]
     fn colours_mark_problems_on_terminals_only() {
-        let grid = Grid {
-            header: vec!["A", "B"],
-            rows: vec![
+        let drawn = |colours| {
+            let rows = [
                 (Mood::Calm, vec!["1".to_owned(), "x y".to_owned()]),
                 (Mood::Bad, vec!["22".to_owned(), String::new()]),
-            ],
+            ];
+            draw(&["A", "B"], rows, colours)
         };
-        assert_eq!(draw(&grid, false), "A    B\n1    x y\n22\n");
-        assert_eq!(
-            draw(&grid, true),
-            "A    B\n1    x y\n\u{1b}[31m22\u{1b}[0m\n"
-        );
+        assert_eq!(drawn(false), "A    B\n1    x y\n22\n");
+        assert_eq!(drawn(true), "A    B\n1    x y\n\u{1b}[31m22\u{1b}[0m\n");
     }
 }

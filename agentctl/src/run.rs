@@ -129,26 +129,14 @@ fn is_name(text: &str) -> Result<ClusterName, Error> {
 }
 
 async fn addons(hub: &Hub) -> Result<Vec<Addon>, Error> {
-    let mut addons = Vec::new();
-    hub.each(ADDONS, &By::name(ADDON), |object| {
-        addons.push(Addon::read(&object));
-    })
-    .await?;
-    Ok(addons)
+    let read = |object: Value| Some(Addon::read(&object));
+    Ok(hub.collect(ADDONS, &By::name(ADDON), read).await?)
 }
 
 /// The labels that cannot be followed.
 async fn labels(hub: &Hub) -> Result<Vec<Wrong>, HubError> {
-    let by = By {
-        labels: Some(MODE.to_owned()),
-        ..By::default()
-    };
-    let mut labels = Vec::new();
-    hub.each(CLUSTERS, &by, |cluster| {
-        labels.extend(Wrong::read(&cluster));
-    })
-    .await?;
-    Ok(labels)
+    let wrong = |cluster: Value| Wrong::read(&cluster);
+    hub.collect(CLUSTERS, &By::labels(MODE), wrong).await
 }
 
 /// The add-on of one cluster.
@@ -249,19 +237,12 @@ async fn explain(
     }
     let application = chosen(&namesakes, args)?;
     let project = argocd::Application::of(&application).project();
-    let project = match hub
-        .list(
-            PROJECTS,
-            &By {
-                name: Some(project.to_owned()),
-                ..By::namespace(&settings.routing.argocd_namespace)
-            },
-        )
-        .await
-    {
-        Ok(projects) => Ok(projects.into_iter().next()),
-        Err(error) => Err(error.to_string()),
+    let by = By {
+        name: Some(project.to_owned()),
+        ..By::namespace(&settings.routing.argocd_namespace)
     };
+    let projects = hub.find_all(PROJECTS, &by).await;
+    let project = projects.map(|it| it.into_iter().next());
     let facts = Facts {
         addons: addons(hub).await?,
         servers: servers(hub, &settings).await,

@@ -3,6 +3,8 @@
 use argocd::routing::RoutingSettings;
 use serde_json::Value;
 
+use crate::object::{container, list, text};
+
 /// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
 pub const NAMESPACE: (&str, &str) = ("--namespace", "ARGOCD_PRINCIPAL_NAMESPACE");
 /// The same for the namespaces whose Applications go by destination.
@@ -54,8 +56,7 @@ pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<Stri
 
 /// The settings; `manager` is the hub program's Deployment, or why it could not be read.
 pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
-    let container = manager.as_ref().ok();
-    let container = container.and_then(|it| it.pointer("/spec/template/spec/containers/0"));
+    let container = manager.as_ref().ok().and_then(container);
     let namespace = given.argocd_namespace.clone();
     let namespace = namespace
         .or_else(|| option(container?, NAMESPACE))
@@ -85,18 +86,14 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
 
 /// The value of a flag of a container; without it, that of its variable.
 pub(crate) fn option(container: &Value, (flag, variable): (&str, &str)) -> Option<String> {
-    let list = |field: &str| {
-        let list = container.get(field).and_then(Value::as_array);
-        list.map_or(&[][..], Vec::as_slice)
-    };
-    let args = list("args").iter().filter_map(Value::as_str);
+    let args = list(container, "/args").iter().filter_map(Value::as_str);
     // A later one wins, as with the program itself.
     let mut given = args.filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
     if let Some(value) = given.next_back() {
         return Some(value.to_owned());
     }
-    let mut env = list("env").iter();
-    let entry = env.find(|entry| entry.get("name").and_then(Value::as_str) == Some(variable))?;
+    let mut env = list(container, "/env").iter();
+    let entry = env.find(|entry| text(entry, "/name") == variable)?;
     Some(entry.get("value")?.as_str()?.to_owned())
 }
 

@@ -22,7 +22,7 @@ pub use troubles::{Trouble, Troubles, trouble};
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},
     labels::{REASON, Wrong},
-    output::{Format, Grid, Mood, Place, View, age, draw, left, one_line, warning},
+    output::{Format, Mood, Place, View, age, draw, left, one_line, warning},
 };
 
 /// The fleet.
@@ -297,13 +297,12 @@ impl View for Fleet {
             };
             (mood, row(cluster, wide, place.now))
         });
-        let rows = rows.collect();
         let labels = if wide {
             String::new()
         } else {
             self.labels(place.colours)
         };
-        draw(&Grid { header, rows }, place.colours) + &labels + &silent
+        draw(&header, rows, place.colours) + &labels + &silent
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::{
     certs::stage,
     facts::{Addon, CERTIFICATE_ROTATED},
+    object::first_names,
     status::{Connection, connected, worst},
 };
 
@@ -75,7 +76,7 @@ pub fn replaced(asked: &str, secret: &Value, addons: &[Addon]) -> WaitState {
     let blocking: Vec<_> = blocking.map(|addon| addon.cluster.as_str()).collect();
     let names = match blocking.as_slice() {
         [] => String::new(),
-        all => format!("; not connected: {}", named(all)),
+        all => format!("; not connected: {}", first_names(all, NAMED)),
     };
     WaitState::Pending(format!("{}{names}", stage(secret)))
 }
@@ -98,21 +99,12 @@ pub fn enrolled(clusters: &[String], addons: &[Addon]) -> WaitState {
         },
     };
     let names: Vec<_> = waiting.iter().map(why).collect();
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
     let done = clusters.len().saturating_sub(waiting.len());
     WaitState::Pending(format!(
         "{done} of {} connected; waiting for {}",
         clusters.len(),
-        named(&names)
+        first_names(&names, NAMED)
     ))
-}
-
-fn named(all: &[&str]) -> String {
-    let first: Vec<_> = all.iter().take(NAMED).copied().collect();
-    match all.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod cluster_side;
 mod hub_side;
 mod writers;
 
-use argocd::{Application, Meta, routing::route};
+use argocd::{Application, routing::route};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -19,7 +19,8 @@ pub(crate) use writers::wanted_since;
 use crate::{
     facts::Addon,
     fleet::{self, Servers},
-    output::{Grid, Mood, Place, View, age, draw, one_line, paint},
+    object::full_name,
+    output::{Mood, Place, View, age, draw, one_line, paint},
     settings::Settings,
 };
 
@@ -187,11 +188,8 @@ fn time(text: Option<&Value>) -> Option<Timestamp> {
 
 /// The namespaces of Applications, for a user to choose from.
 pub fn places(applications: &[Value]) -> String {
-    let places = applications.iter().map(|application| {
-        let meta = Meta::of(application);
-        format!("{}/{}", meta.namespace(), meta.name())
-    });
-    places.collect::<Vec<_>>().join(", ")
+    let places: Vec<_> = applications.iter().map(full_name).collect();
+    places.join(", ")
 }
 
 impl View for Why {
@@ -220,11 +218,7 @@ impl View for Why {
             ];
             (hop.state.mood(), cells.to_vec())
         });
-        let grid = Grid {
-            header: vec!["HOP", "STATE", "AGE", "WHAT"],
-            rows: rows.collect(),
-        };
-        text += &draw(&grid, place.colours);
+        text += &draw(&["HOP", "STATE", "AGE", "WHAT"], rows, place.colours);
         let rows = writers.iter().map(|writer| {
             let cells = [
                 writer.manager.clone(),
@@ -233,12 +227,8 @@ impl View for Why {
             ];
             (Mood::Calm, cells.to_vec())
         });
-        let grid = Grid {
-            header: vec!["WRITER", "AGE", "WROTE"],
-            rows: rows.collect(),
-        };
         text += "\n";
-        text += &draw(&grid, place.colours);
+        text += &draw(&["WRITER", "AGE", "WROTE"], rows, place.colours);
         text.extend(doubts.iter().map(|doubt| format!("\nNot known: {doubt}\n")));
         let next = next.as_deref().unwrap_or("nothing to do");
         let next = paint(&one_line(next), verdict.mood(), place.colours);

@@ -11,8 +11,8 @@ const PARENT: &str = "traceparent";
 /// The extension with the vendors' trace state.
 const STATE: &str = "tracestate";
 
-/// The program of a span: `principal` or `agent`.
-pub const COMPONENT: &str = "argocd.component.type";
+/// The program of a span.
+const COMPONENT: &str = "argocd.component.type";
 /// The cluster's name on the hub.
 pub const AGENT_NAME: &str = "argocd.agent.name";
 /// The agent's mode.
@@ -30,17 +30,18 @@ pub const UID: &str = "k8s.resource.uid";
 /// An attribute of a span.
 pub type Attribute = (&'static str, String);
 
-/// The key of the trace context of a mark.
-pub type Matter = (ObjectKey, Facet);
+/// A mark of the outbox, as the key of its trace context.
+pub type Mark = (ObjectKey, Facet);
 
 /// The name of the span of an operation on an object: `Application.update`.
-pub fn doing(operation: &str, key: &ObjectKey) -> String {
+pub fn span_name(operation: &str, key: &ObjectKey) -> String {
     format!("{}.{operation}", key.kind)
 }
 
-/// The attributes of the span of an operation on an object.
-pub fn of_object(operation: &str, key: &ObjectKey) -> [Attribute; 4] {
+/// The attributes of the span of an operation on an object; `component` is the program, `principal` or `agent`.
+pub fn object_attributes(component: &str, operation: &str, key: &ObjectKey) -> [Attribute; 5] {
     [
+        (COMPONENT, component.to_owned()),
         (OPERATION, operation.to_owned()),
         (KIND, key.kind.to_string()),
         (NAME, key.name.clone()),
@@ -59,13 +60,14 @@ pub fn outcome(verdict: &Verdict) -> Result<(), &str> {
 
 impl Event {
     /// The name of the span of receiving it, as in Go: `<target>.<type>`.
-    pub fn span(&self) -> String {
+    pub fn span_name(&self) -> String {
         format!("{}.{}", self.target, self.verb.to_type())
     }
 
     /// The attributes of its span; never its body.
-    pub fn of_event(&self) -> Vec<Attribute> {
+    pub fn span_attributes(&self, component: &str) -> Vec<Attribute> {
         let mut known = vec![
+            (COMPONENT, component.to_owned()),
             (EVENT_TYPE, self.verb.to_type()),
             (EVENT_TARGET, self.target.to_string()),
             (EVENT_ID, self.event_id.clone()),
@@ -89,7 +91,7 @@ impl Event {
     }
 
     /// Sets its trace context and the vendors' trace state.
-    pub fn carry(&mut self, (parent, state): (String, Option<String>)) {
+    pub fn set_trace(&mut self, (parent, state): (String, Option<String>)) {
         self.extensions.insert(PARENT.to_owned(), parent);
         if let Some(state) = state {
             self.extensions.insert(STATE.to_owned(), state);
@@ -110,7 +112,7 @@ mod tests {
         let key = ObjectKey::new(Kind::Application, "agent-a", "app");
         let mut event = Event::about(&key, Verb::SpecUpdate, "uid", "7", Bytes::new());
         assert_eq!(event.trace(), None);
-        event.carry(("00-parent".to_owned(), Some("vendor=1".to_owned())));
+        event.set_trace(("00-parent".to_owned(), Some("vendor=1".to_owned())));
         let raw = event.into_cloud_event("");
         assert!(raw.attributes.contains_key("traceparent"), "{raw:?}");
         let arrived = Event::try_from(raw).unwrap();
@@ -123,11 +125,11 @@ mod tests {
         let key = ObjectKey::new(Kind::Application, "agent-a", "app");
         let event = Event::about(&key, Verb::SpecUpdate, "uid", "7", Bytes::new());
         assert_eq!(
-            event.span(),
+            event.span_name(),
             "application.io.argoproj.argocd-agent.event.spec-update"
         );
-        assert_eq!(doing("update", &key), "Application.update");
-        let known = event.of_event();
+        assert_eq!(span_name("update", &key), "Application.update");
+        let known = event.span_attributes("agent");
         assert!(known.contains(&("argocd.event.id", "app_uid_7".to_owned())));
         assert!(known.contains(&("k8s.resource.name", "app".to_owned())));
     }

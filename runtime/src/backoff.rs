@@ -6,13 +6,29 @@ use tokio::time::Instant;
 
 use crate::random;
 
+/// Pauses that double with each failure, without jitter and without memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Doubling {
+    /// The pause after the first failure.
+    pub min: Duration,
+    /// The longest pause.
+    pub max: Duration,
+}
+
+impl Doubling {
+    /// The pause after so many failures in a row.
+    pub fn after(self, failures: u32) -> Duration {
+        let doublings = failures.saturating_sub(1).min(31);
+        self.min.saturating_mul(1 << doublings).min(self.max)
+    }
+}
+
 /// Counts failures and computes pauses.
 ///
 /// A success counts only if it lasted, so a peer that accepts and fails at once does not cause a retry loop.
 #[derive(Debug, Clone)]
 pub struct Backoff {
-    min: Duration,
-    max: Duration,
+    pauses: Doubling,
     healthy_after: Duration,
     failures: u32,
     up_since: Option<Instant>,
@@ -22,8 +38,7 @@ impl Backoff {
     /// Pauses from `min` to `max`, which reset after `healthy_after` without a failure.
     pub const fn new(min: Duration, max: Duration, healthy_after: Duration) -> Self {
         Self {
-            min,
-            max,
+            pauses: Doubling { min, max },
             healthy_after,
             failures: 0,
             up_since: None,
@@ -59,8 +74,7 @@ impl Backoff {
         } else {
             self.failures.saturating_add(1)
         };
-        let doublings = self.failures.saturating_sub(1).min(31);
-        self.min.saturating_mul(1 << doublings).min(self.max)
+        self.pauses.after(self.failures)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Process plumbing that all our programs share.
 //!
 //! Arguments, logs, errors, supervised tasks, readiness, the admin endpoint, metrics, back-off,
-//! rotating TLS material and the Kubernetes client. This crate is independent of the purpose of a program: no wire, no
+//! work queues, rotating TLS material and the Kubernetes client. This crate is independent of the purpose of a program: no wire, no
 //! Argo CD, no OCM.
 //!
 //! ```text
@@ -31,6 +31,7 @@ pub mod ready;
 pub mod shutdown;
 pub mod trace;
 pub mod tunnel;
+pub mod work_queue;
 
 /// Installs the TLS provider of the process; call it first in `main`.
 ///

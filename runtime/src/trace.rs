@@ -9,18 +9,12 @@
 //!                         └──────────────> bounded queue ──batches──> collector, or dropped and counted
 //! ```
 
-use std::borrow::Cow;
 use std::future::Future;
 use std::sync::OnceLock;
-use std::time::SystemTime;
 
-use opentelemetry::trace::{
-    Link, Span as _, SpanBuilder, Status, TraceContextExt as _, Tracer as _,
-};
+use opentelemetry::trace::{Span as _, SpanBuilder, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Context as Surroundings, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span as SdkSpan};
-
-use crate::clock::Clock;
 
 mod context;
 mod export;
@@ -31,7 +25,7 @@ mod settings;
 pub use context::Context;
 pub(crate) use export::register;
 pub use export::{Tracing, start};
-pub use notes::{Note, Notes};
+pub use notes::Notes;
 pub use settings::{Error, Invalid, Settings};
 
 /// The tracer of the process, like its log.
@@ -47,93 +41,43 @@ pub fn is_on() -> bool {
     TRACER.get().is_some()
 }
 
-/// The current time, as spans need it.
-fn now() -> SystemTime {
-    Clock::system().now().into()
-}
-
-/// A builder of a span.
-#[derive(Debug)]
-#[must_use = "it has not begun"]
-pub struct Spot {
-    builder: SpanBuilder,
-    under: Option<Context>,
-}
-
-impl Spot {
-    /// A span of this name.
-    pub fn new(name: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            builder: SpanBuilder::from_name(name),
-            under: None,
-        }
-    }
-
-    /// Sets the parent; without one, a new trace begins.
-    pub fn under(mut self, context: Option<Context>) -> Self {
-        self.under = context;
-        self
-    }
-
-    /// Sets the parent that a peer claims, if it is valid.
-    pub fn under_claim(self, claim: Option<(&str, Option<&str>)>) -> Self {
-        self.under(claim.and_then(|(parent, state)| Context::read(parent, state)))
-    }
-
-    /// Adds attributes. No secrets; values are cut to a bound.
-    pub fn with(mut self, attributes: impl IntoIterator<Item = (&'static str, String)>) -> Self {
-        let attributes = attributes
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty());
-        let cut = |value: String| value.chars().take(LONGEST_VALUE).collect::<String>();
-        let attributes = attributes.map(|(name, value)| KeyValue::new(name, cut(value)));
-        let known = self.builder.attributes.get_or_insert_default();
-        known.extend(attributes);
-        self
-    }
-
-    /// Sets the start time.
-    fn since(mut self, when: SystemTime) -> Self {
-        self.builder.start_time = Some(when);
-        self
-    }
-
-    /// Links the span to further contexts.
-    fn for_others(mut self, others: Vec<Context>) -> Self {
-        let links = others
-            .into_iter()
-            .map(|Context(other)| Link::with_context(other));
-        self.builder.links = Some(links.collect());
-        self
-    }
-
-    /// Adds an integer attribute.
-    fn counting(mut self, name: &'static str, count: u32) -> Self {
-        let known = self.builder.attributes.get_or_insert_default();
-        known.push(KeyValue::new(name, i64::from(count)));
-        self
-    }
-
-    /// Begins the span; none while traces are off.
-    pub fn begin(self) -> Option<Span> {
-        let tracer = TRACER.get()?;
-        let around = Surroundings::new();
-        let around = match self.under {
-            Some(Context(parent)) => around.with_remote_span_context(parent),
-            None => around,
-        };
-        Some(Span(tracer.build_with_context(self.builder, &around)))
-    }
-}
-
 /// A span; it ends when it is dropped.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct Span(SdkSpan);
 
 impl Span {
+    /// Begins a span below `parent`; without one, a new trace begins. None while traces are off.
+    ///
+    /// No secrets in attributes; empty ones are left out, and values are cut to a bound.
+    pub fn begin(
+        name: String,
+        parent: Option<Context>,
+        attributes: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Option<Self> {
+        Self::build(SpanBuilder::from_name(name), parent, attributes)
+    }
+
+    fn build(
+        mut builder: SpanBuilder,
+        parent: Option<Context>,
+        attributes: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Option<Self> {
+        let tracer = TRACER.get()?;
+        let attributes = attributes
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| KeyValue::new(name, cut(&value, LONGEST_VALUE)));
+        let known = builder.attributes.get_or_insert_default();
+        known.extend(attributes);
+        let around = parent.map_or_else(Surroundings::new, |Context(parent)| {
+            Surroundings::new().with_remote_span_context(parent)
+        });
+        Some(Self(tracer.build_with_context(builder, &around)))
+    }
+
     /// The wire form: `traceparent` and `tracestate`.
-    pub fn words(&self) -> (String, Option<String>) {
+    pub fn headers(&self) -> (String, Option<String>) {
         let context = self.context();
         (context.parent(), context.state())
     }
@@ -143,33 +87,29 @@ impl Span {
         Context(self.0.span_context().clone())
     }
 
-    /// Sets the status to success.
-    pub fn fine(&mut self) {
-        self.0.set_status(Status::Ok);
-    }
-
-    /// Sets the status to an error. The reason is cut.
-    pub fn failed(&mut self, why: &str) {
-        let why: String = why.chars().take(LONGEST_REASON).collect();
-        self.0.set_status(Status::error(why));
-    }
-
     /// Sets the status of an outcome.
     pub fn ended<T, E: std::error::Error + 'static>(&mut self, outcome: &Result<T, E>) {
-        match outcome {
-            Ok(_) => self.fine(),
-            Err(error) => self.failed(&crate::error::Chain(error).to_string()),
-        }
+        let outcome = outcome.as_ref().map(drop);
+        self.set_status(outcome.map_err(|error| crate::error::Chain(error).to_string()));
+    }
+
+    fn set_status(&mut self, outcome: Result<(), String>) {
+        self.0.set_status(match outcome {
+            Ok(()) => Status::Ok,
+            Err(why) => Status::error(cut(&why, LONGEST_REASON)),
+        });
     }
 }
 
 /// Ends a span, if there is one, with its outcome.
 pub fn finish_span(span: Option<Span>, outcome: Result<(), &str>) {
-    let Some(mut span) = span else { return };
-    match outcome {
-        Ok(()) => span.fine(),
-        Err(why) => span.failed(why),
+    if let Some(mut span) = span {
+        span.set_status(outcome.map_err(str::to_owned));
     }
+}
+
+fn cut(text: &str, longest: usize) -> String {
+    text.chars().take(longest).collect()
 }
 
 /// The log has the whole reason.

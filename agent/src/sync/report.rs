@@ -84,7 +84,7 @@ impl Reports {
     }
 
     fn ended(&self, key: &ObjectKey, mut event: Event) {
-        self.traces.went(key, &mut event);
+        self.traces.deleted(key, &mut event);
         let mut pending = self.lock();
         pending.states.remove(key);
         pending.events.insert(key.clone(), event);
@@ -108,7 +108,7 @@ impl Reports {
             return;
         }
         let mut event = gone_event(key, source_uid, last);
-        self.traces.went(key, &mut event);
+        self.traces.deleted(key, &mut event);
         let mut pending = self.lock();
         pending.statuses.remove(key);
         pending.events.insert(key.clone(), event);

@@ -7,9 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::trace::{self as words, AGENT_MODE, AGENT_NAME, Attribute, COMPONENT, Matter};
+use protocol::trace::{AGENT_MODE, AGENT_NAME, Mark, object_attributes, span_name};
 use protocol::{Event, Facet, Mode, ObjectKey, Target};
-use runtime::trace::{self, Context, Note, Notes, Span, Spot};
+use runtime::trace::{self, Context, Notes, Span};
 use tokio::time::Instant;
 
 use crate::transport::Welcome;
@@ -21,14 +21,12 @@ const MOST_REPORTS: u32 = 20;
 /// The most objects whose last change is remembered.
 const MOST_CHANGES: usize = 1000;
 
-fn component() -> Attribute {
-    (COMPONENT, "agent".to_owned())
-}
+const COMPONENT: &str = "agent";
 
 /// The traces of recent changes and pending reports. Empty without a collector.
 #[derive(Debug, Default)]
 pub(crate) struct Traces {
-    notes: Notes<Matter>,
+    notes: Notes<Mark>,
     // Locked for a lookup, never over an await.
     changes: Mutex<HashMap<ObjectKey, Change>>,
 }
@@ -67,27 +65,23 @@ impl Traces {
 
     /// Starts a span for a pending report: in the current trace, or else in that of the object's last change.
     pub(crate) fn changed(&self, key: &ObjectKey, facet: Facet) {
-        if let Some(span) = self.seen("update", key) {
+        if let Some(span) = self.begin("update", key) {
             self.notes.note((key.clone(), facet), span.context());
         }
     }
 
     /// Adds a span to the event of a deletion.
-    pub(crate) fn went(&self, key: &ObjectKey, event: &mut Event) {
-        if let Some(span) = self.seen("delete", key) {
-            event.carry(span.words());
+    pub(crate) fn deleted(&self, key: &ObjectKey, event: &mut Event) {
+        if let Some(span) = self.begin("delete", key) {
+            event.set_trace(span.headers());
         }
     }
 
-    fn seen(&self, operation: &str, key: &ObjectKey) -> Option<Span> {
+    fn begin(&self, operation: &str, key: &ObjectKey) -> Option<Span> {
         if !trace::is_on() {
             return None;
         }
-        Spot::new(words::doing(operation, key))
-            .under(trace::current().or_else(|| self.cause(key)))
-            .with(words::of_object(operation, key))
-            .with([component()])
-            .begin()
+        begin(operation, key, trace::current().or_else(|| self.cause(key)))
     }
 
     fn cause(&self, key: &ObjectKey) -> Option<Context> {
@@ -112,15 +106,15 @@ impl Traces {
         if !trace::is_on() {
             return event;
         }
-        let note = self.notes.take(&(key.clone(), facet));
-        let mut event = event?;
-        let begin = |note: Note| {
-            let about = event.of_event();
-            let of_us = [component(), (AGENT_MODE, mode.to_string())];
-            note.begin(words::doing("send", key), about.into_iter().chain(of_us))
+        let mark = (key.clone(), facet);
+        let Some(mut event) = event else {
+            self.notes.forget(&mark);
+            return None;
         };
-        if let Some(span) = note.and_then(begin) {
-            event.carry(span.words());
+        let mut attributes = event.span_attributes(COMPONENT);
+        attributes.push((AGENT_MODE, mode.to_string()));
+        if let Some(span) = self.notes.begin(&mark, span_name("send", key), attributes) {
+            event.set_trace(span.headers());
         }
         Some(event)
     }
@@ -136,25 +130,22 @@ pub(crate) fn received(event: &Event, mode: Mode, welcome: &Welcome) -> Option<S
         return None;
     }
     let name = welcome.agent_name.clone().unwrap_or_default();
-    Spot::new(event.span())
-        .under_claim(event.trace())
-        .with(event.of_event())
-        .with([
-            component(),
-            (AGENT_NAME, name),
-            (AGENT_MODE, mode.to_string()),
-        ])
-        .begin()
+    let parent = event
+        .trace()
+        .and_then(|(parent, state)| Context::read(parent, state));
+    let mut attributes = event.span_attributes(COMPONENT);
+    attributes.extend([(AGENT_NAME, name), (AGENT_MODE, mode.to_string())]);
+    Span::begin(event.span_name(), parent, attributes)
 }
 
 /// The span of one write to the spoke's API, in the current trace.
 pub(crate) fn writing(operation: &str, key: &ObjectKey) -> Option<Span> {
-    let context = trace::current()?;
-    Spot::new(words::doing(operation, key))
-        .under(Some(context))
-        .with(words::of_object(operation, key))
-        .with([component()])
-        .begin()
+    begin(operation, key, Some(trace::current()?))
+}
+
+fn begin(operation: &str, key: &ObjectKey, parent: Option<Context>) -> Option<Span> {
+    let attributes = object_attributes(COMPONENT, operation, key);
+    Span::begin(span_name(operation, key), parent, attributes)
 }
 
 #[cfg(test)]
@@ -180,7 +171,7 @@ mod tests {
         traces.changing(&key);
         traces.changed(&key, Facet::Status);
         let mut event = Event::about(&key, Verb::Delete, "uid", "7", Bytes::new());
-        traces.went(&key, &mut event);
+        traces.deleted(&key, &mut event);
         let stated = traces.sent(&key, Facet::Status, Mode::Managed, Some(event));
         assert_eq!(stated.unwrap().trace(), None);
         assert!(traces.notes.is_empty() && traces.lock().is_empty());

@@ -6,9 +6,10 @@ use argocd::{
     cluster_secret::is_predecessors,
     keys::{AGENT_NAME, IN_CLUSTER, IN_CLUSTER_SERVER, SECRET_TYPE, addon::MODE},
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ocm::api::cluster::ID_CLAIM;
 use serde_json::{Value, json};
+
+use crate::object::{list, secret_text, text};
 
 /// Where an API server is, so that two ways to write it are one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,12 +72,8 @@ impl ClusterSecret {
         if !is_cluster && !meta.name().starts_with("cluster-") {
             return None;
         }
-        let text = |field: &str| {
-            let encoded = object.get("data")?.get(field)?.as_str()?;
-            String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
-        };
-        let server = text("server").unwrap_or_default();
-        let shown = text("name").filter(|name| !name.is_empty());
+        let server = secret_text(object, "server").unwrap_or_default();
+        let shown = secret_text(object, "name").filter(|name| !name.is_empty());
         let owned = |texts: BTreeMap<&str, &str>| {
             let texts = texts.into_iter();
             texts
@@ -130,13 +127,11 @@ impl ManagedCluster {
     /// Reads one.
     pub fn read(object: &Value) -> Self {
         let meta = argocd::Meta::of(object);
-        let configs = object.pointer("/spec/managedClusterClientConfigs");
-        let configs = configs.and_then(Value::as_array).into_iter().flatten();
+        let configs = list(object, "/spec/managedClusterClientConfigs").iter();
         let urls = configs.filter_map(|config| config.get("url")?.as_str());
         let declared: Vec<_> = urls.map(str::to_owned).collect();
-        let claims = object.pointer("/status/clusterClaims");
-        let mut claims = claims.and_then(Value::as_array).into_iter().flatten();
-        let id = claims.find(|claim| claim["name"] == ID_CLAIM);
+        let mut claims = list(object, "/status/clusterClaims").iter();
+        let id = claims.find(|claim| text(claim, "/name") == ID_CLAIM);
         let id = id.and_then(|claim| claim.get("value")?.as_str());
         Self {
             name: meta.name().to_owned(),
@@ -174,8 +169,7 @@ pub fn brief(application: &Value) -> Value {
 
 /// The `ApplicationSet` that makes an Application.
 pub fn maker(application: &Value) -> Option<&str> {
-    let owners = application.pointer("/metadata/ownerReferences")?;
-    let mut owners = owners.as_array()?.iter();
-    let set = owners.find(|owner| owner["kind"] == "ApplicationSet")?;
+    let mut owners = list(application, "/metadata/ownerReferences").iter();
+    let set = owners.find(|owner| text(owner, "/kind") == "ApplicationSet")?;
     set.get("name")?.as_str()
 }

@@ -8,7 +8,10 @@ use super::{
     Facts, Fate, Named,
     facts::{ClusterSecret, ManagedCluster},
 };
-use crate::check::{Finding, Outcome};
+use crate::{
+    check::{Finding, failed},
+    object::text,
+};
 
 /// What is in the way of a cluster itself.
 pub(super) fn of(facts: &Facts, cluster: &ManagedCluster) -> Vec<String> {
@@ -113,10 +116,8 @@ pub(super) fn afterwards(facts: &Facts, secret: &ClusterSecret, cluster: &str) -
 /// With Placements the label does not opt in.
 pub(super) fn placements(offer: &Result<Option<Value>, String>) -> Option<Finding> {
     let offer = offer.as_ref().ok()?.as_ref()?;
-    let kind = offer.pointer("/spec/installStrategy/type");
-    (kind.and_then(Value::as_str) == Some("Placements")).then(|| {
-        let cause = "Placements choose the clusters with the add-on, so a label has no effect";
-        Finding::new("add-on", Outcome::Failed, cause)
-            .next("let the Placement of the ClusterManagementAddOn select the clusters, and use --dry-run here")
-    })
+    let cause = "Placements choose the clusters with the add-on, so a label has no effect";
+    let next = "let the Placement of the ClusterManagementAddOn select the clusters, and use --dry-run here";
+    let is_by_placements = text(offer, "/spec/installStrategy/type") == "Placements";
+    is_by_placements.then(|| Finding::of(("add-on", failed(cause, next))))
 }

@@ -1,7 +1,7 @@
 //! The plan as text for people.
 
 use super::{Fate, Kind, Named, Plan, Row, State};
-use crate::output::{Format, Grid, Mood, Place, View, draw, one_line, paint};
+use crate::output::{Format, Mood, Place, View, draw, one_line, paint};
 
 const NOTHING: &str = "-";
 
@@ -59,8 +59,7 @@ fn clusters(rows: &[Row], wide: bool, colours: bool) -> String {
         }
         (mood, cells)
     });
-    let rows = rows.collect();
-    draw(&Grid { header, rows }, colours)
+    draw(&header, rows, colours)
 }
 
 fn remark(row: &Row) -> String {
@@ -99,9 +98,9 @@ fn applications(all: &[&Named], colours: bool) -> String {
         ];
         (mood, cells)
     });
-    let grid = Grid {
-        header: vec!["APPLICATION", "CLUSTER", "BECOMES", "WHAT"],
-        rows: rows.collect(),
-    };
-    draw(&grid, colours)
+    draw(
+        &["APPLICATION", "CLUSTER", "BECOMES", "WHAT"],
+        rows,
+        colours,
+    )
 }

@@ -3,7 +3,8 @@
 use argocd::glob;
 use serde_json::Value;
 
-use super::{Facts, Finding, Outcome};
+use super::{Checked, Facts, Finding, failed, ok, unclear, warning};
+use crate::object::{container, full_name, image, list, replicas, text};
 
 /// The settings that decide which namespaces Argo CD's controllers watch.
 #[derive(Clone, Copy, Debug)]
@@ -37,35 +38,34 @@ pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller
 
 /// Application controllers on the hub that would reconcile what runs on clusters.
 pub fn controllers(facts: Watchers<'_>) -> Vec<Finding> {
-    let all = match facts.controllers {
-        Ok(all) => all,
-        Err(reason) => return vec![Finding::new("controllers", Outcome::Unclear, reason)],
+    let judge = || -> Result<Vec<Checked>, String> {
+        let running = facts.controllers.as_ref()?.iter();
+        let running = running.filter(|it| replicas(it) > 0);
+        Ok(running.map(|it| controller(it, facts)).collect())
     };
-    let running: Vec<_> = all.iter().filter(|it| is_running(it)).collect();
-    if running.is_empty() {
-        let cause = "no Argo CD application controller runs on the hub";
-        return vec![Finding::new("controllers", Outcome::Ok, cause)];
-    }
-    running
-        .into_iter()
-        .map(|it| controller(it, facts))
-        .collect()
+    let all = match judge() {
+        Ok(all) if all.is_empty() => vec![ok("no Argo CD application controller runs on the hub")],
+        Ok(all) => all,
+        Err(reason) => vec![Err(reason)],
+    };
+    let all = all.into_iter();
+    all.map(|it| Finding::of(("controllers", it))).collect()
 }
 
-fn controller(workload: &Value, facts: Watchers<'_>) -> Finding {
-    let meta = argocd::Meta::of(workload);
-    let name = format!("{}/{}", meta.namespace(), meta.name());
-    let image = image(workload);
-    let finding = |outcome, cause| Finding::new("controllers", outcome, cause);
+fn controller(workload: &Value, facts: Watchers<'_>) -> Checked {
+    let (name, image) = (full_name(workload), image(workload));
     let version = version(image);
     if version.is_some_and(|version| version >= CONSIDERATE) {
-        let cause = format!("{name} ({image}) ignores the clusters of the add-on");
-        return finding(Outcome::Ok, cause);
+        return ok(format!(
+            "{name} ({image}) ignores the clusters of the add-on"
+        ));
     }
-    let ours = watched_of_ours(workload, meta.namespace(), facts);
+    let own = argocd::Meta::of(workload).namespace();
+    let ours = watched_of_ours(workload, own, facts);
     if ours.is_empty() {
-        let cause = format!("{name} ({image}) watches no namespace of the add-on");
-        return finding(Outcome::Ok, cause);
+        return ok(format!(
+            "{name} ({image}) watches no namespace of the add-on"
+        ));
     }
     let names = ours.join(", ");
     let next = "upgrade it to Argo CD 3.4 or newer, which ignores them, or scale it to 0 if the hub has no \
@@ -73,22 +73,12 @@ fn controller(workload: &Value, facts: Watchers<'_>) -> Finding {
     if version.is_none() {
         let cause =
             format!("cannot read the version of {name} from its image {image}; it watches {names}");
-        return finding(Outcome::Unclear, cause).next(next);
+        return unclear(cause, next);
     }
     let cause = format!(
         "{name} ({image}) would reconcile Applications that the add-on delivers: it watches {names}"
     );
-    finding(Outcome::Failed, cause).next(next)
-}
-
-fn is_running(name: &Value) -> bool {
-    let wanted = name.pointer("/spec/replicas").and_then(Value::as_i64);
-    wanted.unwrap_or(1) > 0
-}
-
-fn image(name: &Value) -> &str {
-    let image = name.pointer("/spec/template/spec/containers/0/image");
-    image.and_then(Value::as_str).unwrap_or_default()
+    failed(cause, next)
 }
 
 /// Major and minor of an image's tag, if it is a version.
@@ -100,7 +90,7 @@ pub(super) fn version(image: &str) -> Option<(u64, u64)> {
 }
 
 /// The namespaces of ours that it looks at: its own, and those that Argo CD's parameters name.
-fn watched_of_ours(name: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> {
+fn watched_of_ours(workload: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> {
     let further = further(facts.parameters);
     let argocd = facts.argocd_namespace;
     let clusters = facts.clusters.iter().map(String::as_str);
@@ -108,7 +98,7 @@ fn watched_of_ours(name: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> 
     let watched = ours.filter(|namespace| {
         *namespace == own
             || (own == argocd && further.iter().any(|it| glob::matches_entry(it, namespace)))
-            || environment(name)
+            || environment(workload)
                 .iter()
                 .any(|it| glob::matches_entry(it, namespace))
     });
@@ -129,13 +119,12 @@ fn further(parameters: &Result<Option<Value>, String>) -> Vec<String> {
     entries(value.and_then(Value::as_str).unwrap_or_default())
 }
 
-fn environment(name: &Value) -> Vec<String> {
-    let env = name.pointer("/spec/template/spec/containers/0/env");
-    let mut env = env.and_then(Value::as_array).into_iter().flatten();
-    let entry = env
-        .find(|it| it.get("name").and_then(Value::as_str) == Some("ARGOCD_APPLICATION_NAMESPACES"));
-    let value = entry.and_then(|entry| entry.get("value"));
-    entries(value.and_then(Value::as_str).unwrap_or_default())
+fn environment(workload: &Value) -> Vec<String> {
+    let mut env = container(workload)
+        .map_or(&[][..], |it| list(it, "/env"))
+        .iter();
+    let entry = env.find(|it| text(it, "/name") == "ARGOCD_APPLICATION_NAMESPACES");
+    entries(entry.map_or("", |entry| text(entry, "/value")))
 }
 
 fn entries(text: &str) -> Vec<String> {
@@ -145,37 +134,26 @@ fn entries(text: &str) -> Vec<String> {
 }
 
 /// Whether the hub's Argo CD shows Applications in the namespaces of clusters.
-pub(super) fn parameters(facts: &Facts) -> Finding {
+pub(super) fn parameters(facts: &Facts) -> Checked {
     let argocd = &facts.settings.routing.argocd_namespace;
-    let finding = |outcome, cause: String| Finding::new("argo cd", outcome, cause);
-    match &facts.parameters {
-        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-        Ok(None) => {
-            let cause = format!(
+    if facts.parameters.as_ref()?.is_none() {
+        return warning(
+            format!(
                 "ConfigMap {argocd}/argocd-cmd-params-cm not found; no Argo CD shows the fleet"
-            );
-            return finding(Outcome::Warning, cause)
-                .next("install argocd-server on the hub to use its UI and CLI");
-        }
-        Ok(Some(_)) => {}
+            ),
+            "install argocd-server on the hub to use its UI and CLI",
+        );
     }
     let further = further(&facts.parameters);
-    let hidden = facts.clusters.iter().find(|cluster| {
-        !further
-            .iter()
-            .any(|entry| glob::matches_entry(entry, cluster))
-    });
-    match hidden {
-        None => finding(
-            Outcome::Ok,
-            "its UI and CLI show Applications in the namespaces of all clusters".to_owned(),
+    let is_shown = |cluster: &str| further.iter().any(|it| glob::matches_entry(it, cluster));
+    let Some(cluster) = facts.clusters.iter().find(|it| !is_shown(it)) else {
+        return ok("its UI and CLI show Applications in the namespaces of all clusters");
+    };
+    warning(
+        format!("its UI and CLI do not show Applications in namespace {cluster}"),
+        format!(
+            "add it to application.namespaces of the ConfigMap {argocd}/argocd-cmd-params-cm and restart \
+             argocd-server, or keep its Applications in namespace {argocd}"
         ),
-        Some(cluster) => {
-            let cause = format!("its UI and CLI do not show Applications in namespace {cluster}");
-            finding(Outcome::Warning, cause).next(format!(
-                "add it to application.namespaces of the ConfigMap {argocd}/argocd-cmd-params-cm and restart \
-                 argocd-server, or keep its Applications in namespace {argocd}"
-            ))
-        }
-    }
+    )
 }

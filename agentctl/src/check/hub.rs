@@ -5,10 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use argocd::keys::addon::{ADDON, CA_SECRET, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::Value;
 
-use super::{Facts, Finding, Outcome};
+use Place::{ArgoCd, Everywhere, Own};
+
+use super::{Checked, Facts, Finding, failed, ok, unclear, warning};
+use crate::object::{container, image, list, text};
 
 /// Kinds by group and version, `group/version`.
 pub type Served = BTreeMap<&'static str, Result<BTreeSet<String>, String>>;
+
+const INSTALL_OCM: &str = "install Open Cluster Management 1.2 or newer (clusteradm init), or choose the hub with --context";
 
 /// The groups that matter, in the version that is needed, with the kinds and where they come from.
 pub const GROUPS: [(&str, &[&str], &str); 4] = [
@@ -19,17 +24,17 @@ pub const GROUPS: [(&str, &[&str], &str); 4] = [
             "clustermanagementaddons",
             "addondeploymentconfigs",
         ],
-        "install Open Cluster Management 1.2 or newer (clusteradm init), or choose the hub with --context",
+        INSTALL_OCM,
     ),
     (
         "cluster.open-cluster-management.io/v1",
         &["managedclusters"],
-        "install Open Cluster Management 1.2 or newer (clusteradm init), or choose the hub with --context",
+        INSTALL_OCM,
     ),
     (
         "work.open-cluster-management.io/v1",
         &["manifestworks"],
-        "install Open Cluster Management 1.2 or newer (clusteradm init), or choose the hub with --context",
+        INSTALL_OCM,
     ),
     (
         "argoproj.io/v1alpha1",
@@ -64,45 +69,27 @@ pub enum Place {
     Own,
 }
 
+const CLUSTERS: &str = "cluster.open-cluster-management.io/managedclusters";
+const ADDONS: &str = "addon.open-cluster-management.io/managedclusteraddons";
+const APPLICATIONS: &str = "argoproj.io/applications";
+const REVIEWS: &str = "authorization.k8s.io/subjectaccessreviews";
+const READ_SECRETS: &str = "why, for destinations by server, and check";
+
 /// What the commands need.
 pub const RIGHTS: [Right; 12] = [
-    Right::new("list", ADDONS, Place::Everywhere, "every command"),
-    Right::new(
-        "list",
-        "argoproj.io/applications",
-        Place::Everywhere,
-        "status, why",
-    ),
-    Right::new("list", "argoproj.io/appprojects", Place::ArgoCd, "why"),
-    Right::new(
-        "list",
-        "/secrets",
-        Place::ArgoCd,
-        "why, for destinations by server, and check",
-    ),
-    Right::new(
-        "create",
-        "authorization.k8s.io/subjectaccessreviews",
-        Place::Everywhere,
-        "check",
-    ),
-    Right::new("get", "apps/deployments", Place::Own, "status, why"),
-    Right::new("get", "/secrets", Place::Own, "certs list").of(CA_SECRET),
-    Right::new("patch", "/secrets", Place::Own, "certs rotate --ca").of(CA_SECRET),
-    Right::new("get", ADDONS, Place::Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new("patch", ADDONS, Place::Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new(
-        "list",
-        CLUSTERS,
-        Place::Everywhere,
-        "status, check, cluster adopt",
-    ),
-    Right::new("patch", CLUSTERS, Place::Everywhere, "cluster adopt"),
+    Right::new("list", ADDONS, Everywhere, "every command"),
+    Right::new("list", APPLICATIONS, Everywhere, "status, why"),
+    Right::new("list", "argoproj.io/appprojects", ArgoCd, "why"),
+    Right::new("list", "/secrets", ArgoCd, READ_SECRETS),
+    Right::new("create", REVIEWS, Everywhere, "check"),
+    Right::new("get", "apps/deployments", Own, "status, why"),
+    Right::new("get", "/secrets", Own, "certs list").of(CA_SECRET),
+    Right::new("patch", "/secrets", Own, "certs rotate --ca").of(CA_SECRET),
+    Right::new("get", ADDONS, Everywhere, "agent, certs rotate").of(ADDON),
+    Right::new("patch", ADDONS, Everywhere, "agent, certs rotate").of(ADDON),
+    Right::new("list", CLUSTERS, Everywhere, "status, check, cluster adopt"),
+    Right::new("patch", CLUSTERS, Everywhere, "cluster adopt"),
 ];
-
-const CLUSTERS: &str = "cluster.open-cluster-management.io/managedclusters";
-
-const ADDONS: &str = "addon.open-cluster-management.io/managedclusteraddons";
 
 impl Right {
     const fn new(
@@ -133,76 +120,63 @@ impl Right {
 
 /// The kinds that the hub must serve.
 pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
-    let finding = |(version, kinds, next): &(&'static str, &[&str], &str)| {
-        let found = match facts.served.get(version) {
-            Some(Ok(found)) => found.clone(),
-            Some(Err(reason)) => {
-                return Finding::new("api", Outcome::Unclear, format!("{version}: {reason}"));
-            }
-            None => BTreeSet::new(),
-        };
-        let missing: Vec<_> = kinds.iter().filter(|it| !found.contains(**it)).collect();
+    let check = |(version, kinds, next): (&'static str, &[&str], &'static str)| {
+        let found = facts.served.get(version).map(Result::as_ref).transpose()?;
+        let is_missing = |kind: &&str| found.is_none_or(|found| !found.contains(*kind));
+        let missing: Vec<_> = kinds.iter().copied().filter(is_missing).collect();
         if missing.is_empty() {
-            return Finding::new("api", Outcome::Ok, format!("{version} is served"));
+            return ok(format!("{version} is served"));
         }
-        let missing: Vec<_> = missing.into_iter().copied().collect();
         let cause = format!("{version} does not have {}", missing.join(", "));
-        Finding::new("api", Outcome::Failed, cause).next(*next)
+        failed(cause, next)
     };
-    GROUPS.iter().map(finding).collect()
+    let named = |group: (&'static str, &[&str], &'static str)| {
+        let checked = check(group).map_err(|reason: String| format!("{}: {reason}", group.0));
+        Finding::of(("api", checked))
+    };
+    GROUPS.into_iter().map(named).collect()
 }
 
 /// The add-on's definition.
-pub fn offer(read: &Result<Option<Value>, String>) -> Finding {
-    let failed = |cause: String| Finding::new("add-on", Outcome::Failed, cause);
-    match read {
-        Err(reason) => Finding::new("add-on", Outcome::Unclear, reason),
-        Ok(None) => failed(format!("ClusterManagementAddOn {ADDON} not found"))
-            .next("install the chart (manifests/hub)"),
-        Ok(Some(offer)) => {
-            let kinds = offer.pointer("/spec/supportedConfigs");
-            let mut kinds = kinds.and_then(Value::as_array).into_iter().flatten();
-            if kinds.any(|kind| text(kind, "/resource") == "addontemplates") {
-                return failed(format!(
-                    "the ClusterManagementAddOn {ADDON} belongs to another add-on, which uses AddOnTemplates"
-                ))
-                .next("remove the other one first; `helm upgrade --install` of the chart prints the steps");
-            }
-            let kind = text(offer, "/spec/installStrategy/type");
-            Finding::new(
-                "add-on",
-                Outcome::Ok,
-                format!("available, install strategy {kind}"),
-            )
-        }
+pub fn offer(read: &Result<Option<Value>, String>) -> Checked {
+    let Some(offer) = read.as_ref()? else {
+        let cause = format!("ClusterManagementAddOn {ADDON} not found");
+        return failed(cause, "install the chart (manifests/hub)");
+    };
+    let mut kinds = list(offer, "/spec/supportedConfigs").iter();
+    if kinds.any(|kind| text(kind, "/resource") == "addontemplates") {
+        return failed(
+            format!(
+                "the ClusterManagementAddOn {ADDON} belongs to another add-on, which uses AddOnTemplates"
+            ),
+            "remove the other one first; `helm upgrade --install` of the chart prints the steps",
+        );
     }
+    let kind = text(offer, "/spec/installStrategy/type");
+    ok(format!("available, install strategy {kind}"))
 }
 
 /// The hub program.
-pub(super) fn program(facts: &Facts) -> Finding {
+pub(super) fn program(facts: &Facts) -> Checked {
     let namespace = &facts.own_namespace;
-    match &facts.manager {
-        Err(reason) => Finding::new("hub program", Outcome::Unclear, reason),
-        Ok(None) => Finding::new(
-            "hub program",
-            Outcome::Failed,
+    let Some(manager) = facts.manager.as_ref()? else {
+        return failed(
             format!("Deployment {namespace}/{MANAGER} not found"),
-        )
-        .next("install the chart, or set its namespace with --own-namespace"),
-        Ok(Some(manager)) => {
-            let ready = manager.pointer("/status/availableReplicas");
-            let ready = ready.and_then(Value::as_i64).unwrap_or_default();
-            let image = text(manager, "/spec/template/spec/containers/0/image");
-            if ready > 0 {
-                let cause = format!("{ready} available, image {image}");
-                return Finding::new("hub program", Outcome::Ok, cause);
-            }
-            let cause = format!("no Pod of {namespace}/{MANAGER} is ready, image {image}");
-            Finding::new("hub program", Outcome::Failed, cause).next(format!(
-                "kubectl -n {namespace} describe pods -l app.kubernetes.io/name={MANAGER}, and its log"
-            ))
-        }
+            "install the chart, or set its namespace with --own-namespace",
+        );
+    };
+    let ready = manager.pointer("/status/availableReplicas");
+    let ready = ready.and_then(Value::as_i64).unwrap_or_default();
+    let image = image(manager);
+    if ready > 0 {
+        return ok(format!("{ready} available, image {image}"));
     }
+    failed(
+        format!("no Pod of {namespace}/{MANAGER} is ready, image {image}"),
+        format!(
+            "kubectl -n {namespace} describe pods -l app.kubernetes.io/name={MANAGER}, and its log"
+        ),
+    )
 }
 
 /// The hosts that agents dial, from the hub program's arguments and the Service.
@@ -213,8 +187,8 @@ pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
 
 /// The same with their ports.
 pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(String, u16)> {
-    let args = manager.and_then(|it| it.pointer("/spec/template/spec/containers/0/args"));
-    let mut args = args.and_then(Value::as_array).into_iter().flatten();
+    let container = manager.and_then(container);
+    let mut args = container.map_or(&[][..], |it| list(it, "/args")).iter();
     let configured = args.find_map(|arg| arg.as_str()?.strip_prefix("--principal-address="));
     if let Some(configured) = configured.filter(|configured| !configured.is_empty()) {
         return vec![address_of(configured)];
@@ -229,8 +203,7 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
     if text(service, "/spec/type") == "ExternalName" {
         return vec![(text(service, "/spec/externalName").to_owned(), port)];
     }
-    let ways = service.pointer("/status/loadBalancer/ingress");
-    let ways = ways.and_then(Value::as_array).into_iter().flatten();
+    let ways = list(service, "/status/loadBalancer/ingress").iter();
     let ways = ways.filter_map(|way| {
         let name = [text(way, "/hostname"), text(way, "/ip")];
         name.into_iter().find(|name| !name.is_empty())
@@ -256,81 +229,59 @@ pub fn address_of(address: &str) -> (String, u16) {
 }
 
 /// Whether agents know where to dial.
-pub(super) fn address(facts: &Facts) -> Finding {
-    let service = match &facts.service {
-        Ok(service) => service.as_ref(),
-        Err(reason) => return Finding::new("address", Outcome::Unclear, reason),
-    };
+pub(super) fn address(facts: &Facts) -> Checked {
+    let service = facts.service.as_ref()?.as_ref();
     let manager = facts.manager.as_ref().ok().and_then(Option::as_ref);
     let hosts = hosts(manager, service);
     if !hosts.is_empty() {
-        let cause = format!("agents dial {}", hosts.join(", "));
-        return Finding::new("address", Outcome::Ok, cause);
+        return ok(format!("agents dial {}", hosts.join(", ")));
     }
     let Some(service) = service else {
         let cause = format!("Service {PRINCIPAL_SERVICE} not found");
-        return Finding::new("address", Outcome::Failed, cause).next("install the chart");
+        return failed(cause, "install the chart");
     };
     let next = "set the chart's value principal.address, or give the Service a load balancer; without either, \
     agents dial a Route, TLSRoute, Ingress or node port if principal.findAddress is on";
-    let (outcome, cause) = match text(service, "/spec/type") {
-        "LoadBalancer" => (
-            Outcome::Warning,
-            format!("the load balancer of Service {PRINCIPAL_SERVICE} has no address yet"),
-        ),
-        kind => (
-            Outcome::Unclear,
-            format!(
+    match text(service, "/spec/type") {
+        "LoadBalancer" => {
+            let cause =
+                format!("the load balancer of Service {PRINCIPAL_SERVICE} has no address yet");
+            warning(cause, next)
+        }
+        kind => {
+            let cause = format!(
                 "the Service {PRINCIPAL_SERVICE} is of type {kind} and has no address of its own"
-            ),
-        ),
-    };
-    Finding::new("address", outcome, cause).next(next)
+            );
+            unclear(cause, next)
+        }
+    }
 }
 
 /// Whether the hosts' names lead somewhere.
 pub(super) fn names(facts: &Facts) -> Vec<Finding> {
-    let finding = |(host, resolved): &(String, Result<(), String>)| match resolved {
-        Ok(()) => Finding::new("name", Outcome::Ok, format!("{host} resolves")),
-        Err(reason) => {
-            let cause = format!("{host} does not resolve from this machine: {reason}");
-            Finding::new("name", Outcome::Warning, cause)
-                .next("check that the clusters can resolve it; their DNS may differ")
-        }
+    let check = |(host, resolved): &(String, Result<(), String>)| match resolved {
+        Ok(()) => ok(format!("{host} resolves")),
+        Err(reason) => warning(
+            format!("{host} does not resolve from this machine: {reason}"),
+            "check that the clusters can resolve it; their DNS may differ",
+        ),
     };
-    facts.resolved.iter().map(finding).collect()
+    let checked = facts.resolved.iter().map(check);
+    checked.map(|it| Finding::of(("name", it))).collect()
 }
 
 /// What the caller may not do.
-pub(super) fn rights(facts: &Facts) -> Finding {
+pub(super) fn rights(facts: &Facts) -> Checked {
     let mut missing = Vec::new();
-    for (right, answer) in &facts.rights {
-        match answer {
-            Ok(true) => {}
-            Ok(false) => missing.push(format!(
-                "{} {} ({})",
-                right.verb,
-                right.kind().1,
-                right.command
-            )),
-            Err(reason) => return Finding::new("your rights", Outcome::Unclear, reason),
+    for (right, allowed) in &facts.rights {
+        if !*allowed.as_ref()? {
+            let (_, kind) = right.kind();
+            missing.push(format!("{} {kind} ({})", right.verb, right.command));
         }
     }
     if missing.is_empty() {
-        return Finding::new(
-            "your rights",
-            Outcome::Ok,
-            "you have the rights that all commands need",
-        );
+        return ok("you have the rights that all commands need");
     }
-    let cause = format!("permission denied: {}", missing.join("; "));
-    Finding::new("your rights", Outcome::Warning, cause)
-        .next("docs/agentctl.md has the roles; only the commands that need a missing right fail")
-}
-
-pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    let next = "docs/agentctl.md has the roles; only the commands that need a missing right fail";
+    warning(format!("permission denied: {}", missing.join("; ")), next)
 }

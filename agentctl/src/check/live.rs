@@ -3,11 +3,17 @@
 //! Nothing of this keeps Applications from being delivered, so none of it is a failure, but for an argocd-server that was
 //! directed to a port without a listener.
 
-use argocd::keys::{AGENT_NAME, SKIP_RECONCILE, addon::REDIS_PROXY_SERVICE};
+use argocd::{
+    Meta,
+    keys::{AGENT_NAME, SKIP_RECONCILE, addon::REDIS_PROXY_SERVICE},
+};
 use serde_json::Value;
 
-use super::{Facts, Finding, Outcome};
-use crate::settings::{REDIS_PROXY_PORT, option};
+use super::{Checked, Facts, Finding, failed, ok, warning};
+use crate::{
+    object::container,
+    settings::{REDIS_PROXY_PORT, option},
+};
 
 /// Selects Argo CD's servers, by the label that manifests and charts put on them.
 pub const SERVER: &str = "app.kubernetes.io/component=server,app.kubernetes.io/part-of=argocd";
@@ -22,11 +28,10 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let Ok(Some(parameters)) = &facts.parameters else {
         return Vec::new();
     };
-    let mut all = vec![redis(facts, parameters)];
-    all.extend(compression(parameters));
-    all.push(server(facts));
-    all.push(secrets(facts));
-    all
+    let mut all = vec![("redis", redis(facts, parameters))];
+    all.extend(compression(parameters).map(|it| ("compression", it)));
+    all.extend([("server", server(facts)), ("secrets", secrets(facts))]);
+    all.into_iter().map(Finding::of).collect()
 }
 
 fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
@@ -35,15 +40,10 @@ fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
 }
 
 /// Whether argocd-server reads what clusters have in redis.
-fn redis(facts: &Facts, parameters: &Value) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("redis", outcome, cause);
+fn redis(facts: &Facts, parameters: &Value) -> Checked {
     let argocd = &facts.settings.routing.argocd_namespace;
     let ours = format!("{REDIS_PROXY_SERVICE}.{}.svc:{PORT}", facts.own_namespace);
-    let manager = match &facts.manager {
-        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-        Ok(manager) => manager.as_ref(),
-    };
-    let container = manager.and_then(|it| it.pointer("/spec/template/spec/containers/0"));
+    let container = facts.manager.as_ref()?.as_ref().and_then(container);
     let port = container.and_then(|it| option(it, (REDIS_PROXY_PORT, "")));
     let is_on = port.is_some_and(|port| port != "0");
     let server = parameter(parameters, "redis.server");
@@ -53,27 +53,23 @@ fn redis(facts: &Facts, parameters: &Value) -> Finding {
     );
     let shown = if server.is_empty() { "its own" } else { server };
     match (is_on, leads_to_us(server, argocd, &facts.own_namespace)) {
-        (true, true) => finding(
-            Outcome::Ok,
-            "argocd-server reads trees, differences and states of clusters from the redis proxy"
-                .to_owned(),
+        (true, true) => {
+            ok("argocd-server reads trees, differences and states of clusters from the redis proxy")
+        }
+        (false, true) => failed(
+            format!("argocd-server is configured for the redis proxy ({server}), which is off"),
+            format!("{turn_on}, or remove redis.server"),
         ),
-        (false, true) => {
-            let cause =
-                format!("argocd-server is configured for the redis proxy ({server}), which is off");
-            finding(Outcome::Failed, cause).next(format!("{turn_on}, or remove redis.server"))
-        }
-        (true, false) => {
-            let cause = format!(
+        (true, false) => warning(
+            format!(
                 "argocd-server reads a redis ({shown}) without the trees and states of clusters"
-            );
-            finding(Outcome::Warning, cause).next(lead)
-        }
-        (false, false) => {
-            let cause = "the redis proxy is off: argocd-server shows no trees, differences and states of clusters";
-            finding(Outcome::Warning, cause.to_owned())
-                .next(format!("to show them, {turn_on}, and {lead}"))
-        }
+            ),
+            lead,
+        ),
+        (false, false) => warning(
+            "the redis proxy is off: argocd-server shows no trees, differences and states of clusters",
+            format!("to show them, {turn_on}, and {lead}"),
+        ),
     }
 }
 
@@ -87,7 +83,7 @@ fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
 }
 
 /// Whether it reads the names that Argo CD on clusters gives to values by default.
-fn compression(parameters: &Value) -> Option<Finding> {
+fn compression(parameters: &Value) -> Option<Checked> {
     let compression = parameter(parameters, "redis.compression");
     if matches!(compression, "" | "gzip") {
         return None;
@@ -97,75 +93,56 @@ fn compression(parameters: &Value) -> Option<Finding> {
         gzip, so its trees are not found"
     );
     let next = "set gzip here, or the same value in argocd-cmd-params-cm of every cluster";
-    Some(Finding::new("compression", Outcome::Warning, cause).next(next))
+    Some(warning(cause, next))
 }
 
 /// Whether argocd-server may change what it shows.
-fn server(facts: &Facts) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("server", outcome, cause);
+fn server(facts: &Facts) -> Checked {
     let mut lacking = Vec::new();
-    for (namespace, answer) in &facts.server_rights {
-        match answer {
-            Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-            Ok(true) => {}
-            Ok(false) => lacking.push(namespace.as_str()),
+    for (namespace, allowed) in &facts.server_rights {
+        if !*allowed.as_ref()? {
+            lacking.push(namespace.as_str());
         }
     }
     let Some(first) = lacking.first() else {
-        let cause = "argocd-server may change Applications in the namespaces of clusters";
-        return finding(Outcome::Ok, cause.to_owned());
+        return ok("argocd-server may change Applications in the namespaces of clusters");
     };
-    let cause = match lacking.len().saturating_sub(1) {
+    let place = match lacking.len().saturating_sub(1) {
         // No cluster is opted in, so there is no namespace to check.
-        0 if first.is_empty() => {
-            "argocd-server may not change Applications outside of its own namespace".to_owned()
-        }
-        0 => format!("argocd-server may not change Applications in namespace {first}"),
-        more => format!(
-            "argocd-server may not change Applications in namespace {first} and {more} more"
-        ),
+        0 if first.is_empty() => "outside of its own namespace".to_owned(),
+        0 => format!("in namespace {first}"),
+        more => format!("in namespace {first} and {more} more"),
     };
-    finding(Outcome::Warning, cause)
-        .next("grant it the role in docs/live.md; without it, users can view but not sync or refresh them there")
+    warning(
+        format!("argocd-server may not change Applications {place}"),
+        "grant it the role in docs/live.md; without it, users can view but not sync or refresh them there",
+    )
 }
 
 /// Whether an application controller on the hub would leave the clusters alone.
-fn secrets(facts: &Facts) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("secrets", outcome, cause);
-    let secrets = match &facts.secrets {
-        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-        Ok(secrets) => secrets,
-    };
-    let text = |secret: &Value, pointer: &str, key: &str| {
-        let value = secret.pointer(pointer)?.get(key)?;
-        value.as_str().map(str::to_owned)
-    };
-    let of = |secret: &Value| text(secret, "/metadata/labels", AGENT_NAME);
-    let skips = |secret: &&Value| {
-        text(secret, "/metadata/annotations", SKIP_RECONCILE).as_deref() == Some("true")
-    };
-    let missing = facts.clusters.iter().find(|cluster| {
-        !secrets
-            .iter()
-            .any(|secret| of(secret).as_ref() == Some(*cluster))
-    });
-    if let Some(cluster) = missing {
-        let cause = format!("no cluster Secret of {cluster} exists, so Argo CD does not know it");
-        return finding(Outcome::Warning, cause)
-            .next("the hub program creates it once the add-on is enabled; its log has the cause");
-    }
-    let bare = secrets.iter().find(|secret| {
-        of(secret).is_some_and(|name| facts.clusters.contains(&name)) && !skips(secret)
-    });
-    if let Some(secret) = bare {
-        let name = argocd::Meta::of(secret).name();
-        let cause = format!(
-            "the cluster Secret {name} has no annotation {SKIP_RECONCILE}: an application controller on the hub \
-            would manage its cluster"
+fn secrets(facts: &Facts) -> Checked {
+    let secrets: Vec<_> = facts.secrets.as_ref()?.iter().map(Meta::of).collect();
+    let is_of = |secret: &Meta<'_>, cluster: &str| secret.label(AGENT_NAME) == Some(cluster);
+    let has_secret = |cluster: &&String| secrets.iter().any(|it| is_of(it, cluster));
+    if let Some(cluster) = facts.clusters.iter().find(|it| !has_secret(it)) {
+        return warning(
+            format!("no cluster Secret of {cluster} exists, so Argo CD does not know it"),
+            "the hub program creates it once the add-on is enabled; its log has the cause",
         );
-        return finding(Outcome::Warning, cause)
-            .next("the hub program restores it; managedFields names the writer that removes it");
     }
-    let cause = "every cluster has its Secret, and application controllers on the hub ignore it";
-    finding(Outcome::Ok, cause.to_owned())
+    let is_bare = |secret: &&Meta<'_>| {
+        facts.clusters.iter().any(|it| is_of(secret, it))
+            && secret.annotation(SKIP_RECONCILE) != Some("true")
+    };
+    if let Some(secret) = secrets.iter().find(is_bare) {
+        let name = secret.name();
+        return warning(
+            format!(
+                "the cluster Secret {name} has no annotation {SKIP_RECONCILE}: an application controller on the hub \
+                would manage its cluster"
+            ),
+            "the hub program restores it; managedFields names the writer that removes it",
+        );
+    }
+    ok("every cluster has its Secret, and application controllers on the hub ignore it")
 }

@@ -18,8 +18,8 @@ pub(super) use time::from_here as clock_from_here;
 pub(super) use way::from_here as way_from_here;
 pub use way::{Handshake, Source, Verdict, Way};
 
-use super::{Finding, Findings, Outcome};
-use crate::{facts::Addon, hub::About};
+use super::{Checked, Finding, Findings, Outcome, failed, ok, unclear, warning};
+use crate::{facts::Addon, hub::About, object::replicas};
 
 /// An object that was looked for, or why it could not be read.
 pub type One = Result<Option<Value>, String>;
@@ -88,35 +88,39 @@ pub const DEFINITIONS: [&str; 2] = ["applications.argoproj.io", "appprojects.arg
 
 /// Looks at everything.
 pub fn check(facts: &Facts) -> Findings {
-    let mut checks = vec![api(facts)];
+    let mut checks = vec![Finding::of(("api", api(facts)))];
     if let Some(spoke) = &facts.spoke {
-        checks.extend(joined::itself(facts, spoke));
-        checks.push(joined::joined(facts));
-        checks.push(joined::klusterlet(facts, spoke));
-        checks.push(joined::rights(facts, spoke));
-        checks.push(definitions::finding(facts, spoke));
-        checks.push(argo_cd::programs(facts, spoke));
-        checks.extend(argo_cd::version(facts, spoke));
-        checks.extend(redis::findings(facts, spoke));
-        checks.push(agent::others(spoke));
-        checks.push(agent::agent(facts, spoke));
+        let itself = joined::itself(facts, spoke).map(|it| ("cluster", it));
+        let ocm = [
+            ("joined", joined::joined(facts)),
+            ("klusterlet", joined::klusterlet(facts, spoke)),
+            ("work agent", joined::rights(facts, spoke)),
+            ("crds", definitions::check(facts, spoke)),
+            ("argo cd", argo_cd::programs(facts, spoke)),
+        ];
+        let version = argo_cd::version(facts, spoke).map(|it| ("version", it));
+        let agents = [
+            ("other agents", agent::others(spoke)),
+            ("agent", agent::agent(facts, spoke)),
+        ];
+        let all = itself.into_iter().chain(ocm).chain(version);
+        let all = all.chain(redis::checks(facts, spoke)).chain(agents);
+        checks.extend(all.map(Finding::of));
     } else {
-        checks.push(joined::joined(facts));
+        checks.push(Finding::of(("joined", joined::joined(facts))));
     }
     checks.extend(way::findings(&facts.way));
     checks.extend(time::findings(facts));
     Findings { checks }
 }
 
-fn api(facts: &Facts) -> Finding {
+fn api(facts: &Facts) -> Checked {
     match &facts.api {
         Ok(about) => {
             let version = about.version.as_deref().unwrap_or("of an unknown version");
-            let cause = format!("the cluster's API answers, Kubernetes {version}");
-            Finding::new("api", Outcome::Ok, cause)
+            ok(format!("the cluster's API answers, Kubernetes {version}"))
         }
-        Err(reason) => Finding::new("api", Outcome::Failed, reason)
-            .next("no other check of the cluster was possible"),
+        Err(reason) => failed(reason, "no other check of the cluster was possible"),
     }
 }
 
@@ -125,33 +129,11 @@ fn running(spoke: &Spoke) -> impl Iterator<Item = &Value> {
     spoke.programs.as_deref().unwrap_or_default().iter()
 }
 
-fn label<'a>(object: &'a Value, key: &str) -> &'a str {
-    let labels = object.pointer("/metadata/labels");
-    let value = labels.and_then(|labels| labels.get(key));
-    value.and_then(Value::as_str).unwrap_or_default()
-}
-
-/// `namespace/name`.
-fn full_name(object: &Value) -> String {
-    let meta = argocd::Meta::of(object);
-    format!("{}/{}", meta.namespace(), meta.name())
-}
-
-fn image(program: &Value) -> &str {
-    super::hub::text(program, "/spec/template/spec/containers/0/image")
-}
-
-/// How many are wanted.
-fn wanted(program: &Value) -> i64 {
-    let wanted = program.pointer("/spec/replicas").and_then(Value::as_i64);
-    wanted.unwrap_or(1)
-}
-
 /// Whether as many are ready as are wanted, of those that are wanted at all.
 fn is_ready(program: &Value) -> bool {
     let ready = program.pointer("/status/readyReplicas");
     let ready = ready.and_then(Value::as_i64).unwrap_or_default();
-    wanted(program) > 0 && ready >= wanted(program)
+    replicas(program) > 0 && ready >= replicas(program)
 }
 
 #[cfg(test)]

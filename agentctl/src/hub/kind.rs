@@ -11,24 +11,15 @@ pub struct Kind {
     pub plural: &'static str,
 }
 
-/// `ManagedClusterAddOns`, in the version that every hub serves.
-pub const ADDONS: Kind = Kind::new(
-    "addon.open-cluster-management.io",
-    "v1alpha1",
-    "managedclusteraddons",
-);
+/// The group of add-ons, in the version that every hub serves.
+const ADDON_GROUP: &str = "addon.open-cluster-management.io";
+
+/// `ManagedClusterAddOns`.
+pub const ADDONS: Kind = Kind::new(ADDON_GROUP, "v1alpha1", "managedclusteraddons");
 /// `ClusterManagementAddOns`.
-pub const OFFERS: Kind = Kind::new(
-    "addon.open-cluster-management.io",
-    "v1alpha1",
-    "clustermanagementaddons",
-);
+pub const OFFERS: Kind = Kind::new(ADDON_GROUP, "v1alpha1", "clustermanagementaddons");
 /// `AddOnDeploymentConfigs`.
-pub const CONFIGURATIONS: Kind = Kind::new(
-    "addon.open-cluster-management.io",
-    "v1alpha1",
-    "addondeploymentconfigs",
-);
+pub const CONFIGURATIONS: Kind = Kind::new(ADDON_GROUP, "v1alpha1", "addondeploymentconfigs");
 /// `ManagedClusters`.
 pub const CLUSTERS: Kind = Kind::new(
     "cluster.open-cluster-management.io",

@@ -71,36 +71,30 @@ pub(super) async fn adopt(
 async fn facts(hub: &Hub, global: &Global, args: &AdoptArgs) -> Result<Facts, Error> {
     let settings = hub_settings(hub, global).await;
     let argocd = settings.routing.argocd_namespace.clone();
-    let (mut secrets, mut clusters, mut applications) = (Vec::new(), Vec::new(), Vec::new());
-    // Not by label: any Secret with the name of ours is an obstacle.
-    hub.each(SECRETS, &By::namespace(&argocd), |secret| {
-        secrets.extend(ClusterSecret::read(&secret));
-    })
-    .await?;
-    hub.each(CLUSTERS, &By::default(), |cluster| {
-        clusters.push(ManagedCluster::read(&cluster));
-    })
-    .await?;
-    hub.each(APPLICATIONS, &By::default(), |application| {
-        applications.push(brief(&application));
-    })
-    .await?;
-    let system = hub.get(NAMESPACES, None, "kube-system");
-    let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
+    let everywhere = By::default();
+    let read_cluster = |it: Value| Some(ManagedCluster::read(&it));
+    let system = hub.find(NAMESPACES, None, "kube-system").await;
     Ok(Facts {
-        secrets,
-        clusters,
-        applications,
+        // Not by label: any Secret with the name of ours is an obstacle.
+        secrets: hub
+            .collect(SECRETS, &By::namespace(&argocd), |it| {
+                ClusterSecret::read(&it)
+            })
+            .await?,
+        clusters: hub.collect(CLUSTERS, &everywhere, read_cluster).await?,
+        applications: hub
+            .collect(APPLICATIONS, &everywhere, |it| Some(brief(&it)))
+            .await?,
         addons: addons(hub).await?,
-        controllers: inspect::controllers(hub)
-            .await
-            .map_err(|error| error.to_string()),
-        parameters: inspect::text(parameters.await),
-        offer: inspect::text(hub.get(OFFERS, None, ADDON).await),
+        controllers: inspect::controllers(hub).await,
+        parameters: hub
+            .find(CONFIG_MAPS, Some(&argocd), inspect::PARAMETERS)
+            .await,
+        offer: hub.find(OFFERS, None, ADDON).await,
         settings,
         own_namespace: global.own_namespace.clone(),
         mode: args.mode,
-        hub_uid: inspect::text(system.await).map(|it| uid(&it?)),
+        hub_uid: system.map(|it| uid(&it?)),
         same: args.same_cluster.clone(),
     })
 }

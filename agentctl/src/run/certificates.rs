@@ -28,8 +28,8 @@ pub(super) async fn listed(
 ) -> Result<Certificates, Error> {
     let mut secrets = Vec::new();
     for (name, _) in certs::SECRETS {
-        let secret = hub.get(SECRETS, Some(&global.own_namespace), name).await;
-        secrets.push((name, secret.map_err(|error| error.to_string())));
+        let secret = hub.find(SECRETS, Some(&global.own_namespace), name).await;
+        secrets.push((name, secret));
     }
     Ok(certificates(&secrets, &addons(hub).await?, now))
 }

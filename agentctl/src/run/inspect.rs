@@ -13,12 +13,15 @@ use crate::{
         ServerRight, addresses, check, hosts, spoke::Source,
     },
     hub::{
-        ACCESS_REVIEWS, By, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, Kind, OFFERS,
+        ACCESS_REVIEWS, By, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, OFFERS,
         OTHERS_ACCESS_REVIEWS, SECRETS, SERVICES, STATEFUL_SETS,
     },
+    object::text,
     output::Place,
 };
 
+/// The `ConfigMap` with the parameters of Argo CD's programs.
+pub(super) const PARAMETERS: &str = "argocd-cmd-params-cm";
 /// So many namespaces are asked about one by one, where not all are allowed together.
 const ASKED_ABOUT: usize = 20;
 /// How long a name may take to be resolved.
@@ -38,9 +41,9 @@ pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findin
     let own = Some(global.own_namespace.as_str());
     let settings = hub_settings(hub, global).await;
     let argocd = settings.routing.argocd_namespace.clone();
-    let manager = text(hub.get(DEPLOYMENTS, own, MANAGER).await);
-    let service = text(hub.get(SERVICES, own, PRINCIPAL_SERVICE).await);
-    let parameters = hub.get(CONFIG_MAPS, Some(&argocd), "argocd-cmd-params-cm");
+    let manager = hub.find(DEPLOYMENTS, own, MANAGER).await;
+    let service = hub.find(SERVICES, own, PRINCIPAL_SERVICE).await;
+    let parameters = hub.find(CONFIG_MAPS, Some(&argocd), PARAMETERS);
     let hosts = hosts(present(&manager), present(&service));
     let address = addresses(present(&manager), present(&service))
         .into_iter()
@@ -49,19 +52,17 @@ pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findin
     let roots = spoke::roots(None, Some(hub), global).await;
     let about = hub.about().await;
     // Without them there are no namespaces to check.
-    let clusters: Vec<_> = addons(hub).await.map_or_else(
-        |_unread| Vec::new(),
-        |all| all.into_iter().map(|it| it.cluster).collect(),
-    );
+    let addons = addons(hub).await.unwrap_or_default().into_iter();
+    let clusters: Vec<_> = addons.map(|it| it.cluster).collect();
     let facts = Facts {
         served: served(hub).await,
-        offer: text(hub.get(OFFERS, None, ADDON).await),
+        offer: hub.find(OFFERS, None, ADDON).await,
         resolved: resolved(hosts).await,
         way: spoke::gone(address, None, &roots, place).await,
         clock: about.ok().and_then(|about| about.clock),
         rights: rights(hub, &argocd, &global.own_namespace).await,
-        controllers: controllers(hub).await.map_err(|error| error.to_string()),
-        parameters: text(parameters.await),
+        controllers: controllers(hub).await,
+        parameters: parameters.await,
         server_rights: server_rights(hub, &argocd, &clusters).await,
         secrets: secrets(hub, &argocd).await,
         clusters,
@@ -74,13 +75,8 @@ pub(super) async fn findings(hub: &Hub, global: &Global, place: Place) -> Findin
     check(&facts)
 }
 
-type Read = Result<Option<Value>, String>;
-
-pub(super) fn text(read: Result<Option<Value>, HubError>) -> Read {
-    read.map_err(|error| error.to_string())
-}
-
-fn present(read: &Read) -> Option<&Value> {
+/// The object that was read, if it is there.
+pub(super) fn present(read: &Result<Option<Value>, String>) -> Option<&Value> {
     read.as_ref().ok().and_then(Option::as_ref)
 }
 
@@ -120,31 +116,19 @@ async fn rights(hub: &Hub, argocd: &str, own: &str) -> Vec<(&'static Right, Resu
             RightPlace::Own => own,
         };
         let (group, resource) = right.kind();
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {
-                "verb": right.verb, "group": group, "resource": resource, "name": right.name, "namespace": namespace,
-            }},
-        });
-        let answer = hub.create(ACCESS_REVIEWS, &review).await;
-        let allowed = answer.map(|it| it.pointer("/status/allowed") == Some(&Value::Bool(true)));
-        rights.push((right, allowed.map_err(|error| error.to_string())));
+        let spec = json!({"resourceAttributes": {
+            "verb": right.verb, "group": group, "resource": resource, "name": right.name, "namespace": namespace,
+        }});
+        rights.push((right, hub.allows(ACCESS_REVIEWS, &spec).await));
     }
     rights
 }
 
 /// Argo CD's application controllers, as manifests, charts and operators make them.
-pub(super) async fn controllers(hub: &Hub) -> Result<Vec<Value>, HubError> {
-    let by = By {
-        labels: Some(CONTROLLER.to_owned()),
-        ..By::default()
-    };
-    let kinds: [Kind; 2] = [STATEFUL_SETS, DEPLOYMENTS];
-    let mut all = Vec::new();
-    for kind in kinds {
-        all.extend(hub.list(kind, &by).await?);
-    }
+pub(super) async fn controllers(hub: &Hub) -> Result<Vec<Value>, String> {
+    let by = By::labels(CONTROLLER);
+    let mut all = hub.find_all(STATEFUL_SETS, &by).await?;
+    all.extend(hub.find_all(DEPLOYMENTS, &by).await?);
     Ok(all)
 }
 
@@ -168,42 +152,32 @@ async fn server_rights(hub: &Hub, argocd: &str, clusters: &[String]) -> Vec<Serv
 /// As whom Argo CD's server runs; what its own manifests say, where it is not found.
 async fn server_account(hub: &Hub, argocd: &str) -> String {
     let by = By {
-        namespace: Some(argocd.to_owned()),
         labels: Some(SERVER.to_owned()),
-        ..By::default()
+        ..By::namespace(argocd)
     };
     let all = hub.list(DEPLOYMENTS, &by).await.unwrap_or_default();
-    let account = all
-        .first()
-        .and_then(|it| it.pointer("/spec/template/spec/serviceAccountName"));
-    let account = account.and_then(Value::as_str).unwrap_or("argocd-server");
+    let account = all.first();
+    let account = account.map_or("", |it| text(it, "/spec/template/spec/serviceAccountName"));
+    if account.is_empty() {
+        return "argocd-server".to_owned();
+    }
     account.to_owned()
 }
 
 async fn server_may(hub: &Hub, user: &str, namespace: &str) -> Result<bool, String> {
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {"user": user, "resourceAttributes": {
-            "verb": "update", "group": "argoproj.io", "resource": "applications", "namespace": namespace,
-        }},
-    });
-    let answer = hub.create(OTHERS_ACCESS_REVIEWS, &review).await;
-    let allowed = answer.map(|it| it.pointer("/status/allowed") == Some(&Value::Bool(true)));
-    allowed.map_err(|error| error.to_string())
+    let spec = json!({"user": user, "resourceAttributes": {
+        "verb": "update", "group": "argoproj.io", "resource": "applications", "namespace": namespace,
+    }});
+    hub.allows(OTHERS_ACCESS_REVIEWS, &spec).await
 }
 
 /// The cluster Secrets of agents: their metadata, so that nothing of what is in them goes further.
 async fn secrets(hub: &Hub, argocd: &str) -> Result<Vec<Value>, String> {
     let by = By {
-        namespace: Some(argocd.to_owned()),
         labels: Some(argocd::keys::AGENT_NAME.to_owned()),
-        ..By::default()
+        ..By::namespace(argocd)
     };
-    let mut all = Vec::new();
-    let read = hub.each(SECRETS, &by, |secret| {
-        all.push(json!({ "metadata": secret.get("metadata") }));
-    });
-    read.await.map_err(|error| error.to_string())?;
-    Ok(all)
+    let metadata = |secret: Value| Some(json!({ "metadata": secret.get("metadata") }));
+    let all = hub.collect(SECRETS, &by, metadata).await;
+    all.map_err(|error| error.to_string())
 }

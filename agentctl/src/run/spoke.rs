@@ -4,11 +4,10 @@
 mod at_hub;
 
 use argocd::keys::addon::{AGENT_TRUST, CA_SECRET, NEXT_CA};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, inspect::text};
+use super::{Answer, Error};
 use crate::{
     args::{Global, SpokeArgs},
     check::spoke::{
@@ -16,10 +15,11 @@ use crate::{
         Source, Spoke, Way, address, check, matters, places, proxy, work_account,
     },
     hub::{
-        About, By, CONFIG_MAPS, DEFINITIONS as KIND_DEFINITIONS, DEPLOYMENTS, Error as HubError,
-        FENCES, Hub, KLUSTERLETS, NAMESPACES, OTHERS_ACCESS_REVIEWS, PODS, SECRETS, SERVICES,
-        STATEFUL_SETS, Target,
+        About, By, CONFIG_MAPS, DEFINITIONS as KIND_DEFINITIONS, DEPLOYMENTS, FENCES, Hub,
+        KLUSTERLETS, NAMESPACES, OTHERS_ACCESS_REVIEWS, PODS, SECRETS, SERVICES, STATEFUL_SETS,
+        Target,
     },
+    object::{secret_text, text},
     output::Place,
     progress::Progress,
     reach::reach,
@@ -113,11 +113,13 @@ pub(super) async fn gone(
     roots: &Result<String, String>,
     place: Place,
 ) -> Way {
-    let met = match &address {
-        Some((host, port, _)) => Some(reach(host, *port, roots, place.now).await),
-        None => None,
+    let (dialled, handshake) = match &address {
+        Some((host, port, _)) => {
+            let met = reach(host, *port, roots, place.now).await;
+            (Some(met.dialled), met.handshake)
+        }
+        None => (None, None),
     };
-    let (dialled, handshake) = met.map_or((None, None), |met| (Some(met.dialled), met.handshake));
     Way {
         address,
         proxy,
@@ -136,16 +138,17 @@ async fn of_spoke(
     api.as_ref().ok()?;
     let argocd = places.argocd.as_str();
     let account = work_account(programs.as_deref().unwrap_or_default());
-    let pods = spoke.list(PODS, &By::namespace(&places.agent)).await;
-    let fences = spoke.list(FENCES, &By::namespace(argocd)).await;
+    // What the password is goes no further.
+    let secret = spoke.find(SECRETS, Some(argocd), REDIS).await;
+    let has_password = |secret: Value| secret.pointer("/data/auth").is_some();
     Some(Spoke {
-        system: text(spoke.get(NAMESPACES, None, "kube-system").await),
+        system: spoke.find(NAMESPACES, None, "kube-system").await,
         rights: rights(spoke, places, &account).await,
-        pods: pods.map_err(|error| error.to_string()),
+        pods: spoke.find_all(PODS, &By::namespace(&places.agent)).await,
         definitions: definitions(spoke).await,
-        password: password(spoke, argocd).await,
-        redis: text(spoke.get(SERVICES, Some(argocd), REDIS).await),
-        fences: fences.map_err(|error| error.to_string()),
+        password: secret.map(|secret| secret.map(has_password)),
+        redis: spoke.find(SERVICES, Some(argocd), REDIS).await,
+        fences: spoke.find_all(FENCES, &By::namespace(argocd)).await,
         programs,
     })
 }
@@ -153,12 +156,9 @@ async fn of_spoke(
 async fn programs(spoke: &Hub) -> Many {
     let (mut all, everywhere) = (Vec::new(), By::default());
     for kind in [DEPLOYMENTS, STATEFUL_SETS] {
-        let read = spoke.each(kind, &everywhere, |program| {
-            if matters(&program) {
-                all.push(program);
-            }
-        });
-        read.await.map_err(|error| error.to_string())?;
+        let keep = |program: Value| matters(&program).then_some(program);
+        let programs = spoke.collect(kind, &everywhere, keep).await;
+        all.extend(programs.map_err(|error| error.to_string())?);
     }
     Ok(all)
 }
@@ -166,27 +166,16 @@ async fn programs(spoke: &Hub) -> Many {
 /// As which cluster it has joined, where an operator keeps the klusterlet.
 async fn name(spoke: &Hub) -> Option<String> {
     let all = spoke.list(KLUSTERLETS, &By::default()).await.ok()?;
-    let names = all
-        .iter()
-        .filter_map(|it| it.pointer("/spec/clusterName")?.as_str());
-    let mut names = names.filter(|name| !name.is_empty());
-    names.next().map(str::to_owned)
+    let mut names = all.iter().map(|it| text(it, "/spec/clusterName"));
+    names.find(|name| !name.is_empty()).map(str::to_owned)
 }
 
 async fn definitions(cluster: &Hub) -> Vec<(&'static str, One)> {
     let mut all = Vec::new();
     for name in DEFINITIONS {
-        all.push((name, text(cluster.get(KIND_DEFINITIONS, None, name).await)));
+        all.push((name, cluster.find(KIND_DEFINITIONS, None, name).await));
     }
     all
-}
-
-/// Whether there is one; what it is goes no further.
-async fn password(spoke: &Hub, namespace: &str) -> Result<Option<bool>, String> {
-    let secret = spoke.get(SECRETS, Some(namespace), REDIS).await;
-    let secret = secret.map_err(|error| error.to_string())?;
-    let has = |secret: Value| secret.pointer("/data/auth").is_some();
-    Ok(secret.map(has))
 }
 
 async fn rights(
@@ -199,9 +188,7 @@ async fn rights(
         .flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
     let answers = questions.map(|(need, verb)| async move {
         let review = review(need, verb, places, account);
-        let answer = spoke.create(OTHERS_ACCESS_REVIEWS, &review).await;
-        let allowed = answer.map(|it| it.pointer("/status/allowed") == Some(&Value::Bool(true)));
-        (need, allowed.map_err(|error: HubError| error.to_string()))
+        (need, spoke.allows(OTHERS_ACCESS_REVIEWS, &review).await)
     });
     let answers: Vec<_> = stream::iter(answers).buffered(AT_ONCE).collect().await;
     let of = |need: &'static Need| {
@@ -221,15 +208,11 @@ fn review(need: &Need, verb: &str, places: &Places, (namespace, name): &(String,
         NeedPlace::ArgoCd => places.argocd.as_str(),
     };
     json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": format!("system:serviceaccount:{namespace}:{name}"),
-            "groups": [
-                "system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated",
-            ],
-            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": place},
-        },
+        "user": format!("system:serviceaccount:{namespace}:{name}"),
+        "groups": [
+            "system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated",
+        ],
+        "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "namespace": place},
     })
 }
 
@@ -242,44 +225,35 @@ pub(super) async fn roots(
     let mut reasons = Vec::new();
     if let Some((spoke, places)) = spoke {
         match spoke
-            .get(CONFIG_MAPS, Some(&places.agent), AGENT_TRUST)
+            .find(CONFIG_MAPS, Some(&places.agent), AGENT_TRUST)
             .await
         {
-            Ok(Some(map)) => {
-                if let Some(pem) = map.pointer("/data/ca.crt").and_then(Value::as_str) {
+            Ok(map) => {
+                let pem = map.as_ref().and_then(|it| it.pointer("/data/ca.crt"));
+                if let Some(pem) = pem.and_then(Value::as_str) {
                     return Ok(pem.to_owned());
                 }
             }
-            Ok(None) => {}
-            Err(error) => reasons.push(error.to_string()),
+            Err(reason) => reasons.push(reason),
         }
     }
     if let Some(hub) = hub {
-        match hub
-            .get(SECRETS, Some(&global.own_namespace), CA_SECRET)
-            .await
-        {
-            Ok(Some(secret)) => {
-                let pem = ["tls.crt", NEXT_CA]
-                    .iter()
-                    .filter_map(|key| of_secret(&secret, key));
-                let pem = pem.collect::<String>();
+        let own = Some(global.own_namespace.as_str());
+        match hub.find(SECRETS, own, CA_SECRET).await {
+            Ok(secret) => {
+                // The key is not looked at.
+                let secret = secret.unwrap_or_default();
+                let pem = ["tls.crt", NEXT_CA].map(|it| secret_text(&secret, it));
+                let pem: String = pem.into_iter().flatten().collect();
                 if !pem.is_empty() {
                     return Ok(pem);
                 }
             }
-            Ok(None) => {}
-            Err(error) => reasons.push(error.to_string()),
+            Err(reason) => reasons.push(reason),
         }
     }
     if reasons.is_empty() {
         reasons.push("no certificate authority found".to_owned());
     }
     Err(reasons.join("; "))
-}
-
-/// A certificate of a Secret; the key is not looked at.
-fn of_secret(secret: &Value, key: &str) -> Option<String> {
-    let text = secret.pointer("/data")?.get(key)?.as_str()?;
-    String::from_utf8(STANDARD.decode(text).ok()?).ok()
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    object::{list, text},
     output::age,
     why::{is_confirmed, wanted_since},
 };
@@ -43,11 +44,9 @@ pub struct Tally {
 impl Tally {
     /// Takes in one Application.
     pub fn count(&mut self, application: &Value) {
-        let word = |pointer: &str| {
-            let word = application.pointer(pointer).and_then(Value::as_str);
-            word.filter(|word| !word.is_empty())
-                .unwrap_or("Unknown")
-                .to_owned()
+        let word = |pointer: &str| match text(application, pointer) {
+            "" => "Unknown".to_owned(),
+            word => word.to_owned(),
         };
         self.total += 1;
         *self.sync.entry(word("/status/sync/status")).or_default() += 1;
@@ -134,12 +133,8 @@ pub(super) fn is_late(since: Timestamp, now: Timestamp) -> bool {
 
 /// Whether a condition of ours says that something is in its way.
 pub fn has_trouble(application: &Value) -> bool {
-    let conditions = application.pointer("/status/conditions");
-    let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
-    conditions.any(|it| {
-        let kind = it.get("type").and_then(Value::as_str).unwrap_or_default();
-        kind.starts_with(HUB_CONDITION_PREFIX)
-    })
+    let mut conditions = list(application, "/status/conditions").iter();
+    conditions.any(|it| text(it, "/type").starts_with(HUB_CONDITION_PREFIX))
 }
 
 /// The cluster that an Application is counted for: where it goes or comes from; in a cluster's namespace, that cluster.

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::tally::{SICK, is_behind, is_late};
 use crate::{
-    output::{Format, Grid, Mood, Place, View, age, draw, warning},
+    object::{list, text},
+    output::{Format, Mood, Place, View, age, draw, warning},
     why::wanted_since,
 };
 
@@ -50,7 +51,10 @@ pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> 
         .or_else(|| cluster.as_ref().and_then(|_| sick(application)))
         .or_else(|| cluster.as_ref().and_then(|_| late(application, now)))?;
     let app = Application::of(application);
-    let word = |pointer| Some(text(application, pointer)?.to_owned());
+    let word = |pointer| {
+        let word = text(application, pointer);
+        (!word.is_empty()).then(|| word.to_owned())
+    };
     Some(Trouble {
         namespace: app.namespace().to_owned(),
         name: app.name().to_owned(),
@@ -65,46 +69,39 @@ pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> 
 
 type Cause = (String, Option<Timestamp>, String);
 
-fn text<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
-    let text = value.pointer(pointer)?.as_str()?;
-    (!text.is_empty()).then_some(text)
-}
-
 fn time(value: &Value, pointer: &str) -> Option<Timestamp> {
-    text(value, pointer)?.parse().ok()
+    text(value, pointer).parse().ok()
 }
 
 fn conditions(application: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let conditions = application.pointer("/status/conditions");
-    let conditions = conditions.and_then(Value::as_array).into_iter().flatten();
-    conditions.map(|it| (text(it, "/type").unwrap_or_default(), it))
+    let conditions = list(application, "/status/conditions").iter();
+    conditions.map(|it| (text(it, "/type"), it))
 }
 
 fn of_ours(application: &Value) -> Option<Cause> {
     let mut ours =
         conditions(application).filter(|(kind, _)| kind.starts_with(HUB_CONDITION_PREFIX));
     let (kind, first) = ours.next()?;
-    let cause = text(first, "/message").unwrap_or_default().to_owned();
+    let cause = text(first, "/message").to_owned();
     let cause = ours.fold(cause, |messages, (kind, it)| {
-        let message = text(it, "/message").unwrap_or_default();
+        let message = text(it, "/message");
         format!("{messages}; also {kind}: {message}")
     });
     Some((kind.to_owned(), time(first, "/lastTransitionTime"), cause))
 }
 
 fn sick(application: &Value) -> Option<Cause> {
-    let health = text(application, "/status/health/status").filter(|it| SICK.contains(it))?;
-    let mut messages: Vec<_> = text(application, "/status/health/message")
-        .map(str::to_owned)
-        .into_iter()
-        .chain(resource(application, health))
-        .collect();
-    if matches!(
-        text(application, "/status/operationState/phase"),
-        Some("Failed" | "Error")
-    ) {
-        let message = text(application, "/status/operationState/message").unwrap_or_default();
-        messages.push(format!("the last sync failed: {message}"));
+    let health = text(application, "/status/health/status");
+    if !SICK.contains(&health) {
+        return None;
+    }
+    let message = text(application, "/status/health/message");
+    let message = (!message.is_empty()).then(|| message.to_owned());
+    let mut messages = Vec::from_iter(message);
+    messages.extend(resource(application, health));
+    let operation = |field: &str| text(application, &format!("/status/operationState/{field}"));
+    if matches!(operation("phase"), "Failed" | "Error") {
+        messages.push(format!("the last sync failed: {}", operation("message")));
     }
     messages.extend(errors(application));
     if messages.is_empty() {
@@ -116,23 +113,23 @@ fn sick(application: &Value) -> Option<Cause> {
 
 /// The first of its resources that is as it is.
 fn resource(application: &Value, health: &str) -> Option<String> {
-    let resources = application.pointer("/status/resources")?.as_array()?;
-    let is_so = |it: &&Value| text(it, "/health/status") == Some(health);
-    let first = resources.iter().find(is_so)?;
-    let (kind, name) = (text(first, "/kind")?, text(first, "/name")?);
-    let message = text(first, "/health/message").map(|it| format!(": {it}"));
-    Some(format!("{kind} {name}{}", message.unwrap_or_default()))
+    let mut resources = list(application, "/status/resources").iter();
+    let first = resources.find(|it| text(it, "/health/status") == health)?;
+    let [kind, name, message] = ["/kind", "/name", "/health/message"].map(|it| text(first, it));
+    match (kind, name, message) {
+        ("", ..) | (_, "", _) => None,
+        (_, _, "") => Some(format!("{kind} {name}")),
+        _ => Some(format!("{kind} {name}: {message}")),
+    }
 }
 
 /// Errors that Argo CD on the cluster reported.
 fn errors(application: &Value) -> Vec<String> {
     let errors = conditions(application).filter(|(kind, _)| kind.ends_with("Error"));
     let errors = errors.filter(|(kind, _)| !kind.starts_with(HUB_CONDITION_PREFIX));
-    let messages = errors.map(|(kind, it)| {
-        let message = text(it, "/message").unwrap_or_default();
-        format!("{kind}: {message}")
-    });
-    messages.collect()
+    errors
+        .map(|(kind, it)| format!("{kind}: {}", text(it, "/message")))
+        .collect()
 }
 
 fn late(application: &Value, now: Timestamp) -> Option<Cause> {
@@ -192,9 +189,8 @@ impl View for Troubles {
             cells.push(it.cause.clone());
             (Mood::Bad, cells)
         });
-        let rows = rows.collect();
         let next = "\nNext: run argocd-agentctl why APPLICATION for the next step of each\n";
-        draw(&Grid { header, rows }, place.colours) + next + &silent
+        draw(&header, rows, place.colours) + next + &silent
     }
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::time;
+use crate::object::list;
 
 /// A field manager that wrote parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,8 +20,7 @@ pub struct Writer {
 
 /// All of them, the last first.
 pub(super) fn of(object: &Value) -> Vec<Writer> {
-    let entries = object.pointer("/metadata/managedFields");
-    let entries = entries.and_then(Value::as_array).into_iter().flatten();
+    let entries = list(object, "/metadata/managedFields").iter();
     let mut writers: Vec<Writer> = entries.map(writer).collect();
     writers.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.manager.cmp(&b.manager)));
     writers

@@ -41,7 +41,6 @@ mod reports;
 mod serving;
 mod spans;
 mod subscription;
-mod work_queue;
 mod writer;
 
 pub(crate) use crate::domain::Sender;

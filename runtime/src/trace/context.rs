@@ -16,7 +16,7 @@ const LONGEST_PARENT: usize = 128;
 const LONGEST_STATE: usize = 512;
 
 impl Context {
-    /// Parses the context of a peer, strictly and with bounds; none if it violates the standard.
+    /// Parses the context that a peer claims, strictly and with bounds; none if it violates the standard.
     ///
     /// An invalid state does not invalidate the parent.
     pub fn read(parent: &str, state: Option<&str>) -> Option<Self> {

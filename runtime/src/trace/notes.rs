@@ -6,7 +6,11 @@ use std::mem::replace;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use super::{Context, Span, Spot, now};
+use opentelemetry::KeyValue;
+use opentelemetry::trace::{Link, SpanBuilder};
+
+use super::{Context, Span};
+use crate::clock::Clock;
 
 /// Marks with a context at one time; further ones are sent without a context.
 const MOST: usize = 1000;
@@ -30,7 +34,7 @@ impl<K> Default for Notes<K> {
 
 /// The changes of one mark.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub(super) struct Note {
     newest: Context,
     others: Vec<Context>,
     changes: u32,
@@ -52,14 +56,36 @@ impl<K: Eq + Hash> Notes<K> {
                 newest: context,
                 others: Vec::new(),
                 changes: 1,
-                since: now(),
+                since: Clock::system().now().into(),
             };
             notes.insert(key, note);
         }
     }
 
-    /// Takes the changes of a mark that is sent now.
-    pub fn take(&self, key: &K) -> Option<Note> {
+    /// Takes the changes of a mark that is sent now, and begins its span: a child of the newest change, linked to the
+    /// older ones.
+    pub fn begin(
+        &self,
+        key: &K,
+        name: String,
+        attributes: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Option<Span> {
+        let note = self.take(key)?;
+        let links = note.others.into_iter();
+        let changes = KeyValue::new("argocd.event.changes", i64::from(note.changes));
+        let builder = SpanBuilder::from_name(name)
+            .with_start_time(note.since)
+            .with_links(links.map(|Context(it)| Link::with_context(it)).collect())
+            .with_attributes([changes]);
+        Span::build(builder, Some(note.newest), attributes)
+    }
+
+    /// Drops the changes of a mark that is not sent.
+    pub fn forget(&self, key: &K) {
+        drop(self.take(key));
+    }
+
+    pub(super) fn take(&self, key: &K) -> Option<Note> {
         self.lock().remove(key)
     }
 
@@ -75,24 +101,5 @@ impl<K: Eq + Hash> Notes<K> {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Note>> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Note {
-    /// Begins the span of a mark that is handled now: a child of the newest change, linked to the older ones.
-    pub fn begin(
-        self,
-        name: String,
-        attributes: impl IntoIterator<Item = (&'static str, String)>,
-    ) -> Option<Span> {
-        let Self {
-            newest,
-            others,
-            changes,
-            since,
-        } = self;
-        let spot = Spot::new(name).under(Some(newest)).since(since);
-        let spot = spot.with(attributes).for_others(others);
-        spot.counting("argocd.event.changes", changes).begin()
     }
 }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use opentelemetry::trace::{
-    Link, SpanContext, SpanKind, TraceContextExt as _, TraceId, TraceState,
-};
+use opentelemetry::trace::{Link, SpanKind, TraceContextExt as _, TraceId};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{Sampler, SamplingDecision, SamplingResult, ShouldSample};
 
@@ -18,7 +16,7 @@ const MOST_A_SECOND: u64 = 100;
 /// Decides at the first span of a trace in this process; its children follow that decision.
 #[derive(Clone, Debug)]
 pub(super) struct Entrance {
-    ratio: Sampler,
+    sampler: Sampler,
     budget: Arc<Budget>,
 }
 
@@ -26,7 +24,7 @@ impl Entrance {
     /// Samples this ratio of the traces that begin here.
     pub(super) fn keeping(ratio: f64) -> Self {
         Self {
-            ratio: Sampler::TraceIdRatioBased(ratio),
+            sampler: Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))),
             budget: Arc::default(),
         }
     }
@@ -42,28 +40,19 @@ impl ShouldSample for Entrance {
         attributes: &[KeyValue],
         links: &[Link],
     ) -> SamplingResult {
-        let surroundings = parent.filter(|parent| parent.has_active_span());
-        let parent_span = surroundings.map(|around| around.span().span_context().clone());
-        let parent_span = parent_span.filter(SpanContext::is_valid);
-        let (is_wanted, enters, state) = if let Some(known) = parent_span {
-            let state = known.trace_state().clone();
-            (known.is_sampled(), known.is_remote(), state)
-        } else {
-            let ratio = &self.ratio;
-            let decided = ratio.should_sample(None, trace, name, kind, attributes, links);
-            let is_wanted = decided.decision == SamplingDecision::RecordAndSample;
-            (is_wanted, true, TraceState::default())
-        };
-        let is_kept = is_wanted && (!enters || self.budget.take(second()));
-        SamplingResult {
-            decision: if is_kept {
-                SamplingDecision::RecordAndSample
-            } else {
-                SamplingDecision::Drop
-            },
-            attributes: Vec::new(),
-            trace_state: state,
+        let sampler = &self.sampler;
+        let mut result = sampler.should_sample(parent, trace, name, kind, attributes, links);
+        let enters = parent.is_none_or(|around| {
+            let span = around.span();
+            span.span_context().is_remote() || !span.span_context().is_valid()
+        });
+        if result.decision == SamplingDecision::RecordAndSample
+            && enters
+            && !self.budget.take(second())
+        {
+            result.decision = SamplingDecision::Drop;
         }
+        result
     }
 }
 

@@ -5,11 +5,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use protocol::ObjectKey;
+use runtime::backoff::Doubling;
 
-/// The cache catches up within milliseconds.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// If it does not, something hides the object from us, such as a label selector.
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const PAUSES: Doubling = Doubling {
+    // The cache catches up within milliseconds.
+    min: Duration::from_millis(100),
+    // If it does not, something hides the object from us, such as a label selector.
+    max: Duration::from_secs(15),
+};
 /// After so many attempts, some seconds, the cause is not the cache.
 const LOOKS: u32 = 6;
 
@@ -37,9 +40,8 @@ impl StaleCacheBackoff {
         let mut looks = self.lock();
         let looks = looks.entry(key.clone()).or_default();
         *looks = looks.saturating_add(1);
-        let doublings = (*looks - 1).min(16);
         Recheck {
-            pause: (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE),
+            pause: PAUSES.after(*looks),
             is_strange: *looks == LOOKS,
             is_over: *looks >= LOOKS,
         }
@@ -68,8 +70,8 @@ mod tests {
             ObjectKey::new(Kind::Application, "argocd", "app"),
         );
         let looks: Vec<Recheck> = (0..100).map(|_| backoff.look(&key)).collect();
-        assert_eq!(looks.first().map(|look| look.pause), Some(FIRST_PAUSE));
-        assert_eq!(looks.last().map(|look| look.pause), Some(LONGEST_PAUSE));
+        assert_eq!(looks.first().map(|look| look.pause), Some(PAUSES.min));
+        assert_eq!(looks.last().map(|look| look.pause), Some(PAUSES.max));
         assert_eq!(looks.iter().filter(|look| look.is_strange).count(), 1);
         assert_eq!(looks.iter().filter(|look| !look.is_over).count(), 5);
         backoff.end(&key);

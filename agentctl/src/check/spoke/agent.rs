@@ -4,78 +4,72 @@ use argocd::keys::addon::AGENT;
 use serde_json::Value;
 
 use super::{
-    Facts, Finding, Outcome, Spoke, full_name, image, is_ready,
+    Checked, Facts, Spoke, failed, is_ready, ok,
     places::{self, is_agent},
-    running, wanted,
+    warning,
 };
-use crate::{facts::CERTIFICATE_ROTATED, output::one_line};
+use crate::{
+    facts::{Addon, CERTIFICATE_ROTATED},
+    object::{full_name, image, label, list, replicas, text},
+    output::one_line,
+};
 
 /// Other agents, which would write the same Applications.
-pub(super) fn others(spoke: &Spoke) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("other agents", outcome, cause);
-    if let Err(reason) = &spoke.programs {
-        return finding(Outcome::Unclear, reason.clone());
-    }
-    let others = running(spoke).filter(|it| is_agent(it) && argocd::Meta::of(it).name() != AGENT);
-    let others: Vec<_> = others.filter(|it| wanted(it) > 0).collect();
-    let Some(other) = others.first() else {
-        return finding(Outcome::Ok, "no other agent runs here".to_owned());
+pub(super) fn others(spoke: &Spoke) -> Checked {
+    let programs = spoke.programs.as_ref()?;
+    let is_other =
+        |it: &&Value| is_agent(it) && argocd::Meta::of(it).name() != AGENT && replicas(it) > 0;
+    let Some(other) = programs.iter().find(is_other) else {
+        return ok("no other agent runs here");
     };
-    let ours = places::agent(running(spoke)).is_some_and(|it| wanted(it) > 0);
     let cause = format!("{} ({}) runs here", full_name(other), image(other));
-    let next = "scale it to 0 before you enable the add-on; docs/migration.md has the steps";
-    if ours {
+    if places::agent(programs.iter()).is_some_and(|it| replicas(it) > 0) {
         let cause = format!("{cause} beside ours: both write the same Applications");
-        return finding(Outcome::Failed, cause)
-            .next("scale it to 0; docs/migration.md has the steps");
+        return failed(cause, "scale it to 0; docs/migration.md has the steps");
     }
-    finding(Outcome::Warning, cause).next(next)
+    let next = "scale it to 0 before you enable the add-on; docs/migration.md has the steps";
+    warning(cause, next)
 }
 
 /// The agent's Deployment.
-pub(super) fn agent(facts: &Facts, spoke: &Spoke) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("agent", outcome, cause);
-    if let Err(reason) = &spoke.programs {
-        return finding(Outcome::Unclear, reason.clone());
-    }
-    let addon = facts.hub.as_ref().map(|hub| hub.addon.as_ref());
-    let Some(agent) = places::agent(running(spoke)) else {
+pub(super) fn agent(facts: &Facts, spoke: &Spoke) -> Checked {
+    let Some(agent) = places::agent(spoke.programs.as_ref()?.iter()) else {
+        if addon(facts).is_none() {
+            return ok("not installed yet; the add-on installs it");
+        }
         let cluster = facts.cluster.as_deref().unwrap_or("CLUSTER");
-        return match addon {
-            Some(Ok(Some(_))) => finding(
-                Outcome::Failed,
-                format!("the add-on is enabled for {cluster}, but its agent is missing"),
-            )
-            .next(format!(
+        return failed(
+            format!("the add-on is enabled for {cluster}, but its agent is missing"),
+            format!(
                 "run argocd-agentctl status {cluster} -o wide for the cause; kubectl -n {cluster} get \
                 manifestworks on the hub shows the applied works"
-            )),
-            Some(Ok(None) | Err(_)) | None => finding(
-                Outcome::Ok,
-                "not installed yet; the add-on installs it".to_owned(),
             ),
-        };
+        );
     };
     let (full_name, image) = (full_name(agent), image(agent));
     if is_ready(agent) {
-        return finding(Outcome::Ok, format!("{full_name} is ready, image {image}"));
+        return ok(format!("{full_name} is ready, image {image}"));
     }
-    if wanted(agent) == 0 {
-        return finding(Outcome::Failed, format!("{full_name} is scaled to 0"))
-            .next("the work agent scales it up within minutes; find the controller or user that scales it down");
+    if replicas(agent) == 0 {
+        let next = "the work agent scales it up within minutes; find the controller or user that scales it down";
+        return failed(format!("{full_name} is scaled to 0"), next);
     }
     let words = words(spoke).unwrap_or_else(|| "its Pods report no cause".to_owned());
     let cause = format!("{full_name} ({image}) is not ready: {words}");
-    finding(Outcome::Failed, cause).next(next(facts))
+    failed(cause, next(facts))
+}
+
+fn addon(facts: &Facts) -> Option<&Addon> {
+    let (addon, _) = facts.hub.as_ref()?.addon.as_ref().ok()?.as_ref()?;
+    Some(addon)
 }
 
 fn next(facts: &Facts) -> String {
-    let addon = facts
-        .hub
-        .as_ref()
-        .and_then(|hub| hub.addon.as_ref().ok()?.as_ref());
-    let certificate = addon.and_then(|(addon, _)| addon.condition(CERTIFICATE_ROTATED));
-    if addon.is_some() && certificate.is_none_or(|condition| condition.status != "True") {
+    let has_certificate = |addon: &Addon| {
+        let condition = addon.condition(CERTIFICATE_ROTATED);
+        condition.is_some_and(|condition| condition.status == "True")
+    };
+    if addon(facts).is_some_and(|addon| !has_certificate(addon)) {
         return "it waits for its certificate from OCM's registration agent: check the log of the registration \
         agent on the cluster, and the condition RegistrationApplied of the add-on"
             .to_owned();
@@ -90,11 +84,9 @@ fn next(facts: &Facts) -> String {
 fn words(spoke: &Spoke) -> Option<String> {
     let pods = match &spoke.pods {
         Err(reason) => return Some(reason.clone()),
-        Ok(pods) => pods,
+        Ok(pods) => pods.iter(),
     };
-    let ours = pods
-        .iter()
-        .filter(|pod| super::label(pod, "app.kubernetes.io/name") == "argocd-agent-agent");
+    let ours = pods.filter(|pod| label(pod, "app.kubernetes.io/name") == "argocd-agent-agent");
     ours.filter_map(of_pod).next_back()
 }
 
@@ -102,12 +94,9 @@ fn of_pod(pod: &Value) -> Option<String> {
     let container = pod.pointer("/status/containerStatuses/0");
     let condition = |pointer: &str| {
         let state = container?.pointer(pointer)?;
-        let text = |key: &str| state.get(key).and_then(Value::as_str).unwrap_or_default();
         let code = state.get("exitCode").and_then(Value::as_i64);
-        let code = code
-            .map(|code| format!("exit code {code}"))
-            .unwrap_or_default();
-        let words = [text("reason"), &code, text("message")];
+        let code = code.map_or_else(String::new, |code| format!("exit code {code}"));
+        let words = [text(state, "/reason"), &code, text(state, "/message")];
         let words = words.into_iter().filter(|word| !word.is_empty());
         Some(one_line(&words.collect::<Vec<_>>().join(", ")))
     };
@@ -118,11 +107,9 @@ fn of_pod(pod: &Value) -> Option<String> {
         return Some(states.join("; before that: "));
     }
     // Conditions of Pods are not those of everything else.
-    let raw = pod.pointer("/status/conditions").and_then(Value::as_array);
-    let unscheduled = raw.into_iter().flatten().find(|it| {
-        it.get("type").and_then(Value::as_str) == Some("PodScheduled")
-            && it.get("status").and_then(Value::as_str) == Some("False")
-    });
+    let unscheduled = list(pod, "/status/conditions")
+        .iter()
+        .find(|it| text(it, "/type") == "PodScheduled" && text(it, "/status") == "False");
     let message = unscheduled?.get("message")?.as_str()?;
     Some(one_line(message))
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Facts, Finding, One, Outcome, Spoke, argo_cd};
+use super::{Checked, Facts, Spoke, argo_cd, failed, ok, warning};
+use crate::object::first_names;
 
 /// The version that Argo CD has of its kinds.
 const VERSION: &str = "v1alpha1";
@@ -10,17 +11,12 @@ const VERSION: &str = "v1alpha1";
 const NAMED: usize = 3;
 
 /// All of them.
-pub(super) fn finding(facts: &Facts, spoke: &Spoke) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("crds", outcome, cause);
+pub(super) fn check(facts: &Facts, spoke: &Spoke) -> Checked {
     let (mut missing, mut unserved, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
     for (name, read) in &spoke.definitions {
-        let crd = match read {
-            Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-            Ok(None) => {
-                missing.push(*name);
-                continue;
-            }
-            Ok(Some(crd)) => crd,
+        let Some(crd) = read.as_ref()? else {
+            missing.push(*name);
+            continue;
         };
         let Some(here) = schema(crd) else {
             unserved.push(*name);
@@ -34,57 +30,43 @@ pub(super) fn finding(facts: &Facts, spoke: &Spoke) -> Finding {
         return absent(facts, spoke, &missing);
     }
     if !unserved.is_empty() {
-        let cause = format!(
-            "{} does not serve argoproj.io/{VERSION}",
-            unserved.join(" and ")
+        let names = unserved.join(" and ");
+        return failed(
+            format!("{names} does not serve argoproj.io/{VERSION}"),
+            "install the CRDs of Argo CD 2.0 or newer on the cluster",
         );
-        return finding(Outcome::Failed, cause)
-            .next("install the CRDs of Argo CD 2.0 or newer on the cluster");
     }
     if dropped.is_empty() {
-        let cause = match facts.hub {
+        return ok(match facts.hub {
             Some(_) => "Argo CD's are there, and know every field of a spec that the hub's know",
             None => "Argo CD's are there",
-        };
-        return finding(Outcome::Ok, cause.to_owned());
+        });
     }
-    let named: Vec<_> = dropped.iter().take(NAMED).map(String::as_str).collect();
-    let more = match dropped.len().saturating_sub(NAMED) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let cause = format!(
-        "the hub's know fields that the cluster's would drop: {}{more}",
-        named.join(", ")
-    );
-    finding(Outcome::Warning, cause)
-        .next("upgrade Argo CD with its CRDs on the cluster, or do without these fields for it")
+    let fields = first_names(&dropped, NAMED);
+    warning(
+        format!("the hub's know fields that the cluster's would drop: {fields}"),
+        "upgrade Argo CD with its CRDs on the cluster, or do without these fields for it",
+    )
 }
 
-fn absent(facts: &Facts, spoke: &Spoke, missing: &[&str]) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("crds", outcome, cause);
+fn absent(facts: &Facts, spoke: &Spoke, missing: &[&str]) -> Checked {
     let (are, them) = match missing.len() {
         1 => ("is", "it"),
         _ => ("are", "them"),
     };
     let cause = format!("{} {are} not there", missing.join(" and "));
     if !argo_cd::is_installed_by_add_on(facts, spoke) {
-        return finding(Outcome::Failed, cause)
-            .next("install Argo CD on the cluster, or let the add-on bring it (INSTALL_ARGOCD)");
+        let next = "install Argo CD on the cluster, or let the add-on bring it (INSTALL_ARGOCD)";
+        return failed(cause, next);
     }
-    let hub = facts.hub.as_ref().map(|hub| &hub.definitions);
-    let differs = |read: &One| matches!(read, Ok(None));
-    if hub.is_some_and(|all| all.iter().any(|(_, read)| differs(read))) {
-        return finding(
-            Outcome::Failed,
-            format!("{cause}, and the hub has none that the add-on could bring"),
-        )
-        .next("install Argo CD's CRDs on the hub");
+    let mut of_hub = facts.hub.iter().flat_map(|hub| &hub.definitions);
+    if of_hub.any(|(_, read)| matches!(read, Ok(None))) {
+        let cause = format!("{cause}, and the hub has none that the add-on could bring");
+        return failed(cause, "install Argo CD's CRDs on the hub");
     }
-    finding(
-        Outcome::Ok,
-        format!("{cause}; the add-on brings {them} as the hub has {them}"),
-    )
+    ok(format!(
+        "{cause}; the add-on brings {them} as the hub has {them}"
+    ))
 }
 
 fn of_hub<'a>(facts: &'a Facts, name: &str) -> Option<&'a Value> {

@@ -1,12 +1,16 @@
 //! Whether the cluster is one of the hub's, and whether what OCM has there can apply what the add-on is made of. Pure.
 
 use argocd::keys::addon::ADDON;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-use super::{
-    Facts, Finding, Hub, Outcome, Spoke, full_name, image, is_ready, label, places, running,
+use NeedPlace::{Agent, ArgoCd, Everywhere};
+
+use super::{Checked, Facts, One, Spoke, argo_cd, failed, is_ready, ok, places, warning};
+use crate::{
+    facts::conditions,
+    object::{full_name, image, label},
 };
-use crate::facts::conditions;
 
 /// Something that the work agent has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,42 +42,29 @@ const ROLES: &[&str] = &["create", "update", "delete", "escalate", "bind"];
 /// Namespaces and definitions stay when the add-on goes.
 const KEEP: &[&str] = &["create", "update"];
 
+const ROLES_KIND: &str = "rbac.authorization.k8s.io/roles";
+const ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/rolebindings";
+const CLUSTER_ROLES: &str = "rbac.authorization.k8s.io/clusterroles";
+const CLUSTER_ROLE_BINDINGS: &str = "rbac.authorization.k8s.io/clusterrolebindings";
+const POLICIES: &str = "networking.k8s.io/networkpolicies";
+const CRDS: &str = "apiextensions.k8s.io/customresourcedefinitions";
+
 /// What the manifests of the add-on need, kind by kind.
 pub const NEEDS: [Need; 14] = [
-    need("/namespaces", KEEP, NeedPlace::Everywhere),
-    need("/serviceaccounts", WRITE, NeedPlace::Agent),
-    need("/configmaps", WRITE, NeedPlace::Agent),
-    need("apps/deployments", WRITE, NeedPlace::Agent),
-    need("rbac.authorization.k8s.io/roles", ROLES, NeedPlace::ArgoCd),
-    need(
-        "rbac.authorization.k8s.io/rolebindings",
-        WRITE,
-        NeedPlace::ArgoCd,
-    ),
-    need(
-        "rbac.authorization.k8s.io/clusterroles",
-        ROLES,
-        NeedPlace::Everywhere,
-    ),
-    need(
-        "rbac.authorization.k8s.io/clusterrolebindings",
-        WRITE,
-        NeedPlace::Everywhere,
-    ),
-    for_installed_argo_cd("apps/deployments", WRITE, NeedPlace::ArgoCd),
-    for_installed_argo_cd("apps/statefulsets", WRITE, NeedPlace::ArgoCd),
-    for_installed_argo_cd("/services", WRITE, NeedPlace::ArgoCd),
-    for_installed_argo_cd("/secrets", WRITE, NeedPlace::ArgoCd),
-    for_installed_argo_cd(
-        "networking.k8s.io/networkpolicies",
-        WRITE,
-        NeedPlace::ArgoCd,
-    ),
-    for_installed_argo_cd(
-        "apiextensions.k8s.io/customresourcedefinitions",
-        KEEP,
-        NeedPlace::Everywhere,
-    ),
+    need("/namespaces", KEEP, Everywhere),
+    need("/serviceaccounts", WRITE, Agent),
+    need("/configmaps", WRITE, Agent),
+    need("apps/deployments", WRITE, Agent),
+    need(ROLES_KIND, ROLES, ArgoCd),
+    need(ROLE_BINDINGS, WRITE, ArgoCd),
+    need(CLUSTER_ROLES, ROLES, Everywhere),
+    need(CLUSTER_ROLE_BINDINGS, WRITE, Everywhere),
+    for_installed_argo_cd("apps/deployments", WRITE, ArgoCd),
+    for_installed_argo_cd("apps/statefulsets", WRITE, ArgoCd),
+    for_installed_argo_cd("/services", WRITE, ArgoCd),
+    for_installed_argo_cd("/secrets", WRITE, ArgoCd),
+    for_installed_argo_cd(POLICIES, WRITE, ArgoCd),
+    for_installed_argo_cd(CRDS, KEEP, Everywhere),
 ];
 
 const fn need(resource: &'static str, verbs: &'static [&'static str], place: NeedPlace) -> Need {
@@ -91,10 +82,8 @@ const fn for_installed_argo_cd(
     place: NeedPlace,
 ) -> Need {
     Need {
-        resource,
-        verbs,
-        place,
         for_installed_argo_cd: true,
+        ..need(resource, verbs, place)
     }
 }
 
@@ -106,96 +95,75 @@ impl Need {
 }
 
 /// The hub cannot be a cluster of its own fleet here.
-pub(super) fn itself(facts: &Facts, spoke: &Spoke) -> Option<Finding> {
-    let uid = |read: &Result<Option<Value>, String>| {
+pub(super) fn itself(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
+    let uid = |read: &One| {
         let object = read.as_ref().ok()?.as_ref()?;
         Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
     };
     let (here, hub) = (uid(&spoke.system)?, uid(&facts.hub.as_ref()?.system)?);
-    if here != hub {
-        return None;
-    }
     let cause = "this cluster is the hub itself, which gets no agent (ReservedCluster)";
     let next = "choose the context of the cluster with --spoke-context; what shall run on the hub is an Application in \
                 its own Argo CD";
-    Some(Finding::new("cluster", Outcome::Failed, cause).next(next))
+    (here == hub).then(|| failed(cause, next))
 }
 
 /// Whether the hub has accepted the cluster and hears it.
-pub(super) fn joined(facts: &Facts) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("joined", outcome, cause);
-    let Some(hub) = &facts.hub else {
-        return finding(Outcome::Unclear, "the hub was not asked".to_owned());
-    };
+pub(super) fn joined(facts: &Facts) -> Checked {
+    let hub = facts.hub.as_ref().ok_or("the hub was not asked")?;
     let Some(name) = &facts.cluster else {
-        let cause = "the cluster's name at the hub is unknown: no Klusterlet here has it";
-        return finding(Outcome::Warning, cause.to_owned()).next(
+        return warning(
+            "the cluster's name at the hub is unknown: no Klusterlet here has it",
             "if it has joined, name it: argocd-agentctl check spoke CLUSTER; else have it join: clusteradm join",
         );
     };
-    let cluster = match &hub.managed {
-        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-        Ok(None) => {
-            return finding(
-                Outcome::Failed,
-                format!("the hub has no ManagedCluster {name}"),
-            )
-            .next("have it join (clusteradm join), or correct the name");
-        }
-        Ok(Some(cluster)) => cluster,
+    let Some(cluster) = hub.managed.as_ref()? else {
+        let cause = format!("the hub has no ManagedCluster {name}");
+        return failed(cause, "have it join (clusteradm join), or correct the name");
     };
     if cluster.pointer("/spec/hubAcceptsClient") != Some(&Value::Bool(true)) {
-        return finding(Outcome::Failed, format!("the hub has not accepted {name}"))
-            .next(format!("clusteradm accept --clusters {name}"));
+        let next = format!("clusteradm accept --clusters {name}");
+        return failed(format!("the hub has not accepted {name}"), next);
     }
-    if argocd::Meta::of(cluster).deletion_timestamp().is_some() {
-        return finding(
-            Outcome::Failed,
+    if argocd::Meta::of(cluster).is_deleting() {
+        return failed(
             format!("the ManagedCluster {name} is being deleted"),
-        )
-        .next("wait until it is gone, and have the cluster join again");
+            "wait until it is gone, and have the cluster join again",
+        );
     }
-    let conditions = conditions(cluster);
-    let available = ocm::condition::find(&conditions, "ManagedClusterConditionAvailable");
-    match available {
-        Some(condition) if condition.status == "True" => finding(
-            Outcome::Ok,
-            format!("the hub has accepted {name} and hears it"),
-        ),
-        Some(condition) => finding(
-            Outcome::Failed,
+    match available(cluster) {
+        Some(condition) if condition.status == "True" => {
+            ok(format!("the hub has accepted {name} and hears it"))
+        }
+        Some(condition) => failed(
             format!("the hub does not hear {name}: {}", condition.message),
-        )
-        .next("look at the log of the klusterlet's agents on the cluster, and whether it reaches the hub's API"),
-        None => finding(
-            Outcome::Failed,
+            "look at the log of the klusterlet's agents on the cluster, and whether it reaches the hub's API",
+        ),
+        None => failed(
             format!("the hub has accepted {name} and has not heard of it yet"),
-        )
-        .next("wait a minute; then look at the log of the klusterlet's agents on the cluster"),
+            "wait a minute; then look at the log of the klusterlet's agents on the cluster",
+        ),
     }
 }
 
-fn is_reachable(hub: &Hub) -> bool {
-    let managed = hub.managed.as_ref().ok().and_then(Option::as_ref);
-    managed.is_some_and(|cluster| {
-        let conditions = conditions(cluster);
-        ocm::condition::find(&conditions, "ManagedClusterConditionAvailable")
-            .is_some_and(|condition| condition.status == "True")
-    })
+fn available(cluster: &Value) -> Option<Condition> {
+    let mut conditions = conditions(cluster).into_iter();
+    conditions.find(|it| it.type_ == "ManagedClusterConditionAvailable")
 }
 
-fn work_agent(spoke: &Spoke) -> Option<&Value> {
-    find_work_agent(running(spoke))
+fn is_reachable(facts: &Facts) -> bool {
+    let managed = facts.hub.as_ref().and_then(|hub| hub.managed.as_ref().ok());
+    let available = managed.and_then(Option::as_ref).and_then(available);
+    available.is_some_and(|condition| condition.status == "True")
 }
 
-fn find_work_agent<'a>(mut programs: impl Iterator<Item = &'a Value>) -> Option<&'a Value> {
-    programs.find(|it| places::WORK_AGENTS.contains(&label(it, "app")))
+fn work_agent(programs: &[Value]) -> Option<&Value> {
+    let is_one = |it: &&Value| places::WORK_AGENTS.contains(&label(it, "app"));
+    programs.iter().find(is_one)
 }
 
 /// Namespace and name of the account under which manifests are applied: the work agent's, else that of the usual one.
 pub fn work_account(programs: &[Value]) -> (String, String) {
-    let found = find_work_agent(programs.iter());
-    let account = found.and_then(|it| {
+    let account = work_agent(programs).and_then(|it| {
         let account = it.pointer("/spec/template/spec/serviceAccountName")?;
         Some((argocd::Meta::of(it).namespace(), account.as_str()?))
     });
@@ -205,74 +173,67 @@ pub fn work_account(programs: &[Value]) -> (String, String) {
 }
 
 /// Whether what OCM has on a cluster runs.
-pub(super) fn klusterlet(facts: &Facts, spoke: &Spoke) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("klusterlet", outcome, cause);
-    if let Err(reason) = &spoke.programs {
-        return finding(Outcome::Unclear, reason.clone());
-    }
-    let Some(agent) = work_agent(spoke) else {
-        if facts.hub.as_ref().is_some_and(is_reachable) {
-            let cause = "no Deployment of a klusterlet is here, but the hub hears the cluster: its agents run elsewhere";
-            return finding(Outcome::Ok, cause.to_owned());
+pub(super) fn klusterlet(facts: &Facts, spoke: &Spoke) -> Checked {
+    let Some(agent) = work_agent(spoke.programs.as_ref()?) else {
+        if is_reachable(facts) {
+            return ok(
+                "no Deployment of a klusterlet is here, but the hub hears the cluster: its agents run elsewhere",
+            );
         }
-        let cause =
-            "no work agent of Open Cluster Management runs here, so nothing of the add-on can come";
         // Before it has joined that is as it should be.
-        return finding(Outcome::Warning, cause.to_owned())
-            .next("have the cluster join the hub: clusteradm join");
+        return warning(
+            "no work agent of Open Cluster Management runs here, so nothing of the add-on can come",
+            "have the cluster join the hub: clusteradm join",
+        );
     };
     let (full_name, image) = (full_name(agent), image(agent));
     if is_ready(agent) {
-        return finding(Outcome::Ok, format!("{full_name} is ready, image {image}"));
+        return ok(format!("{full_name} is ready, image {image}"));
     }
-    finding(
-        Outcome::Failed,
+    failed(
         format!("{full_name} ({image}) is not ready"),
+        "kubectl describe its Pods on the cluster, and their log",
     )
-    .next("kubectl describe its Pods on the cluster, and their log")
 }
 
 /// Whether the work agent may apply the add-on.
-pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("work agent", outcome, cause);
+pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Checked {
     let programs = spoke.programs.as_deref().unwrap_or_default();
-    let is_installed_by_add_on = super::argo_cd::is_installed_by_add_on(facts, spoke);
     let (mut lacking, mut missing_for_argo_cd) = (Vec::new(), Vec::new());
-    for (need, answer) in &spoke.rights {
-        match answer {
-            Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-            Ok(true) => {}
-            Ok(false) if need.for_installed_argo_cd => missing_for_argo_cd.push(need.kind().1),
-            Ok(false) => lacking.push(need.kind().1),
+    for (need, allowed) in &spoke.rights {
+        if *allowed.as_ref()? {
+            continue;
+        }
+        let (_, kind) = need.kind();
+        if need.for_installed_argo_cd {
+            missing_for_argo_cd.push(kind);
+        } else {
+            lacking.push(kind);
         }
     }
-    let has_account = work_agent(spoke).is_some() || facts.hub.as_ref().is_some_and(is_reachable);
+    let has_account = work_agent(programs).is_some() || is_reachable(facts);
     if spoke.rights.is_empty() || !has_account {
-        let cause = "there is no work agent whose rights could be looked at";
-        return finding(Outcome::Unclear, cause.to_owned());
+        return Err("there is no work agent whose rights could be looked at".to_owned());
     }
     let (namespace, name) = work_account(programs);
     let next = format!(
         "bind what `clusteradm join` binds to ServiceAccount {namespace}/{name}: the ClusterRoles admin and \
          open-cluster-management:klusterlet-work:aggregate"
     );
+    let may_not = |subject: &str, kinds: &[&str]| {
+        let kinds = kinds.join(", ");
+        format!("{namespace}/{name} may not write what {subject} is made of: {kinds}")
+    };
     if !lacking.is_empty() {
-        let cause = format!(
-            "{namespace}/{name} may not write what {ADDON} is made of: {}",
-            lacking.join(", ")
-        );
-        return finding(Outcome::Failed, cause).next(next);
+        return failed(may_not(ADDON, &lacking), next);
     }
-    if is_installed_by_add_on && !missing_for_argo_cd.is_empty() {
-        let cause = format!(
-            "{namespace}/{name} may not write what an Argo CD that is brought is made of: {}",
-            missing_for_argo_cd.join(", ")
+    if !missing_for_argo_cd.is_empty() && argo_cd::is_installed_by_add_on(facts, spoke) {
+        return failed(
+            may_not("an Argo CD that is brought", &missing_for_argo_cd),
+            format!("{next}; or install Argo CD yourself"),
         );
-        return finding(Outcome::Failed, cause)
-            .next(format!("{next}; or install Argo CD yourself"));
     }
-    finding(
-        Outcome::Ok,
-        format!("{namespace}/{name} may apply what the add-on is made of"),
-    )
+    ok(format!(
+        "{namespace}/{name} may apply what the add-on is made of"
+    ))
 }

@@ -4,8 +4,12 @@ use argocd::keys::addon::AGENT;
 use ocm::{api::addon::AddOnDeploymentConfigSpec, keys::DEFAULT_INSTALL_NAMESPACE};
 use serde_json::Value;
 
-use super::{label, way::Source};
-use crate::{check::hub::address_of, settings::option};
+use super::way::Source;
+use crate::{
+    check::hub::address_of,
+    object::{container, label, list, text},
+    settings::option,
+};
 
 /// Namespaces on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,19 +56,15 @@ impl Configured {
 
 /// Namespace and name of the configuration that counts for a cluster: that of its add-on, else the default of all.
 pub fn configuration(addon: Option<&Value>, offer: Option<&Value>) -> Option<(String, String)> {
-    let of = |list: Option<&Value>, inner: &str| {
-        let list = list.and_then(Value::as_array).into_iter().flatten();
-        let mut ours = list.filter(|it| {
-            it.get("resource").and_then(Value::as_str) == Some("addondeploymentconfigs")
-        });
-        let reference = ours.next()?;
+    let of = |object: Option<&Value>, pointer: &str, inner: &str| {
+        let mut all = list(object?, pointer).iter();
+        let reference = all.find(|it| text(it, "/resource") == "addondeploymentconfigs")?;
         let reference = reference.get(inner).unwrap_or(reference);
-        let text = |key: &str| Some(reference.get(key)?.as_str()?.to_owned());
-        Some((text("namespace")?, text("name")?))
+        let part = |key: &str| Some(reference.get(key)?.as_str()?.to_owned());
+        Some((part("namespace")?, part("name")?))
     };
-    let own = addon.and_then(|it| it.pointer("/status/configReferences"));
-    let default = offer.and_then(|it| it.pointer("/spec/supportedConfigs"));
-    of(own, "desiredConfig").or_else(|| of(default, "defaultConfig"))
+    of(addon, "/status/configReferences", "desiredConfig")
+        .or_else(|| of(offer, "/spec/supportedConfigs", "defaultConfig"))
 }
 
 /// The agent's Deployment.
@@ -73,9 +73,8 @@ pub(super) fn agent<'a>(mut programs: impl Iterator<Item = &'a Value>) -> Option
 }
 
 fn variable_of(agent: Option<&Value>, variable: &str) -> Option<String> {
-    let container = agent?.pointer("/spec/template/spec/containers/0")?;
     // It has no flags of ours: variables carry all of its settings.
-    option(container, ("--", variable)).filter(|value| !value.is_empty())
+    option(container(agent?)?, ("--", variable)).filter(|value| !value.is_empty())
 }
 
 /// The namespaces.

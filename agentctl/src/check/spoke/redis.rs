@@ -11,7 +11,8 @@ use k8s_openapi::{
 use kube::core::{Selector, SelectorExt as _};
 use live::ui_access::UiAccess;
 
-use super::{Facts, Finding, Outcome, Spoke, argo_cd};
+use super::{Checked, Facts, Places, Spoke, argo_cd, ok, warning};
+use crate::check::Verdict;
 
 /// What its Service and its Secret are called.
 pub const REDIS: &str = "argocd-redis";
@@ -22,79 +23,60 @@ const NAME: &str = "app.kubernetes.io/name";
 const AGENT: &str = "argocd-agent-agent";
 
 /// Service, password, network policies; nothing if `UI_ACCESS` is `none`, or Argo CD is not installed yet.
-pub(super) fn findings(facts: &Facts, spoke: &Spoke) -> Vec<Finding> {
+pub(super) fn checks(facts: &Facts, spoke: &Spoke) -> Vec<(&'static str, Checked)> {
     let none = UiAccess::None.to_string();
-    if facts.configured.variable("UI_ACCESS") == Some(none.as_str()) {
+    let is_off = facts.configured.variable("UI_ACCESS") == Some(none.as_str());
+    let is_missing = matches!(spoke.redis, Ok(None));
+    if is_off || is_missing && argo_cd::is_installed_by_add_on(facts, spoke) {
         return Vec::new();
     }
-    if matches!(spoke.redis, Ok(None)) && argo_cd::is_installed_by_add_on(facts, spoke) {
-        return Vec::new();
-    }
-    let fence = fence(facts, spoke);
-    std::iter::once(redis(facts, spoke)).chain(fence).collect()
+    let fence = fence(facts, spoke).transpose();
+    let fence = fence.map(|it| ("network", it));
+    std::iter::once(("redis", redis(facts, spoke)))
+        .chain(fence)
+        .collect()
 }
 
-fn redis(facts: &Facts, spoke: &Spoke) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("redis", outcome, cause);
+fn redis(facts: &Facts, spoke: &Spoke) -> Checked {
     let namespace = &facts.places.argocd;
-    match &spoke.redis {
-        Err(reason) => return finding(Outcome::Unclear, reason.clone()),
-        Ok(None) => {
-            let cause = format!("there is no Service {namespace}/{REDIS}");
-            return finding(Outcome::Warning, cause).next(
-                "people at the hub see no trees of this cluster; the agent looks for redis there (--redis-addr)",
-            );
-        }
-        Ok(Some(_)) => {}
+    if spoke.redis.as_ref()?.is_none() {
+        return warning(
+            format!("there is no Service {namespace}/{REDIS}"),
+            "people at the hub see no trees of this cluster; the agent looks for redis there (--redis-addr)",
+        );
     }
-    match &spoke.password {
-        Err(reason) => finding(Outcome::Unclear, reason.clone()),
-        Ok(Some(true)) => finding(
-            Outcome::Ok,
-            format!("Service and password are in namespace {namespace}"),
-        ),
-        Ok(_) => {
-            let cause = format!("the Secret {namespace}/{REDIS} has no password (auth)");
-            finding(Outcome::Warning, cause)
-                .next("if redis wants one, people at the hub see no trees of this cluster")
-        }
+    if *spoke.password.as_ref()? == Some(true) {
+        return ok(format!("Service and password are in namespace {namespace}"));
     }
+    warning(
+        format!("the Secret {namespace}/{REDIS} has no password (auth)"),
+        "if redis wants one, people at the hub see no trees of this cluster",
+    )
 }
 
 /// Whether a `NetworkPolicy` keeps the agent out.
-fn fence(facts: &Facts, spoke: &Spoke) -> Option<Finding> {
-    let finding = |outcome, cause: String| Finding::new("network", outcome, cause);
-    let fences = match &spoke.fences {
-        Err(reason) => return Some(finding(Outcome::Unclear, reason.clone())),
-        Ok(fences) => fences,
-    };
-    let policies = fences.iter().filter_map(|it| {
+fn fence(facts: &Facts, spoke: &Spoke) -> Result<Option<Verdict>, String> {
+    let policies = spoke.fences.as_ref()?.iter().filter_map(|it| {
         let policy = serde_json::from_value::<NetworkPolicy>(it.clone()).ok()?;
         is_about_redis(&policy).then_some(policy)
     });
     let policies: Vec<_> = policies.collect();
+    if policies.is_empty() {
+        return Ok(None);
+    }
     let names = policies.iter().filter_map(|it| it.metadata.name.clone());
     let names = names.collect::<Vec<_>>().join(", ");
-    if policies.is_empty() {
-        return None;
-    }
     if policies.iter().any(|it| admits(it, facts)) {
-        let cause = format!("{names} lets the agent reach redis");
-        return Some(finding(Outcome::Ok, cause));
+        return ok(format!("{names} lets the agent reach redis")).map(Some);
     }
-    let Some(agent) = (facts.places.agent != facts.places.argocd).then_some(&facts.places.agent)
-    else {
-        let cause = format!(
-            "{names} in namespace {} keeps the agent from redis",
-            facts.places.argocd
-        );
-        return Some(finding(Outcome::Warning, cause).next(NEXT));
+    let Places { agent, argocd } = &facts.places;
+    let shut_out = if agent == argocd {
+        "the agent".to_owned()
+    } else {
+        format!("Pods of namespace {agent}")
     };
-    let cause = format!(
-        "{names} in namespace {} keeps Pods of namespace {agent} from redis",
-        facts.places.argocd
-    );
-    Some(finding(Outcome::Warning, cause).next(NEXT))
+    let cause = format!("{names} in namespace {argocd} keeps {shut_out} from redis");
+    warning(cause, NEXT).map(Some)
 }
 
 const NEXT: &str = "apply the NetworkPolicy that docs/live.md shows, or people at the hub see no trees of this cluster";

@@ -235,7 +235,7 @@ fn join_progress_of_the_cluster_is_reported() {
         let mut facts = facts();
         hub(&mut facts).managed = Ok(cluster);
         assert_eq!(troubles(&facts), [("joined", Outcome::Failed)], "{word}");
-        let condition = joined::joined(&facts);
+        let condition = joined::joined(&facts).unwrap();
         assert!(condition.cause.contains(word), "{condition:?}");
     }
     let mut nameless = facts();
@@ -268,7 +268,7 @@ fn missing_work_agent_rights_are_listed_per_installed_part() {
     };
     let roles = without("clusterroles");
     assert_eq!(troubles(&roles), [("work agent", Outcome::Failed)]);
-    let condition = joined::rights(&roles, roles.spoke.as_ref().unwrap());
+    let condition = joined::rights(&roles, roles.spoke.as_ref().unwrap()).unwrap();
     assert!(condition.cause.contains(
         "klusterlet-work-sa may not write what argocd-agent-addon is made of: clusterroles"
     ));

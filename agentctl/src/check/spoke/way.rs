@@ -3,8 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Finding, Outcome};
-use crate::output::span;
+use super::{Checked, Finding, Outcome, failed, ok, unclear, warning};
+use crate::{object::first_names, output::span};
 
 /// How many names of a certificate a finding lists.
 const NAMED: usize = 3;
@@ -87,135 +87,105 @@ pub(super) fn findings(way: &Way) -> Vec<Finding> {
         let cause = "the address that agents dial is unknown";
         let next =
             "set it with --principal-address HOST:PORT, or run argocd-agentctl check on the hub";
-        return vec![Finding::new("address", Outcome::Unclear, cause).next(next)];
+        return vec![Finding::of(("address", unclear(cause, next)))];
     };
-    let cause = format!("{host}:{port}, {}", source.condition());
-    let mut all = vec![Finding::new("address", Outcome::Ok, cause)];
-    all.extend(
-        way.dialled
-            .as_ref()
-            .map(|dialled| port_of(way, host, dialled)),
-    );
-    all.extend(way.handshake.as_ref().map(|it| tls(way, host, it)));
-    all
+    let address = ok(format!("{host}:{port}, {}", source.condition()));
+    let dialled = way.dialled.as_ref();
+    let port = dialled.map(|it| ("port", port_of(way, host, it)));
+    let handshake = way.handshake.as_ref();
+    let tls = handshake.map(|it| ("tls", tls(way, host, it)));
+    let all = std::iter::once(("address", address)).chain(port).chain(tls);
+    all.map(Finding::of).collect()
 }
 
 /// Like `dialled`, for the hub alone: clusters may reach an address that this machine does not.
 pub(in crate::check) fn from_here(way: &Way) -> Vec<Finding> {
-    let all = findings(way).into_iter().filter(|it| it.check != "address");
-    let softer = all.map(|mut it| {
+    let mut all = findings(way);
+    all.retain(|it| it.check != "address");
+    for it in &mut all {
         if it.check == "port" && it.result == Outcome::Failed {
             it.result = Outcome::Warning;
             it.next =
                 Some("check that the clusters can reach it; their network may differ".to_owned());
         }
-        it
-    });
-    softer.collect()
+    }
+    all
 }
 
-fn port_of(way: &Way, host: &str, dialled: &Result<(), String>) -> Finding {
+fn port_of(way: &Way, host: &str, dialled: &Result<(), String>) -> Checked {
     match (dialled, &way.proxy) {
-        (Ok(()), _) => Finding::new("port", Outcome::Ok, "reachable from this machine"),
-        (Err(reason), Some(proxy)) => {
-            let cause = format!(
+        (Ok(()), _) => ok("reachable from this machine"),
+        (Err(reason), Some(proxy)) => unclear(
+            format!(
                 "{host} is unreachable from this machine ({reason}); the agent uses the proxy {proxy}"
-            );
-            Finding::new("port", Outcome::Unclear, cause)
-                .next("the agent's log shows whether the proxy connects it")
-        }
-        (Err(reason), None) => {
-            let cause = format!("{host} is unreachable from this machine: {reason}");
-            Finding::new("port", Outcome::Failed, cause).next(
-                "check DNS and firewalls between the cluster's nodes and the hub; if only this machine is blocked, \
-                run this inside the cluster's network",
-            )
-        }
+            ),
+            "the agent's log shows whether the proxy connects it",
+        ),
+        (Err(reason), None) => failed(
+            format!("{host} is unreachable from this machine: {reason}"),
+            "check DNS and firewalls between the cluster's nodes and the hub; if only this machine is blocked, \
+            run this inside the cluster's network",
+        ),
     }
 }
 
-fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("tls", outcome, cause);
+fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Checked {
     let shown = match handshake {
         Ok(shown) => shown,
         Err(reason) => {
-            return finding(Outcome::Failed, format!("TLS 1.3 handshake with {host} failed: {reason}")).next(
+            return failed(
+                format!("TLS 1.3 handshake with {host} failed: {reason}"),
                 "check that the principal listens there and that no proxy ends TLS (docs/network.md)",
             );
         }
     };
-    let names = || first_of(&shown.names);
+    let names = first_names(&shown.names, NAMED);
     match &shown.verdict {
-        Verdict::WrongName => {
-            return finding(
-                Outcome::Failed,
-                format!("the certificate there is for {}, not for {host}", names()),
-            )
-            .next("let agents dial one of these names; the principal's certificate covers the configured names");
-        }
-        Verdict::UnknownAuthority => {
-            let cause = format!(
-                "the certificate there ({}) is not signed by the authority that agents trust",
-                names()
-            );
-            return finding(Outcome::Failed, cause).next(
-                "another server listens there, or a proxy ends TLS: let it pass TLS through (docs/network.md)",
-            );
-        }
-        Verdict::WrongTime => {
-            return finding(
-                Outcome::Failed,
-                "the certificate there is expired or not yet valid, by the clock of this machine".to_owned(),
-            )
-            .next("compare clocks; the hub program renews the certificate by itself: argocd-agentctl certs list");
-        }
-        Verdict::Bad(reason) => {
-            return finding(
-                Outcome::Failed,
-                format!("the certificate there is invalid: {reason}"),
-            )
-            .next("argocd-agentctl certs list shows the hub's own");
-        }
-        Verdict::Trusted | Verdict::NotJudged(_) => {}
-    }
-    sound(way, host, shown)
-}
-
-/// The first of the names in a certificate, which may be many.
-fn first_of(names: &[String]) -> String {
-    let first: Vec<_> = names.iter().take(NAMED).map(String::as_str).collect();
-    match names.len().saturating_sub(NAMED) {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
+        Verdict::WrongName => failed(
+            format!("the certificate there is for {names}, not for {host}"),
+            "let agents dial one of these names; the principal's certificate covers the configured names",
+        ),
+        Verdict::UnknownAuthority => failed(
+            format!(
+                "the certificate there ({names}) is not signed by the authority that agents trust"
+            ),
+            "another server listens there, or a proxy ends TLS: let it pass TLS through (docs/network.md)",
+        ),
+        Verdict::WrongTime => failed(
+            "the certificate there is expired or not yet valid, by the clock of this machine",
+            "compare clocks; the hub program renews the certificate by itself: argocd-agentctl certs list",
+        ),
+        Verdict::Bad(reason) => failed(
+            format!("the certificate there is invalid: {reason}"),
+            "argocd-agentctl certs list shows the hub's own",
+        ),
+        Verdict::Trusted | Verdict::NotJudged(_) => sound(way, host, shown),
     }
 }
 
 /// Of a certificate that is not refused.
-fn sound(way: &Way, host: &str, shown: &Handshake) -> Finding {
-    let finding = |outcome, cause: String| Finding::new("tls", outcome, cause);
+fn sound(way: &Way, host: &str, shown: &Handshake) -> Checked {
     let left = shown.expires.map(|at| at.duration_since(way.now));
     let ends = left.map_or_else(String::new, |left| {
         format!(", its certificate ends in {}", span(left))
     });
     if !shown.http2 {
-        let cause = format!("{host} does not negotiate HTTP/2{ends}");
-        return finding(Outcome::Warning, cause).next(
+        return warning(
+            format!("{host} does not negotiate HTTP/2{ends}"),
             "agents fall back to WebSockets, which are slower; let HTTP/2 pass (docs/network.md)",
         );
     }
     if let Verdict::NotJudged(reason) = &shown.verdict {
-        let cause = format!("TLS 1.3 and HTTP/2{ends}; cannot verify it as agents do: {reason}");
-        return finding(Outcome::Unclear, cause)
-            .next("the CA is in the Secret argocd-agent-ca on the hub, and beside the agent on the cluster");
+        return unclear(
+            format!("TLS 1.3 and HTTP/2{ends}; cannot verify it as agents do: {reason}"),
+            "the CA is in the Secret argocd-agent-ca on the hub, and beside the agent on the cluster",
+        );
     }
     if left.is_some_and(|left| left < SOON) {
-        let cause = format!("TLS 1.3 and HTTP/2{ends}");
-        return finding(Outcome::Warning, cause).next(
+        return warning(
+            format!("TLS 1.3 and HTTP/2{ends}"),
             "the hub program should have renewed it: see its log, and argocd-agentctl certs list",
         );
     }
-    finding(
-        Outcome::Ok,
-        format!("TLS 1.3 and HTTP/2, trusted, for {host}{ends}"),
-    )
+    ok(format!("TLS 1.3 and HTTP/2, trusted, for {host}{ends}"))
 }

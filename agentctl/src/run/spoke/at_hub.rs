@@ -14,7 +14,8 @@ use crate::{
     hub::{
         ADDONS, By, CLUSTERS, CONFIGURATIONS, DEPLOYMENTS, Error, Hub, NAMESPACES, OFFERS, SERVICES,
     },
-    run::{hub_settings, inspect::text},
+    object::{container, label},
+    run::{hub_settings, inspect::present},
 };
 
 /// All of it.
@@ -43,19 +44,19 @@ pub(super) async fn read(
     let own = Some(global.own_namespace.as_str());
     let settings = hub_settings(hub, global).await;
     let addon = match cluster {
-        Some(cluster) => text(hub.get(ADDONS, Some(cluster), ADDON).await),
+        Some(cluster) => hub.find(ADDONS, Some(cluster), ADDON).await,
         None => Ok(None),
     };
-    let offer = text(hub.get(OFFERS, None, ADDON).await);
+    let offer = hub.find(OFFERS, None, ADDON).await;
     let configured = configured(hub, present(&addon), present(&offer)).await;
-    let manager = text(hub.get(DEPLOYMENTS, own, MANAGER).await);
-    let service = text(hub.get(SERVICES, own, PRINCIPAL_SERVICE).await);
+    let manager = hub.find(DEPLOYMENTS, own, MANAGER).await;
+    let service = hub.find(SERVICES, own, PRINCIPAL_SERVICE).await;
     Ok(AtHub {
         addresses: addresses(present(&manager), present(&service)),
         configured,
         hub: Known {
             about: Some(about),
-            system: text(hub.get(NAMESPACES, None, "kube-system").await),
+            system: hub.find(NAMESPACES, None, "kube-system").await,
             managed: managed(hub, cluster).await,
             addon: addon.map(|it| it.map(|it| (Addon::read(&it), it))),
             definitions: definitions(hub).await,
@@ -64,17 +65,12 @@ pub(super) async fn read(
     })
 }
 
-fn present(read: &One) -> Option<&Value> {
-    read.as_ref().ok().and_then(Option::as_ref)
-}
-
 /// By a list, for which every role of these commands has the right.
 async fn managed(hub: &Hub, cluster: Option<&str>) -> One {
     let Some(cluster) = cluster else {
         return Ok(None);
     };
-    let found = hub.list(CLUSTERS, &By::name(cluster)).await;
-    let found = found.map_err(|error| error.to_string())?;
+    let found = hub.find_all(CLUSTERS, &By::name(cluster)).await?;
     Ok(found.into_iter().next())
 }
 
@@ -96,13 +92,8 @@ async fn configured(hub: &Hub, addon: Option<&Value>, offer: Option<&Value>) -> 
 async fn image(hub: &Hub, argocd: &str) -> Option<String> {
     let all = hub.list(DEPLOYMENTS, &By::namespace(argocd)).await.ok()?;
     ["server", "repo-server"].iter().find_map(|component| {
-        let is = |it: &&Value| {
-            let labels = it.pointer("/metadata/labels");
-            let label = labels.and_then(|labels| labels.get("app.kubernetes.io/component"));
-            label.and_then(Value::as_str) == Some(component)
-        };
-        let program = all.iter().find(is)?;
-        let image = program.pointer("/spec/template/spec/containers/0/image")?;
+        let is_it = |it: &&Value| label(it, "app.kubernetes.io/component") == *component;
+        let image = container(all.iter().find(is_it)?)?.get("image")?;
         Some(image.as_str()?.to_owned())
     })
 }

@@ -7,13 +7,16 @@
 
 use std::time::Duration;
 
+use runtime::backoff::Doubling;
 use tokio::time::Instant;
 
 /// So many takeovers may come from an unstable network.
 const FREE: u32 = 5;
 /// For how long a session keeps a contested slot; doubled with each further takeover.
-const FIRST: Duration = Duration::from_secs(15);
-const LONGEST: Duration = Duration::from_mins(5);
+const PROTECTION: Doubling = Doubling {
+    min: Duration::from_secs(15),
+    max: Duration::from_mins(5),
+};
 /// A session with a message this recent is alive: an agent notices a dead connection later than that.
 const ALIVE: Duration = Duration::from_secs(10);
 /// A contest ends after this time without another attempt.
@@ -65,10 +68,10 @@ impl Contest {
 
     /// For how long a new session keeps its slot.
     fn protection(&self) -> Duration {
-        match self.times.checked_sub(FREE + 1) {
-            None => Duration::ZERO,
-            Some(more) => FIRST.saturating_mul(1 << more.min(10)).min(LONGEST),
+        if self.times <= FREE {
+            return Duration::ZERO;
         }
+        PROTECTION.after(self.times.saturating_sub(FREE))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use argocd::{Meta, command, projection};
 use bytes::Bytes;
-use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb, trace::Matter};
+use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb, trace::Mark};
 use runtime::trace::Notes;
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(crate) struct EventEncoder<'a> {
     /// Whether the receiver is a Go agent.
     pub(crate) is_go: bool,
     /// The traced changes that wait to be sent.
-    pub(crate) traces: &'a Notes<Matter>,
+    pub(crate) traces: &'a Notes<Mark>,
 }
 
 impl Source for EventEncoder<'_> {

@@ -7,14 +7,16 @@ use std::{
 };
 
 use protocol::{ObjectKey, Verdict};
-use runtime::error::Chain;
+use runtime::{backoff::Doubling, error::Chain};
 
 use crate::{domain::ClusterName, metrics::Metrics, report::Stuck, store::WriteError};
 
-/// Transient errors pass soon.
-const FIRST: Duration = Duration::from_secs(2);
-/// A permanent error, such as a missing permission, costs one request a minute.
-const LONGEST: Duration = Duration::from_mins(1);
+const BACKOFF: Doubling = Doubling {
+    // Transient errors pass soon.
+    min: Duration::from_secs(2),
+    // A permanent error, such as a missing permission, costs one request a minute.
+    max: Duration::from_mins(1),
+};
 /// After so many tries, half a minute, an error is not transient.
 const REPORT_AFTER: u32 = 5;
 /// The longest error text in a report.
@@ -132,9 +134,7 @@ impl FailingWrites {
         if is_due {
             trouble.error = error.chars().take(LONGEST_ERROR).collect();
         }
-        let doublings = trouble.tries.saturating_sub(1).min(16);
-        let pause = FIRST.saturating_mul(1 << doublings).min(LONGEST);
-        (pause, is_due)
+        (BACKOFF.after(trouble.tries), is_due)
     }
 
     /// The write succeeded, or is obsolete.
@@ -199,8 +199,8 @@ mod tests {
         let tries: Vec<(Duration, bool)> = (0..10)
             .map(|_| failing_writes.failed(&name("a"), &key("app"), "forbidden"))
             .collect();
-        assert_eq!(tries.first(), Some(&(FIRST, false)));
-        assert_eq!(tries.last(), Some(&(LONGEST, false)));
+        assert_eq!(tries.first(), Some(&(BACKOFF.min, false)));
+        assert_eq!(tries.last(), Some(&(BACKOFF.max, false)));
         assert_eq!(tries.iter().filter(|(_, reply)| *reply).count(), 1);
         failing_writes.failed(&name("b"), &key("other"), "timeout");
         let stuck = failing_writes.of(&name("a"), |_| true).unwrap();

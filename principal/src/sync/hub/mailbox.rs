@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use indexmap::IndexMap;
-use protocol::{ObjectKey, trace::Matter};
+use protocol::{ObjectKey, trace::Mark};
 use runtime::trace::Notes;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -41,7 +41,7 @@ struct Shared {
     /// The cluster may have objects whose deletion was not seen.
     compare: AtomicBool,
     /// The traced changes of the notes. Taken when an event is sent, not with the note.
-    traces: Notes<Matter>,
+    traces: Notes<Mark>,
 }
 
 impl Mailbox {
@@ -107,7 +107,7 @@ impl Mailbox {
     }
 
     /// The traced changes of the notes.
-    pub(crate) fn traces(&self) -> &Notes<Matter> {
+    pub(crate) fn traces(&self) -> &Notes<Mark> {
         &self.0.traces
     }
 

@@ -18,7 +18,7 @@ use std::{
 
 use argocd::{Meta, routing::RoutingSettings};
 use protocol::{Event, Facet, Kind, ObjectKey};
-use runtime::notifier::ChangeNotifier;
+use runtime::{notifier::ChangeNotifier, work_queue::WorkQueue};
 use tokio::time::{Instant, error::Elapsed};
 
 use super::{
@@ -27,7 +27,6 @@ use super::{
     known_mirrors::KnownMirrors,
     mailbox::Mailbox,
     spans::Cause,
-    work_queue::WorkQueue,
 };
 use crate::{
     domain::{ClusterName, Key},

@@ -5,9 +5,9 @@
 use argocd::Meta;
 use protocol::{
     Event, Facet, ObjectKey, Target,
-    trace::{self as words, AGENT_MODE, AGENT_NAME, Attribute, COMPONENT, Matter, UID},
+    trace::{AGENT_MODE, AGENT_NAME, Mark, UID, object_attributes, span_name},
 };
-use runtime::trace::{self, Context, Note, Notes, Span, Spot};
+use runtime::trace::{self, Context, Notes, Span};
 
 use super::index::Index;
 use crate::{
@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// The component of each span.
-fn component() -> Attribute {
-    (COMPONENT, "principal".to_owned())
-}
+const COMPONENT: &str = "principal";
 
 /// The cause of a mark: a change that a watch reported. Its span begins with the first mark.
 #[derive(Debug)]
 pub(super) struct Cause {
-    spot: Option<Spot>,
+    operation: &'static str,
+    key: ObjectKey,
+    uid: String,
     span: Option<Span>,
 }
 
@@ -53,34 +53,35 @@ impl Cause {
             }
             Report::Synced(_) | Report::Rewound(_) => return None,
         };
-        let spot = Spot::new(words::doing(operation, &key))
-            .with(words::of_object(operation, &key))
-            .with([component(), (UID, uid)]);
         Some(Self {
-            spot: Some(spot),
+            operation,
+            key,
+            uid,
             span: None,
         })
     }
 
     /// The context for one mark.
     pub(super) fn context(&mut self) -> Option<Context> {
-        if let Some(spot) = self.spot.take() {
-            self.span = spot.begin();
+        if self.span.is_none() {
+            let attributes = object_attributes(COMPONENT, self.operation, &self.key).into_iter();
+            let attributes = attributes.chain([(UID, self.uid.clone())]);
+            self.span = Span::begin(span_name(self.operation, &self.key), None, attributes);
         }
         self.span.as_ref().map(Span::context)
     }
 }
 
 /// Drops the note of a mark for which no event is sent.
-pub(super) fn unsent(notes: &Notes<Matter>, (key, facet): (&ObjectKey, Facet)) {
+pub(super) fn unsent(notes: &Notes<Mark>, (key, facet): (&ObjectKey, Facet)) {
     if trace::is_on() {
-        drop(notes.take(&(key.clone(), facet)));
+        notes.forget(&(key.clone(), facet));
     }
 }
 
 /// The sent event, as a part of the change that it was marked for.
 pub(super) fn sent(
-    notes: &Notes<Matter>,
+    notes: &Notes<Mark>,
     (key, facet): (&ObjectKey, Facet),
     cluster: &str,
     mut event: Event,
@@ -88,14 +89,11 @@ pub(super) fn sent(
     if !trace::is_on() {
         return event;
     }
-    let note = notes.take(&(key.clone(), facet));
-    let begin = |note: Note| {
-        let about = event.of_event();
-        let of_us = [component(), (AGENT_NAME, cluster.to_owned())];
-        note.begin(words::doing("send", key), about.into_iter().chain(of_us))
-    };
-    if let Some(span) = note.and_then(begin) {
-        event.carry(span.words());
+    let mut attributes = event.span_attributes(COMPONENT);
+    attributes.push((AGENT_NAME, cluster.to_owned()));
+    let mark = (key.clone(), facet);
+    if let Some(span) = notes.begin(&mark, span_name("send", key), attributes) {
+        event.set_trace(span.headers());
     }
     event
 }
@@ -110,23 +108,20 @@ pub(super) fn received(from: &Sender, event: &Event) -> Option<Span> {
     } else {
         "managed"
     };
-    Spot::new(event.span())
-        .under_claim(event.trace())
-        .with(event.of_event())
-        .with([
-            component(),
-            (AGENT_NAME, from.cluster.to_string()),
-            (AGENT_MODE, mode.to_owned()),
-        ])
-        .begin()
+    let parent = event
+        .trace()
+        .and_then(|(parent, state)| Context::read(parent, state));
+    let mut attributes = event.span_attributes(COMPONENT);
+    attributes.extend([
+        (AGENT_NAME, from.cluster.to_string()),
+        (AGENT_MODE, mode.to_owned()),
+    ]);
+    Span::begin(event.span_name(), parent, attributes)
 }
 
 /// The span of one write to the hub's API, below the current span.
 pub(super) fn writing(operation: &str, key: &ObjectKey) -> Option<Span> {
-    let context = trace::current()?;
-    Spot::new(words::doing(operation, key))
-        .under(Some(context))
-        .with(words::of_object(operation, key))
-        .with([component()])
-        .begin()
+    let parent = Some(trace::current()?);
+    let attributes = object_attributes(COMPONENT, operation, key);
+    Span::begin(span_name(operation, key), parent, attributes)
 }

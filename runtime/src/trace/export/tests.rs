@@ -3,7 +3,9 @@ use std::sync::{Mutex, PoisonError};
 use opentelemetry::trace::{TraceContextExt as _, Tracer as _};
 use opentelemetry_sdk::error::OTelSdkError;
 
-use super::super::{Context as ObjectOwner, Notes, Spot, current, is_on, within};
+use super::super::{
+    Context as ObjectOwner, Notes, Span as Started, current, finish_span, is_on, within,
+};
 use super::*;
 
 /// An exporter that keeps spans, or rejects them.
@@ -31,13 +33,14 @@ fn counter() -> ByWord {
 #[tokio::test]
 async fn one_change_is_one_trace_from_span_to_span() {
     assert!(!is_on());
-    assert!(Spot::new("traces are off").begin().is_none());
+    let begin = |name: &str, parent| Started::begin(name.to_owned(), parent, []);
+    assert!(begin("traces are off", None).is_none());
     let (kept, counted) = (Kept::default(), counter());
     let provider = provider(kept.clone(), 1.0, "principal".to_owned(), counted.clone());
     install(&provider);
     let (first, second) = (
-        Spot::new("Application.update").begin().unwrap(),
-        Spot::new("Application.update").begin().unwrap(),
+        begin("Application.update", None).unwrap(),
+        begin("Application.update", None).unwrap(),
     );
     let notes = Notes::default();
     notes.note("app", first.context());
@@ -47,24 +50,19 @@ async fn one_change_is_one_trace_from_span_to_span() {
         ("k8s.resource.uid", String::new()),
     ];
     let sent = notes
-        .take(&"app")
-        .unwrap()
-        .begin("Application.send".to_owned(), reply)
+        .begin(&"app", "Application.send".to_owned(), reply)
         .unwrap();
     // Over the wire and back.
     let far = ObjectOwner::read(&sent.context().parent(), None).unwrap();
-    let mut done = Spot::new("application.spec-update")
-        .under(Some(far))
-        .begin()
-        .unwrap();
+    let done = begin("application.spec-update", Some(far)).unwrap();
     within(Some(done.context()), async {
-        drop(Spot::new("Application.patch").under(current()).begin());
+        drop(begin("Application.patch", current()));
     })
     .await;
     assert_eq!(current(), None);
-    done.failed(&"x".repeat(1000));
     let trace = second.context();
-    drop((first, second, sent, done));
+    finish_span(Some(done), Err(&"x".repeat(1000)));
+    drop((first, second, sent));
     provider.force_flush().unwrap();
     let spans = kept.spans.lock().unwrap();
     let of = |name: &str| spans.iter().rfind(|span| span.name == name).unwrap();

@@ -17,7 +17,7 @@ fn agent_finding_explains_why_the_pod_does_not_run() {
         "status": {"containerStatuses": [container]},
     })]);
     assert_eq!(troubles(&facts), [("agent", Outcome::Failed)]);
-    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap()).unwrap();
     let words = "CrashLoopBackOff, back-off 40s; before that: Error, exit code 2, no way";
     assert!(finding.cause.ends_with(words), "{finding:?}");
     assert!(
@@ -29,14 +29,14 @@ fn agent_finding_explains_why_the_pod_does_not_run() {
         "metadata": {"labels": {"app.kubernetes.io/name": "argocd-agent-agent"}},
         "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no node fits"}]},
     })]);
-    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap()).unwrap();
     assert!(finding.cause.ends_with("no node fits"), "{finding:?}");
 
     spoke(&mut facts).programs = Ok(vec![klusterlet()]);
-    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap()).unwrap();
     assert_eq!(finding.result, Outcome::Failed, "the add-on is enabled");
     hub(&mut facts).addon = Ok(None);
-    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap());
+    let finding = agent::agent(&facts, facts.spoke.as_ref().unwrap()).unwrap();
     assert_eq!(finding.result, Outcome::Ok, "it is not enabled");
 }
 

@@ -38,7 +38,7 @@ fn missing_argo_cd_parts_are_listed() {
     let programs = spoke(&mut ill).programs.as_mut().unwrap();
     programs.retain(|it| it["metadata"]["name"] != "argocd-repo-server");
     assert_eq!(troubles(&ill), [("argo cd", Outcome::Failed)]);
-    let finding = super::super::argo_cd::programs(&ill, ill.spoke.as_ref().unwrap());
+    let finding = super::super::argo_cd::programs(&ill, ill.spoke.as_ref().unwrap()).unwrap();
     assert_eq!(
         finding.cause,
         "in namespace argocd: argocd/argocd-application-controller is scaled to 0; argocd-repo-server is missing; \
@@ -71,7 +71,9 @@ fn missing_argo_cd_is_installed_unless_decided_otherwise() {
     ];
     assert_eq!(troubles(&bare()), []);
     let bare_one = bare();
-    let finding = definitions::finding(&bare_one, bare_one.spoke.as_ref().unwrap()).cause;
+    let finding = definitions::check(&bare_one, bare_one.spoke.as_ref().unwrap())
+        .unwrap()
+        .cause;
     assert!(
         finding.ends_with("are not there; the add-on brings them as the hub has them"),
         "{finding}"
@@ -100,7 +102,8 @@ fn argo_cd_in_another_namespace_names_the_variable_to_set() {
     elsewhere.places.argocd = "gitops".to_owned();
     let found = troubles(&elsewhere);
     assert!(found.contains(&("argo cd", Outcome::Warning)), "{found:?}");
-    let finding = super::super::argo_cd::programs(&elsewhere, elsewhere.spoke.as_ref().unwrap());
+    let finding =
+        super::super::argo_cd::programs(&elsewhere, elsewhere.spoke.as_ref().unwrap()).unwrap();
     assert!(
         finding
             .next
@@ -120,7 +123,7 @@ fn fields_that_only_the_hub_knows_are_named() {
     let name = DEFINITIONS[0];
     hub(&mut facts).definitions[0].1 = Ok(Some(definition(name, &newer)));
     assert_eq!(troubles(&facts), [("crds", Outcome::Warning)]);
-    let finding = definitions::finding(&facts, facts.spoke.as_ref().unwrap());
+    let finding = definitions::check(&facts, facts.spoke.as_ref().unwrap()).unwrap();
     let fields = "would drop: spec.free, spec.source.name, spec.sources";
     assert!(finding.cause.ends_with(fields), "{finding:?}");
 
@@ -130,7 +133,7 @@ fn fields_that_only_the_hub_knows_are_named() {
         "free": {},
     });
     spoke(&mut facts).definitions[0].1 = Ok(Some(definition(name, &free)));
-    let finding = definitions::finding(&facts, facts.spoke.as_ref().unwrap());
+    let finding = definitions::check(&facts, facts.spoke.as_ref().unwrap()).unwrap();
     assert!(
         finding.cause.ends_with("would drop: spec.sources.chart"),
         "{finding:?}"

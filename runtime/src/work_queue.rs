@@ -1,4 +1,7 @@
 //! Keys that wait for a worker, each once, in order of arrival.
+//!
+//! client-go's word for a set of keys with a wake-up. A worker reads the object when it takes the key, so a key that is
+//! marked often costs one reconcile, and the number of objects bounds the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -10,7 +13,7 @@ use tokio::time::Instant;
 
 /// The waiting keys. Bounded by the number of keys.
 #[derive(Debug)]
-pub(super) struct WorkQueue<K> {
+pub struct WorkQueue<K> {
     // Locked for a lookup, never over an await.
     pending: Mutex<Pending<K>>,
     changed: Notify,
@@ -39,13 +42,14 @@ impl<K> Default for WorkQueue<K> {
 }
 
 impl<K: Hash + Ord + Clone> WorkQueue<K> {
-    pub(super) fn mark(&self, key: K) {
+    /// Marks the key now; a key that waits already keeps its place.
+    pub fn mark(&self, key: K) {
         self.lock().now.insert(key);
         self.changed.notify_one();
     }
 
     /// Marks the key at that time; replaces an earlier time.
-    pub(super) fn mark_at(&self, at: Instant, key: &K) {
+    pub fn mark_at(&self, at: Instant, key: &K) {
         let mut pending = self.lock();
         if let Some(before) = pending.later.insert(key.clone(), at) {
             pending.by_time.remove(&(before, key.clone()));
@@ -56,13 +60,29 @@ impl<K: Hash + Ord + Clone> WorkQueue<K> {
     }
 
     /// Waits for the next key and takes it. Cancel-safe.
-    pub(super) async fn next(&self) -> K {
+    pub async fn next(&self) -> K {
+        loop {
+            self.ready().await;
+            let next = self.lock().now.shift_remove_index(0);
+            if let Some(key) = next {
+                return key;
+            }
+        }
+    }
+
+    /// Takes all keys that wait now, without those of a later time that [`ready`](Self::ready) did not see.
+    pub fn take(&self) -> IndexSet<K> {
+        std::mem::take(&mut self.lock().now)
+    }
+
+    /// Waits until there is a key to take. Cancel-safe.
+    pub async fn ready(&self) {
         loop {
             let next = {
                 let mut pending = self.lock();
                 let next = pending.wake(Instant::now());
-                if let Some(key) = pending.now.shift_remove_index(0) {
-                    return key;
+                if !pending.now.is_empty() {
+                    return;
                 }
                 next
             };
@@ -108,18 +128,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn key_marked_for_later_is_due_once_at_that_time() {
-        let (dirty, begun) = (WorkQueue::default(), Instant::now());
+        let (queue, begun) = (WorkQueue::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
-        dirty.mark_at(at(10), &"a");
-        dirty.mark_at(at(20), &"a");
-        dirty.mark_at(at(15), &"b");
-        dirty.mark("now");
+        queue.mark_at(at(10), &"a");
+        queue.mark_at(at(20), &"a");
+        queue.mark_at(at(15), &"b");
+        queue.mark("now");
         let mut seen = vec![];
         for _ in 0..3 {
-            seen.push((dirty.next().await, begun.elapsed().as_secs()));
+            seen.push((queue.next().await, begun.elapsed().as_secs()));
         }
         assert_eq!(seen, [("now", 0), ("b", 15), ("a", 20)]);
-        let pending = dirty.lock();
+        let pending = queue.lock();
         assert!(pending.later.is_empty() && pending.by_time.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_taken_together_each_once_in_order_of_arrival() {
+        let queue = WorkQueue::default();
+        queue.mark_at(Instant::now(), &"later");
+        for key in ["b", "a", "b"] {
+            queue.mark(key);
+        }
+        queue.ready().await;
+        assert!(queue.take().iter().eq(&["b", "a", "later"]));
+        assert!(queue.take().is_empty());
     }
 }

@@ -1,0 +1,58 @@
+//! Fields of objects that the API returned, leniently: a field that is absent or of another form is empty. Pure.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+/// The text at a JSON pointer.
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
+}
+
+/// The list at a JSON pointer.
+pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+    let list = object.pointer(pointer).and_then(Value::as_array);
+    list.map_or(&[], Vec::as_slice)
+}
+
+/// The label of an object.
+pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    argocd::Meta::of(object).label(key).unwrap_or_default()
+}
+
+/// `namespace/name`.
+pub(crate) fn full_name(object: &Value) -> String {
+    let meta = argocd::Meta::of(object);
+    format!("{}/{}", meta.namespace(), meta.name())
+}
+
+/// The first container of a workload.
+pub(crate) fn container(workload: &Value) -> Option<&Value> {
+    workload.pointer("/spec/template/spec/containers/0")
+}
+
+/// The image of the first container of a workload.
+pub(crate) fn image(workload: &Value) -> &str {
+    container(workload).map_or("", |it| text(it, "/image"))
+}
+
+/// The wanted number of Pods of a workload.
+pub(crate) fn replicas(workload: &Value) -> i64 {
+    let replicas = workload.pointer("/spec/replicas").and_then(Value::as_i64);
+    replicas.unwrap_or(1)
+}
+
+/// A text in a Secret.
+pub(crate) fn secret_text(secret: &Value, key: &str) -> Option<String> {
+    let encoded = secret.get("data")?.get(key)?.as_str()?;
+    String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
+}
+
+/// The first names of a list that may be long.
+pub(crate) fn first_names(names: &[impl AsRef<str>], most: usize) -> String {
+    let first: Vec<_> = names.iter().take(most).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(most) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
