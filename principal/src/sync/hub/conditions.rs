@@ -1,6 +1,6 @@
 //! The conditions of hub Applications for users, of types that begin with `ArgoCDAgent`.
 //!
-//! One task walks the Applications whose conditions may have to change. It keeps the conditions that the spoke reports,
+//! One task walks the Applications whose conditions may have to change, in [turns](Turns). It keeps the conditions that the spoke reports,
 //! and an equal list costs no write.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -11,6 +11,7 @@ use argocd::{
     keys,
     projection::{condition_patch_for_hub, release_patch_for_hub},
 };
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use runtime::{backoff::Backoff, clock::Clock, error::Chain};
 use serde_json::{Map, Value, json};
@@ -29,6 +30,10 @@ use crate::{
 };
 
 pub(crate) use keys::{CONDITION_DISCONNECTED as DISCONNECTED, CONDITION_ERROR as ERROR};
+
+mod turns;
+
+use turns::Turns;
 
 /// The grace period after the end of a session, during which a cluster counts as connected: agents restart.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
@@ -61,16 +66,27 @@ impl Conditions {
     pub(crate) async fn keep(&self, mut serving: Serving, token: CancellationToken) {
         // Each failing object has its own back-off and delays no other.
         let mut failing: HashMap<Key, Backoff> = HashMap::new();
-        let mut next = async || {
-            serving.wait().await;
-            // Clusters can connect from now on.
-            self.objects.lock().open.get_or_insert_with(Instant::now);
-            self.objects.conditions.next().await
-        };
-        while let Some(key) = token.run_until_cancelled(next()).await {
+        let mut turns = Turns::default();
+        loop {
+            let next = async {
+                serving.wait().await;
+                // Clusters can connect from now on.
+                self.objects.lock().open.get_or_insert_with(Instant::now);
+                self.next(&mut turns).await
+            };
+            let Some(key) = token.run_until_cancelled(next).await else {
+                return;
+            };
+            if let Some(at) = turns.throttled(&key, Instant::now()) {
+                self.objects.conditions.mark_at(at, &key);
+                continue;
+            }
             match self.write(&key).await {
-                Ok(()) => {
+                Ok(changed) => {
                     failing.remove(&key);
+                    if changed {
+                        turns.wrote(&key, Instant::now());
+                    }
                 }
                 Err(WriteError::Refused(reason)) => {
                     // The next change of the object triggers the next attempt.
@@ -90,7 +106,28 @@ impl Conditions {
         }
     }
 
-    async fn write(&self, key: &Key) -> Result<(), WriteError> {
+    /// Waits for the next Application whose conditions may have to change. Cancel-safe.
+    async fn next(&self, turns: &mut Turns) -> Key {
+        loop {
+            let marked = self.objects.conditions.ready();
+            if turns.is_empty() {
+                marked.await;
+            } else {
+                marked.now_or_never();
+            }
+            for key in self.objects.conditions.take() {
+                let state = self.objects.lock();
+                let cluster = state.index.application(&key).and_then(Entry::cluster);
+                turns.add(cluster.cloned(), key);
+            }
+            if let Some(key) = turns.take() {
+                return key;
+            }
+        }
+    }
+
+    /// Writes the conditions of one Application; true if they changed.
+    async fn write(&self, key: &Key) -> Result<bool, WriteError> {
         let now = self.clock.now();
         let plan = |entry: &Entry| {
             let state = self.objects.lock();

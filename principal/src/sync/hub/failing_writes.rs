@@ -93,14 +93,14 @@ impl FailingWrites {
     }
 
     /// The outcome of an event whose writes ended with `written`.
-    pub(super) fn outcome(
+    pub(super) fn outcome<T>(
         &self,
         cluster: &ClusterName,
         key: &ObjectKey,
-        written: Result<(), WriteError>,
+        written: Result<T, WriteError>,
     ) -> Outcome {
         let outcome = match written {
-            Ok(()) => {
+            Ok(_) => {
                 self.ended(cluster, key);
                 Outcome::Done
             }

@@ -122,13 +122,15 @@ impl Mirrors {
                 self.shown(from, &claimed, live, judged)
             }
             Ok(Written { object: None, .. }) => Outcome::again(),
-            Err(error) => match failing_writes.outcome(&from.cluster, &claimed.key, Err(error)) {
-                Outcome::Refused { reason, message } => {
-                    self.objects.lock().mirrors.forget(&claimed.key);
-                    self.not_shown(from, kind, &claimed.source, reason, message)
+            Err(error) => {
+                match failing_writes.outcome::<()>(&from.cluster, &claimed.key, Err(error)) {
+                    Outcome::Refused { reason, message } => {
+                        self.objects.lock().mirrors.forget(&claimed.key);
+                        self.not_shown(from, kind, &claimed.source, reason, message)
+                    }
+                    outcome => outcome,
                 }
-                outcome => outcome,
-            },
+            }
         }
     }
 
@@ -216,7 +218,7 @@ impl Mirrors {
             }
         }
         let failing_writes = &self.objects.failing_writes;
-        failing_writes.outcome(cluster, &key, written.map(|_changed| ()))
+        failing_writes.outcome(cluster, &key, written)
     }
 }
 

@@ -212,8 +212,12 @@ impl Objects {
                 state.index.set_report(&key, Some(report))
             }
             None => {
-                tracing::warn!(%cluster, object = %key, reason, "a cluster refuses a provisioned object");
-                state.index.refuse(cluster, key, reason)
+                let before = state.index.complaints_of(cluster);
+                let effects = state.index.refuse(cluster, key, reason);
+                if state.index.complaints_of(cluster) != before {
+                    tracing::warn!(%cluster, object = %key, reason, "a cluster refuses a provisioned object");
+                }
+                effects
             }
         };
         self.post(&state, effects);

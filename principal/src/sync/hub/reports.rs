@@ -117,7 +117,7 @@ impl Reports {
                 status_patch_for_hub(entry.object(), &report, &judged.as_ref()?.judgement)
             })
             .await;
-        if let (Ok(()), Some(judged)) = (&written, judged) {
+        if let (Ok(_), Some(judged)) = (&written, judged) {
             judged.follow_up(&self.objects, from, &key, &report);
         }
         self.outcome(from, &key, written)
@@ -213,7 +213,7 @@ impl Reports {
         &self,
         from: &Sender,
         key: &Key,
-        written: Result<(), crate::store::WriteError>,
+        written: Result<bool, crate::store::WriteError>,
     ) -> Outcome {
         let failing_writes = &self.objects.failing_writes;
         failing_writes.outcome(&from.cluster, &key.object(), written)

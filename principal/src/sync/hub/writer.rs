@@ -68,18 +68,19 @@ impl Writer {
         &*self.store
     }
 
-    /// Patches an Application as `plan` wants it. One that is gone needs no patch.
+    /// Patches an Application as `plan` wants it; true if that changed it. One that is gone needs no patch.
     pub(super) async fn patch(
         &self,
         key: &Key,
         mut plan: impl FnMut(&Entry) -> Option<argocd::Patch>,
-    ) -> Result<(), WriteError> {
+    ) -> Result<bool, WriteError> {
         let patch = |live: Option<&Live>| {
             let entry = live.and_then(|live| live.entry.as_ref());
             entry.and_then(&mut plan).map_or(Step::Nothing, Step::Patch)
         };
         match self.write(&key.object(), patch).await {
-            Ok(_) | Err(WriteError::NotFound) => Ok(()),
+            Ok(written) => Ok(written.changed),
+            Err(WriteError::NotFound) => Ok(false),
             Err(error) => Err(error),
         }
     }

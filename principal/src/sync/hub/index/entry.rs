@@ -48,8 +48,10 @@ pub(crate) struct Entry {
     pub(super) holder: Option<ClusterName>,
     /// The hosts that are counted for it.
     pub(super) uses: Option<Uses>,
-    /// The last error that the cluster reported for it.
+    /// The error that the cluster reported for it.
     pub(crate) report: Option<String>,
+    /// The cluster has got another state since it reported the error.
+    is_report_former: bool,
     /// The other field manager on the cluster that keeps changing it, if there is one.
     pub(crate) contest: Option<String>,
     /// Its workload was to be deleted with it and stays now; the cluster may not know that.
@@ -72,6 +74,7 @@ impl Entry {
             holder: None,
             uses: None,
             report: None,
+            is_report_former: false,
             contest: None,
             keeps_workload: false,
             is_gone_there: false,
@@ -196,6 +199,19 @@ impl Entry {
         (!hosts.is_empty()).then_some(Uses { cluster, hosts })
     }
 
+    /// Whether this reported error, or its end, changes anything.
+    pub(super) fn takes_report(&self, report: Option<&str>) -> bool {
+        match (self.report.as_deref(), report) {
+            (Some(known), Some(report)) => self.is_report_former && known != report,
+            (known, report) => known != report,
+        }
+    }
+
+    /// Sets the reported error.
+    pub(super) fn set_report(&mut self, report: Option<String>) {
+        (self.report, self.is_report_former) = (report, false);
+    }
+
     /// The digest of the state that its cluster should have.
     pub(crate) fn digest(&self) -> String {
         digest::agreed(&projection::wire_application(&self.object))
@@ -277,6 +293,7 @@ impl Entry {
             .stated
             .as_ref()
             .filter(|stated| stated.cluster == cluster);
+        self.is_report_former |= before != Some(&now);
         if before != Some(&now) || introduced.refresh {
             effects.push(Effect::State {
                 cluster: cluster.clone(),

@@ -379,8 +379,7 @@ impl Provisions {
         let Some(to) = self.provided.get_mut(cluster) else {
             return false;
         };
-        if !to.stated.contains_key(key) || to.refused.get(key).is_some_and(|known| known == reason)
-        {
+        if !to.stated.contains_key(key) || to.refused.contains_key(key) {
             return false;
         }
         to.refused.insert(key.clone(), reason.to_owned());

@@ -340,6 +340,45 @@ async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
 }
 
 #[tokio::test]
+async fn first_error_of_a_spec_revision_stays() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let reply = || {
+        let state = setup.hub.objects.lock();
+        state.index.by_uid("1").unwrap().1.report.clone().unwrap()
+    };
+    let report = async |text: &str| {
+        let report = ErrorReport {
+            resource_name: "app".to_owned(),
+            resource_namespace: "argocd".to_owned(),
+            message: text.to_owned(),
+            contest: None,
+        };
+        let error = Event::error(Kind::Application, &report);
+        assert_eq!(
+            setup.hub.reports.apply(&sender("a"), &error).await,
+            Verdict::Done
+        );
+        reply()
+    };
+    assert!(report("first").await.contains("first"));
+    let version = setup.hub.objects.refused(&name("a"), None).0;
+    assert!(report("second").await.contains("first"));
+    setup
+        .hub
+        .objects
+        .refused_by(&name("a"), &hub_key(), "third");
+    assert!(reply().contains("first"));
+    let now = setup.hub.objects.refused(&name("a"), Some(version)).0;
+    assert_eq!(now, version, "nothing new to report");
+    let edit = json!({ "spec": { "source": { "path": "other" } } });
+    let edited = with(application("a", "app", "1", 100), edit);
+    setup
+        .hub
+        .report(Report::Applied(Watched::Application, edited));
+    assert!(report("second").await.contains("second"));
+}
+
+#[tokio::test]
 async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
     let setup = setup(&application("a", "app", "1", 1));
     let emit = async |contest| {

@@ -244,6 +244,8 @@ fn repository_condition_names_the_secret_that_is_not_delivered() {
         [Effect::Conditions(app.clone())]
     );
     assert!(index.refuse(&name("a"), &key, "taken").is_empty(), "once");
+    let other = index.refuse(&name("a"), &key, "another reason");
+    assert!(other.is_empty(), "the first reason of a revision counts");
     let reply = trouble(&index).unwrap();
     assert!(
         reply.contains("argocd/all") && reply.contains("taken"),
@@ -308,4 +310,21 @@ fn index_debug_output_hides_secrets() {
         assert!(!printed.contains(&shown));
     }
     assert!(printed.contains("repo"));
+}
+
+#[test]
+fn refusal_concerns_only_applications_of_that_cluster() {
+    let mut index = index(&["a", "ab"]);
+    set(&mut index, Kind::AppProject, open_project("default"));
+    set(&mut index, Kind::Repository, repository("default", 1));
+    for cluster in ["a", "ab"] {
+        index.set_application(application(cluster, "app", cluster, 1), true);
+    }
+    let key = ObjectKey::new(Kind::Repository, "argocd", "repo");
+    let app = Key {
+        namespace: "ab".to_owned(),
+        name: "app".to_owned(),
+    };
+    let effects = index.refuse(&name("ab"), &key, "taken");
+    assert_eq!(effects, [Effect::Conditions(app)]);
 }
