@@ -1,11 +1,61 @@
-//! The nouns that synchronization, live requests and the hub's API share.
+//! The nouns that synchronization, live requests and the hub's API share: clusters, keys and placements.
 
-use std::fmt;
+use std::{borrow::Borrow, fmt, sync::Arc};
 
-use argocd::Meta;
+use argocd::{Meta, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey};
 
-use crate::fleet::ClusterName;
+/// The name of a cluster, which is also its namespace on the hub.
+///
+/// A value of this type is a DNS-1123 label, so code below the edge never checks it again. The cluster need not be
+/// enrolled. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterName(Arc<str>);
+
+/// A text that cannot be the name of a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a DNS-1123 label")]
+pub struct InvalidClusterName;
+
+impl ClusterName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for ClusterName {
+    type Error = InvalidClusterName;
+
+    fn try_from(raw: &str) -> Result<Self, Self::Error> {
+        if is_dns_label(raw) {
+            Ok(Self(raw.into()))
+        } else {
+            Err(InvalidClusterName)
+        }
+    }
+}
+
+impl Borrow<str> for ClusterName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// RFC 1123: at most 63 lower-case letters, digits and inner hyphens.
+fn is_dns_label(raw: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&raw.len())
+        && raw.bytes().all(inner)
+        && !raw.starts_with('-')
+        && !raw.ends_with('-')
+}
 
 /// Namespace and name of an Application on the hub.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,10 +81,17 @@ impl Key {
 
     /// The Application with this key in a session; none for other kinds.
     pub(crate) fn from_object(key: &ObjectKey) -> Option<Self> {
-        (key.kind == Kind::Application).then(|| Self {
+        (key.kind == Kind::Application).then(|| key.into())
+    }
+}
+
+/// The namespace and the name of an object of any kind.
+impl From<&ObjectKey> for Key {
+    fn from(key: &ObjectKey) -> Self {
+        Self {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
-        })
+        }
     }
 }
 
@@ -42,6 +99,77 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Application/{}/{}", self.namespace, self.name)
     }
+}
+
+/// A name on a spoke.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) cluster: ClusterName,
+    pub(crate) spoke_namespace: SpokeNamespace,
+    pub(crate) name: String,
+}
+
+/// The destination of an Application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// None: it belongs to the hub.
+    Local,
+    /// None: the user excluded it.
+    Ignored,
+    /// None: it contradicts itself.
+    Conflict(String),
+    /// None: it mirrors an Application of this autonomous cluster, which receives only commands.
+    Mirror(ClusterName),
+    /// A cluster; not delivered while it is blocked.
+    Routed(Place, Option<Blocked>),
+}
+
+/// Why an Application is not delivered: a condition for users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blocked {
+    pub(crate) condition: &'static str,
+    pub(crate) message: String,
+}
+
+impl Placement {
+    /// The name on a spoke that the Application claims.
+    pub(crate) const fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Routed(place, _) => Some(place),
+            Self::Local | Self::Ignored | Self::Conflict(_) | Self::Mirror(_) => None,
+        }
+    }
+
+    /// The cluster that it is routed to, delivered or blocked, or is a mirror of.
+    pub(crate) const fn cluster(&self) -> Option<&ClusterName> {
+        match self {
+            Self::Routed(place, _) => Some(&place.cluster),
+            Self::Mirror(cluster) => Some(cluster),
+            Self::Local | Self::Ignored | Self::Conflict(_) => None,
+        }
+    }
+
+    /// The cluster it is delivered to.
+    pub(crate) const fn delivered_to(&self) -> Option<&ClusterName> {
+        match self {
+            Self::Routed(place, None) => Some(&place.cluster),
+            Self::Routed(_, Some(_))
+            | Self::Local
+            | Self::Ignored
+            | Self::Conflict(_)
+            | Self::Mirror(_) => None,
+        }
+    }
+}
+
+/// The sender of an event, and its protocol.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    pub(crate) cluster: ClusterName,
+    /// Whether its reports name the commands that it took.
+    pub(crate) names_commands: bool,
+    /// Whether it owns its Applications itself.
+    pub(crate) is_autonomous: bool,
 }
 
 /// The owner of an Application's state.
@@ -68,4 +196,37 @@ pub(crate) struct RemoteApplication {
     pub(crate) namespace_here: String,
     /// UID of the Application on the cluster, if the cluster owns it.
     pub(crate) source_uid: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_name_is_a_dns_label_and_nothing_else() {
+        for good in ["a", "a1", "spoke-1", &"x".repeat(63)] {
+            assert_eq!(
+                ClusterName::try_from(good).map(|n| n.to_string()),
+                Ok(good.to_owned())
+            );
+        }
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "a.b",
+            "a/b",
+            "a:b",
+            "a\n",
+            "ä",
+            &"x".repeat(64),
+        ] {
+            assert_eq!(
+                ClusterName::try_from(bad),
+                Err(InvalidClusterName),
+                "{bad:?}"
+            );
+        }
+    }
 }

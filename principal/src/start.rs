@@ -28,13 +28,12 @@ use crate::{
     state::Sources,
     store::{Kubernetes, Store},
     sync::{
-        hub::{self, Hub},
+        hub::{Hub, Objects, Serving},
         session::{self, PolicyInputs, Sessions},
     },
     transport::listener::{Listener, Rules},
 };
 
-mod follow;
 mod proxies;
 
 pub use crate::live::redis_proxy::RedisFeeds;
@@ -241,16 +240,18 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         "principal: fleet",
         session::enforce_policy(sessions, inputs),
     );
-    let followed = follow::follow(Arc::clone(&hub), uid, is_ready, stop.clone());
+    let followed = Arc::clone(&hub).follow(uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
-    let mirrors = hub::keep_mirrors(
-        Arc::clone(&hub),
-        active.clone(),
-        ready.clone(),
-        stop.clone(),
-    );
+    let serving = Serving {
+        active,
+        ready: ready.clone(),
+    };
+    let mirrors = {
+        let (hub, serving, stop) = (Arc::clone(&hub), serving.clone(), stop.clone());
+        async move { hub.mirrors.keep(serving, stop).await }
+    };
     spawner.spawn("principal: mirrors", mirrors);
-    let conditions = hub::keep_conditions(hub, active, ready.clone(), stop);
+    let conditions = async move { hub.conditions.keep(serving, stop).await };
     spawner.spawn("principal: conditions", conditions);
     Handle {
         address,
@@ -306,7 +307,7 @@ fn assemble(
     let (gate, hub) = (Arc::new(gate), Arc::new(hub));
     let live = LiveContext {
         admission: Arc::clone(&gate),
-        applications: Arc::<Hub>::clone(&hub),
+        applications: Arc::<Objects>::clone(&hub.objects),
         store,
         tunnels,
         go_requests: GoRequests::default(),

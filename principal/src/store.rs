@@ -67,6 +67,16 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>>;
 }
 
+/// The next write of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// None: it is up to date, or not ours to write.
+    Nothing,
+    Create(Value),
+    Patch(Patch),
+    Delete,
+}
+
 /// Receives the reports of a watch.
 pub type Reporter = std::sync::Arc<dyn Fn(Report) + Send + Sync>;
 

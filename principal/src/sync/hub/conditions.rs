@@ -1,6 +1,6 @@
 //! The conditions of hub Applications for users, of types that begin with `ArgoCDAgent`.
 //!
-//! One task walks the Applications whose conditions may have to change. It keeps the conditions that the spoke reports,
+//! One task walks the Applications whose conditions may have to change, in [turns](Turns). It keeps the conditions that the spoke reports,
 //! and an equal list costs no write.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -11,19 +11,29 @@ use argocd::{
     keys,
     projection::{condition_patch_for_hub, release_patch_for_hub},
 };
+use futures::FutureExt as _;
 use jiff::Timestamp;
-use runtime::{backoff::Backoff, error::Chain};
+use runtime::{backoff::Backoff, clock::Clock, error::Chain};
 use serde_json::{Map, Value, json};
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Hub, Key,
-    index::{Entry, Placement},
+    index::Entry,
+    objects::{Objects, State},
+    serving::Serving,
+    writer::Writer,
+};
+use crate::{
+    domain::{ClusterName, Key, Placement},
     store::WriteError,
 };
 
 pub(crate) use keys::{CONDITION_DISCONNECTED as DISCONNECTED, CONDITION_ERROR as ERROR};
+
+mod turns;
+
+use turns::Turns;
 
 /// The grace period after the end of a session, during which a cluster counts as connected: agents restart.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
@@ -43,74 +53,98 @@ const KINDS: [&str; 7] = [
     ERROR,
 ];
 
-/// Keeps the conditions up to date while this replica serves, until the token is cancelled.
-///
-/// Starts after all objects are read: until then every project seems to be missing.
-pub(crate) async fn keep(
-    hub: Arc<Hub>,
-    mut active: watch::Receiver<bool>,
-    mut ready: watch::Receiver<bool>,
-    token: CancellationToken,
-) {
-    // Each failing object has its own back-off and delays no other.
-    let mut failing: HashMap<Key, Backoff> = HashMap::new();
-    let mut next = async || {
-        // An error means that the program stops, and then the token is cancelled too.
-        let serving = ready.wait_for(|ready| *ready).await.is_ok()
-            && active.wait_for(|active| *active).await.is_ok();
-        if serving {
-            hub.opened();
-            hub.dirty.next().await
-        } else {
-            std::future::pending().await
-        }
-    };
-    while let Some(key) = token.run_until_cancelled(next()).await {
-        match hub.write_conditions(&key).await {
-            Ok(()) => {
-                failing.remove(&key);
-            }
-            Err(WriteError::Refused(reason)) => {
-                // The next change of the object triggers the next attempt.
-                tracing::warn!(object = %key, reason, "the hub rejected conditions");
-                failing.remove(&key);
-            }
-            Err(error) => {
-                tracing::debug!(object = %key, error = %Chain(&error), "cannot write conditions; retrying");
-                let now = Instant::now();
-                let backoff = failing
-                    .entry(key.clone())
-                    .or_insert_with(|| Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE));
-                hub.dirty.mark_at(now + backoff.failed(now), &key);
-            }
-        }
-    }
+/// Writes the conditions.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    pub(super) objects: Arc<Objects>,
+    pub(super) writer: Arc<Writer>,
+    pub(super) clock: Clock,
 }
 
-impl Hub {
-    async fn write_conditions(&self, key: &Key) -> Result<(), WriteError> {
-        let now = self.clock.now();
-        let written = self.write(key, |entry| {
-            let connected = entry
-                .cluster()
-                .is_some_and(|cluster| self.counts_as_connected(cluster, key));
-            if self.is_releasable(entry) {
-                return Some(release_patch_for_hub(entry.object()));
+impl Conditions {
+    /// Keeps the conditions up to date while this replica serves, until the token is cancelled.
+    pub(crate) async fn keep(&self, mut serving: Serving, token: CancellationToken) {
+        // Each failing object has its own back-off and delays no other.
+        let mut failing: HashMap<Key, Backoff> = HashMap::new();
+        let mut turns = Turns::default();
+        loop {
+            let next = async {
+                serving.wait().await;
+                // Clusters can connect from now on.
+                self.objects.lock().open.get_or_insert_with(Instant::now);
+                self.next(&mut turns).await
+            };
+            let Some(key) = token.run_until_cancelled(next).await else {
+                return;
+            };
+            if let Some(at) = turns.throttled(&key, Instant::now()) {
+                self.objects.conditions.mark_at(at, &key);
+                continue;
             }
-            let trouble = self.lock().index.repository_trouble(entry);
-            Some(plan(entry, connected, trouble, now))
-        });
-        written.await.map(|_written| ())
+            match self.write(&key).await {
+                Ok(changed) => {
+                    failing.remove(&key);
+                    if changed {
+                        turns.wrote(&key, Instant::now());
+                    }
+                }
+                Err(WriteError::Refused(reason)) => {
+                    // The next change of the object triggers the next attempt.
+                    tracing::warn!(object = %key, reason, "the hub rejected conditions");
+                    failing.remove(&key);
+                }
+                Err(error) => {
+                    tracing::debug!(object = %key, error = %Chain(&error), "cannot write conditions; retrying");
+                    let now = Instant::now();
+                    let backoff = failing
+                        .entry(key.clone())
+                        .or_insert_with(|| Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE));
+                    let at = now + backoff.failed(now);
+                    self.objects.conditions.mark_at(at, &key);
+                }
+            }
+        }
     }
 
-    /// Clusters can connect from now on.
-    fn opened(&self) {
-        self.lock().open.get_or_insert_with(Instant::now);
+    /// Waits for the next Application whose conditions may have to change. Cancel-safe.
+    async fn next(&self, turns: &mut Turns) -> Key {
+        loop {
+            let marked = self.objects.conditions.ready();
+            if turns.is_empty() {
+                marked.await;
+            } else {
+                marked.now_or_never();
+            }
+            for key in self.objects.conditions.take() {
+                let state = self.objects.lock();
+                let cluster = state.index.application(&key).and_then(Entry::cluster);
+                turns.add(cluster.cloned(), key);
+            }
+            if let Some(key) = turns.take() {
+                return key;
+            }
+        }
+    }
+
+    /// Writes the conditions of one Application; true if they changed.
+    async fn write(&self, key: &Key) -> Result<bool, WriteError> {
+        let now = self.clock.now();
+        let plan = |entry: &Entry| {
+            let state = self.objects.lock();
+            let cluster = entry.cluster();
+            let connected = cluster.is_some_and(|it| self.counts_as_connected(&state, it, key));
+            if is_releasable(&state, entry) {
+                return release_patch_for_hub(entry.object());
+            }
+            let trouble = state.index.repository_trouble(entry);
+            drop(state);
+            plan(entry, connected, trouble, now)
+        };
+        self.writer.patch(key, plan).await
     }
 
     /// Whether the cluster has a session, or the grace period is not over; checks the object again after it.
-    fn counts_as_connected(&self, cluster: &str, key: &Key) -> bool {
-        let state = self.lock();
+    fn counts_as_connected(&self, state: &State, cluster: &ClusterName, key: &Key) -> bool {
         if state.sessions.contains_key(cluster) {
             return true;
         }
@@ -118,26 +152,24 @@ impl Hub {
         let until = since.map(|since| *since + GRACE);
         let waits = until.filter(|until| Instant::now() < *until);
         if let Some(until) = waits {
-            self.dirty.mark_at(until, key);
+            self.objects.conditions.mark_at(until, key);
         }
         waits.is_some()
     }
+}
 
-    /// Whether a deletion waits for a copy that never existed: then only the hub can complete it.
-    fn is_releasable(&self, entry: &Entry) -> bool {
-        let application = entry.application();
-        if !application.is_deleting() {
-            return false;
-        }
-        match &entry.placement {
+/// Whether a deletion waits for a copy that never existed: then only the hub can complete it.
+fn is_releasable(state: &State, entry: &Entry) -> bool {
+    let application = entry.application();
+    application.is_deleting()
+        && match &entry.placement {
             // An application controller on the hub ignores Applications of clusters, if there is one at all.
-            Placement::Conflict(_) => self.lock().index.is_for_a_cluster(application),
+            Placement::Conflict(_) => state.index.is_for_a_cluster(application),
             Placement::Routed(_, retained) => retained
                 .as_ref()
                 .is_some_and(|retained| retained.condition == keys::CONDITION_NAME_CONFLICT),
             Placement::Local | Placement::Ignored | Placement::Mirror(_) => false,
         }
-    }
 }
 
 /// The patch that updates the conditions; none when they are up to date.
@@ -217,7 +249,7 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
 }
 
 /// The request that waits while the cluster is not connected.
-fn waiting(entry: &Entry, cluster: &str) -> Option<String> {
+fn waiting(entry: &Entry, cluster: &ClusterName) -> Option<String> {
     let application = entry.application();
     if application.is_deleting() && !application.finalizers().is_empty() {
         return Some(format!(

@@ -8,13 +8,13 @@ use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb, trace::Mark};
 use runtime::trace::Notes;
 use serde_json::{Value, json};
 
-use super::{Hub, Key, index::Entry, spans};
-use crate::fleet::ClusterName;
+use super::{index::Entry, objects::Objects, spans};
+use crate::domain::{ClusterName, Key};
 
 /// The hub's objects as one cluster receives them.
 #[derive(Debug)]
 pub(crate) struct EventEncoder<'a> {
-    pub(crate) hub: &'a Hub,
+    pub(crate) objects: &'a Objects,
     pub(crate) cluster: &'a ClusterName,
     /// Whether the receiver is a Go agent.
     pub(crate) is_go: bool,
@@ -38,7 +38,7 @@ impl EventEncoder<'_> {
         let event = match (key.kind, facet) {
             (Kind::Application, Facet::State) => {
                 let entry = self.deliverable_entry(key)?;
-                if entry.is_mirror_of(self.cluster.as_str()) {
+                if entry.is_mirror_of(self.cluster) {
                     // The cluster owns its state; the event only requests a refresh.
                     entry.refresh()?;
                     self.application(key, &entry, true)
@@ -51,13 +51,12 @@ impl EventEncoder<'_> {
             }
             (Kind::Application, Facet::Command) => command(key, &self.deliverable_entry(key)?)?,
             (_, Facet::State) => {
-                let cluster = self.cluster.as_str();
-                let provision = self.hub.lock().index.provision(cluster, key)?;
+                let provision = self.objects.lock().index.provision(self.cluster, key)?;
                 about(key, state(stated_before), &provision, &provision)
             }
             (_, Facet::Status | Facet::Command) => return None,
         };
-        Some(self.hub.signed(event))
+        Some(self.objects.signed(event))
     }
 
     fn application(&self, key: &ObjectKey, entry: &Entry, stated_before: bool) -> Event {
@@ -72,43 +71,33 @@ impl EventEncoder<'_> {
     /// The entry that the cluster may receive: delivered to it, or a mirror of its own.
     fn deliverable_entry(&self, key: &ObjectKey) -> Option<Entry> {
         let key = Key::from_object(key)?;
-        let state = self.hub.lock();
+        let state = self.objects.lock();
         let entry = state.index.application(&key)?;
-        let cluster = self.cluster.as_str();
-        let theirs = entry.delivered_to() == Some(cluster) || entry.is_mirror_of(cluster);
+        let theirs = entry.placement.delivered_to() == Some(self.cluster)
+            || entry.is_mirror_of(self.cluster);
         theirs.then(|| entry.clone())
     }
 }
 
-impl Hub {
-    /// Requests the deletion of a copy. The stub has identifiers only: the cluster may not be allowed to read the
-    /// object.
-    pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
-        let (api_version, kind) = match key.kind {
-            Kind::Application | Kind::AppProject => (argocd::keys::API_VERSION, key.kind.as_str()),
-            Kind::Repository => ("v1", "Secret"),
-            Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => ("v1", "ConfigMap"),
-        };
-        let stub = json!({
-            "apiVersion": api_version,
-            "kind": kind,
-            "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
-        });
-        self.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
-    }
+/// Requests the deletion of a copy. The stub has identifiers only: the cluster may not be allowed to read the object.
+pub(super) fn deletion(objects: &Objects, key: &ObjectKey, uid: &str) -> Event {
+    let (api_version, kind) = match key.kind {
+        Kind::Application | Kind::AppProject => (argocd::keys::API_VERSION, key.kind.as_str()),
+        Kind::Repository => ("v1", "Secret"),
+        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => ("v1", "ConfigMap"),
+    };
+    let stub = json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
+    });
+    objects.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
+}
 
-    /// The last state of an Application. A Go agent deletes its copy as it is, and the workload with it if the copy has
-    /// the finalizer; ours keeps the workload in any case.
-    pub(crate) fn final_update(&self, key: &ObjectKey, object: &Value) -> Event {
-        self.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
-    }
-
-    fn signed(&self, event: Event) -> Event {
-        match self.principal_uid.get() {
-            Some(uid) => event.from_principal(uid),
-            None => event,
-        }
-    }
+/// The last state of an Application. A Go agent deletes its copy as it is, and the workload with it if the copy has the
+/// finalizer; ours keeps the workload in any case.
+pub(super) fn final_update(objects: &Objects, key: &ObjectKey, object: &Value) -> Event {
+    objects.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
 }
 
 /// A Go agent puts all finalizers on its copy, and no controller on the spoke would remove the hub's own.
@@ -140,19 +129,6 @@ fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
         version,
         body(&wire),
     ))
-}
-
-/// The id of the event that carries an operation of this version.
-pub(super) fn operation_id(key: &Key, entry: &Entry) -> Option<String> {
-    let version = entry.operation_version()?;
-    let event = Event::about(
-        &key.object(),
-        Verb::SetOperation,
-        entry.uid(),
-        version,
-        Bytes::new(),
-    );
-    Some(event.event_id)
 }
 
 const fn state(stated_before: bool) -> Verb {

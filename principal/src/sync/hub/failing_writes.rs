@@ -1,4 +1,4 @@
-//! Failing writes to the hub: the back-off, and when to report them.
+//! The outcome of an event of a cluster, and failing writes to the hub: the back-off, and when to report them.
 
 use std::{
     collections::BTreeMap,
@@ -6,10 +6,10 @@ use std::{
     time::Duration,
 };
 
-use protocol::ObjectKey;
-use runtime::backoff::Doubling;
+use protocol::{ObjectKey, Verdict};
+use runtime::{backoff::Doubling, error::Chain};
 
-use crate::report::Stuck;
+use crate::{domain::ClusterName, metrics::Metrics, report::Stuck, store::WriteError};
 
 const BACKOFF: Doubling = Doubling {
     // Transient errors pass soon.
@@ -22,11 +22,53 @@ const REPORT_AFTER: u32 = 5;
 /// The longest error text in a report.
 const LONGEST_ERROR: usize = 300;
 
+/// The pause before an event that has to wait for something else is retried; a newer value comes sooner.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// The outcome of applying an event.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Done,
+    /// Retried after a pause; a newer value replaces this one.
+    Retry(Duration),
+    Refused {
+        /// A word for the metrics.
+        reason: &'static str,
+        message: String,
+    },
+}
+
+impl Outcome {
+    /// Retried when something else has happened.
+    pub(super) const fn again() -> Self {
+        Self::Retry(RETRY)
+    }
+
+    pub(super) fn refused(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::Refused { reason, message }
+    }
+
+    pub(super) fn malformed(error: &(impl std::error::Error + 'static)) -> Self {
+        Self::refused("malformed", Chain(error).to_string())
+    }
+
+    /// The verdict of the session, and the reason of a refusal as a word.
+    pub(super) fn verdict(self) -> (Verdict, Option<&'static str>) {
+        match self {
+            Self::Done => (Verdict::Done, None),
+            Self::Retry(after) => (Verdict::Retry { after }, None),
+            Self::Refused { reason, message } => (Verdict::Refused(message), Some(reason)),
+        }
+    }
+}
+
 /// The objects whose last write failed, by cluster. Bounded by the objects that its session works on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FailingWrites {
     // Locked for a lookup, never over an await.
-    clusters: Mutex<BTreeMap<String, BTreeMap<ObjectKey, Trouble>>>,
+    clusters: Mutex<BTreeMap<ClusterName, BTreeMap<ObjectKey, Trouble>>>,
+    metrics: Metrics,
 }
 
 #[derive(Debug, Default)]
@@ -43,10 +85,49 @@ impl Trouble {
 }
 
 impl FailingWrites {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            clusters: Mutex::default(),
+            metrics,
+        }
+    }
+
+    /// The outcome of an event whose writes ended with `written`.
+    pub(super) fn outcome<T>(
+        &self,
+        cluster: &ClusterName,
+        key: &ObjectKey,
+        written: Result<T, WriteError>,
+    ) -> Outcome {
+        let outcome = match written {
+            Ok(_) => {
+                self.ended(cluster, key);
+                Outcome::Done
+            }
+            Err(WriteError::Refused(reason)) => {
+                tracing::warn!(object = %key, reason, "the hub rejected the report of a cluster");
+                self.ended(cluster, key);
+                Outcome::refused("hub", reason)
+            }
+            Err(error) => {
+                let error = Chain(&error).to_string();
+                let (after, is_reported) = self.failed(cluster, key, &error);
+                if is_reported {
+                    tracing::warn!(object = %key, error, "hub write still failing; retrying");
+                } else {
+                    tracing::debug!(object = %key, error, "hub write failed; retrying");
+                }
+                Outcome::Retry(after)
+            }
+        };
+        self.metrics.hub_writes_stuck(self.count());
+        outcome
+    }
+
     /// Records a failed write for this cluster; returns the back-off, and whether to report it, which is due once.
-    pub(super) fn failed(&self, cluster: &str, key: &ObjectKey, error: &str) -> (Duration, bool) {
+    fn failed(&self, cluster: &ClusterName, key: &ObjectKey, error: &str) -> (Duration, bool) {
         let mut clusters = self.lock();
-        let theirs = clusters.entry(cluster.to_owned()).or_default();
+        let theirs = clusters.entry(cluster.clone()).or_default();
         let trouble = theirs.entry(key.clone()).or_default();
         trouble.tries = trouble.tries.saturating_add(1);
         let is_due = trouble.tries == REPORT_AFTER;
@@ -57,7 +138,7 @@ impl FailingWrites {
     }
 
     /// The write succeeded, or is obsolete.
-    pub(super) fn ended(&self, cluster: &str, key: &ObjectKey) {
+    fn ended(&self, cluster: &ClusterName, key: &ObjectKey) {
         let mut clusters = self.lock();
         if let Some(theirs) = clusters.get_mut(cluster) {
             theirs.remove(key);
@@ -68,14 +149,14 @@ impl FailingWrites {
     }
 
     /// The session of the cluster has ended: its writes are not retried.
-    pub(super) fn forget(&self, cluster: &str) {
+    pub(super) fn forget(&self, cluster: &ClusterName) {
         self.lock().remove(cluster);
     }
 
     /// The writes of this cluster that failed for too long. Forgets objects that do not pass `concerns`.
     pub(super) fn of(
         &self,
-        cluster: &str,
+        cluster: &ClusterName,
         mut concerns: impl FnMut(&ObjectKey) -> bool,
     ) -> Option<Stuck> {
         let mut clusters = self.lock();
@@ -90,13 +171,13 @@ impl FailingWrites {
     }
 
     /// The number of writes that failed for too long, over all clusters.
-    pub(super) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         let clusters = self.lock();
         let all = clusters.values().flat_map(BTreeMap::values);
         all.filter(|it| it.is_reported()).count()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<ObjectKey, Trouble>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, BTreeMap<ObjectKey, Trouble>>> {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -106,6 +187,7 @@ mod tests {
     use protocol::Kind;
 
     use super::*;
+    use crate::testing::name;
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::new(Kind::Application, "a", name)
@@ -113,42 +195,51 @@ mod tests {
 
     #[test]
     fn failing_write_backs_off_and_is_reported_once() {
-        let failing_writes = FailingWrites::default();
+        let failing_writes = FailingWrites::new(Metrics::default());
         let tries: Vec<(Duration, bool)> = (0..10)
-            .map(|_| failing_writes.failed("a", &key("app"), "forbidden"))
+            .map(|_| failing_writes.failed(&name("a"), &key("app"), "forbidden"))
             .collect();
         assert_eq!(tries.first(), Some(&(BACKOFF.min, false)));
         assert_eq!(tries.last(), Some(&(BACKOFF.max, false)));
         assert_eq!(tries.iter().filter(|(_, reply)| *reply).count(), 1);
-        failing_writes.failed("b", &key("other"), "timeout");
-        let stuck = failing_writes.of("a", |_| true).unwrap();
+        failing_writes.failed(&name("b"), &key("other"), "timeout");
+        let stuck = failing_writes.of(&name("a"), |_| true).unwrap();
         assert_eq!(
             (stuck.count, stuck.example.as_str()),
             (1, "Application/a/app: forbidden")
         );
         assert_eq!(
-            (failing_writes.of("b", |_| true), failing_writes.count()),
+            (
+                failing_writes.of(&name("b"), |_| true),
+                failing_writes.count()
+            ),
             (None, 1)
         );
-        failing_writes.ended("a", &key("app"));
+        failing_writes.ended(&name("a"), &key("app"));
         assert_eq!(
-            (failing_writes.of("a", |_| true), failing_writes.count()),
+            (
+                failing_writes.of(&name("a"), |_| true),
+                failing_writes.count()
+            ),
             (None, 0)
         );
     }
 
     #[test]
     fn write_of_an_unrelated_object_is_not_stuck() {
-        let failing_writes = FailingWrites::default();
+        let failing_writes = FailingWrites::new(Metrics::default());
         for _ in 0..REPORT_AFTER {
-            failing_writes.failed("a", &key("deleted"), "forbidden");
+            failing_writes.failed(&name("a"), &key("deleted"), "forbidden");
         }
         assert_eq!(
-            (failing_writes.of("a", |_| false), failing_writes.count()),
+            (
+                failing_writes.of(&name("a"), |_| false),
+                failing_writes.count()
+            ),
             (None, 0)
         );
-        failing_writes.failed("a", &key("app"), "forbidden");
-        failing_writes.forget("a");
+        failing_writes.failed(&name("a"), &key("app"), "forbidden");
+        failing_writes.forget(&name("a"));
         assert!(failing_writes.lock().is_empty());
     }
 }

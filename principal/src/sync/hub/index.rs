@@ -1,47 +1,54 @@
 //! The objects that the hub wants on every cluster: Applications by name and UID with their placement, and provisions.
 //!
-//! Pure: objects and the fleet go in, effects come out. The index evaluates an Application again whenever it, its
-//! project, the fleet, or another Application that claims the same name on a spoke changes. The index keeps the copies
-//! of an Application that is not delivered any more, unless the hub deleted or moved it.
+//! Pure: objects and the fleet go in, effects come out. `change` applies changes, `place` routes Applications; the queries are here. The index
+//! evaluates an Application again whenever it, its project, the fleet, or another Application that claims the same name
+//! on a spoke changes. It keeps the copies of an Application that is not delivered any more, unless the hub deleted or
+//! moved it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use argocd::{
-    Application, Meta,
-    command::Introduced,
-    project::Cluster,
-    repository::{Repository, normal_url, urls},
-    routing::{Clusters, RoutingSettings},
+    Application,
+    routing::{self, Clusters, RoutingSettings},
 };
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
 use crate::{
-    domain::Key,
-    fleet::{Fleet, Mode},
+    domain::{ClusterName, Key, Place},
+    report::Refused,
 };
 
+mod change;
 mod entry;
-mod judge;
-mod problems;
+mod place;
 mod provisions;
-mod queries;
-mod settle;
 
-pub(crate) use entry::{Blocked, Entry, Place, Placement};
-use problems::Complaints;
+pub(crate) use entry::Entry;
 use provisions::Provisions;
+
+/// So many refused objects are listed by name.
+const NAMED: usize = 3;
 
 /// An effect of a change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Effect {
     /// Send the fields that the hub owns to this cluster.
-    State { cluster: String, key: ObjectKey },
+    State {
+        cluster: ClusterName,
+        key: ObjectKey,
+    },
     /// Send a command on the object to this cluster.
-    Command { cluster: String, key: ObjectKey },
+    Command {
+        cluster: ClusterName,
+        key: ObjectKey,
+    },
     /// Delete the copy of this cluster.
     Gone {
-        cluster: String,
+        cluster: ClusterName,
         key: ObjectKey,
         uid: String,
     },
@@ -67,10 +74,19 @@ pub(crate) struct Index {
     clusters: Clusters,
     applications: BTreeMap<Key, Entry>,
     by_uid: BTreeMap<String, Key>,
+    by_cluster: BTreeMap<ClusterName, OfCluster>,
     /// The Applications that claim a name on a spoke, the keeper first: creation time and UID.
     claims: BTreeMap<Place, BTreeSet<(String, String)>>,
     provisions: Provisions,
-    complaints: Complaints,
+}
+
+/// The Applications of an enrolled cluster.
+#[derive(Debug, Default)]
+struct OfCluster {
+    /// Routed to it, delivered or blocked, or mirrors of it.
+    keys: BTreeSet<Key>,
+    /// Counts the changes of its reported errors.
+    complaints: u64,
 }
 
 impl Index {
@@ -81,222 +97,143 @@ impl Index {
             clusters: Clusters::default(),
             applications: BTreeMap::new(),
             by_uid: BTreeMap::new(),
+            by_cluster: BTreeMap::new(),
             claims: BTreeMap::new(),
-            complaints: Complaints::default(),
         }
     }
 
-    /// Sets the secret salt of the names of Secret contents.
-    #[must_use]
-    pub(crate) fn salted(mut self, salt: String) -> Self {
-        self.provisions.salt(salt);
-        self
+    pub(crate) fn application(&self, key: &Key) -> Option<&Entry> {
+        self.applications.get(key)
     }
 
-    /// Updates the enrolled clusters. Deletes no copy: a cluster that leaves the fleet keeps everything.
-    pub(crate) fn set_fleet(&mut self, fleet: &Fleet) -> Vec<Effect> {
-        let server = |(name, enrolment): (&String, &crate::Enrolment)| {
-            (name.clone(), enrolment.server.clone())
-        };
-        let autonomous = fleet
-            .clusters
-            .iter()
-            .filter(|(_, enrolment)| enrolment.mode == Mode::Autonomous)
-            .map(|(name, _)| name.clone());
-        let clusters = Clusters::new(fleet.clusters.iter().map(server)).with_autonomous(autonomous);
-        if clusters == self.clusters && self.provisions.shares_as(fleet) {
-            return Vec::new();
+    /// For changes that do not depend on other objects.
+    pub(crate) fn application_mut(&mut self, key: &Key) -> Option<&mut Entry> {
+        self.applications.get_mut(key)
+    }
+
+    pub(crate) fn by_uid(&self, uid: &str) -> Option<(&Key, &Entry)> {
+        let key = self.by_uid.get(uid)?;
+        Some((key, self.applications.get(key)?))
+    }
+
+    /// The Application that keeps a name on a spoke.
+    pub(crate) fn keeper(&self, place: &Place) -> Option<(&Key, &Entry)> {
+        let (_, uid) = self.claims.get(place)?.first()?;
+        self.by_uid(uid)
+    }
+
+    /// A project, a repository or keys as this cluster may see them.
+    pub(crate) fn provision(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<Value> {
+        let is_provided = self.provisions.provides(cluster);
+        let compiled = || self.provisions.compiled(cluster, key, &self.clusters);
+        is_provided.then(compiled)?
+    }
+
+    /// The provision of this name that the cluster should have.
+    pub(crate) fn provided(&self, cluster: &ClusterName, kind: Kind, name: &str) -> Provided {
+        if !self.provisions.knows(cluster, kind, name) {
+            return Provided::Unclear;
         }
-        self.clusters = clusters;
-        let mut effects = self.provisions.set_fleet(fleet, &self.clusters);
-        let keys: Vec<Key> = self.applications.keys().cloned().collect();
-        let placed = keys
-            .iter()
-            .flat_map(|key| self.place(key, Introduced::default()))
-            .filter(|effect| !matches!(effect, Effect::Gone { .. }));
-        effects.extend(placed);
-        effects.extend(keys.into_iter().map(Effect::Conditions));
-        effects
+        let stated = self.provisions.digest(cluster, kind, name);
+        stated.map_or(Provided::Nothing, |(key, digest)| {
+            Provided::This(key, digest)
+        })
     }
 
-    /// The hub was restored to an earlier state. Known objects of this kind stay until the watch reports them again;
-    /// then every version counts as newer.
-    pub(crate) fn outdate(&mut self, kind: Kind, salt: String) {
-        if kind == Kind::Application {
-            self.applications.values_mut().for_each(Entry::outdate);
+    /// Why the cluster of an Application has no access to its repository, although the hub has.
+    pub(crate) fn repository_trouble(&self, entry: &Entry) -> Option<String> {
+        self.provisions
+            .trouble(entry.placement.delivered_to()?, entry.application())
+    }
+
+    /// Applications that are routed to this cluster, delivered or blocked, or are mirrors of it.
+    pub(crate) fn routed_to(&self, cluster: &ClusterName) -> impl Iterator<Item = (&Key, &Entry)> {
+        let keys = self.by_cluster.get(cluster).into_iter();
+        keys.flat_map(|of| &of.keys)
+            .filter_map(|key| self.applications.get_key_value(key))
+    }
+
+    /// Everything that is delivered to this cluster.
+    pub(crate) fn delivered_to(&self, cluster: &ClusterName) -> Vec<ObjectKey> {
+        let provisions = self.provisions.provided_to(cluster).cloned();
+        let applications = self
+            .routed_to(cluster)
+            .filter(|(_, entry)| entry.placement.delivered_to().is_some())
+            .map(|(key, _)| key.object());
+        provisions.chain(applications).collect()
+    }
+
+    /// An object on the hub, by the name that sessions use.
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+        match key.kind {
+            Kind::Application => Some(self.applications.get(&Key::from(key))?.object()),
+            Kind::AppProject => self.provisions.kept_project(key),
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => None,
         }
-        // The same version numbers return with another content.
-        self.provisions.salt(salt);
     }
 
-    /// Sets an Application to the hub's version. An older version than the known one is ignored.
-    ///
-    ///
-    /// `new`: an unknown Application was created just now, not found at the start.
-    pub(crate) fn set_application(&mut self, object: Value, new: bool) -> Vec<Effect> {
-        let key = Key::of(Meta::of(&object));
-        let uid = Meta::of(&object).uid().to_owned();
-        let known = self
+    /// Everything that is marked as a mirror of this cluster.
+    pub(crate) fn mirrors_of(&self, cluster: &ClusterName) -> Vec<(ObjectKey, Arc<Value>)> {
+        let cluster = cluster.as_str();
+        let projects = self.provisions.kept_projects();
+        let applications = self
             .applications
-            .get_mut(&key)
-            .filter(|known| known.uid() == uid);
-        let introduced = if let Some(known) = known {
-            let Some(introduced) = known.replace(object) else {
-                return Vec::new();
-            };
-            introduced
-        } else {
-            // Replaces one of the same name: the copy stays and is adopted, a new UID alone deletes nothing.
-            let replaced = self.forget(&key);
-            let mut entry = Entry::new(object, new);
-            if let Some(replaced) = replaced {
-                entry.holder = replaced.holder;
-                entry.uses = replaced.uses;
-            }
-            self.applications.insert(key.clone(), entry);
-            self.by_uid.insert(uid, key.clone());
-            Introduced::default()
-        };
-        let mut effects = self.place(&key, introduced);
-        effects.push(Effect::Conditions(key));
-        effects
-    }
-
-    /// Sets an Application to the result of our own patch, unless it was deleted or replaced meanwhile: no watch event
-    /// would correct that.
-    pub(crate) fn set_written_application(&mut self, object: Value) -> Vec<Effect> {
-        let meta = Meta::of(&object);
-        let known = self.applications.get(&Key::of(meta));
-        if known.is_some_and(|known| known.uid() == meta.uid()) {
-            self.set_application(object, false)
-        } else {
-            Vec::new()
-        }
-    }
-
-    /// A cluster has no copy of this Application any more; returns whether the hub wanted that.
-    pub(crate) fn note_gone_there(&mut self, key: &Key) -> bool {
-        let Some(entry) = self.applications.get_mut(key) else {
-            return false;
-        };
-        entry.note_gone_there(true);
-        entry.is_gone_there()
-    }
-
-    /// A cluster connected again, and may have a copy again.
-    pub(crate) fn clear_gone_there(&mut self, cluster: &str) {
-        let all = self.applications.values_mut();
-        let theirs = all.filter(|entry| entry.cluster() == Some(cluster));
-        theirs.for_each(|entry| entry.note_gone_there(false));
-    }
-
-    /// Sets a project to the result of our own write, unless the watch has reported a newer version.
-    pub(crate) fn set_written_project(&mut self, object: Value) -> Vec<Effect> {
-        let meta = Meta::of(&object);
-        let (name, version) = (meta.name().to_owned(), meta.resource_version());
-        let is_old = self.provisions.project(&name).is_some_and(|known| {
-            let known = Meta::of(known);
-            known.uid() == meta.uid() && !entry::is_newer(version, known.resource_version())
-        });
-        if is_old {
-            return Vec::new();
-        }
-        self.set_provision(Kind::AppProject, &name, Some(object))
-    }
-
-    /// The hub deleted an Application.
-    pub(crate) fn remove_application(&mut self, key: &Key, uid: &str) -> Vec<Effect> {
-        if self
-            .applications
-            .get(key)
-            .is_none_or(|entry| entry.uid() != uid)
-        {
-            return Vec::new();
-        }
-        let Some(entry) = self.forget(key) else {
-            return Vec::new();
-        };
-        if let Some(cluster) = entry.cluster().filter(|_| entry.report.is_some()) {
-            self.complaints.change(cluster, key, false);
-        }
-        let mut effects = self.exchange_hosts(entry.uses.clone(), None);
-        let autonomous = |cluster: &String| self.clusters.is_autonomous(cluster);
-        if let Some(cluster) = entry.holder.clone().filter(|it| !autonomous(it)) {
-            effects.push(Effect::Gone {
-                cluster,
-                key: key.object(),
-                uid: uid.to_owned(),
-            });
-        }
-        if let Some(place) = entry.placement.place() {
-            effects.extend(self.settle_claimants(&place.clone()));
-        }
-        effects
-    }
-
-    /// Sets a project, a repository or keys of the Argo CD namespace, or removes it.
-    pub(crate) fn set_provision(
-        &mut self,
-        kind: Kind,
-        name: &str,
-        object: Option<Value>,
-    ) -> Vec<Effect> {
-        let before = self.provisions.repository(name).cloned();
-        let mut effects = self.provisions.set(kind, name, object, &self.clusters);
-        if kind == Kind::AppProject {
-            let members = self.keys_of(|application| application.project() == name);
-            for key in &members {
-                effects.extend(self.settle(key, Introduced::default()));
-            }
-            effects.extend(members.into_iter().map(Effect::Conditions));
-        }
-        if kind == Kind::Repository {
-            let after = self.provisions.repository(name);
-            let concerned: Vec<_> = before.iter().chain(after).collect();
-            effects.extend(self.clusters_that_need(&concerned));
-        }
-        effects
-    }
-
-    /// The hub deleted a project, unless it was created again already.
-    pub(crate) fn remove_project(&mut self, name: &str, uid: &str) -> Vec<Effect> {
-        let known = self.provisions.project(name);
-        if known.is_some_and(|known| Meta::of(known).uid() == uid) {
-            self.set_provision(Kind::AppProject, name, None)
-        } else {
-            Vec::new()
-        }
-    }
-
-    /// Records that a cluster refuses a provision.
-    pub(crate) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> Vec<Effect> {
-        let is_change = self.provisions.refuse(cluster, key, reason);
-        let repository = self.provisions.repository(&key.name).filter(|_| is_change);
-        self.clusters_that_need(&repository.into_iter().collect::<Vec<_>>())
-    }
-
-    /// Clears the refusals of a cluster, which receives everything again.
-    pub(crate) fn clear_refusals(&mut self, cluster: &str) -> Vec<Effect> {
-        let refused = self.provisions.clear_refusals(cluster);
-        let refused: Vec<_> = refused
             .iter()
-            .filter_map(|key| self.provisions.repository(&key.name))
-            .collect();
-        self.clusters_that_need(&refused)
+            .filter(|(key, _)| key.namespace == cluster)
+            .map(|(key, entry)| (key.object(), entry.object()));
+        projects
+            .chain(applications)
+            .filter(|(_, object)| argocd::mirror::is_of(object, cluster))
+            .map(|(key, object)| (key, Arc::clone(object)))
+            .collect()
     }
 
-    fn clusters_that_need(&self, repositories: &[&Repository]) -> Vec<Effect> {
-        if repositories.is_empty() {
-            return Vec::new();
-        }
-        let needs = |url: &&str| {
-            let url = normal_url(url);
-            repositories
-                .iter()
-                .any(|repository| repository.is_for(&url))
-        };
-        let keys = self.keys_of(|application| urls(application).iter().any(needs));
-        keys.into_iter().map(Effect::Conditions).collect()
+    /// The enrolled cluster with this server.
+    pub(crate) fn cluster_at(&self, server: &str) -> Option<ClusterName> {
+        self.enrolled(self.clusters.by_server(server)?)
+    }
+
+    /// Whether this cluster owns its Applications itself.
+    pub(crate) fn is_autonomous(&self, cluster: &ClusterName) -> bool {
+        self.clusters.is_autonomous(cluster.as_str())
+    }
+
+    /// Whether a namespace is that of an enrolled cluster.
+    pub(crate) fn is_cluster(&self, namespace: &str) -> bool {
+        self.by_cluster.contains_key(namespace)
+    }
+
+    /// Whether an Application belongs on a cluster: by its namespace, or by its destination.
+    pub(crate) fn is_for_a_cluster(&self, application: Application<'_>) -> bool {
+        self.is_cluster(application.namespace())
+            || routing::meant(application, &self.clusters).is_some()
+    }
+
+    /// A version that grows with each change of [`Self::refused`].
+    pub(crate) fn complaints_of(&self, cluster: &ClusterName) -> u64 {
+        let of = self.by_cluster.get(cluster);
+        let changes = of.map_or(0, |of| of.complaints);
+        changes.wrapping_add(self.provisions.refusals(cluster))
+    }
+
+    /// The objects that a cluster refuses, or failed to apply.
+    pub(crate) fn refused(&self, cluster: &ClusterName) -> Option<Refused> {
+        let reported = self
+            .routed_to(cluster)
+            .filter(|(_, entry)| entry.report.is_some())
+            .map(|(key, _)| key.object().to_string());
+        let provisions = self.provisions.refused_by(cluster);
+        let names = reported.chain(provisions.map(ObjectKey::to_string));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| Refused {
+            count: names.len(),
+            names: names.into_iter().take(NAMED).collect(),
+        })
+    }
+
+    fn enrolled(&self, name: &str) -> Option<ClusterName> {
+        let (cluster, _) = self.by_cluster.get_key_value(name)?;
+        Some(cluster.clone())
     }
 
     fn keys_of(&self, fits: impl Fn(Application<'_>) -> bool) -> Vec<Key> {
@@ -305,34 +242,6 @@ impl Index {
             .filter(|(_, entry)| fits(entry.application()))
             .map(|(key, _)| key.clone())
             .collect()
-    }
-
-    /// The cluster with this server.
-    pub(crate) fn cluster_at(&self, server: &str) -> Option<&str> {
-        self.clusters.by_server(server)
-    }
-
-    fn cluster<'a>(&'a self, name: &'a str) -> Cluster<'a> {
-        Cluster {
-            name,
-            server: self.clusters.server_of(name),
-        }
-    }
-
-    fn forget(&mut self, key: &Key) -> Option<Entry> {
-        let entry = self.applications.remove(key)?;
-        self.by_uid.remove(entry.uid());
-        if let Some(place) = entry.placement.place() {
-            self.release(place, &entry.claim());
-        }
-        Some(entry)
-    }
-}
-
-#[cfg(test)]
-impl Index {
-    fn set_project(&mut self, name: &str, object: Option<Value>) -> Vec<Effect> {
-        self.set_provision(Kind::AppProject, name, object)
     }
 }
 

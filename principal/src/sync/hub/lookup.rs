@@ -4,12 +4,11 @@ use argocd::{keys, ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
-    Hub, Key,
-    index::{Entry, Index, Place, Placement, Provided},
+    index::{Entry, Index, Provided},
+    objects::Objects,
 };
 use crate::{
-    domain::{ObjectOwner, RemoteApplication},
-    fleet::ClusterName,
+    domain::{ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
     live::ApplicationDirectory,
 };
 
@@ -34,7 +33,7 @@ pub(crate) struct Expected {
     pub(crate) shown: Option<String>,
 }
 
-impl ApplicationDirectory for Hub {
+impl ApplicationDirectory for Objects {
     fn owner(&self, namespace: Option<&str>, name: &str) -> ObjectOwner {
         let key = Key {
             namespace: namespace.unwrap_or(&self.argocd_namespace).to_owned(),
@@ -60,32 +59,26 @@ impl ApplicationDirectory for Hub {
                 return ObjectOwner::Hub;
             }
         };
-        match ClusterName::try_from(cluster.as_str()) {
-            Ok(cluster) => ObjectOwner::Cluster(RemoteApplication {
-                cluster,
-                namespace,
-                name: key.name,
-                uid: entry.uid().to_owned(),
-                namespace_here: key.namespace,
-                source_uid: is_mirror
-                    .then(|| entry.application().source_uid())
-                    .flatten()
-                    .map(str::to_owned),
-            }),
-            Err(_no_cluster) => ObjectOwner::NoOne,
-        }
+        let source_uid = entry.application().source_uid().filter(|_| is_mirror);
+        ObjectOwner::Cluster(RemoteApplication {
+            cluster: cluster.clone(),
+            namespace,
+            name: key.name,
+            uid: entry.uid().to_owned(),
+            namespace_here: key.namespace,
+            source_uid: source_uid.map(str::to_owned),
+        })
     }
 
     fn cluster_at(&self, server: &str) -> Option<ClusterName> {
-        let state = self.lock();
-        ClusterName::try_from(state.index.cluster_at(server)?).ok()
+        self.lock().index.cluster_at(server)
     }
 }
 
-impl Hub {
+impl Objects {
     /// Everything that a cluster should have.
-    pub(crate) fn expected(&self, cluster: &ClusterName, agent_namespace: &str) -> Vec<Expected> {
-        let keys = self.lock().index.delivered_to(cluster.as_str());
+    pub(crate) fn expected(&self, cluster: &ClusterName) -> Vec<Expected> {
+        let keys = self.lock().index.delivered_to(cluster);
         let expected = |key: ObjectKey| {
             if let Some(application) = Key::from_object(&key) {
                 // A clone is two reference counts and small strings; the digests are made outside the lock.
@@ -96,19 +89,13 @@ impl Hub {
                     key,
                 });
             }
-            let claim = RequestUpdate {
-                kind: key.kind.as_str().to_owned(),
-                namespace: key.namespace.clone(),
-                name: key.name.clone(),
-                ..RequestUpdate::default()
-            };
-            match self.lookup(cluster, agent_namespace, &claim) {
-                Lookup::Wanted { key, digest } => Some(Expected {
+            match self.lock().index.provided(cluster, key.kind, &key.name) {
+                Provided::This(key, digest) => Some(Expected {
                     key,
                     digest,
                     shown: None,
                 }),
-                Lookup::LeaveAlone | Lookup::Unknown => None,
+                Provided::Nothing | Provided::Unclear => None,
             }
         };
         keys.into_iter().filter_map(expected).collect()
@@ -139,9 +126,9 @@ impl Hub {
             Ok(Kind::Application) => {
                 let spoke_namespace =
                     self.spoke_namespace(cluster, agent_namespace, &claim.namespace);
-                application(&state.index, cluster.as_str(), spoke_namespace, claim)
+                application(&state.index, cluster, spoke_namespace, claim)
             }
-            Ok(kind) => match state.index.provided(cluster.as_str(), kind, &claim.name) {
+            Ok(kind) => match state.index.provided(cluster, kind, &claim.name) {
                 Provided::This(key, digest) => Lookup::Wanted { key, digest },
                 Provided::Nothing => Lookup::Unknown,
                 Provided::Unclear => Lookup::LeaveAlone,
@@ -154,9 +141,7 @@ impl Hub {
     /// Whether an object that the hub does not know counts as unwanted on this cluster.
     pub(crate) fn is_authority_for(&self, cluster: &ClusterName) -> bool {
         let state = self.lock();
-        state.is_synced()
-            && self.principal_uid.get().is_some()
-            && state.index.is_cluster(cluster.as_str())
+        state.is_synced() && self.is_identified() && state.index.is_cluster(cluster.as_str())
     }
 
     /// A Go agent reports its own namespace, or the hub's for moved objects; ours reports the hub's.
@@ -182,7 +167,7 @@ impl Hub {
 
 fn application(
     index: &Index,
-    cluster: &str,
+    cluster: &ClusterName,
     spoke_namespace: SpokeNamespace,
     claim: &RequestUpdate,
 ) -> Lookup {
@@ -195,7 +180,7 @@ fn application(
         return judge(cluster, key, entry);
     }
     let place = Place {
-        cluster: cluster.to_owned(),
+        cluster: cluster.clone(),
         spoke_namespace,
         name: claim.name.clone(),
     };
@@ -208,9 +193,9 @@ fn application(
     }
 }
 
-fn judge(cluster: &str, key: &Key, entry: &Entry) -> Lookup {
+fn judge(cluster: &ClusterName, key: &Key, entry: &Entry) -> Lookup {
     match &entry.placement {
-        Placement::Routed(place, retained) if place.cluster == cluster => match retained {
+        Placement::Routed(place, retained) if place.cluster == *cluster => match retained {
             None => Lookup::Wanted {
                 key: key.object(),
                 digest: entry.digest(),

@@ -9,7 +9,11 @@ use protocol::{
 };
 use runtime::trace::{self, Context, Notes, Span};
 
-use super::{Key, apply::Sender, index::Index, store::Report};
+use super::index::Index;
+use crate::{
+    domain::{Key, Sender},
+    store::Report,
+};
 
 /// The component of each span.
 const COMPONENT: &str = "principal";

@@ -2,9 +2,10 @@ use runtime::trace::Notes;
 
 use super::*;
 use crate::{
+    domain::Key,
     domain::{ObjectOwner, RemoteApplication},
     live::ApplicationDirectory as _,
-    store::{Memory, Report},
+    store::{Memory, Report, Watched},
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
@@ -25,7 +26,7 @@ fn hub() -> Arc<Hub> {
         Watched::AppProject,
         open_project("default"),
     ));
-    assert!(hub.set_principal_uid(&"us".into()));
+    assert!(hub.objects.set_principal_uid(&"us".into()));
     hub
 }
 
@@ -109,7 +110,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     ));
     let (a, ab) = (name("a"), name("ab"));
     let stated = EventEncoder {
-        hub: &hub,
+        objects: &hub.objects,
         cluster: &a,
         is_go: false,
         traces: &Notes::default(),
@@ -122,7 +123,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     );
     assert_eq!(stated.principal_uid.as_deref(), Some("us"));
     let update = EventEncoder {
-        hub: &hub,
+        objects: &hub.objects,
         cluster: &a,
         is_go: false,
         traces: &Notes::default(),
@@ -131,7 +132,7 @@ fn a_cluster_gets_the_body_of_its_own_objects_only() {
     .unwrap();
     assert_eq!(update.verb, Verb::SpecUpdate);
     let other = EventEncoder {
-        hub: &hub,
+        objects: &hub.objects,
         cluster: &ab,
         is_go: false,
         traces: &Notes::default(),
@@ -161,7 +162,7 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     ));
     let a = name("a");
     let stated = EventEncoder {
-        hub: &hub,
+        objects: &hub.objects,
         cluster: &a,
         is_go: false,
         traces: &Notes::default(),
@@ -189,16 +190,16 @@ fn of_a_cluster_that_is_not_enrolled_nothing_is_unknown() {
         uid: "uid-of-no-object".to_owned(),
         ..Default::default()
     };
-    let look = |cluster: &str| hub.lookup(&name(cluster), "argocd", &claim);
+    let look = |cluster: &str| hub.objects.lookup(&name(cluster), "argocd", &claim);
     assert_eq!(look("a"), Lookup::Unknown);
     assert_eq!(look("c"), Lookup::LeaveAlone);
-    let synced = || hub.is_authority_for(&name("a"));
+    let synced = || hub.objects.is_authority_for(&name("a"));
     assert!(!synced());
     for kind in Watched::ALL {
         assert!(!synced(), "the {kind}s are not read");
         hub.report(Report::Synced(kind));
     }
-    assert!(synced() && !hub.is_authority_for(&name("c")));
+    assert!(synced() && !hub.objects.is_authority_for(&name("c")));
 }
 
 #[test]
@@ -240,24 +241,30 @@ fn state_lookup_uses_the_name_on_the_spoke() {
             source_uid: (cluster == "own").then(|| "theirs".to_owned()),
         })
     };
-    assert_eq!(hub.owner(Some("a"), "app"), there("a", "app", "1"));
-    assert_eq!(hub.owner(None, "moved"), there("ab", "moved", "2"));
-    assert_eq!(hub.owner(Some("argocd"), "moved"), hub.owner(None, "moved"));
+    assert_eq!(hub.objects.owner(Some("a"), "app"), there("a", "app", "1"));
+    assert_eq!(hub.objects.owner(None, "moved"), there("ab", "moved", "2"));
     assert_eq!(
-        hub.owner(None, "app"),
+        hub.objects.owner(Some("argocd"), "moved"),
+        hub.objects.owner(None, "moved")
+    );
+    assert_eq!(
+        hub.objects.owner(None, "app"),
         ObjectOwner::NoOne,
         "another has its name"
     );
-    assert_eq!(hub.owner(None, "local"), ObjectOwner::Hub);
-    assert_eq!(hub.owner(Some("a"), "unknown"), ObjectOwner::Hub);
-    assert_eq!(hub.owner(Some("own"), "app"), there("own", "app", "5"));
+    assert_eq!(hub.objects.owner(None, "local"), ObjectOwner::Hub);
+    assert_eq!(hub.objects.owner(Some("a"), "unknown"), ObjectOwner::Hub);
+    assert_eq!(
+        hub.objects.owner(Some("own"), "app"),
+        there("own", "app", "5")
+    );
     // A cluster that left the fleet owns nothing any more.
     hub.set_fleet(&fleet(&["ab"]));
-    assert_eq!(hub.owner(Some("a"), "app"), ObjectOwner::Hub);
+    assert_eq!(hub.objects.owner(Some("a"), "app"), ObjectOwner::Hub);
 }
 
 /// Reports all objects and the end of each list.
-fn report_all(hub: &Hub, applications: Vec<serde_json::Value>) {
+fn report_all(hub: &Hub, applications: Vec<Value>) {
     for application in applications {
         hub.report(Report::Applied(Watched::Application, application));
     }
@@ -283,7 +290,7 @@ fn rollback_ends_sessions_and_accepts_older_versions() {
     assert!(!hub.report(Report::Rewound(Watched::Application)));
     assert!(subscriber.mailbox.is_over() && other.mailbox.is_over());
     assert!(
-        !hub.is_authority_for(&name("a")),
+        !hub.objects.is_authority_for(&name("a")),
         "half a list decides nothing"
     );
     assert!(
@@ -309,13 +316,13 @@ fn rollback_ends_sessions_and_accepts_older_versions() {
     let subscriber = hub.subscribe(&name("a"));
     assert!(!subscriber.mailbox.is_over());
     assert!(subscriber.delivered.contains(&key("a")));
-    let state = hub.lock();
+    let state = hub.objects.lock();
     let entry = state
         .index
         .application(&Key::from_object(&key("a")).unwrap());
     let path = |entry: &index::Entry| entry.object()["spec"]["source"]["path"].clone();
     assert_eq!(entry.map(path), Some(json!("old")));
-    assert_eq!(state.index.routed_to("a").count(), 1);
+    assert_eq!(state.index.routed_to(&name("a")).count(), 1);
 }
 
 #[test]
@@ -352,6 +359,6 @@ fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
 #[test]
 fn a_hub_that_knows_this_principal_under_another_identity_is_noticed() {
     let hub = hub();
-    assert!(hub.set_principal_uid(&"us".into()));
-    assert!(!hub.set_principal_uid(&"others".into()));
+    assert!(hub.objects.set_principal_uid(&"us".into()));
+    assert!(!hub.objects.set_principal_uid(&"others".into()));
 }

@@ -194,6 +194,7 @@ impl Driver {
         self.report_refused();
         for refusal in self.machine.take_refusals() {
             self.hub
+                .objects
                 .refused_by(&self.from.cluster, &refusal.key, &refusal.reason);
         }
         match self.next(full).await {
@@ -206,7 +207,7 @@ impl Driver {
                     self.peer_violations.record(peer_violation, now);
                 }
                 if self.resync.is_autonomous() {
-                    let unmirrored = self.hub.unmirrored(&self.from.cluster);
+                    let unmirrored = self.hub.mirrors.unmirrored(&self.from.cluster);
                     self.session_slot.report_unmirrored(unmirrored);
                 }
                 self.report_stuck();
@@ -267,7 +268,7 @@ impl Driver {
     fn release_deletions(&mut self) {
         for key in self.resync.take_absent() {
             let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-            let going = async move { hub.release_deletion(&from, &key).await };
+            let going = async move { hub.reports.release_deletion(&from, &key).await };
             self.releases.push(going.boxed());
         }
     }
@@ -275,7 +276,7 @@ impl Driver {
     /// Writes what the stream takes without waiting; true when it takes no more.
     fn write(&mut self, now: Duration) -> bool {
         let event_encoder = EventEncoder {
-            hub: &self.hub,
+            objects: &self.hub.objects,
             cluster: &self.from.cluster,
             is_go: self.go_requests.is_some(),
             traces: self.subscription.mailbox.traces(),
@@ -329,7 +330,7 @@ impl Driver {
     fn begin(&self, id: WorkId, event: Event) {
         let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
         let work = async move {
-            let (verdict, reason) = hub.apply_for(&from, &event).await;
+            let (verdict, reason) = hub.reports.apply_for(&from, &event).await;
             (id, verdict, reason)
         };
         self.working.push(work.boxed());

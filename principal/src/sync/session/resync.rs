@@ -170,7 +170,7 @@ impl Resync {
         self.waiting.decision = None;
         let mut deletion_candidates = self.waiting.deletion_candidates.take()?;
         let enrolment = enrolment?;
-        if self.fresh || enrolment.fresh || !hub.is_authority_for(&self.cluster) {
+        if self.fresh || enrolment.fresh || !hub.objects.is_authority_for(&self.cluster) {
             tracing::debug!("skipping deletions: first session after enrolment");
             return None;
         }
@@ -236,7 +236,7 @@ impl Resync {
     fn send_the_rest(&mut self, session: &mut Session, hub: &Hub) {
         let is_ours = session.peer().capabilities.is_ours();
         for key in self.unconfirmed.finish() {
-            if !is_ours && hub.is_deleting(&key) {
+            if !is_ours && hub.objects.is_deleting(&key) {
                 self.early.remove(&key);
                 self.going.insert(key);
             } else {
@@ -277,7 +277,8 @@ impl Resync {
     }
 
     fn lookup(&self, hub: &Hub, claim: &RequestUpdate) -> Lookup {
-        hub.lookup(&self.cluster, &self.agent_namespace, claim)
+        hub.objects
+            .lookup(&self.cluster, &self.agent_namespace, claim)
     }
 }
 

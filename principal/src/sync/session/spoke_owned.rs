@@ -49,7 +49,7 @@ impl Claims {
         cluster: &ClusterName,
         fresh: bool,
     ) -> Self {
-        hub.forget_unmirrored(cluster);
+        hub.mirrors.forget_unmirrored(cluster);
         send_inventory(machine, hub, cluster);
         Self {
             cluster: cluster.clone(),
@@ -77,11 +77,11 @@ impl Claims {
             .kind
             .parse()
             .ok()
-            .and_then(|kind| hub.mirror_key(&self.cluster, kind, &there.name));
+            .and_then(|kind| hub.mirrors.mirror_key(&self.cluster, kind, &there.name));
         let Some(key) = key else {
             return Verdict::Refused("nothing that is mirrored has this name".to_owned());
         };
-        if !hub.shows(&self.cluster, &key, &there.uid) {
+        if !hub.mirrors.shows(&self.cluster, &key, &there.uid) {
             machine.emit(Event::request_update(&RequestUpdate {
                 name: key.name,
                 namespace: key.namespace,
@@ -100,7 +100,9 @@ impl Claims {
         now: Duration,
     ) -> Option<Verdict> {
         let object = event.object()?;
-        let key = hub.mirror_key(&self.cluster, object.kind, &object.name)?;
+        let key = hub
+            .mirrors
+            .mirror_key(&self.cluster, object.kind, &object.name)?;
         if event.verb != Verb::Delete || !event.event_id.ends_with('_') {
             self.missing.remove(&key);
             return None;
@@ -110,7 +112,7 @@ impl Claims {
             Err(error) => return Some(Verdict::Refused(Chain(&error).to_string())),
         };
         let uid = Meta::of(&stub).uid();
-        if hub.shows(&self.cluster, &key, uid) {
+        if hub.mirrors.shows(&self.cluster, &key, uid) {
             self.missing.insert(key, uid.to_owned());
             self.waiting.deletion_candidates = None;
             self.waiting.decision = Some(now.saturating_add(SETTLED));
@@ -148,7 +150,7 @@ impl Claims {
                 for named in &list {
                     if let Some(key) = key(named) {
                         tracing::info!(object = %key, "the cluster no longer has this object");
-                        hub.end_mirror(&self.cluster, &key, &named.uid);
+                        hub.mirrors.end_mirror(&self.cluster, &key, &named.uid);
                     }
                 }
                 self.missing.clear();
@@ -167,7 +169,7 @@ impl Claims {
     /// All mirrors; the cluster may not have some of them.
     fn inventory(&self, hub: &Hub) -> Inventory {
         let mut inventory = Inventory::default();
-        let claims = hub.claims(&self.cluster);
+        let claims = hub.mirrors.claims(&self.cluster);
         for named in claims.iter().filter_map(Named::read) {
             inventory.add(named);
         }
@@ -176,7 +178,8 @@ impl Claims {
 
     fn is_missing(&self, hub: &Hub, named: &Named) -> bool {
         key(named).is_some_and(|key| {
-            self.missing.get(&key) == Some(&named.uid) && hub.shows(&self.cluster, &key, &named.uid)
+            self.missing.get(&key) == Some(&named.uid)
+                && hub.mirrors.shows(&self.cluster, &key, &named.uid)
         })
     }
 }
@@ -188,7 +191,7 @@ fn key(named: &Named) -> Option<ObjectKey> {
 
 /// Sends the list of all mirrors, with its end.
 fn send_inventory(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
-    let claims = hub.claims(cluster);
+    let claims = hub.mirrors.claims(cluster);
     for claim in &claims {
         machine.emit(Event::request_update(claim));
     }

@@ -1,12 +1,18 @@
 use super::*;
 use crate::{
+    domain::Sender,
     fleet::Mode,
     metrics::Metrics,
     settings::Settings,
     store::{Memory, Watched},
+    sync::hub::Hub,
     testing::{application, enrolment, fleet, open_project, with},
 };
-use runtime::clock::Clock;
+use protocol::{
+    Event, Kind,
+    payload::{Contest, ErrorReport},
+};
+use tokio::sync::watch;
 
 struct Setup {
     memory: Memory,
@@ -44,7 +50,14 @@ fn setup(objects: Vec<Value>) -> Setup {
         })
     };
     let watching = hub.store().watch(reporter, token.clone());
-    let keeping = keep(Arc::clone(&hub), active_now, ready_now, token.clone());
+    let serving = Serving {
+        active: active_now,
+        ready: ready_now,
+    };
+    let keeping = {
+        let (hub, token) = (Arc::clone(&hub), token.clone());
+        async move { hub.conditions.keep(serving, token).await }
+    };
     let both = async move {
         futures::join!(watching, keeping);
     };
@@ -333,5 +346,68 @@ async fn a_refresh_that_no_cluster_will_do_is_answered_at_once() {
     setup
         .until("answered again", |memory| !asks_for_refresh(memory))
         .await;
+    setup.stop().await;
+}
+
+/// The agent of a cluster reports a contest of an Application.
+async fn report_contest(setup: &Setup, cluster: &str, name: &str, contest: Contest) {
+    let report = ErrorReport {
+        resource_name: name.to_owned(),
+        resource_namespace: cluster.to_owned(),
+        message: "last by field manager \"helm\"".to_owned(),
+        contest: Some(contest),
+    };
+    let from = Sender {
+        cluster: crate::testing::name(cluster),
+        names_commands: true,
+        is_autonomous: false,
+    };
+    let error = Event::error(Kind::Application, &report);
+    setup.hub.reports.apply(&from, &error).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn alternating_reports_are_written_at_a_bounded_rate() {
+    let setup = setup(vec![application("a", "app", "1", 1)]);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let before = setup.memory.writes();
+    for _ in 0..500 {
+        for contest in [Contest::On, Contest::Over] {
+            report_contest(&setup, "a", "app", contest).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let written = setup.memory.writes() - before;
+    assert!((10..=32).contains(&written), "{written}");
+    report_contest(&setup, "a", "app", Contest::On).await;
+    setup
+        .until("the last value is written", |memory| {
+            kinds(memory, "a", "app") == [keys::CONDITION_CONTESTED]
+        })
+        .await;
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_conditions_of_one_cluster_do_not_delay_another() {
+    let names: Vec<String> = (0..100).map(|number| format!("app-{number}")).collect();
+    let mut objects: Vec<Value> = names
+        .iter()
+        .map(|name| application("a", name, name, 1))
+        .collect();
+    objects.push(application("ab", "app", "other", 1));
+    let setup = setup(objects);
+    setup.hub.set_fleet(&fleet(&["a", "ab"]));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let before = setup.memory.writes();
+    for name in &names {
+        report_contest(&setup, "a", name, Contest::On).await;
+    }
+    report_contest(&setup, "ab", "app", Contest::On).await;
+    while kinds(&setup.memory, "ab", "app").is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let written = setup.memory.writes() - before;
+    assert!(written <= 3, "{written}");
     setup.stop().await;
 }

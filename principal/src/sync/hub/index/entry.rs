@@ -5,27 +5,24 @@ use std::{collections::BTreeSet, sync::Arc};
 use argocd::{
     Application, Meta,
     command::{self, Introduced},
-    host_keys, projection,
+    digest, host_keys, projection,
 };
 use serde_json::Value;
 
-use super::{Effect, Key, judge};
-
-mod place;
-
-pub(crate) use place::{Blocked, Place, Placement};
+use super::Effect;
+use crate::domain::{Blocked, ClusterName, Key, Placement};
 
 /// The hosts that an Application needs, and on which cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Uses {
-    pub(super) cluster: String,
+    pub(super) cluster: ClusterName,
     pub(super) hosts: BTreeSet<String>,
 }
 
 /// The last state of an Application that was sent to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LastSent {
-    cluster: String,
+    cluster: ClusterName,
     digest: String,
 }
 
@@ -48,11 +45,13 @@ pub(crate) struct Entry {
     commands: Commands,
     stated: Option<LastSent>,
     /// The cluster that may have a copy.
-    pub(super) holder: Option<String>,
+    pub(super) holder: Option<ClusterName>,
     /// The hosts that are counted for it.
     pub(super) uses: Option<Uses>,
-    /// The last error that the cluster reported for it.
+    /// The error that the cluster reported for it.
     pub(crate) report: Option<String>,
+    /// The cluster has got another state since it reported the error.
+    is_report_former: bool,
     /// The other field manager on the cluster that keeps changing it, if there is one.
     pub(crate) contest: Option<String>,
     /// Its workload was to be deleted with it and stays now; the cluster may not know that.
@@ -66,7 +65,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// An Application that was unknown before. Unless it is `new` on the hub too, the age of its operation is unknown,
     /// and the first report of the cluster decides.
-    pub(super) fn new(object: Value, new: bool) -> Self {
+    pub(super) fn new(object: Arc<Value>, new: bool) -> Self {
         let mut entry = Self {
             object: Arc::new(Value::Null),
             placement: Placement::Local,
@@ -75,6 +74,7 @@ impl Entry {
             holder: None,
             uses: None,
             report: None,
+            is_report_former: false,
             contest: None,
             keeps_workload: false,
             is_gone_there: false,
@@ -93,7 +93,7 @@ impl Entry {
     }
 
     /// Updates to a newer version; none when it is not newer.
-    pub(super) fn replace(&mut self, object: Value) -> Option<Introduced> {
+    pub(super) fn replace(&mut self, object: Arc<Value>) -> Option<Introduced> {
         if std::mem::take(&mut self.is_former) {
             return Some(self.reset_to(object));
         }
@@ -103,7 +103,7 @@ impl Entry {
 
     /// Resets the entry as at a start: the age of the operation is unknown. The cluster may have taken it before the
     /// hub was restored, and its next report decides.
-    fn reset_to(&mut self, object: Value) -> Introduced {
+    fn reset_to(&mut self, object: Arc<Value>) -> Introduced {
         self.object = Arc::new(Value::Null);
         (self.commands, self.stated) = (Commands::default(), None);
         let introduced = self.update(object);
@@ -114,7 +114,7 @@ impl Entry {
         }
     }
 
-    fn update(&mut self, object: Value) -> Introduced {
+    fn update(&mut self, object: Arc<Value>) -> Introduced {
         let introduced = command::introduced(&self.object, &object);
         let (before, after) = (
             self.application().operation(),
@@ -139,7 +139,7 @@ impl Entry {
         } else if projection::cascades(&self.object) {
             self.keeps_workload = true;
         }
-        self.object = Arc::new(object);
+        self.object = object;
         introduced
     }
 
@@ -153,7 +153,7 @@ impl Entry {
     }
 
     /// Records whether its cluster has no copy any more.
-    pub(super) fn note_gone_there(&mut self, is_gone: bool) {
+    pub(crate) fn note_gone_there(&mut self, is_gone: bool) {
         self.is_gone_there = is_gone && Meta::of(&self.object).is_deleting();
     }
 
@@ -183,41 +183,38 @@ impl Entry {
     }
 
     /// The cluster it is routed to, delivered or blocked, or is a mirror of.
-    pub(crate) fn cluster(&self) -> Option<&str> {
-        match &self.placement {
-            Placement::Routed(place, _) => Some(&place.cluster),
-            Placement::Mirror(cluster) => Some(cluster),
-            Placement::Local | Placement::Ignored | Placement::Conflict(_) => None,
-        }
+    pub(crate) const fn cluster(&self) -> Option<&ClusterName> {
+        self.placement.cluster()
     }
 
     /// Whether it is a mirror of an Application of this autonomous cluster.
-    pub(crate) fn is_mirror_of(&self, cluster: &str) -> bool {
+    pub(crate) fn is_mirror_of(&self, cluster: &ClusterName) -> bool {
         matches!(&self.placement, Placement::Mirror(of) if of == cluster)
-    }
-
-    /// The cluster it is delivered to.
-    pub(crate) fn delivered_to(&self) -> Option<&str> {
-        match &self.placement {
-            Placement::Routed(place, None) => Some(&place.cluster),
-            Placement::Routed(_, Some(_))
-            | Placement::Local
-            | Placement::Ignored
-            | Placement::Conflict(_)
-            | Placement::Mirror(_) => None,
-        }
     }
 
     /// The hosts that its cluster needs for it. Also while it is blocked: a copy may still run.
     pub(super) fn uses_now(&self) -> Option<Uses> {
-        let cluster = self.cluster()?.to_owned();
+        let cluster = self.cluster()?.clone();
         let hosts = host_keys::hosts(self.application());
         (!hosts.is_empty()).then_some(Uses { cluster, hosts })
     }
 
+    /// Whether this reported error, or its end, changes anything.
+    pub(super) fn takes_report(&self, report: Option<&str>) -> bool {
+        match (self.report.as_deref(), report) {
+            (Some(known), Some(report)) => self.is_report_former && known != report,
+            (known, report) => known != report,
+        }
+    }
+
+    /// Sets the reported error.
+    pub(super) fn set_report(&mut self, report: Option<String>) {
+        (self.report, self.is_report_former) = (report, false);
+    }
+
     /// The digest of the state that its cluster should have.
     pub(crate) fn digest(&self) -> String {
-        judge::application_digest(&self.object)
+        digest::agreed(&projection::wire_application(&self.object))
     }
 
     /// The version that introduced the current operation, if it is known.
@@ -238,12 +235,12 @@ impl Entry {
     }
 
     /// Records that the cluster took the current operation.
-    pub(super) const fn take_operation(&mut self) {
+    pub(crate) const fn take_operation(&mut self) {
         self.commands.taken = true;
     }
 
     /// Names the current operation by this version, after a report has shown that no cluster knows it.
-    pub(super) fn name_operation(&mut self) {
+    pub(crate) fn name_operation(&mut self) {
         if self.application().operation().is_some() && self.commands.operation.is_none() {
             self.commands.operation = Some(self.version().to_owned());
         }
@@ -278,13 +275,13 @@ impl Entry {
     ) -> Vec<Effect> {
         if let Placement::Mirror(cluster) = &self.placement {
             let cluster = cluster.clone();
-            return self.settle_mirror(&cluster, key, introduced);
+            return self.settle_mirror(cluster, key, introduced);
         }
         if let Placement::Routed(_, before) = &mut self.placement {
             *before = retained;
         }
         let mut effects: Vec<Effect> = self.leave(key).into_iter().collect();
-        let Some(cluster) = self.delivered_to().map(str::to_owned) else {
+        let Some(cluster) = self.placement.delivered_to().cloned() else {
             self.stated = None;
             return effects;
         };
@@ -300,6 +297,7 @@ impl Entry {
             // Another cluster may have left it: only a report of this one shows whether it is a command.
             self.commands.operation = None;
         }
+        self.is_report_former |= before != Some(&now);
         if before != Some(&now) || introduced.refresh {
             effects.push(Effect::State {
                 cluster: cluster.clone(),
@@ -319,15 +317,19 @@ impl Entry {
     }
 
     /// A mirror receives only commands.
-    fn settle_mirror(&mut self, cluster: &str, key: &Key, introduced: Introduced) -> Vec<Effect> {
+    fn settle_mirror(
+        &mut self,
+        cluster: ClusterName,
+        key: &Key,
+        introduced: Introduced,
+    ) -> Vec<Effect> {
         (self.stated, self.holder) = (None, None);
-        let cluster = || cluster.to_owned();
         let state = introduced.refresh.then(|| Effect::State {
-            cluster: cluster(),
+            cluster: cluster.clone(),
             key: key.object(),
         });
         let command = (introduced.operation || introduced.termination).then(|| Effect::Command {
-            cluster: cluster(),
+            cluster,
             key: key.object(),
         });
         state.into_iter().chain(command).collect()
@@ -335,18 +337,16 @@ impl Entry {
 
     /// Deletes the copy on a cluster that the Application is not routed to any more.
     fn leave(&mut self, key: &Key) -> Option<Effect> {
-        let holder = self.holder.take()?;
+        let holder = self.holder.as_ref()?;
         let moved = self.cluster().is_some_and(|cluster| cluster != holder);
-        if moved || self.is_moved_away() {
-            let (key, uid) = (key.object(), self.uid().to_owned());
-            return Some(Effect::Gone {
-                cluster: holder,
-                key,
-                uid,
-            });
+        if !moved && !self.is_moved_away() {
+            return None;
         }
-        self.holder = Some(holder);
-        None
+        Some(Effect::Gone {
+            cluster: self.holder.take()?,
+            key: key.object(),
+            uid: self.uid().to_owned(),
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::testing::{application, fleet, open_project, with};
+use crate::testing::{application, fleet, name, open_project, with};
 use argocd::keys;
 use proptest::prelude::*;
 use serde_json::json;
@@ -86,7 +86,7 @@ fn repository(name: &str, project: &str, version: u64) -> Value {
 struct Model {
     index: Index,
     live: BTreeMap<Key, String>,
-    copies: BTreeMap<String, BTreeMap<ObjectKey, String>>,
+    copies: BTreeMap<ClusterName, BTreeMap<ObjectKey, String>>,
     version: u64,
 }
 
@@ -158,15 +158,19 @@ impl Model {
             }
             Change::Repository(name, project) => {
                 let object = project.map(|project| repository(name, project, self.version));
-                self.index.set_provision(Kind::Repository, name, object)
+                self.index
+                    .set_provision(Kind::Repository, name, object.map(Arc::new))
             }
             Change::Certificate(is_there) => {
                 let object = json!({
                     "metadata": { "namespace": "argocd", "name": CERTIFICATES, "uid": "tls" },
                     "data": { "example.com": "PEM" },
                 });
-                self.index
-                    .set_provision(Kind::TlsCerts, CERTIFICATES, is_there.then_some(object))
+                self.index.set_provision(
+                    Kind::TlsCerts,
+                    CERTIFICATES,
+                    is_there.then(|| object.into()),
+                )
             }
             Change::Fleet(clusters, shares) => self.join(&clusters, shares),
         };
@@ -181,18 +185,16 @@ impl Model {
         }
         let effects = self.index.set_fleet(&fleet);
         for cluster in clusters {
-            for key in self.index.delivered_to(cluster) {
-                let copies = self.copies.entry((*cluster).to_owned()).or_default();
+            let cluster = name(cluster);
+            for key in self.index.delivered_to(&cluster) {
+                let copies = self.copies.entry(cluster.clone()).or_default();
                 copies.insert(key, String::new());
             }
-            let retained = self.copies.get(*cluster).cloned().unwrap_or_default();
+            let retained = self.copies.get(&cluster).cloned().unwrap_or_default();
             for key in retained.into_keys() {
-                self.notify(cluster, &key);
-                if key.kind != Kind::Application && self.wanted(cluster, &key).is_none() {
-                    self.copies
-                        .entry((*cluster).to_owned())
-                        .or_default()
-                        .remove(&key);
+                self.notify(&cluster, &key);
+                if key.kind != Kind::Application && self.wanted(&cluster, &key).is_none() {
+                    self.copies.entry(cluster.clone()).or_default().remove(&key);
                 }
             }
         }
@@ -216,19 +218,19 @@ impl Model {
     }
 
     /// Delivers the state that the hub wants now, if it wants any.
-    fn notify(&mut self, cluster: &str, key: &ObjectKey) {
+    fn notify(&mut self, cluster: &ClusterName, key: &ObjectKey) {
         if let Some(digest) = self.wanted(cluster, key) {
             self.copies
-                .entry(cluster.to_owned())
+                .entry(cluster.clone())
                 .or_default()
                 .insert(key.clone(), digest);
         }
     }
 
-    fn wanted(&self, cluster: &str, key: &ObjectKey) -> Option<String> {
+    fn wanted(&self, cluster: &ClusterName, key: &ObjectKey) -> Option<String> {
         if let Some(key) = Key::from_object(key) {
             let entry = self.index.application(&key)?;
-            return (entry.delivered_to() == Some(cluster)).then(|| entry.digest());
+            return (entry.placement.delivered_to() == Some(cluster)).then(|| entry.digest());
         }
         let provision = self.index.provision(cluster, key)?;
         Some(match key.kind {
@@ -242,7 +244,7 @@ impl Model {
 
     /// No cluster has a Secret, a project or a key that is not for it.
     fn check_provisions(&self) -> Result<(), TestCaseError> {
-        for cluster in self.index.clusters.names() {
+        for cluster in self.index.by_cluster.keys() {
             let retained = self.copies.get(cluster).into_iter().flatten();
             for (key, digest) in retained.filter(|(key, _)| key.kind != Kind::Application) {
                 prop_assert_eq!(Some(digest.clone()), self.wanted(cluster, key));
@@ -253,7 +255,7 @@ impl Model {
 
     /// Every enrolled cluster has its expected objects, up to date.
     fn check(&self) -> Result<(), TestCaseError> {
-        for cluster in self.index.clusters.names() {
+        for cluster in self.index.by_cluster.keys() {
             for key in self.index.delivered_to(cluster) {
                 let copy = self
                     .copies
@@ -270,7 +272,7 @@ impl Model {
     fn check_names(&self) -> Result<(), TestCaseError> {
         let mut places = BTreeMap::new();
         for (key, entry) in &self.index.applications {
-            if entry.delivered_to().is_some() {
+            if entry.placement.delivered_to().is_some() {
                 let other = places.insert(entry.placement.place(), key);
                 prop_assert_eq!(other, None);
             }

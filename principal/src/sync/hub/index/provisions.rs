@@ -9,19 +9,20 @@ use std::{
 };
 
 use argocd::{
-    Meta, digest,
+    AppProject, Application, Meta, digest,
     entries::{self, Shared},
     host_keys,
     masked::Sealed,
-    project::Cluster,
-    repository::{self, Repository},
+    mirror,
+    project::{self, Cluster},
+    repository::{self, Repository, urls},
     routing::Clusters,
 };
 use protocol::{Kind, Mode, ObjectKey};
 use serde_json::{Value, json};
 
-use super::{Effect, judge};
-use crate::fleet::Fleet;
+use super::Effect;
+use crate::{domain::ClusterName, fleet::Enrolment};
 
 /// The kinds that are compiled from the hosts that a cluster uses.
 const OF_HOSTS: [(Kind, Shared); 2] = [
@@ -46,13 +47,19 @@ pub(super) struct Provisions {
     objects: BTreeMap<(Kind, String), Sealed<Arc<Value>>>,
     repositories: BTreeMap<String, Repository>,
     /// How many Applications of a cluster need a host.
-    uses: BTreeMap<String, BTreeMap<String, usize>>,
-    /// Whether a cluster gets the repositories without a project, too; no entry while that is unknown.
-    sharing: BTreeMap<String, bool>,
-    /// By cluster; every provided cluster has an entry.
-    stated: BTreeMap<String, BTreeMap<ObjectKey, LastSent>>,
-    /// The provisions that a cluster refuses, with the reason.
-    refused: BTreeMap<(String, ObjectKey), String>,
+    uses: BTreeMap<ClusterName, BTreeMap<String, usize>>,
+    /// The provided clusters: those whose specs the hub owns.
+    provided: BTreeMap<ClusterName, ToCluster>,
+}
+
+/// The provisions of one cluster.
+#[derive(Debug, Default)]
+struct ToCluster {
+    /// Whether it gets the repositories without a project, too; none while that is unknown.
+    shares: Option<bool>,
+    stated: BTreeMap<ObjectKey, LastSent>,
+    /// The provisions that it refuses, with the reason.
+    refused: BTreeMap<ObjectKey, String>,
     /// Counts the changes of `refused`.
     refusals: u64,
 }
@@ -69,26 +76,25 @@ impl Provisions {
         self.salt = Sealed::new(salt);
     }
 
-    /// Updates the provided clusters: those whose specs the hub owns.
+    /// Updates the provided clusters.
     ///
     /// Only a change of the sharing deletes copies; changes of the fleet or of server URLs do not.
-    pub(super) fn set_fleet(&mut self, fleet: &Fleet, clusters: &Clusters) -> Vec<Effect> {
-        let managed = fleet
-            .clusters
-            .iter()
-            .filter(|(_, enrolment)| enrolment.mode == Mode::Managed);
-        let sharing = managed
-            .clone()
-            .filter_map(|(name, enrolment)| Some((name.clone(), enrolment.shares_unscoped?)))
-            .collect();
-        let before = std::mem::replace(&mut self.sharing, sharing);
-        self.stated
-            .retain(|cluster, _| fleet.clusters.contains_key(cluster));
+    pub(super) fn set_fleet(
+        &mut self,
+        fleet: &BTreeMap<ClusterName, &Enrolment>,
+        clusters: &Clusters,
+    ) -> Vec<Effect> {
+        let is_managed = |cluster: &ClusterName| {
+            let enrolment = fleet.get(cluster);
+            enrolment.is_some_and(|enrolment| enrolment.mode == Mode::Managed)
+        };
+        self.provided.retain(|cluster, _| is_managed(cluster));
         let keys = self.keys();
         let mut effects = Vec::new();
-        for (cluster, _) in managed {
-            self.stated.entry(cluster.clone()).or_default();
-            let changed = before.get(cluster) != self.sharing.get(cluster);
+        for (cluster, enrolment) in fleet.iter().filter(|(cluster, _)| is_managed(cluster)) {
+            let to = self.provided.entry(cluster.clone()).or_default();
+            let before = std::mem::replace(&mut to.shares, enrolment.shares_unscoped);
+            let changed = before != enrolment.shares_unscoped;
             let stated = keys
                 .iter()
                 .filter_map(|key| self.emit(cluster, key, clusters));
@@ -100,14 +106,13 @@ impl Provisions {
         effects
     }
 
-    /// Whether repositories are shared as before.
-    pub(super) fn shares_as(&self, fleet: &Fleet) -> bool {
-        let provided = |(name, enrolment): (&String, &crate::Enrolment)| {
+    /// Whether the same clusters are provided, and share repositories as before.
+    pub(super) fn shares_as(&self, fleet: &BTreeMap<ClusterName, &Enrolment>) -> bool {
+        fleet.iter().all(|(cluster, enrolment)| {
+            let provided = self.provided.get(cluster).map(|to| to.shares);
             let managed = enrolment.mode == Mode::Managed;
-            managed == self.stated.contains_key(name)
-                && enrolment.shares_unscoped.filter(|_| managed) == self.sharing.get(name).copied()
-        };
-        fleet.clusters.iter().all(provided)
+            provided == managed.then_some(enrolment.shares_unscoped)
+        })
     }
 
     /// Sets an object of the Argo CD namespace, or removes it.
@@ -115,13 +120,13 @@ impl Provisions {
         &mut self,
         kind: Kind,
         name: &str,
-        object: Option<Value>,
+        object: Option<Arc<Value>>,
         clusters: &Clusters,
     ) -> Vec<Effect> {
-        let repository = object.as_ref().and_then(Repository::of);
+        let repository = object.as_deref().and_then(Repository::of);
         let place = (kind, name.to_owned());
         match object {
-            Some(object) => self.objects.insert(place, Sealed::new(Arc::new(object))),
+            Some(object) => self.objects.insert(place, Sealed::new(object)),
             None => self.objects.remove(&place),
         };
         if kind == Kind::Repository {
@@ -141,7 +146,7 @@ impl Provisions {
         if matches!(kind, Kind::AppProject | Kind::Repository) {
             keys.extend(OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name())));
         }
-        let provided: Vec<String> = self.stated.keys().cloned().collect();
+        let provided: Vec<ClusterName> = self.provided.keys().cloned().collect();
         provided
             .iter()
             .flat_map(|cluster| keys.iter().map(move |key| (cluster, key)))
@@ -152,12 +157,12 @@ impl Provisions {
     /// Replaces the hosts that an Application of this cluster needs.
     pub(super) fn set_hosts(
         &mut self,
-        cluster: &str,
+        cluster: &ClusterName,
         before: &BTreeSet<String>,
         after: &BTreeSet<String>,
         clusters: &Clusters,
     ) -> Vec<Effect> {
-        let uses = self.uses.entry(cluster.to_owned()).or_default();
+        let uses = self.uses.entry(cluster.clone()).or_default();
         for host in after.difference(before) {
             *uses.entry(host.clone()).or_default() += 1;
         }
@@ -178,34 +183,39 @@ impl Provisions {
     }
 
     /// Remembers the object that this cluster should have now; returns the effect of a change.
-    fn emit(&mut self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<Effect> {
-        if !self.stated.contains_key(cluster) {
-            return None;
-        }
+    fn emit(
+        &mut self,
+        cluster: &ClusterName,
+        key: &ObjectKey,
+        clusters: &Clusters,
+    ) -> Option<Effect> {
         let now = self.identify(cluster, key, clusters);
-        let stated = self.stated.get_mut(cluster)?;
-        if stated.get(key) == now.as_ref() {
+        let to = self.provided.get_mut(cluster)?;
+        if to.stated.get(key) == now.as_ref() {
             return None;
         }
-        if self
-            .refused
-            .remove(&(cluster.to_owned(), key.clone()))
-            .is_some()
-        {
-            self.refusals = self.refusals.wrapping_add(1);
+        if to.refused.remove(key).is_some() {
+            to.refusals = to.refusals.wrapping_add(1);
         }
-        let (cluster, key) = (cluster.to_owned(), key.clone());
+        let (cluster, key) = (cluster.clone(), key.clone());
         Some(if let Some(now) = now {
-            stated.insert(key.clone(), now);
+            to.stated.insert(key.clone(), now);
             Effect::State { cluster, key }
         } else {
-            let uid = stated.remove(&key)?.uid;
+            let uid = to.stated.remove(&key)?.uid;
             Effect::Gone { cluster, key, uid }
         })
     }
 
-    fn identify(&self, cluster: &str, key: &ObjectKey, clusters: &Clusters) -> Option<LastSent> {
-        let uid = || Some(Meta::of(self.object(key)?).uid().to_owned());
+    fn identify(
+        &self,
+        cluster: &ClusterName,
+        key: &ObjectKey,
+        clusters: &Clusters,
+    ) -> Option<LastSent> {
+        if !self.provides(cluster) {
+            return None;
+        }
         let digest = match key.kind {
             Kind::Repository => {
                 let repository = self.repositories.get(&key.name)?;
@@ -219,20 +229,18 @@ impl Provisions {
             Kind::Application => return None,
         };
         Some(LastSent {
-            uid: uid()?,
+            uid: Meta::of(self.object(key)?).uid().to_owned(),
             digest,
         })
     }
 
-    fn is_for(&self, repository: &Repository, cluster: &str) -> bool {
-        match &repository.project {
+    fn is_for(&self, repository: &Repository, cluster: &ClusterName) -> bool {
+        let to = self.provided.get(cluster);
+        to.is_some_and(|to| match &repository.project {
             // A project is sent before the repositories that belong to it.
-            Some(project) => self
-                .stated
-                .get(cluster)
-                .is_some_and(|stated| stated.contains_key(&self.key(Kind::AppProject, project))),
-            None => self.sharing.get(cluster) == Some(&true),
-        }
+            Some(project) => to.stated.contains_key(&self.key(Kind::AppProject, project)),
+            None => to.shares == Some(true),
+        })
     }
 
     /// Identifies the content of a Secret, without deriving from it: a digest would confirm a guess.
@@ -242,7 +250,7 @@ impl Provisions {
         Some(digest::short(&version))
     }
 
-    fn hosts(&self, cluster: &str) -> BTreeSet<String> {
+    fn hosts(&self, cluster: &ClusterName) -> BTreeSet<String> {
         let used = self.uses.get(cluster).into_iter().flat_map(BTreeMap::keys);
         let repositories = self
             .provided_to(cluster)
@@ -295,17 +303,22 @@ impl Provisions {
     /// A provision as this cluster may see it; none if it may not.
     pub(super) fn compiled(
         &self,
-        cluster: &str,
+        cluster: &ClusterName,
         key: &ObjectKey,
         clusters: &Clusters,
     ) -> Option<Value> {
         let shared = match key.kind {
             Kind::AppProject => {
+                let project = self.object(key)?;
+                // A project that a spoke owns stays there: no other cluster gets it.
+                if AppProject::of(project).is_ignored() || mirror::is_mirror(project) {
+                    return None;
+                }
                 let cluster = Cluster {
-                    name: cluster,
-                    server: clusters.server_of(cluster),
+                    name: cluster.as_str(),
+                    server: clusters.server_of(cluster.as_str()),
                 };
-                return judge::project_for(self.object(key)?, cluster);
+                return project::compile(project, cluster);
             }
             Kind::Repository => {
                 let repository = self.repositories.get(&key.name)?;
@@ -325,38 +338,36 @@ impl Provisions {
     }
 
     /// Everything that this cluster should have.
-    pub(super) fn provided_to(&self, cluster: &str) -> impl Iterator<Item = &ObjectKey> {
-        self.stated
-            .get(cluster)
-            .into_iter()
-            .flat_map(BTreeMap::keys)
+    pub(super) fn provided_to(&self, cluster: &ClusterName) -> impl Iterator<Item = &ObjectKey> {
+        let to = self.provided.get(cluster).into_iter();
+        to.flat_map(|to| to.stated.keys())
     }
 
     /// Whether this cluster is provided by the hub at all.
-    pub(super) fn provides(&self, cluster: &str) -> bool {
-        self.stated.contains_key(cluster)
+    pub(super) fn provides(&self, cluster: &ClusterName) -> bool {
+        self.provided.contains_key(cluster)
     }
 
     /// Whether the hub can decide about this provision of the cluster.
-    pub(super) fn knows(&self, cluster: &str, kind: Kind, name: &str) -> bool {
-        let depends = kind == Kind::Repository
-            && self
-                .repositories
-                .get(name)
-                .is_some_and(|repository| repository.project.is_none());
-        self.provides(cluster) && (!depends || self.sharing.contains_key(cluster))
+    pub(super) fn knows(&self, cluster: &ClusterName, kind: Kind, name: &str) -> bool {
+        let repository = self
+            .repositories
+            .get(name)
+            .filter(|_| kind == Kind::Repository);
+        let depends = repository.is_some_and(|repository| repository.project.is_none());
+        let to = self.provided.get(cluster);
+        to.is_some_and(|to| !depends || to.shares.is_some())
     }
 
     /// The digest of the provision that this cluster should have.
     pub(super) fn digest(
         &self,
-        cluster: &str,
+        cluster: &ClusterName,
         kind: Kind,
         name: &str,
     ) -> Option<(ObjectKey, String)> {
         let key = self.key(kind, name);
-        let stated = self.stated.get(cluster)?.get(&key)?;
-        let digest = stated.digest.clone();
+        let digest = self.provided.get(cluster)?.stated.get(&key)?.digest.clone();
         Some((key, digest))
     }
 }
@@ -364,36 +375,36 @@ impl Provisions {
 /// Repositories that an Application needs and its cluster does not have.
 impl Provisions {
     /// Records that a cluster refuses a provision; true if that is new.
-    pub(super) fn refuse(&mut self, cluster: &str, key: &ObjectKey, reason: &str) -> bool {
-        let is_provided = self.provided_to(cluster).any(|provided| provided == key);
-        let place = (cluster.to_owned(), key.clone());
-        let is_change =
-            is_provided && self.refused.insert(place, reason.to_owned()).as_deref() != Some(reason);
-        self.refusals = self.refusals.wrapping_add(u64::from(is_change));
-        is_change
+    pub(super) fn refuse(&mut self, cluster: &ClusterName, key: &ObjectKey, reason: &str) -> bool {
+        let Some(to) = self.provided.get_mut(cluster) else {
+            return false;
+        };
+        if !to.stated.contains_key(key) || to.refused.contains_key(key) {
+            return false;
+        }
+        to.refused.insert(key.clone(), reason.to_owned());
+        to.refusals = to.refusals.wrapping_add(1);
+        true
     }
 
-    /// Counts the changes of the refusals.
-    pub(super) const fn refusals(&self) -> u64 {
-        self.refusals
+    /// Counts the changes of the refusals of a cluster.
+    pub(super) fn refusals(&self, cluster: &ClusterName) -> u64 {
+        self.provided.get(cluster).map_or(0, |to| to.refusals)
     }
 
     /// The provisions that a cluster refuses.
-    pub(super) fn refused_by(&self, cluster: &str) -> impl Iterator<Item = &ObjectKey> {
-        let all = self.refused.keys();
-        all.filter(move |(name, _)| name == cluster)
-            .map(|(_, key)| key)
+    pub(super) fn refused_by(&self, cluster: &ClusterName) -> impl Iterator<Item = &ObjectKey> {
+        let to = self.provided.get(cluster).into_iter();
+        to.flat_map(|to| to.refused.keys())
     }
 
     /// Clears the refusals of a cluster.
-    pub(super) fn clear_refusals(&mut self, cluster: &str) -> Vec<ObjectKey> {
-        let all = self.refused.keys();
-        let theirs: Vec<_> = all.filter(|(name, _)| name == cluster).cloned().collect();
-        for place in &theirs {
-            self.refused.remove(place);
-            self.refusals = self.refusals.wrapping_add(1);
-        }
-        theirs.into_iter().map(|(_, key)| key).collect()
+    pub(super) fn clear_refusals(&mut self, cluster: &ClusterName) -> Vec<ObjectKey> {
+        let Some(to) = self.provided.get_mut(cluster) else {
+            return Vec::new();
+        };
+        to.refusals = to.refusals.wrapping_add(1);
+        std::mem::take(&mut to.refused).into_keys().collect()
     }
 
     /// The repository in the Secret of this name, without its credentials.
@@ -401,13 +412,26 @@ impl Provisions {
         self.repositories.get(name)
     }
 
-    /// Why the cluster has no access to one of these repositories, although the hub has.
-    pub(super) fn trouble(&self, cluster: &str, project: &str, urls: &[&str]) -> Option<String> {
-        urls.iter()
-            .find_map(|url| self.trouble_with(cluster, project, &repository::normal_url(url)))
+    /// Why the cluster has no access to a repository of this Application, although the hub has.
+    pub(super) fn trouble(
+        &self,
+        cluster: &ClusterName,
+        application: Application<'_>,
+    ) -> Option<String> {
+        let to = self.provided.get(cluster)?;
+        urls(application).iter().find_map(|url| {
+            self.trouble_with(cluster, to, application, &repository::normal_url(url))
+        })
     }
 
-    fn trouble_with(&self, cluster: &str, project: &str, url: &str) -> Option<String> {
+    fn trouble_with(
+        &self,
+        cluster: &ClusterName,
+        to: &ToCluster,
+        application: Application<'_>,
+        url: &str,
+    ) -> Option<String> {
+        let project = application.project();
         let (mut kept_back, mut refusal) = (None, None);
         for (name, repository) in &self.repositories {
             // Templates have no project for Argo CD.
@@ -418,8 +442,7 @@ impl Provisions {
             }
             let key = self.key(Kind::Repository, name);
             let secret = key.subject();
-            let provided = self.stated.get(cluster)?.contains_key(&key);
-            match self.refused.get(&(cluster.to_owned(), key)) {
+            match to.refused.get(&key) {
                 Some(reason) => {
                     refusal.get_or_insert_with(|| {
                         format!(
@@ -427,7 +450,7 @@ impl Provisions {
                         )
                     });
                 }
-                None if provided => return None,
+                None if to.stated.contains_key(&key) => return None,
                 None if repository.project.is_none() => {
                     kept_back.get_or_insert(secret);
                 }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::testing::{application, fleet, open_project, with};
+use crate::{
+    domain::Placement,
+    testing::{application, fleet, name, open_project, with},
+};
 use argocd::keys;
 use serde_json::json;
 
@@ -23,14 +26,14 @@ fn key(namespace: &str, name: &str) -> Key {
 
 fn state(cluster: &str, namespace: &str, name: &str) -> Effect {
     Effect::State {
-        cluster: cluster.to_owned(),
+        cluster: crate::testing::name(cluster),
         key: key(namespace, name).object(),
     }
 }
 
 fn command(cluster: &str, namespace: &str, name: &str) -> Effect {
     Effect::Command {
-        cluster: cluster.to_owned(),
+        cluster: crate::testing::name(cluster),
         key: key(namespace, name).object(),
     }
 }
@@ -38,7 +41,7 @@ fn command(cluster: &str, namespace: &str, name: &str) -> Effect {
 fn gone(cluster: &str, namespace: &str, name: &str, uid: &str) -> Effect {
     let key = key(namespace, name).object();
     Effect::Gone {
-        cluster: cluster.to_owned(),
+        cluster: crate::testing::name(cluster),
         key,
         uid: uid.to_owned(),
     }
@@ -143,7 +146,7 @@ fn leaving_the_fleet_and_coming_back_deletes_nothing() {
     assert_eq!(stated(index.set_fleet(&fleet(&[]))), []);
     let back = stated(index.set_fleet(&fleet(&["a"])));
     let project = Effect::State {
-        cluster: "a".to_owned(),
+        cluster: name("a"),
         key: ObjectKey::new(Kind::AppProject, "argocd", "default"),
     };
     assert_eq!(
@@ -201,7 +204,7 @@ fn denied_application_is_blocked_until_the_project_admits() {
     let effects = stated(index.set_project("team", Some(open_project("team"))));
     let project = ObjectKey::new(Kind::AppProject, "argocd", "team");
     let project = Effect::State {
-        cluster: "a".to_owned(),
+        cluster: name("a"),
         key: project,
     };
     assert_eq!(effects, [project, state("a", "a", "app")]);
@@ -249,7 +252,7 @@ fn project_is_sent_to_its_destination_clusters_only() {
     };
     let key = ObjectKey::new(Kind::AppProject, "argocd", "team");
     let state = |cluster: &str| Effect::State {
-        cluster: cluster.to_owned(),
+        cluster: name(cluster),
         key: key.clone(),
     };
     assert_eq!(
@@ -258,7 +261,7 @@ fn project_is_sent_to_its_destination_clusters_only() {
     );
     assert_eq!(stated(index.set_project("team", project("a"))), []);
     let gone = |cluster: &str| Effect::Gone {
-        cluster: cluster.to_owned(),
+        cluster: name(cluster),
         key: key.clone(),
         uid: "project-team".to_owned(),
     };
@@ -341,7 +344,10 @@ fn operation_found_at_start_gets_its_identity_later() {
     );
     let entry = index.application(&key("a", "app")).unwrap();
     assert_eq!(entry.operation_version(), None);
-    index.name_operation(&key("a", "app"));
+    index
+        .application_mut(&key("a", "app"))
+        .unwrap()
+        .name_operation();
     let entry = index.application(&key("a", "app")).unwrap();
     assert_eq!(entry.operation_version(), Some("7"));
 }
@@ -373,7 +379,7 @@ fn expected_objects_are_those_delivered_to_the_cluster() {
         &mut index,
         with(application("argocd", "other", "3", 3), to("ab")),
     );
-    let delivered = index.delivered_to("a");
+    let delivered = index.delivered_to(&name("a"));
     let project = ObjectKey::new(Kind::AppProject, "argocd", "default");
     assert_eq!(delivered, [project, key("a", "app").object()]);
 }

@@ -8,7 +8,7 @@ use crate::report::{Figures, Update};
 impl Driver {
     /// Reports the failing writes.
     pub(super) fn report_stuck(&mut self) {
-        let stuck = self.hub.stuck(&self.from.cluster);
+        let stuck = self.hub.objects.stuck(&self.from.cluster);
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
             self.session_slot.report_stuck(stuck);
@@ -42,7 +42,10 @@ impl Driver {
 
     /// Reports the refused objects, if they have changed.
     pub(super) fn report_refused(&mut self) {
-        let (complaints, refused) = self.hub.refused(&self.from.cluster, self.complaints);
+        let (complaints, refused) = self
+            .hub
+            .objects
+            .refused(&self.from.cluster, self.complaints);
         if let Update::Now(refused) = refused {
             self.session_slot.report_refused(refused);
         }

@@ -22,7 +22,7 @@ impl Driver {
             return None;
         }
         let wait = self.pace.throttle(&key, now)?;
-        if self.hub.awaits(&self.from, event) {
+        if self.hub.reports.awaits(&self.from, event) {
             self.pace.release(&key);
             return None;
         }

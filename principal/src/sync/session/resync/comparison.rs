@@ -134,7 +134,7 @@ impl Resync {
         let (Some(theirs), Some(shown)) = (sums(&list.ranges), sums(&list.statuses)) else {
             return refused("invalid digests");
         };
-        let mut expected = hub.expected(&self.cluster, &self.agent_namespace);
+        let mut expected = hub.objects.expected(&self.cluster);
         expected.retain(|it| session.peer().knows(it.key.kind));
         let differing = differing(&theirs, &expected, |it| Some(it.digest.as_str()));
         let statuses = self::differing(&shown, &expected, |it| it.shown.as_deref());

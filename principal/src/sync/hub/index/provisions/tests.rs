@@ -3,8 +3,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::*;
 use crate::{
-    sync::hub::index::{Index, Key, Provided},
-    testing::{application, fleet, open_project, with},
+    domain::Key,
+    fleet::Fleet,
+    sync::hub::index::{Index, Provided},
+    testing::{application, fleet, name, open_project, with},
 };
 
 const PASSWORD: &str = "correct-horse-battery-staple";
@@ -53,7 +55,7 @@ fn index(clusters: &[&str]) -> Index {
 
 fn set(index: &mut Index, kind: Kind, object: Value) -> Vec<Effect> {
     let name = Meta::of(&object).name().to_owned();
-    index.set_provision(kind, &name, Some(object))
+    index.set_provision(kind, &name, Some(object.into()))
 }
 
 /// The clusters that receive (`+`) or lose (`-`) Secrets and keys.
@@ -158,9 +160,9 @@ fn a_cluster_that_owns_its_specs_is_provided_with_nothing() {
     }
     index.set_fleet(&own);
     assert!(arrived(&set(&mut index, Kind::Repository, repository("", 1))).is_empty());
-    assert!(index.delivered_to("a").is_empty());
+    assert!(index.delivered_to(&name("a")).is_empty());
     assert_eq!(
-        index.provided("a", Kind::Repository, "repo"),
+        index.provided(&name("a"), Kind::Repository, "repo"),
         Provided::Unclear
     );
 }
@@ -177,9 +179,9 @@ fn certificates_follow_the_hosts_that_are_used() {
     let effects = index.set_application(application("a", "app", "1", 1), true);
     assert!(arrived(&effects).contains(&"+a argocd-tls-certs-cm".to_owned()));
     let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
-    let wire = index.provision("a", &key).unwrap();
+    let wire = index.provision(&name("a"), &key).unwrap();
     assert_eq!(wire["data"], json!({ "example.com": "PEM" }));
-    assert_eq!(index.provision("ab", &key), None);
+    assert_eq!(index.provision(&name("ab"), &key), None);
     // A repository on another host, such as a chart that another one needs.
     let chart = secret(
         keys::REPOSITORY,
@@ -191,7 +193,7 @@ fn certificates_follow_the_hosts_that_are_used() {
     let effects = set(&mut index, Kind::Repository, chart);
     assert!(arrived(&effects).contains(&"+ab argocd-tls-certs-cm".to_owned()));
     assert_eq!(
-        index.provision("ab", &key).unwrap()["data"],
+        index.provision(&name("ab"), &key).unwrap()["data"],
         json!({ "other.example": "PEM" })
     );
     let app = Key {
@@ -200,7 +202,7 @@ fn certificates_follow_the_hosts_that_are_used() {
     };
     index.remove_application(&app, "1");
     assert_eq!(
-        index.provision("a", &key).unwrap()["data"],
+        index.provision(&name("a"), &key).unwrap()["data"],
         json!({ "other.example": "PEM" })
     );
     let effects = index.set_provision(Kind::Repository, "chart", None);
@@ -238,16 +240,21 @@ fn repository_condition_names_the_secret_that_is_not_delivered() {
     assert_eq!(trouble(&index), None);
     let key = ObjectKey::new(Kind::Repository, "argocd", "all");
     assert_eq!(
-        index.refuse("a", &key, "taken"),
+        index.refuse(&name("a"), &key, "taken"),
         [Effect::Conditions(app.clone())]
     );
-    assert!(index.refuse("a", &key, "taken").is_empty(), "once");
+    assert!(index.refuse(&name("a"), &key, "taken").is_empty(), "once");
+    let other = index.refuse(&name("a"), &key, "another reason");
+    assert!(other.is_empty(), "the first reason of a revision counts");
     let reply = trouble(&index).unwrap();
     assert!(
         reply.contains("argocd/all") && reply.contains("taken"),
         "{reply}"
     );
-    assert_eq!(index.clear_refusals("a"), [Effect::Conditions(app.clone())]);
+    assert_eq!(
+        index.clear_reports(&name("a")),
+        [Effect::Conditions(app.clone())]
+    );
     assert_eq!(trouble(&index), None);
     index.set_provision(Kind::Repository, "all", None);
     index.set_fleet(&sharing(&["a"], true));
@@ -269,7 +276,7 @@ fn digests_do_not_reveal_secrets() {
             Kind::Repository,
             with(repository("team", version), password),
         );
-        let stated = index.provided("a", Kind::Repository, "repo");
+        let stated = index.provided(&name("a"), Kind::Repository, "repo");
         let Provided::This(_, digest) = stated else {
             panic!("{stated:?}")
         };
@@ -303,4 +310,21 @@ fn index_debug_output_hides_secrets() {
         assert!(!printed.contains(&shown));
     }
     assert!(printed.contains("repo"));
+}
+
+#[test]
+fn refusal_concerns_only_applications_of_that_cluster() {
+    let mut index = index(&["a", "ab"]);
+    set(&mut index, Kind::AppProject, open_project("default"));
+    set(&mut index, Kind::Repository, repository("default", 1));
+    for cluster in ["a", "ab"] {
+        index.set_application(application(cluster, "app", cluster, 1), true);
+    }
+    let key = ObjectKey::new(Kind::Repository, "argocd", "repo");
+    let app = Key {
+        namespace: "ab".to_owned(),
+        name: "app".to_owned(),
+    };
+    let effects = index.refuse(&name("ab"), &key, "taken");
+    assert_eq!(effects, [Effect::Conditions(app)]);
 }

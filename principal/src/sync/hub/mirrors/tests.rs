@@ -4,12 +4,13 @@ use protocol::{Event, Verb, Verdict};
 use runtime::clock::Clock;
 use serde_json::json;
 
-use super::super::{Hub, apply::Sender, store::Memory};
 use super::*;
 use crate::{
     fleet::Mode,
     metrics::Metrics,
     settings::Settings,
+    store::{Memory, Report, Watched},
+    sync::hub::Hub,
     testing::{application, enrolment, fleet, name},
 };
 
@@ -61,7 +62,7 @@ fn lose(memory: &Memory, hub: &Hub) {
 /// Applies the event; the mirror is deleted between the write and its response.
 async fn lost_before_the_answer(memory: &Memory, hub: &Hub, from: &Sender, event: &Event) {
     let before = memory.writes();
-    let mut applying = std::pin::pin!(hub.apply(from, event));
+    let mut applying = std::pin::pin!(hub.reports.apply(from, event));
     while memory.writes() == before {
         assert!(applying.as_mut().now_or_never().is_none(), "not answered");
     }
@@ -73,10 +74,10 @@ async fn lost_before_the_answer(memory: &Memory, hub: &Hub, from: &Sender, event
 async fn a_mirror_that_goes_before_its_create_is_answered_is_made_again() {
     let (memory, hub, from) = setup();
     lost_before_the_answer(&memory, &hub, &from, &emits("one")).await;
-    assert!(hub.lock().index.application(&place()).is_none());
-    assert!(hub.lock().mirrors.making.is_empty());
-    let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
-    assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
+    assert!(hub.objects.lock().index.application(&place()).is_none());
+    assert!(hub.objects.lock().mirrors.making.is_empty());
+    let mirrors_to_reconcile = hub.objects.mirrors.next().await;
+    assert!(hub.mirrors.settle(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     assert_eq!(
         Meta::of(&again).annotation(keys::MIRRORED_FROM),
@@ -87,11 +88,11 @@ async fn a_mirror_that_goes_before_its_create_is_answered_is_made_again() {
 #[tokio::test]
 async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
     let (memory, hub, from) = setup();
-    assert_eq!(hub.apply(&from, &emits("one")).await, Verdict::Done);
+    assert_eq!(hub.reports.apply(&from, &emits("one")).await, Verdict::Done);
     lost_before_the_answer(&memory, &hub, &from, &emits("two")).await;
-    assert!(hub.lock().index.application(&place()).is_none());
-    let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
-    assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
+    assert!(hub.objects.lock().index.application(&place()).is_none());
+    let mirrors_to_reconcile = hub.objects.mirrors.next().await;
+    assert!(hub.mirrors.settle(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     assert_eq!(again.pointer("/spec/source/path"), Some(&json!("two")));
 }
@@ -99,18 +100,18 @@ async fn a_mirror_that_goes_before_a_patch_is_answered_is_made_again() {
 #[tokio::test]
 async fn mirror_deleted_before_watch_event_is_recreated() {
     let (memory, hub, from) = setup();
-    assert_eq!(hub.apply(&from, &emits("one")).await, Verdict::Done);
+    assert_eq!(hub.reports.apply(&from, &emits("one")).await, Verdict::Done);
     memory.delete(Watched::Application, "own", "app");
     hub.report(Report::Synced(Watched::AppProject));
-    assert!(hub.lock().index.application(&place()).is_some());
+    assert!(hub.objects.lock().index.application(&place()).is_some());
     hub.report(Report::Synced(Watched::Application));
-    assert!(hub.lock().index.application(&place()).is_none());
-    let mirrors_to_reconcile = hub.mirrors_to_reconcile.next().await;
-    assert!(hub.settle_mirror(&mirrors_to_reconcile).await.unwrap());
+    assert!(hub.objects.lock().index.application(&place()).is_none());
+    let mirrors_to_reconcile = hub.objects.mirrors.next().await;
+    assert!(hub.mirrors.settle(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     // Reported by the watch, it would now be missed in a later list without it.
     hub.report(Report::Applied(Watched::Application, again));
-    assert!(hub.lock().mirrors.unreported.is_empty());
+    assert!(hub.objects.lock().mirrors.unreported.is_empty());
     hub.report(Report::Synced(Watched::Application));
-    assert!(hub.lock().index.application(&place()).is_some());
+    assert!(hub.objects.lock().index.application(&place()).is_some());
 }

@@ -1,56 +1,39 @@
-//! Mirrors: the objects of autonomous clusters, shown on the hub and kept there as the cluster wants them.
+//! The mirrors that were written or reported since the start, and the write that each of them needs. Pure.
 //!
-//! The namespace and the prefix of a project come from the session's certificate, the rest of the name from the spoke,
-//! checked. An object without the cluster's mark is never touched. A written mirror is kept as the very object that the
-//! index has: it costs its body once, and an edit of a user is the difference from it.
-//!
-//! `apply` applies the reports of a cluster, `revert` reverts edits on the hub, `write` does one write for either,
-//! `inventory` answers queries about the mirrors of a cluster.
+//! A written mirror is kept as the very object that the index has: it costs its body once, and an edit of a user is the
+//! difference from it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use argocd::{Meta, mirror};
 use protocol::{Kind, ObjectKey};
 use runtime::kube::UnderWay;
 use serde_json::Value;
 
-use super::{
-    Key,
-    store::{Report, Watched},
-};
-use crate::settings::MirrorLimits;
-
-mod apply;
-mod inventory;
-mod revert;
-#[cfg(test)]
-mod tests;
-mod write;
-
-pub(crate) use revert::keep;
+use crate::{domain::ClusterName, report::Unmirrored, settings::MirrorLimits, store::Step};
 
 /// So many refusals are remembered for one cluster, and so many of them are listed.
 const MOST_REFUSED: usize = 1000;
 const LISTED: usize = 5;
 
 /// The mirrors that were written or reported since the start. All others are in the index alone.
-#[derive(Debug, Default)]
-pub(super) struct Mirrors {
+#[derive(Debug)]
+pub(super) struct KnownMirrors {
+    limits: MirrorLimits,
     known: BTreeMap<ObjectKey, Mirror>,
-    usage: BTreeMap<String, Usage>,
+    usage: BTreeMap<ClusterName, Usage>,
     /// By cluster and by the name there: why an object is not mirrored.
-    refused: BTreeMap<String, BTreeMap<ObjectKey, String>>,
+    refused: BTreeMap<ClusterName, BTreeMap<ObjectKey, String>>,
     /// Creates under way, by name.
-    making: UnderWay<ObjectKey>,
+    pub(super) making: UnderWay<ObjectKey>,
     /// UIDs of mirrors that we created and the watch has not reported yet. A watch that breaks before that does not
     /// miss them in its next list, and would never report their deletion.
-    unreported: BTreeMap<ObjectKey, String>,
+    pub(super) unreported: BTreeMap<ObjectKey, String>,
 }
 
 #[derive(Debug)]
 struct Mirror {
-    cluster: String,
+    cluster: ClusterName,
     source_uid: String,
     bytes: usize,
     stage: Stage,
@@ -59,8 +42,8 @@ struct Mirror {
 }
 
 impl Mirror {
-    fn is_kept_for(&self, cluster: &str) -> bool {
-        self.cluster == cluster
+    fn is_kept_for(&self, cluster: &ClusterName) -> bool {
+        self.cluster == *cluster
             && match self.stage {
                 Stage::Writing | Stage::Kept { .. } => true,
                 Stage::Leaving => false,
@@ -84,37 +67,36 @@ struct Usage {
     bytes: usize,
 }
 
-/// The write that a mirror needs.
-#[derive(Clone, Debug, PartialEq)]
-enum Need {
-    Nothing,
-    /// A user deleted it: it is created again.
-    Create(Value),
-    /// A user changed it, or a finalizer has to be removed.
-    Patch(argocd::Patch),
-    /// The cluster does not have it any more.
-    Delete,
-}
+impl KnownMirrors {
+    pub(super) fn new(limits: MirrorLimits) -> Self {
+        Self {
+            limits,
+            known: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            making: UnderWay::default(),
+            unreported: BTreeMap::new(),
+        }
+    }
 
-impl Mirrors {
     /// Forgets clusters that are not autonomous any more. Their mirrors stay as they are.
-    pub(super) fn keep(&mut self, is_wanted: impl Fn(&str) -> bool) {
+    pub(super) fn keep(&mut self, is_wanted: impl Fn(&ClusterName) -> bool) {
         self.known.retain(|_, mirror| is_wanted(&mirror.cluster));
         self.usage.retain(|cluster, _| is_wanted(cluster));
         self.refused.retain(|cluster, _| is_wanted(cluster));
     }
 
     /// Reserves room before a session writes a mirror; refused with a reason.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         key: &ObjectKey,
-        cluster: &str,
+        cluster: &ClusterName,
         source_uid: &str,
         bytes: usize,
-        limits: MirrorLimits,
     ) -> Result<(), String> {
+        let limits = self.limits;
         let known = self.known.get(key);
-        if known.is_some_and(|known| known.cluster != cluster) {
+        if known.is_some_and(|known| known.cluster != *cluster) {
             return Err("this name on the hub belongs to another cluster".to_owned());
         }
         // one that was only reported as deleted takes no room
@@ -136,9 +118,9 @@ impl Mirrors {
                 limits.objects, limits.bytes
             ));
         }
-        self.usage.insert(cluster.to_owned(), after);
+        self.usage.insert(cluster.clone(), after);
         let mirror = Mirror {
-            cluster: cluster.to_owned(),
+            cluster: cluster.clone(),
             source_uid: source_uid.to_owned(),
             bytes,
             stage: Stage::Writing,
@@ -149,22 +131,22 @@ impl Mirrors {
     }
 
     /// The hub has the object as the cluster reported it in the report with this `digest`.
-    fn wrote(&mut self, key: &ObjectKey, digest: String, object: Arc<Value>) {
+    pub(super) fn wrote(&mut self, key: &ObjectKey, digest: String, object: Arc<Value>) {
         if let Some(mirror) = self.known.get_mut(key) {
             mirror.stage = Stage::Kept { digest, object };
         }
     }
 
     /// The cluster does not have it any more.
-    fn leave(&mut self, key: &ObjectKey, cluster: &str, source_uid: &str) {
+    pub(super) fn leave(&mut self, key: &ObjectKey, cluster: &ClusterName, source_uid: &str) {
         let mirror = self.known.entry(key.clone()).or_insert_with(|| Mirror {
-            cluster: cluster.to_owned(),
+            cluster: cluster.clone(),
             source_uid: String::new(),
             bytes: 0,
             stage: Stage::Leaving,
             is_pending: false,
         });
-        if mirror.cluster == cluster {
+        if mirror.cluster == *cluster {
             mirror.stage = Stage::Leaving;
             source_uid.clone_into(&mut mirror.source_uid);
         }
@@ -178,14 +160,19 @@ impl Mirrors {
     }
 
     /// Whether a sent create may still make it appear, from the object with this UID.
-    fn is_pending(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
+    pub(super) fn is_pending(
+        &self,
+        key: &ObjectKey,
+        cluster: &ClusterName,
+        source_uid: &str,
+    ) -> bool {
         self.known.get(key).is_some_and(|mirror| {
-            mirror.is_pending && mirror.cluster == cluster && mirror.source_uid == source_uid
+            mirror.is_pending && mirror.cluster == *cluster && mirror.source_uid == source_uid
         })
     }
 
     /// The response to a create arrived before the watch event.
-    fn answered(&mut self, key: &ObjectKey, uid: &str) {
+    pub(super) fn answered(&mut self, key: &ObjectKey, uid: &str) {
         self.unreported.insert(key.clone(), uid.to_owned());
     }
 
@@ -206,14 +193,21 @@ impl Mirrors {
         self.making.went(key, uid);
     }
 
-    /// It is gone; kept while a create is pending.
-    fn left(&mut self, key: &ObjectKey) {
-        if self.known.get(key).is_some_and(|mirror| !mirror.is_pending) {
-            self.forget(key);
+    /// The hub has this object, or none, after the write that it [needed](Self::need).
+    pub(super) fn settled(&mut self, key: &ObjectKey, changed: bool, live: Option<Arc<Value>>) {
+        let Some(mirror) = self.known.get_mut(key) else {
+            return;
+        };
+        match (&mut mirror.stage, live) {
+            // The result of our write is the wanted object: the API server drops unknown fields.
+            (Stage::Kept { object, .. }, Some(live)) if changed => *object = live,
+            // Kept while a create is pending.
+            (Stage::Leaving, None) if !mirror.is_pending => self.forget(key),
+            _ => {}
         }
     }
 
-    fn forget(&mut self, key: &ObjectKey) {
+    pub(super) fn forget(&mut self, key: &ObjectKey) {
         let Some(mirror) = self.known.remove(key) else {
             return;
         };
@@ -234,47 +228,54 @@ impl Mirrors {
             // its deletion has to be recorded, too
             Some(Stage::Leaving) => return true,
         };
-        !is_as_written && self.need(key, live) != Need::Nothing
+        !is_as_written && self.need(key, live) != Step::Nothing
     }
 
-    fn need(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> Need {
+    /// The write that a mirror needs.
+    pub(super) fn need(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> Step {
         let Some(known) = self.known.get(key) else {
-            return Need::Nothing;
+            return Step::Nothing;
         };
         // an object of the same name that is not a mirror is left alone
-        let ours = live.filter(|live| mirror::is_of(live, &known.cluster));
+        let ours = live.filter(|live| mirror::is_of(live, known.cluster.as_str()));
         match (&known.stage, ours) {
+            // A user deleted it.
             (Stage::Kept { object, .. }, None) if live.is_none() => {
-                Need::Create(mirror::recreated(object))
+                Step::Create(mirror::recreated(object))
             }
+            // A user changed it.
             (Stage::Kept { object, .. }, Some(live)) => {
-                mirror::healing_patch(live, object).map_or(Need::Nothing, Need::Patch)
+                mirror::healing_patch(live, object).map_or(Step::Nothing, Step::Patch)
             }
             (Stage::Leaving, Some(live)) if is_made_of(live, &known.source_uid) => {
                 match argocd::projection::release_patch_for_hub(live) {
-                    Some(release) => Need::Patch(release),
-                    None if Meta::of(live).is_deleting() => Need::Nothing,
-                    None => Need::Delete,
+                    Some(release) => Step::Patch(release),
+                    None if Meta::of(live).is_deleting() => Step::Nothing,
+                    None => Step::Delete,
                 }
             }
-            (Stage::Writing | Stage::Kept { .. } | Stage::Leaving, _) => Need::Nothing,
+            (Stage::Writing | Stage::Kept { .. } | Stage::Leaving, _) => Step::Nothing,
         }
     }
 
     /// The objects of a cluster that are kept on the hub, with their UIDs on the cluster.
-    fn kept_of(&self, cluster: &str) -> impl Iterator<Item = (&ObjectKey, &str)> {
+    pub(super) fn kept_of(
+        &self,
+        cluster: &ClusterName,
+    ) -> impl Iterator<Item = (&ObjectKey, &str)> {
         let known = self.known.iter();
         let retained = known.filter(move |(_, mirror)| mirror.is_kept_for(cluster));
         retained.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
     }
 
     /// Whether this object is one of [`Self::kept_of`].
-    fn keeps(&self, key: &ObjectKey, cluster: &str, source_uid: &str) -> bool {
+    pub(super) fn keeps(&self, key: &ObjectKey, cluster: &ClusterName, source_uid: &str) -> bool {
         let known = self.known.get(key);
         known.is_some_and(|it| it.is_kept_for(cluster) && it.source_uid == source_uid)
     }
 
-    fn digest(&self, key: &ObjectKey, live: &Arc<Value>) -> Option<&str> {
+    /// The digest of the report that the hub's object shows.
+    pub(super) fn digest(&self, key: &ObjectKey, live: &Arc<Value>) -> Option<&str> {
         match &self.known.get(key)?.stage {
             Stage::Kept { digest, object } => (Arc::ptr_eq(live, object)
                 || mirror::healing_patch(live, object).is_none())
@@ -283,37 +284,39 @@ impl Mirrors {
         }
     }
 
-    fn note(&mut self, cluster: &str, key: &ObjectKey, refusal: Option<String>) {
+    /// Records why an object of a cluster is not mirrored, or that it is.
+    pub(super) fn note(&mut self, cluster: &ClusterName, key: &ObjectKey, refusal: Option<String>) {
+        let refused = self.refused.entry(cluster.clone()).or_default();
         match refusal {
-            Some(reason) => {
-                let refused = self.refused.entry(cluster.to_owned()).or_default();
-                if refused.len() < MOST_REFUSED || refused.contains_key(key) {
-                    refused.insert(key.clone(), reason);
-                }
+            Some(reason) if refused.len() < MOST_REFUSED || refused.contains_key(key) => {
+                refused.insert(key.clone(), reason);
             }
+            Some(_) => {}
             None => {
-                if let Some(refused) = self.refused.get_mut(cluster) {
-                    refused.remove(key);
-                }
+                refused.remove(key);
             }
         }
     }
-}
 
-fn is_made_of(live: &Value, source_uid: &str) -> bool {
-    Meta::of(live).source_uid().unwrap_or_default() == source_uid
-}
-
-/// The object of a watch report, if it can be a mirror.
-pub(super) fn concerned(report: &Report, argocd_namespace: &str) -> Option<ObjectKey> {
-    let (kind, key) = match report {
-        Report::Applied(kind, object) => (*kind, Key::of(Meta::of(object))),
-        Report::Deleted { kind, key, .. } => (*kind, key.clone()),
-        Report::Synced(_) | Report::Rewound(_) => return None,
-    };
-    match kind {
-        Watched::Application => Some(key.object()),
-        Watched::AppProject => Some(ObjectKey::new(Kind::AppProject, argocd_namespace, key.name)),
-        Watched::Repository | Watched::GpgKey | Watched::TlsCerts | Watched::SshKnownHosts => None,
+    /// A new session reports again which objects cannot be mirrored.
+    pub(super) fn clear_refused(&mut self, cluster: &ClusterName) {
+        self.refused.remove(cluster);
     }
+
+    /// The objects of a cluster that cannot be mirrored, if there are any.
+    pub(super) fn unmirrored(&self, cluster: &ClusterName) -> Option<Unmirrored> {
+        let refused = self.refused.get(cluster)?;
+        let listed = refused.iter().take(LISTED);
+        (!refused.is_empty()).then(|| Unmirrored {
+            count: refused.len(),
+            names: listed
+                .map(|(key, why)| format!("{} {}: {why}", key.kind, key.name))
+                .collect(),
+        })
+    }
+}
+
+/// Whether the hub's object mirrors the object with this UID.
+pub(super) fn is_made_of(live: &Value, source_uid: &str) -> bool {
+    Meta::of(live).source_uid().unwrap_or_default() == source_uid
 }

@@ -4,10 +4,8 @@ use super::*;
 use crate::{
     metrics::Metrics,
     settings::Settings,
-    sync::hub::{
-        Subscription,
-        store::{Memory, Report, Watched},
-    },
+    store::{Memory, Report, Watched},
+    sync::hub::{Hub, Subscription},
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
@@ -101,7 +99,7 @@ async fn write_retries_on_the_newer_object_after_a_conflict() {
             .hub
             .report(Report::Applied(Watched::Application, theirs))
     };
-    let (verdict, _) = futures::join!(setup.hub.apply(&from, &event), watching);
+    let (verdict, _) = futures::join!(setup.hub.reports.apply(&from, &event), watching);
     assert_eq!(verdict, Verdict::Done);
     let now = setup.memory.application("a", "app").unwrap();
     assert_eq!(now["spec"]["source"]["path"], "edited");
@@ -138,7 +136,7 @@ async fn json_patch_is_recomputed_after_a_conflict() {
             .hub
             .report(Report::Applied(Watched::Application, theirs))
     };
-    let (verdict, _) = futures::join!(setup.hub.apply(&from, &event), watching);
+    let (verdict, _) = futures::join!(setup.hub.reports.apply(&from, &event), watching);
     assert_eq!(verdict, Verdict::Done);
     let now = setup.memory.application("a", "app").unwrap();
     assert_eq!(now["status"], json!({ "future": { "unset": null } }));
@@ -153,7 +151,7 @@ async fn operations_that_will_never_fit_are_refused() {
         json!({ "status": { "old": null } }),
     );
     setup.memory.put(Watched::Application, edited);
-    let verdict = setup.hub.apply(&sender("a"), &with_a_null()).await;
+    let verdict = setup.hub.reports.apply(&sender("a"), &with_a_null()).await;
     assert!(matches!(verdict, Verdict::Refused(_)));
 }
 
@@ -163,7 +161,7 @@ async fn refresh_missing_from_a_report_is_sent_again() {
     let setup = setup(&with(application("a", "app", "1", 1), asked));
     setup.subscriber.mailbox.take();
     assert_eq!(
-        setup.hub.apply(&sender("a"), &healthy()).await,
+        setup.hub.reports.apply(&sender("a"), &healthy()).await,
         Verdict::Done
     );
     assert!(setup.subscriber.mailbox.take()[&hub_key()].state);
@@ -181,7 +179,7 @@ async fn conflicting_write_is_retried_later_while_the_watch_is_down() {
         Watched::Application,
         setup.memory.application("a", "app").unwrap(),
     );
-    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    let verdict = setup.hub.reports.apply(&sender("a"), &healthy()).await;
     assert_eq!(
         verdict,
         Verdict::Retry {
@@ -195,7 +193,7 @@ async fn conflicting_write_is_retried_later_while_the_watch_is_down() {
 async fn write_is_retried_later_during_an_outage() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.set_outage(true);
-    let verdict = setup.hub.apply(&sender("a"), &healthy()).await;
+    let verdict = setup.hub.reports.apply(&sender("a"), &healthy()).await;
     assert_eq!(
         verdict,
         Verdict::Retry {
@@ -209,7 +207,7 @@ async fn status_of_a_deleted_application_is_dropped() {
     let setup = setup(&application("a", "app", "1", 1));
     setup.memory.delete(Watched::Application, "a", "app");
     assert_eq!(
-        setup.hub.apply(&sender("a"), &healthy()).await,
+        setup.hub.reports.apply(&sender("a"), &healthy()).await,
         Verdict::Done
     );
     assert_eq!(setup.memory.writes(), 0);
@@ -219,7 +217,7 @@ async fn status_of_a_deleted_application_is_dropped() {
 async fn write_response_after_the_deletion_restores_nothing() {
     let setup = setup(&application("a", "app", "1", 1));
     let (from, status) = (sender("a"), healthy());
-    let mut applying = std::pin::pin!(setup.hub.apply(&from, &status));
+    let mut applying = std::pin::pin!(setup.hub.reports.apply(&from, &status));
     while setup.memory.writes() == 0 {
         assert!(applying.as_mut().now_or_never().is_none(), "not answered");
     }
@@ -232,7 +230,7 @@ async fn write_response_after_the_deletion_restores_nothing() {
         is_seen: true,
     });
     assert_eq!(applying.await, Verdict::Done);
-    assert!(setup.hub.lock().index.application(&key).is_none());
+    assert!(setup.hub.objects.lock().index.application(&key).is_none());
     let note = setup.subscriber.mailbox.take()[&hub_key()].clone();
     assert_eq!((note.gone.as_deref(), note.state), (Some("1"), false));
 }
@@ -252,21 +250,33 @@ async fn only_the_cluster_that_it_goes_to_may_speak_of_it() {
         contest: None,
     };
     assert!(matches!(
-        setup.hub.apply(&other, &healthy()).await,
+        setup.hub.reports.apply(&other, &healthy()).await,
         Verdict::Refused(_)
     ));
     let error = Event::error(Kind::Application, &report);
     assert!(matches!(
-        setup.hub.apply(&other, &error).await,
+        setup.hub.reports.apply(&other, &error).await,
         Verdict::Refused(_)
     ));
     setup
         .hub
+        .reports
         .apply(&other, &event(Verb::Delete, json!({})))
         .await;
-    setup.hub.refused_by(&other.cluster, &hub_key(), "forged");
+    setup
+        .hub
+        .objects
+        .refused_by(&other.cluster, &hub_key(), "forged");
     assert_eq!(setup.memory.writes(), 0);
-    let entry = setup.hub.lock().index.by_uid("1").unwrap().1.clone();
+    let entry = setup
+        .hub
+        .objects
+        .lock()
+        .index
+        .by_uid("1")
+        .unwrap()
+        .1
+        .clone();
     assert_eq!(entry.report, None);
 }
 
@@ -279,7 +289,7 @@ async fn a_copy_without_our_stamp_is_known_by_its_name() {
     let setup = setup(&with(application("a", "app", "1", 1), deleting));
     let unstamped = event(Verb::Delete, json!({ "metadata": { "annotations": null } }));
     assert_eq!(
-        setup.hub.apply(&sender("a"), &unstamped).await,
+        setup.hub.reports.apply(&sender("a"), &unstamped).await,
         Verdict::Done
     );
     assert_eq!(setup.memory.application("a", "app"), None);
@@ -290,6 +300,7 @@ async fn a_copy_that_went_by_itself_is_asked_for_again() {
     let setup = setup(&application("a", "app", "1", 1));
     let verdict = setup
         .hub
+        .reports
         .apply(&sender("a"), &event(Verb::Delete, json!({})))
         .await;
     assert!(matches!(verdict, Verdict::Refused(_)));
@@ -307,11 +318,64 @@ async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
         contest: None,
     };
     let error = Event::error(Kind::Application, &report);
-    assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
-    let reply = || setup.hub.lock().index.by_uid("1").unwrap().1.report.clone();
+    assert_eq!(
+        setup.hub.reports.apply(&sender("a"), &error).await,
+        Verdict::Done
+    );
+    let reply = || {
+        setup
+            .hub
+            .objects
+            .lock()
+            .index
+            .by_uid("1")
+            .unwrap()
+            .1
+            .report
+            .clone()
+    };
     assert!(reply().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
-    setup.hub.apply(&sender("a"), &healthy()).await;
+    setup.hub.reports.apply(&sender("a"), &healthy()).await;
     assert_eq!(reply(), None);
+}
+
+#[tokio::test]
+async fn first_error_of_a_spec_revision_stays() {
+    let setup = setup(&application("a", "app", "1", 1));
+    let reply = || {
+        let state = setup.hub.objects.lock();
+        state.index.by_uid("1").unwrap().1.report.clone().unwrap()
+    };
+    let report = async |text: &str| {
+        let report = ErrorReport {
+            resource_name: "app".to_owned(),
+            resource_namespace: "argocd".to_owned(),
+            message: text.to_owned(),
+            contest: None,
+        };
+        let error = Event::error(Kind::Application, &report);
+        assert_eq!(
+            setup.hub.reports.apply(&sender("a"), &error).await,
+            Verdict::Done
+        );
+        reply()
+    };
+    assert!(report("first").await.contains("first"));
+    let version = setup.hub.objects.refused(&name("a"), None).0;
+    assert!(report("second").await.contains("first"));
+    setup
+        .hub
+        .objects
+        .refused_by(&name("a"), &hub_key(), "third");
+    assert!(reply().contains("first"));
+    let now = setup.hub.objects.refused(&name("a"), Some(version)).0;
+    assert_eq!(now, version, "nothing new to report");
+    let edit = json!({ "spec": { "source": { "path": "other" } } });
+    let edited = with(application("a", "app", "1", 100), edit);
+    setup
+        .hub
+        .report(Report::Applied(Watched::Application, edited));
+    assert!(report("second").await.contains("second"));
 }
 
 #[tokio::test]
@@ -325,11 +389,15 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
             contest: Some(contest),
         };
         let error = Event::error(Kind::Application, &report);
-        assert_eq!(setup.hub.apply(&sender("a"), &error).await, Verdict::Done);
+        assert_eq!(
+            setup.hub.reports.apply(&sender("a"), &error).await,
+            Verdict::Done
+        );
     };
     let reply = || {
         setup
             .hub
+            .objects
             .lock()
             .index
             .by_uid("1")
@@ -339,7 +407,7 @@ async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
             .clone()
     };
     emit(Contest::On).await;
-    setup.hub.apply(&sender("a"), &healthy()).await;
+    setup.hub.reports.apply(&sender("a"), &healthy()).await;
     assert!(reply().is_some_and(|reply| reply.contains("helm")));
     emit(Contest::Over).await;
     assert_eq!(reply(), None);

@@ -1,0 +1,189 @@
+//! Places Applications, resolves name conflicts on a spoke, and finds the messages to send.
+
+use std::collections::BTreeSet;
+
+use argocd::{
+    AppProject, Application,
+    admission::{Target, admit},
+    command::Introduced,
+    keys,
+    routing::{Route, route},
+};
+
+use super::{
+    Effect, Index,
+    entry::{Entry, Uses},
+};
+use crate::domain::{Blocked, ClusterName, Key, Place, Placement};
+
+impl Index {
+    /// Routes an Application again and settles all Applications that this affects.
+    pub(super) fn place(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        let Some(mut entry) = self.applications.remove(key) else {
+            return Vec::new();
+        };
+        let placement = self.placement(entry.application());
+        let before = std::mem::replace(&mut entry.placement, placement);
+        self.list(key, &entry, before.cluster(), entry.cluster());
+        let uses = entry.uses_now();
+        let used = std::mem::replace(&mut entry.uses, uses.clone());
+        let (claim, after) = (entry.claim(), entry.placement.place().cloned());
+        self.applications.insert(key.clone(), entry);
+        let mut effects = self.exchange_hosts(used, uses);
+        if before.place() == after.as_ref() {
+            effects.extend(self.settle(key, introduced));
+            return effects;
+        }
+        if let Some(after) = &after {
+            let claims = self.claims.entry(after.clone()).or_default();
+            claims.insert(claim.clone());
+        }
+        if let Some(before) = before.place() {
+            self.release(before, &claim);
+        }
+        effects.extend(self.settle(key, introduced));
+        for place in before.place().into_iter().chain(&after) {
+            effects.extend(self.settle_claimants(place));
+        }
+        effects
+    }
+
+    fn placement(&self, application: Application<'_>) -> Placement {
+        if application.is_ignored() {
+            return Placement::Ignored;
+        }
+        let placed = match route(application, &self.clusters, &self.settings) {
+            Route::Local => None,
+            Route::Conflict(reason) => Some(Placement::Conflict(reason)),
+            Route::Mirror(cluster) => self.enrolled(&cluster).map(Placement::Mirror),
+            Route::ToCluster {
+                cluster,
+                spoke_namespace,
+            } => self.enrolled(&cluster).map(|cluster| {
+                let name = application.name().to_owned();
+                let place = Place {
+                    cluster,
+                    spoke_namespace,
+                    name,
+                };
+                Placement::Routed(place, None)
+            }),
+        };
+        placed.unwrap_or(Placement::Local)
+    }
+
+    /// Lists an Application under its new cluster.
+    pub(super) fn list(
+        &mut self,
+        key: &Key,
+        entry: &Entry,
+        before: Option<&ClusterName>,
+        after: Option<&ClusterName>,
+    ) {
+        if before == after {
+            return;
+        }
+        let is_reported = u64::from(entry.report.is_some());
+        if let Some(of) = before.and_then(|it| self.by_cluster.get_mut(it)) {
+            of.keys.remove(key);
+            of.complaints = of.complaints.wrapping_add(is_reported);
+        }
+        if let Some(of) = after.and_then(|it| self.by_cluster.get_mut(it)) {
+            of.keys.insert(key.clone());
+            of.complaints = of.complaints.wrapping_add(is_reported);
+        }
+    }
+
+    /// A cluster needs the keys of the hosts of its Applications' sources.
+    pub(super) fn exchange_hosts(
+        &mut self,
+        before: Option<Uses>,
+        after: Option<Uses>,
+    ) -> Vec<Effect> {
+        if before == after {
+            return Vec::new();
+        }
+        let none = BTreeSet::new();
+        let (provisions, clusters) = (&mut self.provisions, &self.clusters);
+        match (before, after) {
+            (Some(before), Some(after)) if before.cluster == after.cluster => {
+                provisions.set_hosts(&before.cluster, &before.hosts, &after.hosts, clusters)
+            }
+            (before, after) => {
+                let mut effects = Vec::new();
+                if let Some(Uses { cluster, hosts }) = after {
+                    effects.extend(provisions.set_hosts(&cluster, &none, &hosts, clusters));
+                }
+                if let Some(Uses { cluster, hosts }) = before {
+                    effects.extend(provisions.set_hosts(&cluster, &hosts, &none, clusters));
+                }
+                effects
+            }
+        }
+    }
+
+    pub(super) fn settle_claimants(&mut self, place: &Place) -> Vec<Effect> {
+        let claims = self.claims.get(place).into_iter().flatten();
+        let claimants: Vec<Key> = claims
+            .filter_map(|(_, uid)| self.by_uid.get(uid).cloned())
+            .collect();
+        let mut effects = Vec::new();
+        for key in claimants {
+            effects.extend(self.settle(&key, Introduced::default()));
+            effects.push(Effect::Conditions(key));
+        }
+        effects
+    }
+
+    /// Evaluates one Application and returns the messages to send.
+    pub(super) fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        let entry = self.applications.get(key);
+        let blocked = entry.and_then(|entry| self.blocked(entry));
+        let entry = self.applications.get_mut(key);
+        entry.map_or_else(Vec::new, |entry| entry.settle(key, blocked, introduced))
+    }
+
+    /// Why an Application is not delivered to its cluster: an older one has its name, or its project does not admit it.
+    fn blocked(&self, entry: &Entry) -> Option<Blocked> {
+        let place = entry.placement.place()?;
+        if let Some((keeper, other)) = self.keeper(place)
+            && other.uid() != entry.uid()
+        {
+            return Some(Blocked {
+                condition: keys::CONDITION_NAME_CONFLICT,
+                message: format!(
+                    "on cluster {:?} the name {:?} is taken by the older Application of namespace {:?}; \
+                     rename one of them",
+                    place.cluster.as_str(),
+                    place.name,
+                    keeper.namespace
+                ),
+            });
+        }
+        let application = entry.application();
+        if application.is_deleting() {
+            // Copies that were delivered have to be cleaned up.
+            return None;
+        }
+        let project = self.provisions.project(application.project());
+        let target = Target {
+            argocd_namespace: &self.settings.argocd_namespace,
+            cluster: place.cluster.as_str(),
+            server: self.clusters.server_of(place.cluster.as_str()),
+        };
+        let refused = admit(application, project.map(AppProject::of), target).err()?;
+        Some(Blocked {
+            condition: keys::CONDITION_NOT_ADMITTED,
+            message: refused.to_string(),
+        })
+    }
+
+    pub(super) fn release(&mut self, place: &Place, claim: &(String, String)) {
+        if let Some(claims) = self.claims.get_mut(place) {
+            claims.remove(claim);
+            if claims.is_empty() {
+                self.claims.remove(place);
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+use runtime::clock::Clock;
+
+use super::*;
+use crate::{
+    store::Memory,
+    sync::hub::Hub,
+    testing::{application, fleet, name, open_project},
+};
+
+/// A hub with Applications `one` and `two` of cluster `a`, fully listed.
+fn hub() -> Arc<Hub> {
+    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
+    let store = Arc::new(Memory::new());
+    let (clock, metrics) = (Clock::system(), Metrics::default());
+    let hub = Arc::new(Hub::new(&settings, store, clock, metrics));
+    hub.set_fleet(&fleet(&["a", "ab"]));
+    let project = open_project("default");
+    hub.report(Report::Applied(Watched::AppProject, project));
+    for name in ["one", "two"] {
+        applied(&hub, name, name);
+    }
+    for kind in Watched::ALL {
+        hub.report(Report::Synced(kind));
+    }
+    hub
+}
+
+fn applied(hub: &Hub, name: &str, uid: &str) {
+    let object = application("a", name, uid, 1);
+    hub.report(Report::Applied(Watched::Application, object));
+}
+
+fn key(name: &str) -> Key {
+    Key {
+        namespace: "a".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+fn went(hub: &Hub, name: &str, is_seen: bool) {
+    hub.report(Report::Deleted {
+        kind: Watched::Application,
+        key: key(name),
+        uid: name.to_owned(),
+        is_seen,
+    });
+}
+
+fn knows(hub: &Hub, name: &str) -> bool {
+    hub.objects.lock().index.application(&key(name)).is_some()
+}
+
+#[test]
+fn seen_deletion_is_sent_and_missing_object_is_compared() {
+    let hub = hub();
+    let (subscriber, other) = (hub.subscribe(&name("a")), hub.subscribe(&name("ab")));
+    went(&hub, "one", false);
+    went(&hub, "two", true);
+    let notes = subscriber.mailbox.take();
+    let gone = |name: &str| {
+        let object: ObjectKey = key(name).object();
+        notes.get(&object).and_then(|note| note.gone.clone())
+    };
+    assert_eq!((gone("one"), gone("two")), (None, Some("two".to_owned())));
+    assert!(knows(&hub, "one"), "until the list is complete");
+    assert!(!subscriber.mailbox.take_comparison());
+    hub.report(Report::Synced(Watched::Application));
+    assert!(!knows(&hub, "one"));
+    assert!(subscriber.mailbox.take().is_empty());
+    assert!(subscriber.mailbox.take_comparison() && !subscriber.mailbox.take_comparison());
+    assert!(!other.mailbox.take_comparison(), "it has no copy");
+}
+
+#[test]
+fn recreated_object_is_not_missing_from_a_list() {
+    let hub = hub();
+    let subscriber = hub.subscribe(&name("a"));
+    for name in ["one", "two"] {
+        went(&hub, name, false);
+    }
+    applied(&hub, "one", "another");
+    applied(&hub, "two", "two");
+    hub.report(Report::Synced(Watched::Application));
+    assert!(knows(&hub, "one") && knows(&hub, "two"));
+    assert!(
+        subscriber
+            .mailbox
+            .take()
+            .values()
+            .all(|note| note.gone.is_none())
+    );
+    assert!(!subscriber.mailbox.take_comparison());
+}
+
+#[test]
+fn missing_project_deletes_no_copies() {
+    let hub = hub();
+    let subscriber = hub.subscribe(&name("a"));
+    hub.report(Report::Deleted {
+        kind: Watched::AppProject,
+        key: Key::of(Meta::of(&open_project("default"))),
+        uid: Meta::of(&open_project("default")).uid().to_owned(),
+        is_seen: false,
+    });
+    hub.report(Report::Synced(Watched::AppProject));
+    assert!(
+        subscriber
+            .mailbox
+            .take()
+            .values()
+            .all(|note| note.gone.is_none())
+    );
+    assert!(subscriber.mailbox.take_comparison());
+}

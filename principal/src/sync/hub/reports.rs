@@ -1,0 +1,256 @@
+//! Applies the events of a cluster to the hub: only to objects of that cluster, only fields that a spoke owns.
+
+use std::sync::Arc;
+
+use argocd::{
+    Application, Meta,
+    projection::{release_patch_for_hub, status_patch_for_hub},
+    routing::SpokeNamespace,
+};
+use protocol::{
+    Event, Kind, ObjectKey, Target, Verb, Verdict,
+    payload::{self, Contest},
+};
+use runtime::trace::{self, Span};
+use serde_json::Value;
+
+use super::{
+    commands::Judged,
+    encode,
+    failing_writes::Outcome,
+    index::{Entry, Index},
+    mirrors::Mirrors,
+    objects::Objects,
+    spans,
+    writer::Writer,
+};
+use crate::{
+    domain::{ClusterName, Key, Place, Sender},
+    metrics::Metrics,
+};
+
+/// The longest text that a cluster may put into a condition.
+const LONGEST_REPORT: usize = 1024;
+
+/// Applies the events of all clusters.
+#[derive(Debug)]
+pub(crate) struct Reports {
+    pub(super) objects: Arc<Objects>,
+    pub(super) writer: Arc<Writer>,
+    pub(super) mirrors: Arc<Mirrors>,
+    pub(super) metrics: Metrics,
+}
+
+impl Reports {
+    /// Applies one event of a cluster; returns the verdict, and the reason of a refusal as a word. The event is a
+    /// claim.
+    pub(crate) async fn apply_for(
+        &self,
+        from: &Sender,
+        event: &Event,
+    ) -> (Verdict, Option<&'static str>) {
+        let span = spans::received(from, event);
+        let context = span.as_ref().map(Span::context);
+        let outcome = trace::within(context, self.apply_claim(from, event)).await;
+        let (verdict, reason) = outcome.verdict();
+        if let Some(reason) = reason {
+            self.metrics.event_refused(reason);
+        }
+        trace::finish_span(span, protocol::trace::outcome(&verdict));
+        (verdict, reason)
+    }
+
+    async fn apply_claim(&self, from: &Sender, event: &Event) -> Outcome {
+        match (event.target, event.verb) {
+            (Target::Object(kind), verb) if from.is_autonomous => {
+                self.mirrors.apply(from, kind, verb, event).await
+            }
+            (Target::Object(Kind::Application), Verb::StatusUpdate) => {
+                self.apply_status(from, event).await
+            }
+            (Target::Object(Kind::Application), Verb::Delete) => {
+                self.apply_delete(from, event).await
+            }
+            (Target::Object(_), Verb::Error) => self.apply_error(from, event),
+            // The session has recorded it.
+            (Target::ClusterInfo | Target::Heartbeat, _) => Outcome::Done,
+            (Target::Object(_), _) => {
+                Outcome::refused("not_allowed", "a managed cluster may not send this")
+            }
+            (_, _) => Outcome::refused("not_allowed", "unsupported message"),
+        }
+    }
+
+    /// Whether the hub waits for the next report of an Application: a user requested a command, a refresh or the
+    /// deletion.
+    pub(crate) fn awaits(&self, from: &Sender, event: &Event) -> bool {
+        let key = event.object().and_then(|object| {
+            if from.is_autonomous {
+                let (kind, name) = (object.kind, &object.name);
+                let mirror = self.mirrors.mirror_key(&from.cluster, kind, name)?;
+                Key::from_object(&mirror)
+            } else {
+                named(&self.objects.lock().index, &from.cluster, &(&object).into())
+            }
+        });
+        let state = self.objects.lock();
+        let entry = key.and_then(|key| state.index.application(&key));
+        entry.is_some_and(|entry| {
+            entry.has_command() || entry.refresh().is_some() || entry.application().is_deleting()
+        })
+    }
+
+    async fn apply_status(&self, from: &Sender, event: &Event) -> Outcome {
+        let report = match payload::decode_object("Application", &event.payload) {
+            Ok(report) => report,
+            Err(error) => return Outcome::malformed(&error),
+        };
+        let Some(key) = self.theirs(from, &report) else {
+            return Outcome::refused("not_theirs", "no Application of this cluster has this UID");
+        };
+        let mut judged = None;
+        let written = self
+            .writer
+            .patch(&key, |entry| {
+                let is_theirs = entry.cluster() == Some(&from.cluster);
+                judged = is_theirs.then(|| Judged::of(from, &key, entry, &report));
+                status_patch_for_hub(entry.object(), &report, &judged.as_ref()?.judgement)
+            })
+            .await;
+        if let (Ok(_), Some(judged)) = (&written, judged) {
+            judged.follow_up(&self.objects, from, &key, &report);
+        }
+        self.outcome(from, &key, written)
+    }
+
+    /// Ends the deletion of an Application that the cluster does not have, like a report that the copy is gone.
+    pub(crate) async fn release_deletion(&self, from: &Sender, key: &ObjectKey) {
+        let uid = {
+            let state = self.objects.lock();
+            let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
+            entry.map(|entry| entry.uid().to_owned())
+        };
+        let Some(uid) = uid else {
+            return;
+        };
+        tracing::info!(object = %key, "releasing the deletion: the cluster does not have the object");
+        let gone = encode::deletion(&self.objects, key, &uid);
+        while let (Verdict::Retry { after }, _) = self.apply_for(from, &gone).await {
+            tokio::time::sleep(after).await;
+        }
+    }
+
+    /// The copy is gone. That completes a deletion that the hub requested, and nothing else.
+    async fn apply_delete(&self, from: &Sender, event: &Event) -> Outcome {
+        let copy = match payload::decode_object("Application", &event.payload) {
+            Ok(copy) => copy,
+            Err(error) => return Outcome::malformed(&error),
+        };
+        let by_name = || {
+            let claimed = Key::from(&event.object()?);
+            named(&self.objects.lock().index, &from.cluster, &claimed)
+        };
+        let Some(key) = self.theirs(from, &copy).or_else(by_name) else {
+            // The hub has deleted it already, as most deletions end.
+            return Outcome::Done;
+        };
+        if !self.note_gone_there(from, &key) {
+            return Outcome::refused("not_deleting", "the hub has not deleted it");
+        }
+        let written = self
+            .writer
+            .patch(&key, |entry| {
+                let theirs = entry.cluster() == Some(&from.cluster);
+                (theirs && entry.application().is_deleting())
+                    .then(|| release_patch_for_hub(entry.object()))?
+            })
+            .await;
+        self.outcome(from, &key, written)
+    }
+
+    /// Records that the cluster has no copy any more; returns whether the hub wanted that.
+    fn note_gone_there(&self, from: &Sender, key: &Key) -> bool {
+        let mut state = self.objects.lock();
+        let entry = state.index.application_mut(key);
+        let is_wanted = entry.is_some_and(|entry| {
+            entry.note_gone_there(true);
+            entry.is_gone_there()
+        });
+        if !is_wanted {
+            // A user deleted the copy on the spoke; the hub still wants it.
+            state.notify(&from.cluster, |mailbox| mailbox.state(key.object()));
+        }
+        is_wanted
+    }
+
+    fn apply_error(&self, from: &Sender, event: &Event) -> Outcome {
+        let report: payload::ErrorReport = match payload::decode("error report", &event.payload) {
+            Ok(report) => report,
+            Err(error) => return Outcome::malformed(&error),
+        };
+        let claimed = Key {
+            namespace: report.resource_namespace,
+            name: report.resource_name,
+        };
+        let cluster = &from.cluster;
+        let mut state = self.objects.lock();
+        let Some(key) = named(&state.index, cluster, &claimed) else {
+            return Outcome::refused("not_theirs", "no Application of this cluster has this name");
+        };
+        let message: String = report.message.chars().take(LONGEST_REPORT).collect();
+        let stated = Some(format!("cluster {cluster} reports: {message}"));
+        let effects = match report.contest {
+            None => state.index.set_report(&key, stated),
+            Some(Contest::On) => state.index.set_contest(&key, stated),
+            Some(Contest::Over) => state.index.set_contest(&key, None),
+            Some(Contest::Other) => Vec::new(),
+        };
+        self.objects.post(&state, effects);
+        Outcome::Done
+    }
+
+    fn outcome(
+        &self,
+        from: &Sender,
+        key: &Key,
+        written: Result<bool, crate::store::WriteError>,
+    ) -> Outcome {
+        let failing_writes = &self.objects.failing_writes;
+        failing_writes.outcome(&from.cluster, &key.object(), written)
+    }
+
+    /// The Application of this copy, if it is routed to the sender.
+    fn theirs(&self, from: &Sender, copy: &Value) -> Option<Key> {
+        let source_uid = Application::of(copy).source_uid();
+        let uid = source_uid.unwrap_or_else(|| Meta::of(copy).uid());
+        let state = self.objects.lock();
+        let (key, entry) = state.index.by_uid(uid)?;
+        (entry.cluster() == Some(&from.cluster)).then(|| key.clone())
+    }
+}
+
+/// The Application of this name that is routed to this cluster, by its hub namespace or by its spoke namespace.
+fn named(index: &Index, cluster: &ClusterName, claimed: &Key) -> Option<Key> {
+    let goes_there = |entry: &Entry| entry.cluster() == Some(cluster);
+    if index.application(claimed).is_some_and(goes_there) {
+        return Some(claimed.clone());
+    }
+    let place = |spoke_namespace| Place {
+        cluster: cluster.clone(),
+        spoke_namespace,
+        name: claimed.name.clone(),
+    };
+    let same = index.keeper(&place(SpokeNamespace::Same(claimed.namespace.clone())));
+    same.or_else(|| index.keeper(&place(SpokeNamespace::ArgoCd)))
+        .map(|(key, _)| key.clone())
+}
+
+#[cfg(test)]
+impl Reports {
+    pub(super) async fn apply(&self, from: &Sender, event: &Event) -> Verdict {
+        self.apply_for(from, event).await.0
+    }
+}
+
+#[cfg(test)]
+mod tests;
