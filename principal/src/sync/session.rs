@@ -37,7 +37,6 @@ use crate::{
 mod brake;
 mod driver;
 mod end;
-mod heartbeat;
 mod inventory;
 mod ownership;
 mod pace;

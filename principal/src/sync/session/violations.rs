@@ -19,6 +19,8 @@ pub(super) enum Violation {
     Malformed,
     /// It sends messages that its mode does not allow.
     NotAllowed,
+    /// It names far more objects than the hub delivers.
+    TooManyObjects,
     /// It does not acknowledge.
     Unacknowledged,
     /// Two agents use its identity.
@@ -39,6 +41,9 @@ impl Violation {
         match self {
             Self::Malformed => "it sends invalid messages",
             Self::NotAllowed => "it sends messages that its mode does not allow",
+            Self::TooManyObjects => {
+                "it names far more objects than the hub delivers, so none are deleted"
+            }
             Self::Unacknowledged => "it has not acknowledged messages for two minutes",
             Self::Contested => "two agents with the same identity take the session from each other",
         }

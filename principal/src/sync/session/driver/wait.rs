@@ -58,7 +58,7 @@ impl Driver {
             () = sleep(pause) => Next::Turn,
         };
         if !room {
-            self.pulse.unread(self.started.elapsed());
+            self.machine.skip_read(self.started.elapsed());
         }
         next
     }
@@ -84,13 +84,10 @@ impl Driver {
     fn pause(&self, now: Duration, full: bool) -> Duration {
         let busy = self.working.len() >= self.sessions.limits.writes_per_session;
         let least = if full || busy { BLOCKED } else { SHORTEST };
-        let is_unread = !self.machine.has_room();
-        let sign = self.pulse.next_sign(now).filter(|_| is_unread);
         [
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
-            self.response_timeout(now),
-            sign,
+            self.machine.silence_left(now),
         ]
         .into_iter()
         .flatten()
@@ -101,28 +98,10 @@ impl Driver {
 
     /// Times out a peer that has sent heartbeats and is silent now.
     pub(super) fn listen(&self) -> Result<(), Over> {
-        if self.response_timeout(self.started.elapsed()) == Some(Duration::ZERO) {
+        if self.machine.silence_left(self.started.elapsed()) == Some(Duration::ZERO) {
             return Err(Over::Peer("the agent timed out".to_owned()));
         }
         Ok(())
-    }
-
-    /// How long the agent may still be silent.
-    fn response_timeout(&self, now: Duration) -> Option<Duration> {
-        let arrived = self.machine.stats(now).last_received;
-        let least = self.sessions.limits.silence;
-        self.pulse.response_timeout(least, arrived, now)
-    }
-
-    /// Sends signs of life while the inbox has no room: we do not read the agent then, and unanswered heartbeats would
-    /// make it disconnect.
-    pub(super) fn leave_unread(&mut self, now: Duration) {
-        if !self.machine.has_room() {
-            self.pulse.unread(now);
-            if self.pulse.takes_sign(now) {
-                self.machine.answer_again();
-            }
-        }
     }
 }
 
