@@ -83,10 +83,8 @@ pub struct Session {
     next_ping: Option<Duration>,
     liveness: Liveness,
     draining: bool,
-    resent: u64,
-    malformed: u64,
-    refused: u64,
-    strays: u64,
+    /// The counters; the rest is filled in by [`Self::stats`].
+    counted: Stats,
 }
 
 impl Session {
@@ -107,10 +105,7 @@ impl Session {
             refusals: Vec::new(),
             liveness: Liveness::default(),
             draining: false,
-            resent: 0,
-            malformed: 0,
-            refused: 0,
-            strays: 0,
+            counted: Stats::default(),
         }
     }
 
@@ -160,7 +155,7 @@ impl Session {
         let event = match event::read(raw) {
             Ok(event) => event,
             Err(unread) => {
-                self.malformed = self.malformed.saturating_add(1);
+                self.counted.malformed += 1;
                 return match unread.answer {
                     Some(answer) => self.acknowledge(&answer, Some(unread.why.to_string())),
                     None => Ok(()),
@@ -172,7 +167,7 @@ impl Session {
             return Ok(());
         }
         if !rules::takes(self.role, self.peer.mode, event.target, event.verb) {
-            self.refused = self.refused.saturating_add(1);
+            self.counted.refused += 1;
             let why = format!("{} of {} is not accepted here", event.verb, event.target);
             return self.acknowledge(&event, Some(why));
         }
@@ -261,7 +256,7 @@ impl Session {
         let (event, why) = match verdict {
             Verdict::Done => (self.inbox.finish(id), None),
             Verdict::Refused(why) => {
-                self.refused = self.refused.saturating_add(1);
+                self.counted.refused += 1;
                 (self.inbox.finish(id), Some(why))
             }
             Verdict::Retry { after } => {
@@ -317,11 +312,8 @@ impl Session {
             unacknowledged: self.flights.oldest_value(now),
             inbox_objects: self.inbox.entries(),
             working: self.inbox.working(),
-            resent: self.resent,
-            malformed: self.malformed,
-            refused: self.refused,
-            strays: self.strays,
             last_received: self.liveness.received,
+            ..self.counted
         }
     }
 }

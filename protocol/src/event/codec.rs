@@ -106,7 +106,7 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
     // a Go peer reads an empty DataSchema() if this attribute is a string
     attributes.insert(
         "dataschema".to_owned(),
-        attribute(Attr::CeUri(target.as_str().to_owned())),
+        attribute(Attr::CeUri(target.to_string())),
     );
     attributes.insert("resourceid".to_owned(), string(resource_id));
     attributes.insert("eventid".to_owned(), string(event_id));

@@ -215,7 +215,7 @@ impl Driver {
                 Ok(())
             }
             Next::Fleet => {
-                self.resync.waiting_mut().review(self.started.elapsed());
+                self.resync.waiting().review(self.started.elapsed());
                 Ok(())
             }
             Next::GoRequest(event) => {

@@ -56,10 +56,7 @@ pub(super) trait Ownership: fmt::Debug + Send {
     }
 
     /// The deletions that wait for a decision.
-    fn waiting(&self) -> &Waiting;
-
-    /// Like [`Self::waiting`], mutable.
-    fn waiting_mut(&mut self) -> &mut Waiting;
+    fn waiting(&mut self) -> &mut Waiting;
 
     /// Whether the agent names more objects than a spoke of this hub can have.
     fn has_too_many(&self) -> bool {

@@ -167,11 +167,7 @@ impl Ownership for Resync {
         }
     }
 
-    fn waiting(&self) -> &Waiting {
-        &self.waiting
-    }
-
-    fn waiting_mut(&mut self) -> &mut Waiting {
+    fn waiting(&mut self) -> &mut Waiting {
         &mut self.waiting
     }
 
@@ -215,12 +211,8 @@ impl Resync {
     /// Ends the resync when the agent's time is over.
     fn time_out(&mut self, step: &mut Step<'_>) {
         self.send_the_rest(step);
-        let closes = step
-            .session
-            .peer()
-            .capabilities
-            .has(Capability::DigestResync);
-        if self.inventory.is_whole(closes) {
+        let capabilities = &step.session.peer().capabilities;
+        if (self.inventory).is_whole(capabilities.has(Capability::DigestResync)) {
             return self.complete(step);
         }
         for key in std::mem::take(&mut self.going) {

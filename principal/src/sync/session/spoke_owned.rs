@@ -174,11 +174,7 @@ impl Ownership for Claims {
         false
     }
 
-    fn waiting(&self) -> &Waiting {
-        &self.waiting
-    }
-
-    fn waiting_mut(&mut self) -> &mut Waiting {
+    fn waiting(&mut self) -> &mut Waiting {
         &mut self.waiting
     }
 

@@ -51,20 +51,11 @@ impl Violation {
 }
 
 /// The recent violations of one agent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PeerViolations {
     violations: BTreeMap<Violation, Duration>,
     /// The last report of this session.
     last: Update<String>,
-}
-
-impl Default for PeerViolations {
-    fn default() -> Self {
-        Self {
-            violations: BTreeMap::new(),
-            last: Update::Same,
-        }
-    }
 }
 
 impl PeerViolations {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::OptionFuture};
 use protocol::{Event, Verdict, WorkId, wire::eventstreamapi::Event as Frame};
 use runtime::error::Chain;
 use tokio::time::{sleep, sleep_until};
@@ -36,7 +36,10 @@ impl Driver {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
         let room = self.machine.has_room();
+        let is_blocked = self.resync.waiting().is_blocking();
         let asks = !full && self.machine.can_emit_at_once();
+        // None for an agent with a tunnel.
+        let go_request = OptionFuture::from(self.go_requests.as_mut().map(GoRequestChannel::next));
         let next = tokio::select! {
             biased;
             end = self.session_slot.ended() => Next::Over(Over::Hub(end)),
@@ -51,9 +54,9 @@ impl Driver {
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
                 Err(status) => Next::Over(self.lost(&status)),
             },
-            Ok(()) = self.fleet.changed(), if self.resync.waiting().is_blocking() => Next::Fleet,
+            Ok(()) = self.fleet.changed(), if is_blocked => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Turn,
-            Some(event) = next_go_request(self.go_requests.as_mut()), if asks => Next::GoRequest(event),
+            Some(Some(event)) = go_request, if asks => Next::GoRequest(event),
             _room = self.outbound.reserve(), if full => Next::Turn,
             () = sleep(pause) => Next::Turn,
         };
@@ -102,13 +105,5 @@ impl Driver {
             return Err(Over::Peer("the agent timed out".to_owned()));
         }
         Ok(())
-    }
-}
-
-/// The next request to a Go agent; never resolves for an agent with a tunnel. Cancel-safe.
-async fn next_go_request(go_requests: Option<&mut GoRequestChannel>) -> Option<Event> {
-    match go_requests {
-        Some(go_requests) => go_requests.next().await,
-        None => std::future::pending().await,
     }
 }
