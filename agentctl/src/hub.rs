@@ -395,7 +395,8 @@ fn present(read: Result<Value, Error>) -> Result<Option<Value>, Error> {
     }
 }
 
-fn chain(error: impl std::error::Error + 'static) -> String {
+/// An error with its causes.
+pub(crate) fn chain(error: impl std::error::Error + 'static) -> String {
     Chain(&error).to_string()
 }
 

@@ -7,10 +7,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use runtime::{
-    credentials::{Material, Pem, provider},
-    error::Chain,
-};
+use runtime::credentials::{Material, Pem, provider};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as Tls, SignatureScheme,
     client::{
@@ -24,7 +21,10 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 use x509_parser::{extensions::GeneralName, prelude::parse_x509_certificate};
 
-use crate::check::spoke::{Handshake, Verdict};
+use crate::{
+    check::spoke::{Handshake, Verdict},
+    hub::chain,
+};
 
 /// Each of both steps may take that long.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ async fn shake(
     roots: &Result<String, String>,
     now: Timestamp,
 ) -> Result<Handshake, String> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| chain(&error))?;
+    let name = ServerName::try_from(host.to_owned()).map_err(chain)?;
     let inner = match roots {
         Ok(pem) => trusting(pem, now),
         Err(reason) => Err(reason.clone()),
@@ -78,7 +78,7 @@ async fn shake(
     });
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|error| chain(&error))?;
+        .map_err(chain)?;
     let verifier: Arc<dyn ServerCertVerifier> = Arc::<Witness>::clone(&witness);
     let mut config = builder
         .dangerous()
@@ -86,10 +86,7 @@ async fn shake(
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let connector = TlsConnector::from(Arc::new(config));
-    let tls = connector
-        .connect(name, tcp)
-        .await
-        .map_err(|error| chain(&error))?;
+    let tls = connector.connect(name, tcp).await.map_err(chain)?;
     let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
     let seen = witness
         .seen
@@ -106,19 +103,15 @@ async fn shake(
     })
 }
 
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    Chain(error).to_string()
-}
-
 fn trusting(pem: &str, now: Timestamp) -> Result<Arc<WebPkiServerVerifier>, String> {
     let pem = Pem {
         roots: Some(pem.as_bytes().to_vec()),
         ..Pem::default()
     };
-    let material = Material::parse(&pem, now).map_err(|error| chain(&error))?;
+    let material = Material::parse(&pem, now).map_err(chain)?;
     let roots = material.roots.ok_or("no trusted certificate found")?;
     let verifier = WebPkiServerVerifier::builder_with_provider(roots.store(), provider());
-    verifier.build().map_err(|error| chain(&error))
+    verifier.build().map_err(chain)
 }
 
 /// Has the certificate judged as an agent would, and lets the handshake go on to see the rest.

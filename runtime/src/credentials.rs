@@ -25,7 +25,7 @@ mod tls;
 
 pub use config::{ClientAuth, client_config, provider, server_config};
 pub use material::{Error, Identity, KeyId, Material, Pem, Roots, Signature, fingerprint};
-pub use tls::{ClientTls, ServerTls};
+pub use tls::{ClientTls, Current, ServerTls};
 
 /// Combines the certificate of one source with the trusted roots of another.
 pub fn combine(

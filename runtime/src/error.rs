@@ -36,17 +36,6 @@ pub enum ErrorClass {
     Internal,
 }
 
-impl ErrorClass {
-    /// A bounded text for metric labels.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Transient => "weather",
-            Self::User => "user",
-            Self::Internal => "us",
-        }
-    }
-}
-
 /// Classifies an error of the Kubernetes API.
 pub fn classify_kube(error: &::kube::Error) -> ErrorClass {
     let ::kube::Error::Api(status) = error else {

@@ -86,15 +86,10 @@ pub fn watch(
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object: secret, .. } => {
                 there = true;
-                let Some(login) = login(&secret, keys).map(Arc::new) else {
+                let Some(login) = login(&secret, keys) else {
                     return tracing::warn!(%object, key = keys.password, "a Secret has no password");
                 };
-                let is_new = send.send_if_modified(|known| {
-                    let is_new = known.as_ref() != Some(&login);
-                    *known = Some(login);
-                    is_new
-                });
-                if is_new {
+                if publish(&send, login) {
                     tracing::info!(%object, "reloaded a password");
                 }
             }
@@ -128,19 +123,11 @@ pub fn follow_folder(
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while token.run_until_cancelled(ticks.tick()).await.is_some() {
             let read = read(&folder, keys).await.map_err(|why| why.to_string());
-            let found = match read {
-                Ok(Some(login)) => Ok(Arc::new(login)),
-                Ok(None) => Err("no password found in it".to_owned()),
-                Err(why) => Err(why),
-            };
+            let found = read.and_then(|it| it.ok_or_else(|| "no password found in it".to_owned()));
             match found {
                 Ok(login) => {
                     complaint = None;
-                    send.send_if_modified(|known| {
-                        let is_new = known.as_ref() != Some(&login);
-                        *known = Some(login);
-                        is_new
-                    });
+                    publish(&send, login);
                 }
                 // Log the error once, not at each poll.
                 Err(why) if complaint.as_ref() != Some(&why) => {
@@ -152,6 +139,15 @@ pub fn follow_folder(
         }
     });
     receive
+}
+
+/// Whether it is another login than the published one.
+fn publish(send: &watch::Sender<Option<Arc<Login>>>, login: Login) -> bool {
+    send.send_if_modified(|known| {
+        let is_new = known.as_deref() != Some(&login);
+        *known = Some(Arc::new(login));
+        is_new
+    })
 }
 
 async fn read(folder: &Path, keys: Keys) -> io::Result<Option<Login>> {

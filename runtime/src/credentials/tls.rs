@@ -11,9 +11,18 @@ use super::material::{Error, Material};
 use crate::error::Chain;
 use crate::parts::Spawner;
 
-/// The server configuration in use; clones follow the same material.
+/// The configuration in use; clones follow the same material.
 #[derive(Debug, Clone)]
-pub struct ServerTls(Current<ServerConfig>);
+pub struct Current<C> {
+    config: Arc<ArcSwapOption<C>>,
+    built_from: watch::Receiver<Arc<Material>>,
+}
+
+/// The server configuration in use.
+pub type ServerTls = Current<ServerConfig>;
+
+/// The client configuration in use.
+pub type ClientTls = Current<ClientConfig>;
 
 impl ServerTls {
     /// Follows `material`; until it suffices there is no configuration.
@@ -22,56 +31,32 @@ impl ServerTls {
         auth: ClientAuth,
         spawner: &Spawner,
     ) -> Self {
-        Self(Current::follow(material, spawner, move |material| {
+        Self::build_from(material, spawner, move |material| {
             server_config(material, auth)
-        }))
-    }
-
-    /// The configuration for the next handshake.
-    pub fn current(&self) -> Option<Arc<ServerConfig>> {
-        self.0.config.load_full()
+        })
     }
 }
-
-/// The client configuration in use; clones follow the same material.
-#[derive(Debug, Clone)]
-pub struct ClientTls(Current<ClientConfig>);
 
 impl ClientTls {
     /// Follows `material`; until it suffices there is no configuration.
     pub fn follow(material: watch::Receiver<Arc<Material>>, spawner: &Spawner) -> Self {
-        Self(Current::follow(material, spawner, client_config))
-    }
-
-    /// The configuration for the next connection.
-    pub fn current(&self) -> Option<Arc<ClientConfig>> {
-        self.0.config.load_full()
+        Self::build_from(material, spawner, client_config)
     }
 
     /// The material of the current configuration, published after it took effect: a connection that is dialled afterwards
     /// presents this or newer material. Material directly from a source may not be in effect yet.
     pub fn material(&self) -> watch::Receiver<Arc<Material>> {
-        self.0.built_from.clone()
-    }
-}
-
-#[derive(Debug)]
-struct Current<C> {
-    config: Arc<ArcSwapOption<C>>,
-    built_from: watch::Receiver<Arc<Material>>,
-}
-
-impl<C> Clone for Current<C> {
-    fn clone(&self) -> Self {
-        Self {
-            config: Arc::clone(&self.config),
-            built_from: self.built_from.clone(),
-        }
+        self.built_from.clone()
     }
 }
 
 impl<C: Send + Sync + 'static> Current<C> {
-    fn follow(
+    /// The configuration for the next connection.
+    pub fn current(&self) -> Option<Arc<C>> {
+        self.config.load_full()
+    }
+
+    fn build_from(
         mut material: watch::Receiver<Arc<Material>>,
         spawner: &Spawner,
         build: impl Fn(&Material) -> Result<Arc<C>, Error> + Send + 'static,
