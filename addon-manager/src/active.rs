@@ -38,20 +38,13 @@ pub async fn run(
             false if marked => unmark(&pods, &pod).await,
             false => Ok(()),
         };
-        let failed = match done {
-            Ok(()) => {
-                marked = leads;
-                false
-            }
-            Err(error) => {
-                marked = true;
-                if healthy {
-                    tracing::warn!(error = %Chain(&error), "cannot move the active label to this pod; retrying");
-                }
-                true
-            }
-        };
-        healthy = !failed;
+        let failed = done.is_err();
+        if let Err(error) = done
+            && healthy
+        {
+            tracing::warn!(error = %Chain(&error), "cannot move the active label to this pod; retrying");
+        }
+        (marked, healthy) = (leads || failed, !failed);
         let next = async {
             tokio::select! {
                 changed = leading.changed() => changed.is_ok(),

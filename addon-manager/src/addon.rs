@@ -11,7 +11,8 @@ pub mod settings;
 pub mod template;
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -29,16 +30,17 @@ use runtime::clock::Clock;
 use crate::{
     address::Address,
     decisions,
-    fleet::{applications::Applications, credential, projects, removal, secrets},
+    fleet::{api_error::ApiError, applications::Applications, credential, removal, secrets},
     hub::{self, World},
     issuer::Authority,
     keys,
+    lock::lock,
     optin::plan::{blocked_change, follows_label},
 };
 use argocd_install::{Decision, Installer};
 use conditions::{BlockedMode, Facts, Needs};
 use manifests::Templates;
-use obstacles::{AllObstacles, Obstacles};
+use obstacles::Obstacles;
 pub use parts::Parts;
 use settings::Defaults;
 
@@ -58,7 +60,8 @@ pub struct ArgocdAgent {
     installation: Installer,
     // The CA ready for signing, recreated when it changes. Locked for a lookup, never across an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
-    obstacles: AllObstacles,
+    // Of the clusters that have any. Locked likewise.
+    obstacles: Mutex<BTreeMap<ClusterName, Obstacles>>,
 }
 
 /// Why the add-on cannot be created; a programming error.
@@ -82,7 +85,7 @@ impl ArgocdAgent {
             parts,
             templates: Templates::embedded()?,
             signing: Mutex::default(),
-            obstacles: AllObstacles::default(),
+            obstacles: Mutex::default(),
         })
     }
 
@@ -229,23 +232,19 @@ impl sdk::Addon for ArgocdAgent {
             return None;
         }
         let authority = self.parts.authority.borrow().clone()?;
-        let mut signing = self.signing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut signing = lock(&self.signing);
         if let Some((known, ca)) = signing.as_ref()
             && *known == authority
         {
             return Some(Arc::clone(ca));
         }
-        match SigningCa::from_pem(authority.certificate(), authority.key()) {
-            Ok(ca) => {
-                let ca = Arc::new(ca);
-                *signing = Some((authority, Arc::clone(&ca)));
-                Some(ca)
-            }
-            Err(error) => {
-                tracing::error!(error = %runtime::error::Chain(&error), "cannot sign with the CA");
-                None
-            }
-        }
+        let made = SigningCa::from_pem(authority.certificate(), authority.key());
+        let made = made.inspect_err(|error| {
+            tracing::error!(error = %runtime::error::Chain(error), "cannot sign with the CA");
+        });
+        let ca = Arc::new(made.ok()?);
+        *signing = Some((authority, Arc::clone(&ca)));
+        Some(ca)
     }
 
     fn certificate_lifetime(&self) -> Duration {
@@ -281,14 +280,17 @@ impl sdk::Addon for ArgocdAgent {
                 Ok(contested) => Some(secrets::contested(contested)),
                 Err(error) => error.needs_a_person(),
             },
-            project: project
-                .as_ref()
-                .err()
-                .and_then(projects::Error::needs_a_person),
+            project: project.as_ref().err().and_then(ApiError::needs_a_person),
         };
         let secret = secret.err().filter(|_| obstacles.secret.is_none());
         let project = project.err().filter(|_| obstacles.project.is_none());
-        self.obstacles.note(target.name, obstacles);
+        let mut known = lock(&self.obstacles);
+        if obstacles == Obstacles::default() {
+            known.remove(target.name);
+        } else {
+            known.insert(target.name.clone(), obstacles);
+        }
+        drop(known);
         match (secret, project) {
             (Some(error), _) => Err(error.into()),
             (None, Some(error)) => Err(error.into()),
@@ -353,7 +355,7 @@ impl sdk::Addon for ArgocdAgent {
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
         let state = conditions::available(&facts, now);
-        let obstacles = self.obstacles.of(target.name);
+        let obstacles = lock(&self.obstacles).get(target.name).cloned();
         let known = obstacles.as_ref();
         let certificates = Arc::clone(&self.parts.certificates.borrow());
         let installation = self.installation.need(target.name);
@@ -410,7 +412,7 @@ impl sdk::Addon for ArgocdAgent {
         } = &self.parts;
         addresses.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         sharing.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
-        self.obstacles.forget(cluster);
+        lock(&self.obstacles).remove(cluster);
         self.installation.forget(cluster);
         // The Secret is removed last. If it still exists, the cluster left while no manager ran, and its
         // Applications are not released yet.

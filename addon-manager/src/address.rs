@@ -60,11 +60,8 @@ impl FromStr for Address {
             None if is_dns_name(host) => host.to_ascii_lowercase(),
             None => return Err(wrong()),
         };
-        if port == 0 {
-            Err(wrong())
-        } else {
-            Ok(Self { host, port })
-        }
+        let address = Self { host, port };
+        Some(address).filter(|it| it.port != 0).ok_or_else(wrong)
     }
 }
 

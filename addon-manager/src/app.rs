@@ -60,15 +60,12 @@ pub async fn run_until(config: Config, token: CancellationToken) -> anyhow::Resu
 }
 
 /// Runs a long-running program: traces, the admin server, and the parts that `start` starts.
-async fn serve<F>(
+async fn serve(
     shared: &Shared,
     token: CancellationToken,
     exposed: Exposed,
-    start: impl FnOnce(ProcessContext) -> F,
-) -> anyhow::Result<()>
-where
-    F: Future<Output = anyhow::Result<()>>,
-{
+    start: impl AsyncFnOnce(ProcessContext) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     // The service name of the Go principal; each agent is agent-MODE.
     let traces = runtime::trace::start(shared.otlp.as_ref(), "principal".to_owned())?;
     let served = async {
@@ -131,6 +128,21 @@ fn always(spawner: &Spawner) -> watch::Receiver<bool> {
         drop(sender);
     });
     receiver
+}
+
+/// Passes each value on, until the token is cancelled.
+async fn forward<T: Clone>(
+    mut from: watch::Receiver<T>,
+    token: CancellationToken,
+    mut to: impl FnMut(T),
+) {
+    loop {
+        to(from.borrow_and_update().clone());
+        let changed = token.run_until_cancelled(from.changed()).await;
+        if !matches!(changed, Some(Ok(()))) {
+            return token.cancelled().await;
+        }
+    }
 }
 
 async fn serve_admin(

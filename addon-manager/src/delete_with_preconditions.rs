@@ -11,13 +11,10 @@ pub async fn delete<K>(api: &Api<K>, name: &str, uid: Option<String>) -> Result<
 where
     K: Clone + serde::de::DeserializeOwned + std::fmt::Debug,
 {
-    let only_this = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid,
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
+    let only_this = DeleteParams::default().preconditions(Preconditions {
+        uid,
+        resource_version: None,
+    });
     match api.delete(name, &only_this).await {
         Ok(_) => Ok(true),
         Err(error) if is_other_or_gone(&error) => Ok(false),

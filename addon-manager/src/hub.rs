@@ -72,20 +72,23 @@ pub fn cluster(object: &ManagedCluster) -> Cluster {
 
 /// The facts that decisions use of a `ManagedClusterAddOn`.
 pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
+    let annotation = |key| object.annotation(key).map(str::to_owned);
     let references = object.config_references();
+    let templates = references.iter().map(|it| &it.resource);
+    let mut templates = templates.chain(object.spec.configs.iter().map(|it| &it.resource));
     let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
     Addon {
         uid: object.metadata.uid.clone().unwrap_or_default(),
         deleting: object.is_deleting(),
         adopted: object.is_managed_by(name),
-        recorded: object.annotation(keys::MODE).map(str::to_owned),
+        recorded: annotation(keys::MODE),
         made_for_label: object.annotation(keys::MADE_FOR_LABEL).is_some(),
-        confirmed: object.annotation(keys::CONFIRM_MODE).map(str::to_owned),
-        confirm_delete: object.annotation(keys::CONFIRM_DELETE).map(str::to_owned),
-        revoked: object.annotation(keys::REVOKED).map(str::to_owned),
-        rekey: object.annotation(keys::REKEY).map(str::to_owned),
-        argocd: object.annotation(keys::ARGOCD).map(str::to_owned),
-        argocd_place: object.annotation(keys::ARGOCD_PLACE).map(str::to_owned),
+        confirmed: annotation(keys::CONFIRM_MODE),
+        confirm_delete: annotation(keys::CONFIRM_DELETE),
+        revoked: annotation(keys::REVOKED),
+        rekey: annotation(keys::REKEY),
+        argocd: annotation(keys::ARGOCD),
+        argocd_place: annotation(keys::ARGOCD_PLACE),
         unidentified: false,
         missing: BTreeMap::new(),
         config: references
@@ -93,14 +96,7 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
             .find(|it| it.resource == DEPLOYMENT_CONFIGS)
             .and_then(config),
         configured: condition::is_true(object.conditions(), condition::addon::CONFIGURED),
-        by_template: references
-            .iter()
-            .any(|reference| reference.resource == TEMPLATES)
-            || object
-                .spec
-                .configs
-                .iter()
-                .any(|config| config.resource == TEMPLATES),
+        by_template: templates.any(|resource| resource == TEMPLATES),
         was_connected: available.is_some_and(|live| conditions::implies_past_session(&live.reason)),
     }
 }

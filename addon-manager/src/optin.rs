@@ -27,8 +27,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use apply::Done;
 pub use apply::Writer;
-use apply::{Done, Error};
 use plan::{Step, plan};
 
 use crate::{
@@ -186,11 +186,8 @@ impl OptIn {
         past.refused.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
         let mut blocked = BTreeMap::clone(&self.blocked.borrow());
-        blocked.retain(|cluster, _| {
-            past.counted
-                .keys()
-                .any(|step| changes(step) == Some(cluster))
-        });
+        let counted: BTreeSet<_> = past.counted.keys().filter_map(changes).collect();
+        blocked.retain(|cluster, _| counted.contains(cluster));
         let mut failed = false;
         let due: Vec<_> = steps
             .into_iter()
@@ -221,7 +218,8 @@ impl OptIn {
                 Err(error) => {
                     failed = true;
                     past.refused.remove(&step);
-                    log_failure(&step, &error);
+                    let error = runtime::error::Chain(&error);
+                    warn!(?step, %error, "opt-in failed; retrying");
                 }
             }
         }
@@ -233,11 +231,8 @@ impl OptIn {
 impl Past {
     /// Whether this step is not due (yet).
     fn is_not_due(&mut self, step: &Step) -> bool {
-        let unseen = self.unseen.iter();
-        if unseen
-            .map(ClusterName::as_str)
-            .any(|it| it == step.cluster())
-        {
+        let is_this = |unseen: &ClusterName| unseen.as_str() == step.cluster();
+        if self.unseen.iter().any(is_this) {
             return true;
         }
         if let Step::Refuse { .. } = step {
@@ -274,10 +269,6 @@ fn changes(step: &Step) -> Option<&String> {
     } else {
         None
     }
-}
-
-fn log_failure(step: &Step, error: &Error) {
-    warn!(?step, error = %runtime::error::Chain(error), "opt-in failed; retrying");
 }
 
 #[cfg(test)]

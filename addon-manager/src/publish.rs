@@ -6,9 +6,7 @@ use tokio::sync::watch;
 pub fn publish<T: PartialEq>(channel: &watch::Sender<T>, value: T) {
     channel.send_if_modified(|known| {
         let changed = *known != value;
-        if changed {
-            *known = value;
-        }
+        *known = value;
         changed
     });
 }

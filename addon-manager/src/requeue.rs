@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use futures::{StreamExt as _, stream, stream::BoxStream};
@@ -10,7 +10,7 @@ use ocm::name::ClusterName;
 use principal::{SessionReport, Sessions};
 use tokio::sync::Notify;
 
-use crate::issuer::Certificates;
+use crate::{issuer::Certificates, lock::lock};
 
 /// The work queue of clusters to reconcile, each at most once: bounded by the number of clusters.
 #[derive(Clone, Debug, Default)]
@@ -23,10 +23,7 @@ pub struct Requeue {
 impl Requeue {
     /// Adds one cluster.
     pub fn wake(&self, cluster: ClusterName) {
-        self.waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(cluster);
+        lock(&self.waiting).insert(cluster);
         self.more.notify_one();
     }
 
@@ -43,11 +40,7 @@ impl Requeue {
     async fn next(&self) -> ClusterName {
         loop {
             // `Notify` keeps one permit while no task waits, so we miss no name that arrives in between.
-            let first = self
-                .waiting
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_first();
+            let first = lock(&self.waiting).pop_first();
             if let Some(cluster) = first {
                 return cluster;
             }
@@ -91,12 +84,8 @@ pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<
         let rotation = it.rotation.as_ref();
         rotation.map(|it| it.waits_for.clone()).unwrap_or_default()
     };
-    Some(
-        names(before)
-            .symmetric_difference(&names(now))
-            .cloned()
-            .collect(),
-    )
+    let (before, now) = (names(before), names(now));
+    Some(before.symmetric_difference(&now).cloned().collect())
 }
 
 /// Whether two reports lead to the same conditions. The time at which the agent of an open session was last seen does

@@ -10,7 +10,10 @@ use runtime::{
     kube::{Event, Watch, watch_trimmed},
     parts::Spawner,
 };
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{oneshot, watch},
+    time::timeout,
+};
 
 use crate::issuer::JWT_KEY;
 
@@ -51,53 +54,31 @@ pub async fn from_secret(
     spawner: &Spawner,
 ) -> Result<watch::Receiver<Arc<JwtKey>>, Error> {
     let mut found = follow(client, namespace, name, spawner);
-    let token = spawner.token().clone();
     let wait = async {
-        let late = timeout(TIME_LIMIT, found.wait_for(Option::is_some))
-            .await
-            .is_err();
-        if late {
-            tracing::warn!(
-                namespace,
-                name,
-                key = JWT_KEY,
-                "waiting for a Secret with the token key"
-            );
+        if let Ok(found) = timeout(TIME_LIMIT, &mut found).await {
+            return found;
         }
-        found.wait_for(Option::is_some).await
+        tracing::warn!(
+            namespace,
+            name,
+            key = JWT_KEY,
+            "waiting for a Secret with the token key"
+        );
+        found.await
     };
-    let first = token
-        .run_until_cancelled(wait)
-        .await
-        .ok_or(Error::Stopped)?;
-    let first = first
-        .map_err(|_closed| Error::Stopped)?
-        .as_ref()
-        .map(|known| Arc::clone(&known.key));
-    let (published, receiver) = watch::channel(first.ok_or(Error::Stopped)?);
-    spawner.spawn("token key in use", async move {
-        while let Some(Ok(())) = token.run_until_cancelled(found.changed()).await {
-            let key = found
-                .borrow_and_update()
-                .as_ref()
-                .map(|known| Arc::clone(&known.key));
-            if let Some(key) = key {
-                published.send_replace(key);
-            }
-        }
-        token.cancelled().await;
-    });
-    Ok(receiver)
+    let found = spawner.token().run_until_cancelled(wait).await;
+    found.and_then(Result::ok).ok_or(Error::Stopped)
 }
 
-/// Watches the Secret; an invalid key changes nothing.
+/// Watches the Secret, and returns the key once there is one; an invalid key changes nothing.
 fn follow(
     client: Client,
     namespace: &str,
     name: &str,
     spawner: &Spawner,
-) -> watch::Receiver<Option<Known>> {
-    let (sender, found) = watch::channel(None);
+) -> oneshot::Receiver<watch::Receiver<Arc<JwtKey>>> {
+    let (first, found) = oneshot::channel();
+    let (mut first, mut known) = (Some(first), None::<Known>);
     let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
         .fields(&format!("metadata.name={name}"));
     let token = spawner.token().clone();
@@ -109,8 +90,20 @@ fn follow(
             return;
         };
         match JwtKey::from_pem(&pem.0) {
+            Ok(_) if known.as_ref().is_some_and(|known| known.pem == pem.0) => {}
             Ok(key) => {
-                sender.send_modify(|known: &mut Option<Known>| renew(known, &pem.0, key));
+                let keys = if let Some(Known { keys, .. }) = known.take() {
+                    let key = key.accepting(&keys.borrow());
+                    keys.send_replace(Arc::new(key));
+                    keys
+                } else {
+                    let (keys, receiver) = watch::channel(Arc::new(key));
+                    // An error means that the process stops.
+                    drop(first.take().map(|first| first.send(receiver)));
+                    keys
+                };
+                let pem = pem.0.clone();
+                known = Some(Known { pem, keys });
             }
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "the token key is not usable");
@@ -121,19 +114,8 @@ fn follow(
     found
 }
 
+/// The key in use, and the text that it was read from.
 struct Known {
     pem: Vec<u8>,
-    key: Arc<JwtKey>,
-}
-
-fn renew(known: &mut Option<Known>, pem: &[u8], key: JwtKey) {
-    let key = match known {
-        Some(before) if before.pem == pem => return,
-        Some(before) => key.accepting(&before.key),
-        None => key,
-    };
-    *known = Some(Known {
-        pem: pem.to_vec(),
-        key: Arc::new(key),
-    });
+    keys: watch::Sender<Arc<JwtKey>>,
 }

@@ -106,11 +106,8 @@ fn give_up(last: Result<Rest, hub::Error>, settings: &UninstallArgs) -> Error {
     let time_limit = settings.timeout;
     match last {
         Ok(rest) => {
-            for line in rest
-                .lines()
-                .into_iter()
-                .chain(rest.advice(&settings.namespace))
-            {
+            let advice = rest.advice(&settings.namespace);
+            for line in rest.lines().into_iter().chain(advice) {
                 error!("{line}");
             }
             Error::Late {

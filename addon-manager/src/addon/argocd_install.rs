@@ -8,16 +8,14 @@ pub mod objects;
 pub mod pattern;
 pub mod record;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use ocm::{api::addon::AddOnDeploymentConfigSpec, name::ClusterName, sdk::Rendered};
 use principal::{ArgoCd, Runs, SessionReport};
 use tokio::sync::watch;
 
 use super::{manifests::Spoke, settings, template};
+use crate::lock::lock;
 use follow::Hub;
 use objects::{Inputs, Templates};
 use pattern::{Missing, Pattern};
@@ -204,15 +202,13 @@ pub fn decide(question: &Question<'_>) -> Verdict {
 
 /// Why a cluster that reports no Argo CD gets none; none if it gets one, or has not reported.
 pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Skipped> {
-    match (install, verdict.decision) {
-        _ if seen.runs != Some(Runs::Nothing) => None,
-        (Install::Never, _) => Some(Skipped::Unwanted),
-        (Install::Auto | Install::Always, Some(Decision::Found)) => Some(Skipped::Gone),
-        (
-            Install::Auto | Install::Always,
-            None | Some(Decision::Installed | Decision::InstalledWithoutDefinitions),
-        ) => None,
+    if seen.runs != Some(Runs::Nothing) {
+        return None;
     }
+    if install == Install::Never {
+        return Some(Skipped::Unwanted);
+    }
+    (verdict.decision == Some(Decision::Found)).then_some(Skipped::Gone)
 }
 
 /// The input of a rendering for one cluster.
@@ -299,23 +295,19 @@ impl Installer {
         })
     }
 
-    fn states(&self) -> MutexGuard<'_, BTreeMap<ClusterName, State>> {
-        self.states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The problem of a cluster that needs a person.
     pub fn need(&self, cluster: &ClusterName) -> Option<Need> {
-        self.states().get(cluster)?.verdict.need.clone()
+        lock(&self.states).get(cluster)?.verdict.need.clone()
     }
 
     /// Why we do not install Argo CD on a cluster that has none.
     pub fn withheld(&self, cluster: &ClusterName) -> Option<Skipped> {
-        self.states().get(cluster)?.withheld
+        lock(&self.states).get(cluster)?.withheld
     }
 
     /// Whether we install Argo CD there, or are about to.
     pub fn installs_argocd(&self, cluster: &ClusterName) -> bool {
-        let states = self.states();
+        let states = lock(&self.states);
         states.get(cluster).is_some_and(|State { verdict, .. }| {
             let decided = verdict.decision.is_some_and(Decision::installs_argocd);
             verdict.installs_argocd || (verdict.records && decided)
@@ -324,7 +316,7 @@ impl Installer {
 
     /// Forgets a cluster that has left.
     pub fn forget(&self, cluster: &ClusterName) {
-        self.states().remove(cluster);
+        lock(&self.states).remove(cluster);
         self.note(cluster, None);
     }
 
@@ -369,7 +361,7 @@ impl Installer {
     }
 
     fn judge(&self, request: &Request<'_>, install: Install, missing: Option<&Missing>) -> Verdict {
-        let mut states = self.states();
+        let mut states = lock(&self.states);
         let before = states.get(request.cluster);
         let before = before.filter(|it| it.uid == request.uid);
         let seen = Seen::of(request.session);

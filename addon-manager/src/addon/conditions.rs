@@ -239,17 +239,15 @@ fn mode_change(blocked: &BlockedMode) -> String {
         asked,
         applications,
     } = blocked;
-    let why = applications.map_or_else(
-        || {
+    let why = match applications {
+        None => {
             "a user created this ManagedClusterAddOn, not the label, and a cluster can write its own labels"
                 .to_owned()
-        },
-        |count| {
-            format!(
-                "a change moves the ownership of the {count} Applications of this cluster"
-            )
-        },
-    );
+        }
+        Some(count) => {
+            format!("a change moves the ownership of the {count} Applications of this cluster")
+        }
+    };
     format!(
         "the cluster's label requests mode {asked}, but {recorded} is in use; {why}, so confirm it with the \
         annotation {}={asked} on this ManagedClusterAddOn, or restore the label",

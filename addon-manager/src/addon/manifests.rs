@@ -135,11 +135,7 @@ pub struct Templates(Vec<Template>);
 impl Templates {
     /// Parses the files built into this program.
     pub fn embedded() -> Result<Self, Error> {
-        FILES
-            .into_iter()
-            .map(|(name, text)| Template::parse(name, text))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        Template::all(&FILES).map(Self)
     }
 
     /// Renders the objects for one cluster, in the order of creation.

@@ -75,7 +75,8 @@ pub fn mode(
 
 /// The mode of clusters that have neither a recorded mode nor a label.
 pub fn configured_mode(config: &AddOnDeploymentConfigSpec) -> Result<Mode, Error> {
-    let mode = read(config, "MODE", "managed or autonomous", mode_of)?;
+    let value = config.variable("MODE");
+    let mode = read("MODE", value, "managed or autonomous", mode_of)?;
     Ok(mode.unwrap_or(Mode::Managed))
 }
 
@@ -85,19 +86,22 @@ pub fn address(
     default: Option<&Address>,
 ) -> Result<Address, Error> {
     let parse = |value: &str| value.parse().ok();
-    read(config, "PRINCIPAL_ADDRESS", "a host or host:port", parse)?
+    let value = config.variable("PRINCIPAL_ADDRESS");
+    read("PRINCIPAL_ADDRESS", value, "a host or host:port", parse)?
         .or_else(|| default.cloned())
         .ok_or(Error::NoAddress)
 }
 
 /// Whether a cluster with this configuration gets the repositories without a project.
 pub fn shares_unscoped(config: &AddOnDeploymentConfigSpec, default: bool) -> Result<bool, Error> {
-    Ok(truth(config, "SHARE_UNSCOPED_REPOSITORIES")?.unwrap_or(default))
+    let value = config.variable("SHARE_UNSCOPED_REPOSITORIES");
+    Ok(truth("SHARE_UNSCOPED_REPOSITORIES", value)?.unwrap_or(default))
 }
 
 /// Whether an Argo CD that we installed stays when the add-on is removed.
 pub fn keeps_argocd(config: &AddOnDeploymentConfigSpec) -> Result<bool, Error> {
-    Ok(truth(config, "KEEP_ARGOCD")?.unwrap_or(false))
+    let value = config.variable("KEEP_ARGOCD");
+    Ok(truth("KEEP_ARGOCD", value)?.unwrap_or(false))
 }
 
 /// Whether we install Argo CD on a cluster with this configuration.
@@ -108,25 +112,25 @@ pub fn installs(config: &AddOnDeploymentConfigSpec) -> Result<Install, Error> {
         "false" => Some(Install::Never),
         _ => None,
     };
-    let install = read(config, "INSTALL_ARGOCD", "auto, true or false", parse)?;
+    let value = config.variable("INSTALL_ARGOCD");
+    let install = read("INSTALL_ARGOCD", value, "auto, true or false", parse)?;
     Ok(install.unwrap_or_default())
 }
 
-fn truth(config: &AddOnDeploymentConfigSpec, name: &'static str) -> Result<Option<bool>, Error> {
-    read(config, name, "true or false", |value| value.parse().ok())
+fn truth(name: &'static str, value: Option<&str>) -> Result<Option<bool>, Error> {
+    read(name, value, "true or false", |value| value.parse().ok())
 }
 
-/// Reads a variable; none if it is not set or empty.
+/// Parses the value of a variable; none if it is not set or empty.
 fn read<T>(
-    config: &AddOnDeploymentConfigSpec,
     name: &'static str,
+    value: Option<&str>,
     wanted: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, Error> {
-    let value = config.variable(name).unwrap_or_default();
-    if value.is_empty() {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
         return Ok(None);
-    }
+    };
     let value = value.to_owned();
     match parse(&value) {
         None => Err(Error::Variable {
@@ -164,7 +168,8 @@ pub fn spoke(
 
 fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
     let wanted = "the name of a namespace";
-    let namespace = read(config, "ARGOCD_NAMESPACE", wanted, label)?;
+    let value = config.variable("ARGOCD_NAMESPACE");
+    let namespace = read("ARGOCD_NAMESPACE", value, wanted, label)?;
     Ok(namespace.unwrap_or_else(|| "argocd".to_owned()))
 }
 
@@ -180,22 +185,24 @@ fn allowed_namespaces(config: &AddOnDeploymentConfigSpec) -> Result<BTreeSet<Str
         let names = value.split(',').map(str::trim);
         names.filter(|name| !name.is_empty()).map(label).collect()
     };
-    let names = read(config, "ALLOWED_NAMESPACES", wanted, parse)?;
+    let value = config.variable("ALLOWED_NAMESPACES");
+    let names = read("ALLOWED_NAMESPACES", value, wanted, parse)?;
     Ok(names.unwrap_or_default())
 }
 
 fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
     const LEVELS: [&str; 6] = ["error", "warn", "warning", "info", "debug", "trace"];
+    let value = config.variable("LOG_LEVEL");
     let wanted = "error, warn, info, debug or trace";
     let parse = |value: &str| LEVELS.into_iter().find(|level| *level == value);
-    Ok(read(config, "LOG_LEVEL", wanted, parse)?
-        .unwrap_or("info")
-        .to_owned())
+    let level = read("LOG_LEVEL", value, wanted, parse)?;
+    Ok(level.unwrap_or("info").to_owned())
 }
 
 fn ui_access(config: &AddOnDeploymentConfigSpec) -> Result<UiAccess, Error> {
     let parse = |value: &str| value.parse().ok();
-    let level = read(config, "UI_ACCESS", ui_access::LEVELS, parse)?;
+    let value = config.variable("UI_ACCESS");
+    let level = read("UI_ACCESS", value, ui_access::LEVELS, parse)?;
     Ok(level.unwrap_or(UiAccess::Read))
 }
 

@@ -43,6 +43,9 @@ macro_rules! embedded {
 }
 pub(super) use embedded;
 
+/// The values of placeholders.
+pub type Values = BTreeMap<&'static str, String>;
+
 /// One manifest, parsed.
 #[derive(Clone, Debug)]
 pub struct Template {
@@ -51,6 +54,14 @@ pub struct Template {
 }
 
 impl Template {
+    /// Parses all documents of these files.
+    pub fn all(files: &[(&'static str, &str)]) -> Result<Vec<Self>, Error> {
+        let documents = files
+            .iter()
+            .flat_map(|(name, text)| text.split("\n---\n").map(move |it| (*name, it)));
+        documents.map(|(name, it)| Self::parse(name, it)).collect()
+    }
+
     /// Parses one document.
     pub fn parse(name: &'static str, text: &str) -> Result<Self, Error> {
         let body = serde_saphyr::from_str(text).map_err(|source| Error::Parse {
@@ -66,39 +77,27 @@ impl Template {
     }
 
     /// Replaces every placeholder.
-    pub fn fill(&self, values: &BTreeMap<&'static str, String>) -> Result<Value, Error> {
-        let mut body = self.body.clone();
-        self.fill_in(&mut body, values)?;
-        Ok(body)
+    pub fn fill(&self, values: &Values) -> Result<Value, Error> {
+        self.filled(&self.body, values)
     }
 
-    fn fill_in(
-        &self,
-        value: &mut Value,
-        values: &BTreeMap<&'static str, String>,
-    ) -> Result<(), Error> {
-        match value {
-            Value::String(text) => *text = self.fill_text(text, values)?,
+    fn filled(&self, value: &Value, values: &Values) -> Result<Value, Error> {
+        Ok(match value {
+            Value::String(text) => self.fill_text(text, values)?.into(),
             Value::Array(items) => {
-                for item in items {
-                    self.fill_in(item, values)?;
-                }
+                let filled = items.iter().map(|item| self.filled(item, values));
+                filled.collect::<Result<_, _>>()?
             }
             Value::Object(fields) => {
-                for field in fields.values_mut() {
-                    self.fill_in(field, values)?;
-                }
+                let filled = fields.iter();
+                let filled = filled.map(|(key, it)| Ok((key.clone(), self.filled(it, values)?)));
+                Value::Object(filled.collect::<Result<_, Error>>()?)
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-        Ok(())
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        })
     }
 
-    fn fill_text(
-        &self,
-        text: &str,
-        values: &BTreeMap<&'static str, String>,
-    ) -> Result<String, Error> {
+    fn fill_text(&self, text: &str, values: &Values) -> Result<String, Error> {
         let mut filled = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, from)) = rest.split_once("${") {
@@ -108,11 +107,8 @@ impl Template {
             };
             let (placeholder, after) = from.split_once('}').ok_or_else(|| unknown(from))?;
             filled.push_str(before);
-            filled.push_str(
-                values
-                    .get(placeholder)
-                    .ok_or_else(|| unknown(placeholder))?,
-            );
+            let value = values.get(placeholder);
+            filled.push_str(value.ok_or_else(|| unknown(placeholder))?);
             rest = after;
         }
         filled.push_str(rest);

@@ -11,7 +11,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ListParams, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams},
 };
 use runtime::{
     error::Chain,
@@ -32,22 +32,13 @@ const MISSING: Duration = Duration::from_secs(15);
 /// How often they are listed after one of them has an address.
 const FOUND: Duration = Duration::from_mins(5);
 
-/// Kinds that may lead to the Service: group, versions (newest first), plural, kind.
-const ROUTE: Kind = ("route.openshift.io", &["v1"], "routes", "Route");
-const TLS_ROUTE: Kind = (
-    "gateway.networking.k8s.io",
-    &["v1", "v1alpha3", "v1alpha2"],
-    "tlsroutes",
-    "TLSRoute",
-);
-const INGRESS: Kind = ("networking.k8s.io", &["v1"], "ingresses", "Ingress");
+/// A kind that may lead to the Service: group, versions (newest first), kind.
+type Kind = (&'static str, &'static [&'static str], &'static str);
 
-type Kind = (
-    &'static str,
-    &'static [&'static str],
-    &'static str,
-    &'static str,
-);
+const ROUTE: Kind = ("route.openshift.io", &["v1"], "Route");
+const TLS_VERSIONS: &[&str] = &["v1", "v1alpha3", "v1alpha2"];
+const TLS_ROUTE: Kind = ("gateway.networking.k8s.io", TLS_VERSIONS, "TLSRoute");
+const INGRESS: Kind = ("networking.k8s.io", &["v1"], "Ingress");
 
 /// The channels that publish the address.
 #[derive(Clone, Debug)]
@@ -145,18 +136,14 @@ async fn others(client: &Client, namespace: &str, seen: &mut Seen) {
 }
 
 async fn objects(client: &Client, namespace: &str, kind: Kind) -> Vec<Value> {
-    let (group, versions, plural, name) = kind;
-    if !may_list(client, Some(namespace), group, plural).await {
+    let (group, versions, name) = kind;
+    let resource =
+        |version: &str| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, name));
+    if !may_list(client, Some(namespace), group, &resource("").plural).await {
         return Vec::new();
     }
     for version in versions {
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: (*version).to_owned(),
-            api_version: format!("{group}/{version}"),
-            kind: name.to_owned(),
-            plural: plural.to_owned(),
-        };
+        let resource = resource(version);
         let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
         match api.list(&ListParams::default()).await {
             Ok(found) => {

@@ -25,7 +25,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    ProcessContext,
+    ProcessContext, forward,
     leader_run::{self, LeaderRun},
 };
 use crate::{
@@ -58,55 +58,40 @@ pub(super) async fn start(
     metrics: metrics::Whole,
     process: ProcessContext,
 ) -> anyhow::Result<()> {
-    let ProcessContext {
-        client,
-        readiness,
-        spawner,
-    } = process;
-    let ready = readiness.register("principal");
-    let metrics::Whole {
-        manager: metrics,
-        sdk: counters,
-        principal: of_principal,
-    } = metrics;
+    let ready = process.readiness.register("principal");
     let channels = Channels::new(&config);
     let context = HubContext {
         config,
-        client,
-        spawner,
+        client: process.client,
+        spawner: process.spawner,
         channels,
-        metrics,
+        metrics: metrics.manager,
     };
     let leading = context.leading().await?;
     context.spawn_active_label();
     context.spawn_issuer(leading.clone());
     context.spawn_address();
     let own = context.own().await.context("stopped at the start")?;
-    let inputs = context.inputs(of_principal).await?;
+    let inputs = context.inputs(metrics.principal).await?;
     let handle = principal::start(context.config.shared.principal.clone(), inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let (spawner, token) = (context.spawner.clone(), context.spawner.token().clone());
-    spawner.spawn(
-        "readiness",
-        super::standalone::forward_ready(handle.ready, ready, token.clone()),
-    );
+    let readiness = forward(handle.ready, token.clone(), move |is_ready| {
+        ready.set(is_ready);
+    });
+    spawner.spawn("readiness", readiness);
     let sessions = context.channels.sessions.clone();
-    spawner.spawn(
-        "sessions",
-        forward(handle.sessions, sessions, token.clone()),
-    );
-    spawner.spawn(
-        "lead",
-        leader_run::run(
-            LeaderRun {
-                context,
-                own,
-                counters,
-            },
-            leading,
-            token,
-        ),
-    );
+    let sessions = forward(handle.sessions, token.clone(), move |now| {
+        sessions.send_replace(now);
+    });
+    spawner.spawn("sessions", sessions);
+    let counters = metrics.sdk;
+    let run = LeaderRun {
+        context,
+        own,
+        counters,
+    };
+    spawner.spawn("lead", leader_run::run(run, leading, token));
     Ok(())
 }
 
@@ -335,22 +320,6 @@ async fn name_hosts(
             }
         };
         if token.run_until_cancelled(next).await != Some(true) {
-            return token.cancelled().await;
-        }
-    }
-}
-
-async fn forward(
-    mut from: watch::Receiver<Sessions>,
-    to: watch::Sender<Sessions>,
-    token: CancellationToken,
-) {
-    loop {
-        to.send_replace(Arc::clone(&from.borrow_and_update()));
-        if !matches!(
-            token.run_until_cancelled(from.changed()).await,
-            Some(Ok(()))
-        ) {
             return token.cancelled().await;
         }
     }

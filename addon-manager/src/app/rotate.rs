@@ -7,10 +7,7 @@ use crate::{args::RotateArgs, issuer::Secrets};
 
 /// Writes the request, which the leader carries out, and returns where to follow the progress.
 pub async fn ask(args: RotateArgs) -> anyhow::Result<String> {
-    let RotateArgs {
-        kube,
-        own_namespace,
-    } = args;
+    let (kube, own_namespace) = (args.kube, args.own_namespace);
     let client = runtime::kube::client(&kube, "argocd-agent-addon-manager").await?;
     let name = Clock::system().now().to_string();
     Secrets::new(client, &own_namespace)

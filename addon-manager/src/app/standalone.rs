@@ -19,12 +19,11 @@ use runtime::{
     },
     kube::{Event, Watch, watch_trimmed},
     parts::Spawner,
-    ready,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::ProcessContext;
+use super::{ProcessContext, forward};
 use crate::{
     config::{
         LoginSource, RedisTlsEndpoint, Registration, Shared, Source, Standalone, TlsEndpoint,
@@ -43,12 +42,8 @@ pub(super) async fn start(
     metrics: principal::Metrics,
     process: ProcessContext,
 ) -> anyhow::Result<()> {
-    let ProcessContext {
-        client,
-        readiness,
-        spawner,
-    } = process;
-    let ready = readiness.register("principal");
+    let (client, spawner) = (process.client, process.spawner);
+    let ready = process.readiness.register("principal");
     let Standalone {
         shared,
         agents,
@@ -89,9 +84,10 @@ pub(super) async fn start(
     };
     let handle = principal::start(shared.principal, inputs).await?;
     tracing::info!(address = %handle.address, "the principal listens");
+    let token = spawner.token().clone();
     spawner.spawn(
         "readiness",
-        forward_ready(handle.ready, ready, spawner.token().clone()),
+        forward(handle.ready, token, move |is_ready| ready.set(is_ready)),
     );
     Ok(())
 }
@@ -181,17 +177,11 @@ async fn material(
     spawner: &Spawner,
 ) -> Followed {
     let TlsEndpoint { serving, ca } = endpoint;
-    let clock = Clock::system();
     let secret = |name: &str, take| {
-        secrets::watch(
-            client.clone(),
-            namespace,
-            name,
-            take,
-            Clock::system(),
-            spawner,
-        )
+        let (client, clock) = (client.clone(), Clock::system());
+        secrets::watch(client, namespace, name, take, clock, spawner)
     };
+    let files = |paths| files::watch(paths, Clock::system(), spawner);
     let identity = match serving {
         Source::Secret(name) => secret(&name, Take::Identity),
         Source::Files((chain, key)) => {
@@ -200,7 +190,7 @@ async fn material(
                 key: Some(key),
                 roots: None,
             };
-            files::watch(paths, clock.clone(), spawner).await
+            files(paths).await
         }
     };
     let roots = match ca {
@@ -210,27 +200,10 @@ async fn material(
                 roots: Some(path),
                 ..Paths::default()
             };
-            files::watch(paths, clock, spawner).await
+            files(paths).await
         }
     };
     credentials::combine(identity, roots, spawner)
-}
-
-/// Forwards the principal's readiness to the probe.
-pub(super) async fn forward_ready(
-    mut from: watch::Receiver<bool>,
-    to: ready::Handle,
-    token: CancellationToken,
-) {
-    loop {
-        to.set(*from.borrow_and_update());
-        if !matches!(
-            token.run_until_cancelled(from.changed()).await,
-            Some(Ok(()))
-        ) {
-            return token.cancelled().await;
-        }
-    }
 }
 
 /// The settings that all enrolments share.

@@ -71,18 +71,12 @@ pub(super) fn checked_alone(
         redis_proxy_server_tls_key,
     } = args;
     let server = checked_address("--redis-server-address", &redis_server_address)?.to_string();
-    let serving = standalone::pair(
-        redis_proxy_server_tls_cert,
-        redis_proxy_server_tls_key,
-        redis_proxy_server_tls_secret_name,
-    );
-    let tls = TlsEndpoint {
-        serving: serving.ok_or(Error::HalfPair(
-            "--redis-proxy-server-tls-cert",
-            "--redis-proxy-server-tls-key",
-        ))?,
-        ca: standalone::or_secret(redis_ca_path, redis_ca_secret_name),
-    };
+    let files = [
+        ("--redis-proxy-server-tls-cert", redis_proxy_server_tls_cert),
+        ("--redis-proxy-server-tls-key", redis_proxy_server_tls_key),
+    ];
+    let ca = standalone::or_secret(redis_ca_path, redis_ca_secret_name);
+    let tls = standalone::endpoint(files, redis_proxy_server_tls_secret_name, ca)?;
     let login = match (
         given(redis_creds_dir_path),
         redis_password.and_then(Login::of),

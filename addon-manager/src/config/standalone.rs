@@ -72,11 +72,11 @@ pub(super) fn checked(args: PrincipalArgs) -> Result<Standalone, Error> {
     let host = shared.principal.listen.ip();
     let (redis_proxy, redis) = redis::checked_alone(redis_proxy, host)?.unzip();
     shared.principal.redis_proxy = redis_proxy;
-    let agents = TlsEndpoint {
-        serving: pair(tls_cert, tls_key, tls_secret_name)
-            .ok_or(Error::HalfPair("--tls-cert", "--tls-key"))?,
-        ca: or_secret(root_ca_path, tls_ca_secret_name),
-    };
+    let agents = endpoint(
+        [("--tls-cert", tls_cert), ("--tls-key", tls_key)],
+        tls_secret_name,
+        or_secret(root_ca_path, tls_ca_secret_name),
+    )?;
     let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
     Ok(Standalone {
         visitors: shared.principal.resource_proxy.map(|_| visitors),
@@ -98,18 +98,12 @@ fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, TlsEndpoint), Error> 
         resource_proxy_ca_secret_name,
         resource_proxy_ca_path,
     } = args;
-    let serving = pair(
-        resource_proxy_cert_path,
-        resource_proxy_key_path,
-        resource_proxy_secret_name,
-    );
-    let endpoint = TlsEndpoint {
-        serving: serving.ok_or(Error::HalfPair(
-            "--resource-proxy-cert-path",
-            "--resource-proxy-key-path",
-        ))?,
-        ca: or_secret(resource_proxy_ca_path, resource_proxy_ca_secret_name),
-    };
+    let files = [
+        ("--resource-proxy-cert-path", resource_proxy_cert_path),
+        ("--resource-proxy-key-path", resource_proxy_key_path),
+    ];
+    let ca = or_secret(resource_proxy_ca_path, resource_proxy_ca_secret_name);
+    let endpoint = endpoint(files, resource_proxy_secret_name, ca)?;
     Ok((enable_resource_proxy, endpoint))
 }
 
@@ -125,17 +119,21 @@ fn checked_method(auth: &str, plaintext: bool) -> Result<identity::Method, Error
     }
 }
 
-/// The certificate and its key, from files or a Secret; none if only one file is set.
-pub(super) fn pair(
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
+/// The TLS settings of a port, whose certificate and key are in files or a Secret.
+pub(super) fn endpoint(
+    files: [(&'static str, Option<PathBuf>); 2],
     secret: String,
-) -> Option<Source<(PathBuf, PathBuf)>> {
-    match (given(certificate), given(key)) {
-        (Some(certificate), Some(key)) => Some(Source::Files((certificate, key))),
-        (None, None) => Some(Source::Secret(secret)),
-        (Some(_), None) | (None, Some(_)) => None,
-    }
+    ca: Source<PathBuf>,
+) -> Result<TlsEndpoint, Error> {
+    let [(certificate_flag, certificate), (key_flag, key)] = files;
+    let serving = match (given(certificate), given(key)) {
+        (Some(certificate), Some(key)) => Source::Files((certificate, key)),
+        (None, None) => Source::Secret(secret),
+        (Some(_), None) | (None, Some(_)) => {
+            return Err(Error::HalfPair(certificate_flag, key_flag));
+        }
+    };
+    Ok(TlsEndpoint { serving, ca })
 }
 
 pub(super) fn or_secret(path: Option<PathBuf>, secret: String) -> Source<PathBuf> {

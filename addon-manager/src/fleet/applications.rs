@@ -9,16 +9,8 @@ use kube::{
 };
 use serde_json::json;
 
+use super::api_error::{ApiError, failed};
 use crate::hub::Own;
-
-/// Why a request for an Application failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{action} {object}")]
-pub struct Error {
-    action: &'static str,
-    object: String,
-    source: Box<kube::Error>,
-}
 
 /// The page size of lists.
 const PAGE: u32 = 100;
@@ -55,12 +47,12 @@ impl Applications {
     }
 
     /// The next page, which may be empty; `None` after the last one.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<DynamicObject>>, Error> {
+    pub async fn next_page(&mut self) -> Result<Option<Vec<DynamicObject>>, ApiError> {
         let Some(page) = self.next.take() else {
             return Ok(None);
         };
         let list = self.api.list(&page).await;
-        let list = list.map_err(failed("list", "Applications"))?;
+        let list = list.map_err(failed("list", "Applications".to_owned()))?;
         let more = list.metadata.continue_.filter(|token| !token.is_empty());
         self.next = more.map(|token| page.continue_token(&token));
         let mut here = list.items;
@@ -69,7 +61,7 @@ impl Applications {
     }
 
     /// Counts all Applications.
-    pub async fn count(mut self) -> Result<usize, Error> {
+    pub async fn count(mut self) -> Result<usize, ApiError> {
         let mut count: usize = 0;
         while let Some(page) = self.next_page().await? {
             count = count.saturating_add(page.len());
@@ -89,15 +81,6 @@ fn belongs(application: &DynamicObject, clusters: &Clusters, settings: &RoutingS
             .any(|cluster| argocd::mirror::is_of(&value, cluster))
     };
     route.cluster().is_some() || is_mirror()
-}
-
-pub(super) fn failed(action: &'static str, object: &str) -> impl FnOnce(kube::Error) -> Error {
-    let object = object.to_owned();
-    move |source| Error {
-        action,
-        object,
-        source: Box::new(source),
-    }
 }
 
 #[cfg(test)]

@@ -10,27 +10,8 @@ use kube::{
 };
 use ocm::name::ClusterName;
 
-use crate::{delete_with_preconditions, hub, keys};
-
-/// Why a request for a project failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{action} AppProject {name}")]
-pub struct Error {
-    /// The attempted action.
-    action: &'static str,
-    /// The project.
-    name: String,
-    /// The cause.
-    source: Box<kube::Error>,
-}
-
-impl Error {
-    /// A message with the next step, for errors that a retry does not resolve.
-    pub fn needs_a_person(&self) -> Option<String> {
-        let next = hub::next_step(&self.source)?;
-        Some(format!("{}; {next}", runtime::error::Chain(self)))
-    }
-}
+use super::api_error::{self, ApiError};
+use crate::{delete_with_preconditions, keys};
 
 /// The projects in the hub's Argo CD namespace.
 #[derive(Clone, Debug)]
@@ -51,7 +32,7 @@ impl Projects {
     }
 
     /// Creates or repairs the project of a cluster; writes nothing if it is as desired.
-    pub async fn ensure(&self, cluster: &ClusterName) -> Result<(), Error> {
+    pub async fn ensure(&self, cluster: &ClusterName) -> Result<(), ApiError> {
         let name = cluster_project::name(cluster.as_str());
         let mut desired = cluster_project::build(cluster.as_str(), &self.namespace);
         let mut params = PatchParams::apply(keys::FIELD_MANAGER);
@@ -77,7 +58,7 @@ impl Projects {
     }
 
     /// Deletes the project of a cluster, if we made it.
-    pub async fn remove(&self, cluster: &ClusterName) -> Result<(), Error> {
+    pub async fn remove(&self, cluster: &ClusterName) -> Result<(), ApiError> {
         let name = cluster_project::name(cluster.as_str());
         let Some(live) = self.live(&name).await? else {
             return Ok(());
@@ -93,7 +74,7 @@ impl Projects {
     }
 
     /// Reads the project of that name with a list, for which the principal's watch has the permission already.
-    async fn live(&self, name: &str) -> Result<Option<DynamicObject>, Error> {
+    async fn live(&self, name: &str) -> Result<Option<DynamicObject>, ApiError> {
         let named = ListParams::default().fields(&format!("metadata.name={name}"));
         let found = self.api.list(&named).await;
         found
@@ -102,11 +83,6 @@ impl Projects {
     }
 }
 
-fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {
-    let name = name.to_owned();
-    move |source| Error {
-        action,
-        name,
-        source: Box::new(source),
-    }
+fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> ApiError {
+    api_error::failed(action, format!("AppProject {name}"))
 }

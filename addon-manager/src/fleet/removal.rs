@@ -2,11 +2,14 @@
 
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use super::applications::{Applications, Error, failed};
+use super::{
+    api_error::{ApiError, failed},
+    applications::Applications,
+};
 
 /// Finalizers that make Argo CD wait for the cluster; a suffix after `/` may follow.
 const ARGOCD_FINALIZERS: [&str; 3] = [
@@ -21,11 +24,11 @@ const ARGOCD_FINALIZERS: [&str; 3] = [
 pub async fn release_applications(
     client: &Client,
     mut applications: Applications,
-) -> Result<(), Error> {
+) -> Result<(), ApiError> {
     while let Some(page) = applications.next_page().await? {
         for application in &page {
             if let Some(patch) = released(application) {
-                release(client, &Applications::kind(), application, &patch).await?;
+                release(client, application, &patch).await?;
             }
         }
     }
@@ -34,26 +37,22 @@ pub async fn release_applications(
 
 async fn release(
     client: &Client,
-    kind: &ApiResource,
     application: &DynamicObject,
     patch: &Value,
-) -> Result<(), Error> {
-    let (namespace, name) = (
-        application.namespace().unwrap_or_default(),
-        application.name_any(),
-    );
+) -> Result<(), ApiError> {
+    let namespace = application.namespace().unwrap_or_default();
+    let name = application.name_any();
     let object = format!("Application/{namespace}/{name}");
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, kind);
-    match api
-        .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
-        .await
-    {
+    let kind = Applications::kind();
+    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind);
+    let params = PatchParams::default();
+    match api.patch(&name, &params, &Patch::Merge(patch)).await {
         Ok(_) => {
             tracing::info!(%object, "released finalizers of a cluster that left");
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(failed("release", &object)(error)),
+        Err(error) => Err(failed("release", object)(error)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use argocd::cluster_secret::Access;
@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{delete_with_preconditions, hub, keys};
+use super::api_error::{self, ApiError};
+use crate::{delete_with_preconditions, keys, lock::lock};
 
 mod cache;
 mod contest;
@@ -36,15 +37,8 @@ const WRITTEN: &str = "argocd-agent.open-cluster-management.io/written";
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API rejected the request or was unavailable.
-    #[error("{action} Secret {name}")]
-    Api {
-        /// The attempted action.
-        action: &'static str,
-        /// The Secret.
-        name: String,
-        /// The cause.
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     /// The Secrets are not listed yet.
     #[error("the cluster Secrets are not read yet")]
     NotListed,
@@ -89,8 +83,7 @@ impl Error {
     pub fn needs_a_person(&self) -> Option<String> {
         match self {
             Self::Foreign { .. } | Self::Contested { .. } => Some(self.to_string()),
-            Self::Api { source, .. } => hub::next_step(source)
-                .map(|next| format!("{}; {next}", runtime::error::Chain(self))),
+            Self::Api(error) => error.needs_a_person(),
             Self::NotListed | Self::NotASecret { .. } => None,
         }
     }
@@ -137,7 +130,7 @@ impl ClusterSecrets {
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_named(&object.metadata) {
-                    self.lock().observed(cluster.as_str(), *object);
+                    lock(&self.cache).observed(cluster.as_str(), *object);
                     changed(cluster);
                 }
             }
@@ -147,19 +140,19 @@ impl ClusterSecrets {
                     .strip_prefix("cluster-")
                     .and_then(|it| it.parse().ok());
                 if let Some(cluster) = cluster {
-                    self.lock().gone(ClusterName::as_str(&cluster), &gone.uid);
+                    lock(&self.cache).gone(ClusterName::as_str(&cluster), &gone.uid);
                     changed(cluster);
                 }
             }
             Event::Synced => {
-                let unreported = self.lock().listed();
+                let unreported = lock(&self.cache).listed();
                 self.listed.send_replace(true);
                 unreported
                     .iter()
                     .filter_map(|it| it.parse().ok())
                     .for_each(&mut changed);
             }
-            Event::Rewound => self.lock().rewound(),
+            Event::Rewound => lock(&self.cache).rewound(),
         })
         .await;
     }
@@ -172,12 +165,12 @@ impl ClusterSecrets {
 
     /// Whether `cluster` has a Secret of ours.
     pub fn has(&self, cluster: &ClusterName) -> bool {
-        self.lock().get(cluster.as_str()).is_some_and(is_ours)
+        lock(&self.cache).get(cluster.as_str()).is_some_and(is_ours)
     }
 
     /// The credentials in the Secret of `cluster`, if it is ours.
     pub fn access(&self, cluster: &ClusterName) -> Option<Access> {
-        let cache = self.lock();
+        let cache = lock(&self.cache);
         let live = cache.get(cluster.as_str()).filter(|it| is_ours(it))?;
         let config = live.data.as_ref()?.get("config")?;
         Some(argocd::cluster_secret::access(&config.0))
@@ -195,7 +188,7 @@ impl ClusterSecrets {
         }
         let cluster = cluster.as_str();
         let name = argocd::cluster_secret::name(cluster);
-        let known = self.lock().get(cluster).cloned();
+        let known = lock(&self.cache).get(cluster).cloned();
         let live = match known {
             Some(live) => Some(live),
             None => self.look(&name).await?,
@@ -226,10 +219,7 @@ impl ClusterSecrets {
 
     /// The fields that another field manager set to other values, and still has.
     fn contested(&self, cluster: &str, live: Option<&Secret>, desired: &Value) -> BTreeSet<Field> {
-        let known = self
-            .contested
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.contested);
         let known = known.get(cluster).into_iter().flatten();
         let differs = |field: &&Field| {
             let theirs = live.and_then(|live| field.of(live));
@@ -239,10 +229,7 @@ impl ClusterSecrets {
     }
 
     fn remember(&self, cluster: &str, contested: &BTreeSet<Field>) {
-        let mut all = self
-            .contested
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.contested);
         if contested.is_empty() {
             all.remove(cluster);
         } else {
@@ -317,24 +304,18 @@ impl ClusterSecrets {
         if !*self.listed.borrow() {
             return Err(Error::NotListed);
         }
-        let live = self
-            .lock()
-            .get(cluster.as_str())
-            .filter(|secret| is_ours(secret))
-            .cloned();
-        let Some(live) = live else { return Ok(()) };
+        let live = lock(&self.cache).get(cluster.as_str()).cloned();
+        let Some(live) = live.filter(is_ours) else {
+            return Ok(());
+        };
         let name = argocd::cluster_secret::name(cluster.as_str());
         let uid = live.metadata.uid;
         let deleted = delete_with_preconditions::delete(&self.api, &name, uid.clone()).await;
         if deleted.map_err(failed("delete", &name))? {
             tracing::info!(%cluster, "deleted the cluster Secret");
         }
-        self.lock().gone(cluster.as_str(), &uid.unwrap_or_default());
+        lock(&self.cache).gone(cluster.as_str(), &uid.unwrap_or_default());
         Ok(())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SecretCache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -365,12 +346,8 @@ pub fn is_marked(metadata: &ObjectMeta) -> bool {
 }
 
 fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {
-    let name = name.to_owned();
-    move |source| Error::Api {
-        action,
-        name,
-        source: Box::new(source),
-    }
+    let object = format!("Secret {name}");
+    move |source| api_error::failed(action, object)(source).into()
 }
 
 #[cfg(test)]

@@ -159,11 +159,8 @@ impl Addon {
 impl World {
     /// Whether an `AddOnTemplate` serves this cluster; then we must not.
     pub fn is_by_template(&self, cluster: &str) -> bool {
-        self.install.is_some_and(|install| install.by_template)
-            || self
-                .addons
-                .get(cluster)
-                .is_some_and(|addon| addon.by_template)
+        let addon = self.addons.get(cluster);
+        self.install.is_some_and(|it| it.by_template) || addon.is_some_and(|it| it.by_template)
     }
 
     /// The reason, in one sentence, why we cannot serve a cluster of this name.
@@ -171,17 +168,12 @@ impl World {
     /// Its namespace belongs to another component, or it is the hub itself: then its Applications would be
     /// delivered into the namespace that they come from.
     pub fn reserved(&self, cluster: &str, own: &Own) -> Option<String> {
-        let Own {
-            argocd_namespace,
-            own_namespace,
-            other_namespaces: _,
-            cluster_uid,
-        } = own;
-        if cluster == argocd_namespace || cluster == own_namespace || is_of_kubernetes(cluster) {
+        let ours = cluster == own.argocd_namespace || cluster == own.own_namespace;
+        if ours || is_of_kubernetes(cluster) {
             return Some(format!("the namespace {cluster} on the hub is reserved"));
         }
         let claimed = self.clusters.get(cluster)?.id();
-        is_itself(claimed, cluster_uid.as_deref()).then(|| {
+        is_itself(claimed, own.cluster_uid.as_deref()).then(|| {
             "this cluster is the hub itself; deploy there with Applications whose destination is \
              in-cluster"
                 .to_owned()

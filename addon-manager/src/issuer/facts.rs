@@ -1,9 +1,6 @@
 //! The content of a Secret, as facts for decisions. No content makes this code panic.
 
-use std::{
-    collections::BTreeSet,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
-};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use jiff::Timestamp;
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, pem::parse_x509_pem};
@@ -127,12 +124,9 @@ fn names(certificate: &X509Certificate<'_>) -> BTreeSet<String> {
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
-    if let Ok(four) = <[u8; 4]>::try_from(bytes) {
-        return Some(Ipv4Addr::from(four).into());
-    }
-    <[u8; 16]>::try_from(bytes)
+    let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
         .ok()
-        .map(|sixteen| Ipv6Addr::from(sixteen).into())
 }
 
 fn is_issued_by(leaf: &X509Certificate<'_>, ca: &Authority) -> bool {

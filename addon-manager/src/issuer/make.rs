@@ -36,10 +36,7 @@ impl fmt::Debug for Leaf {
 
 /// Makes a new certificate authority (ECDSA P-256).
 pub fn authority(now: Timestamp) -> Result<Authority, Error> {
-    let failed = |source| Error::Make {
-        what: "certificate authority",
-        source,
-    };
+    let failed = failed("certificate authority");
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name("argocd-agent-ca");
@@ -57,8 +54,8 @@ pub fn authority(now: Timestamp) -> Result<Authority, Error> {
 /// Issues a serving certificate for these DNS names and IP addresses.
 pub fn serving(ca: &Authority, names: &BTreeSet<String>, now: Timestamp) -> Result<Leaf, Error> {
     let what = "serving certificate";
-    let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())
-        .map_err(|source| Error::Make { what, source })?;
+    let mut params =
+        CertificateParams::new(names.iter().cloned().collect::<Vec<_>>()).map_err(failed(what))?;
     params.distinguished_name = common_name("argocd-agent");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     leaf(ca, params, what, now)
@@ -78,7 +75,7 @@ fn leaf(
     what: &'static str,
     now: Timestamp,
 ) -> Result<Leaf, Error> {
-    let failed = |source| Error::Make { what, source };
+    let failed = failed(what);
     let signing = KeyPair::from_pem(ca.key()).map_err(failed)?;
     let issuer = Issuer::from_ca_cert_pem(ca.certificate(), signing).map_err(failed)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
@@ -99,10 +96,11 @@ fn leaf(
 pub fn token_key() -> Result<String, Error> {
     KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_3072)
         .map(|key| key.serialize_pem())
-        .map_err(|source| Error::Make {
-            what: "token key",
-            source,
-        })
+        .map_err(failed("token key"))
+}
+
+fn failed(what: &'static str) -> impl Fn(rcgen::Error) -> Error + Copy {
+    move |source| Error::Make { what, source }
 }
 
 fn common_name(name: &str) -> DistinguishedName {

@@ -159,8 +159,8 @@ mod tests {
         Wanted::at("here", ["hub.example.org".to_owned()].into())
     }
 
-    fn good(names: &BTreeSet<String>) -> ReadLeaf {
-        read_leaf(
+    fn good(names: &BTreeSet<String>) -> StoredLeaf {
+        stored_leaf(
             true,
             Leaf {
                 not_before: now() - 1.hours(),
@@ -172,20 +172,20 @@ mod tests {
         )
     }
 
-    fn read_leaf(ours: bool, facts: Leaf) -> ReadLeaf {
-        Some(StoredLeaf {
+    fn stored_leaf(ours: bool, facts: Leaf) -> StoredLeaf {
+        StoredLeaf {
             ours,
             version: "7".to_owned(),
             facts: Ok(facts),
-        })
+        }
     }
 
     fn settled() -> Observed {
         let wanted = wanted();
         Observed {
             ca: ReadAuthority::Missing,
-            principal: good(&wanted.principal),
-            resource_proxy: good(&wanted.resource_proxy),
+            principal: Some(good(&wanted.principal)),
+            resource_proxy: Some(good(&wanted.resource_proxy)),
             token_key: true,
         }
     }
@@ -302,10 +302,10 @@ mod tests {
             };
             if incomplete { leaf.names.pop_last(); }
             let mut observed = settled();
-            observed.principal = read_leaf(ours, leaf);
+            observed.principal = Some(stored_leaf(ours, leaf));
             for step in plan(&observed, &wanted, now()) {
                 if let Step::Issue { secret: PRINCIPAL_SECRET, names, .. } = step {
-                    observed.principal = good(&names);
+                    observed.principal = Some(good(&names));
                 }
             }
             let again = plan(&observed, &wanted, now());

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use runtime::credentials::KeyId;
 
-use super::facts::StoredAuthority;
+use super::{Authority, facts::StoredAuthority};
 
 /// The facts about an agent that a rotation uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,12 +106,9 @@ pub fn decide(
         },
         Stage::Settled => stay,
         Stage::Introduced => {
-            let next = stored
-                .next
-                .as_ref()
-                .map(|next| next.fingerprint().to_owned());
+            let next = stored.next.as_ref().map(Authority::fingerprint);
             let knows = |agent: &Agent| {
-                let trusts = agent.trusts.as_ref().zip(next.as_ref());
+                let trusts = agent.trusts.as_ref().zip(next);
                 trusts.is_some_and(|(trusts, next)| trusts.contains(next))
             };
             waiting(agents, &[], knows, Move::Switch)
@@ -136,12 +133,9 @@ fn waiting(
         .map(|(name, _)| name.clone())
         .chain(others.iter().map(|name| (*name).to_owned()))
         .collect();
+    let is_free = waits_for.is_empty() && agents.is_some();
     Decision {
-        step: if waits_for.is_empty() && agents.is_some() {
-            then
-        } else {
-            Move::Stay
-        },
+        step: if is_free { then } else { Move::Stay },
         waits_for,
         problem: None,
     }

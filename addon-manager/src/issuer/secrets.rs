@@ -247,9 +247,7 @@ fn is_unit(unit: &str) -> bool {
 }
 
 fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
-    let Some(secret) = secret else {
-        return None;
-    };
+    let secret = secret?;
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
         (ReadAuthority::Usable(stored), Some(certificate), Some(key)) => {
             leaf_facts(&certificate, &key, &stored.ca)

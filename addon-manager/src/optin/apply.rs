@@ -16,7 +16,7 @@ use super::plan::{Source, Step};
 use crate::{
     addon::settings,
     delete_with_preconditions,
-    fleet::applications::{self, Applications},
+    fleet::{api_error::ApiError, applications::Applications},
     hub::Own,
     keys,
 };
@@ -40,7 +40,7 @@ pub enum Error {
         /// The cluster.
         cluster: String,
         /// The cause.
-        source: applications::Error,
+        source: ApiError,
     },
     /// The configuration asks for a mode that does not exist.
     #[error("AddOnDeploymentConfig {namespace}/{name}")]
@@ -114,23 +114,21 @@ impl Writer {
 
     /// Carries out one step. A concurrent change by another client is no error.
     pub async fn apply(&self, step: &Step) -> Result<Done, Error> {
+        let cluster = step.cluster();
         match step {
-            Step::Change { cluster, uid, mode } => self.change(cluster, uid, *mode).await,
+            Step::Change { uid, mode, .. } => self.change(cluster, uid, *mode).await,
             Step::Make {
-                cluster,
                 mode,
                 again,
                 former,
+                ..
             } => {
                 let mode = self.without_change(cluster, *mode, *former).await?;
                 self.make(cluster, mode, *again).await
             }
-            Step::Delete { cluster, uid } => self.delete(cluster, uid).await,
+            Step::Delete { uid, .. } => self.delete(cluster, uid).await,
             Step::Record {
-                cluster,
-                uid,
-                mode,
-                former,
+                uid, mode, former, ..
             } => {
                 let Some(mode) = self.mode(mode).await? else {
                     return Ok(Done::Later);
@@ -139,15 +137,13 @@ impl Writer {
                 self.record(cluster, uid, mode).await
             }
             Step::Restore {
-                cluster,
-                uid,
-                annotations,
+                uid, annotations, ..
             } => self.restore(cluster, uid, annotations).await,
             Step::Refuse {
-                cluster,
                 uid,
                 reason,
                 message,
+                ..
             } => {
                 let about = managed_cluster(cluster, uid);
                 self.emit_event(&about, cluster, EventType::Warning, reason, message)
@@ -344,11 +340,10 @@ fn restored(cluster: &str, annotations: &BTreeMap<&'static str, String>) -> Stri
     let names: Vec<_> = annotations.keys().copied().collect();
     let names = names.join(", ");
     let revoked = annotations.contains_key(keys::REVOKED);
-    let next = if revoked {
+    let next = revoked.then(|| {
         format!("; the agent stays revoked until `argocd-agentctl agent restore {cluster}`")
-    } else {
-        String::new()
-    };
+    });
+    let next = next.unwrap_or_default();
     format!(
         "restored annotations that another client removed ({names}); `clusteradm addon enable` removes all \
         annotations of an add-on that is enabled already{next}"

@@ -78,11 +78,8 @@ impl SelfRegistration {
     }
 
     async fn renew_one(&self, secret: &Secret, certificate: &Certificate) -> Result<(), Error> {
-        let agent = secret
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|labels| labels.get(argocd::keys::AGENT_NAME));
+        let labels = secret.metadata.labels.as_ref();
+        let agent = labels.and_then(|labels| labels.get(argocd::keys::AGENT_NAME));
         // A Secret that enrols no agent gets no token.
         let Some(cluster) = agent.and_then(|it| ClusterName::try_from(it.as_str()).ok()) else {
             return Ok(());

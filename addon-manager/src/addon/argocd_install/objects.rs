@@ -61,13 +61,7 @@ pub struct Templates(Vec<Template>);
 impl Templates {
     /// Parses the files built into this program.
     pub fn embedded() -> Result<Self, Error> {
-        let documents = FILES
-            .into_iter()
-            .flat_map(|(name, text)| text.split("\n---\n").map(move |document| (name, document)));
-        documents
-            .map(|(name, text)| Template::parse(name, text))
-            .collect::<Result<_, _>>()
-            .map(Self)
+        Template::all(&FILES).map(Self)
     }
 
     /// Renders the objects for one spoke, CRDs first.

@@ -36,16 +36,17 @@ pub struct Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let missing = self.missing.join(" and ");
-        let next = if self.unread {
-            "upgrade the Helm release; its chart grants this program the missing right"
+        let (verb, next) = if self.unread {
+            (
+                "cannot be read",
+                "upgrade the Helm release; its chart grants this program the missing right",
+            )
         } else {
-            "install Argo CD there, or set its namespace (the chart's argocd.namespace), or set INSTALL_ARGOCD to \
-            false and install Argo CD on the cluster yourself"
-        };
-        let verb = if self.unread {
-            "cannot be read"
-        } else {
-            "is missing"
+            (
+                "is missing",
+                "install Argo CD there, or set its namespace (the chart's argocd.namespace), or set INSTALL_ARGOCD \
+                to false and install Argo CD on the cluster yourself",
+            )
         };
         write!(
             f,

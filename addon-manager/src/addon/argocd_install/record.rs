@@ -89,14 +89,10 @@ async fn write(
     let resource = version.managed_cluster_addons();
     let addons: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), cluster.as_str(), &resource);
-    let Record {
-        uid,
-        decision,
-        place,
-    } = record;
     // Without a place, null removes an older one.
-    let annotations = json!({ keys::ARGOCD: decision.as_str(), keys::ARGOCD_PLACE: place });
-    let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+    let annotations =
+        json!({ keys::ARGOCD: record.decision.as_str(), keys::ARGOCD_PLACE: record.place });
+    let patch = json!({ "metadata": { "uid": record.uid, "annotations": annotations } });
     let patched = addons
         .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
         .await;

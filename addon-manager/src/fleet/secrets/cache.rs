@@ -1,12 +1,11 @@
 //! A cache of the cluster Secrets, from watch events and the responses to our own writes.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 use k8s_openapi::api::core::v1::Secret;
 use runtime::kube::UnderWay;
+
+use crate::lock::lock;
 
 /// The Secrets by cluster.
 #[derive(Default)]
@@ -77,14 +76,14 @@ pub(super) struct Writing<'a> {
 
 impl<'a> Writing<'a> {
     pub(super) fn begin(cache: &'a Mutex<SecretCache>, cluster: &'a str) -> Self {
-        let mut known = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(cache);
         known.writes.begin(cluster.to_owned());
         Self { cache, cluster }
     }
 
     /// Takes in the response, unless the Secret was deleted meanwhile.
     pub(super) fn answered(self, secret: Secret) {
-        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(self.cache);
         let cluster = self.cluster.to_owned();
         if !known.writes.has_gone(&cluster, uid_of(&secret)) {
             known.answered(self.cluster, secret);
@@ -94,7 +93,7 @@ impl<'a> Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let mut known = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(self.cache);
         known.writes.end(&self.cluster.to_owned());
     }
 }

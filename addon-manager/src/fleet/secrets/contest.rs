@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
-use super::Error;
+use super::{ApiError, Error};
 
 /// A field as the API server names it in a conflict: `.metadata.labels.region`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +78,7 @@ pub(super) fn without(mut desired: Value, fields: &BTreeSet<Field>) -> Value {
 }
 
 fn conflicts(error: &Error) -> Vec<(&str, &str)> {
-    let Error::Api { source, .. } = error else {
+    let Error::Api(ApiError { source, .. }) = error else {
         return Vec::new();
     };
     let kube::Error::Api(status) = &**source else {
