@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Config, hash::spec_hash};
+use super::{Config, hash::spec_hash, registration};
 use crate::{
     api::addon::{
         AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, ConfigGroupResource,
@@ -71,6 +71,8 @@ pub(crate) struct Settled {
     pub(crate) config: Config,
     /// The annotation of works; none without a configuration.
     pub(crate) annotation: Option<String>,
+    /// The agent's namespace on the cluster, not checked yet.
+    pub(crate) namespace: String,
 }
 
 /// What the hub's own objects configure for one cluster.
@@ -102,7 +104,10 @@ pub(crate) fn settle(
         return Err(Waiting::NoOffer);
     }
     let expected = configured.expected();
-    let references = addon.config_references().iter().map(|it| (it, desired(it)));
+    let references = addon
+        .config_references()
+        .iter()
+        .map(|it| (it, it.desired()));
     let references: Vec<_> = references.collect();
     let is_unexpected =
         |named: &AddOnConfig| supported.contains(&named.kind()) && !expected.contains(&named);
@@ -140,7 +145,12 @@ pub(crate) fn settle(
         .map(|(_, (named, hash))| (label(named), hash));
     let hashes: BTreeMap<_, _> = hashes.collect();
     let annotation = (!hashes.is_empty()).then(|| serde_json::json!(hashes).to_string());
-    Ok(Settled { config, annotation })
+    let namespace = registration::install_namespace(addon, config.deployment.as_ref());
+    Ok(Settled {
+        config,
+        annotation,
+        namespace,
+    })
 }
 
 impl<'a> Configured<'a> {
@@ -207,18 +217,6 @@ fn not_offered(
 
 fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
     serde_json::from_value(object.get("spec")?.clone()).ok()
-}
-
-/// The desired configuration of a reference, with its hash.
-pub(crate) fn desired(reference: &ConfigReference) -> (AddOnConfig, String) {
-    let wanted = reference.desired_config.clone().unwrap_or_default();
-    let named = AddOnConfig {
-        group: reference.group.clone(),
-        resource: reference.resource.clone(),
-        namespace: wanted.namespace,
-        name: wanted.name,
-    };
-    (named, wanted.spec_hash)
 }
 
 /// OCM's name of a configuration in the annotation of works, with two adjacent slashes if it has no
