@@ -103,26 +103,23 @@ pub(crate) fn settle(
     if offer.is_none() && !addon.is_deleting() {
         return Err(Waiting::NoOffer);
     }
-    let expected = configured.expected();
-    let references = addon
-        .config_references()
-        .iter()
-        .map(|it| (it, it.desired()));
-    let references: Vec<_> = references.collect();
-    let is_unexpected =
-        |named: &AddOnConfig| supported.contains(&named.kind()) && !expected.contains(&named);
-    let mut unexpected = references
-        .iter()
-        .filter(|(_, (named, _))| is_unexpected(named));
-    if let Some((reference, (named, _))) = unexpected.clone().find(|it| !configured.offers(&it.1.0))
-    {
-        return Err(not_offered(reference, named, offer));
+    let references = addon.config_references().iter();
+    let references: Vec<_> = references.map(|it| (it, it.desired())).collect();
+    let understood = |named: &AddOnConfig| supported.contains(&named.kind());
+    for (reference, (named, _)) in &references {
+        if understood(named) && !configured.offers(named) {
+            return Err(not_offered(reference, named, offer));
+        }
     }
+    // A cluster that is removed may have left its placement, and hooks need the configuration that it still has.
+    let mut expected = if addon.is_deleting() {
+        references.iter().map(|(_, (named, _))| named).collect()
+    } else {
+        configured.expected()
+    };
+    expected.retain(|named| understood(named));
     let mut config = Config::default();
-    for named in expected
-        .iter()
-        .filter(|named| supported.contains(&named.kind()))
-    {
+    for named in &expected {
         let hash = references.iter().find(|(_, (it, _))| it == *named);
         let (_, (_, hash)) = hash.ok_or_else(|| Waiting::NotRolledOut(label(named)))?;
         let object = object(named).ok_or_else(|| Waiting::Absent(label(named)))?;
@@ -137,8 +134,9 @@ pub(crate) fn settle(
         }
         config.objects.push(object);
     }
-    if let Some((_, (named, _))) = unexpected.next() {
-        return Err(Waiting::NotRolledOut(label(named)));
+    let mut others = references.iter().map(|(_, (named, _))| named);
+    if let Some(other) = others.find(|it| understood(it) && !expected.contains(it)) {
+        return Err(Waiting::NotRolledOut(label(other)));
     }
     let hashes = references
         .iter()
@@ -395,6 +393,15 @@ mod tests {
         Version::V1Beta1.read_offer(offer)
     }
 
+    /// An offer with a placement that has this configuration.
+    fn placing(config: &AddOnConfig) -> ClusterManagementAddOn {
+        let placement = json!({ "namespace": "p", "name": "p", "configs": [config] });
+        let strategy = json!({ "type": "Placements", "placements": [placement] });
+        let mut offer = offer(&json!([]), false);
+        offer.spec.install_strategy = serde_json::from_value(strategy).unwrap();
+        offer
+    }
+
     #[test]
     fn forged_reference_is_reported_and_a_deleting_definition_is_not() {
         let addon = addon(&spec_hash(&object()), false);
@@ -490,6 +497,18 @@ mod tests {
     }
 
     #[test]
+    fn removal_uses_the_configuration_that_the_cluster_still_has() {
+        // The cluster has left its placement, so OCM deletes its add-on.
+        let mut addon = addon(&spec_hash(&object()), false);
+        let offer = placing(&named());
+        let waits = Err(Waiting::NotRolledOut(label(&named())));
+        assert_eq!(settle_with(&addon, Some(&offer), &[]), waits);
+        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
+        addon.metadata.deletion_timestamp = Some(now);
+        assert!(settle_with(&addon, Some(&offer), &[]).is_ok());
+    }
+
+    #[test]
     fn cluster_outside_the_batch_keeps_the_previous_reference() {
         // A progressive roll-out replaces the placement's configuration; this cluster still has the earlier one.
         let mut addon = addon(&spec_hash(&object()), false);
@@ -497,7 +516,7 @@ mod tests {
         reference.last_applied_config = reference.desired_config.clone();
         let mut next = named();
         next.name = "next".to_owned();
-        let offer = offer(&json!([]), false);
+        let offer = placing(&next);
         let judged = settle_with(&addon, Some(&offer), std::slice::from_ref(&next));
         assert_eq!(judged, Err(Waiting::Replaced(label(&named()))));
         // The status follows when OCM reaches the cluster.
