@@ -202,6 +202,20 @@ impl AddOnConfig {
     }
 }
 
+impl ConfigReference {
+    /// The object that the cluster should use now, and the hash of its content.
+    pub fn desired(&self) -> (AddOnConfig, String) {
+        let desired = self.desired_config.clone().unwrap_or_default();
+        let named = AddOnConfig {
+            group: self.group.clone(),
+            resource: self.resource.clone(),
+            namespace: desired.namespace,
+            name: desired.name,
+        };
+        (named, desired.spec_hash)
+    }
+}
+
 impl ManagedClusterAddOn {
     /// The conditions, none if there is no status.
     pub fn conditions(&self) -> &[Condition] {
@@ -317,7 +331,7 @@ pub struct PlacementStrategy {
 }
 
 /// Status of a `ClusterManagementAddOn`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterManagementAddOnStatus {
     /// Defaults in use with their hashes.

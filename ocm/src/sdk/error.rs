@@ -91,12 +91,10 @@ impl Error {
 
     /// Whether another writer was first; the next reconcile resolves it.
     pub fn is_conflict(&self) -> bool {
-        match self {
-            Self::Write { source, .. } | Self::Read { source, .. } => {
-                matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict())
-            }
-            _other => false,
-        }
+        let (Self::Write { source, .. } | Self::Read { source, .. }) = self else {
+            return false;
+        };
+        matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict())
     }
 
     /// Whether the hub timed out or was unavailable, so that a retry may succeed.

@@ -18,7 +18,7 @@ use super::{
     hash::digest,
     metrics::{Metrics, Written},
 };
-use crate::name::AddonName;
+use crate::name::{AddonName, ClusterName};
 
 /// The most Events in one [`WINDOW`], so that a client that floods the hub with requests does not make
 /// the SDK flood it with Events.
@@ -140,6 +140,23 @@ impl Events {
                 debug!(name, reason = event.reason, %error, "event not written");
             }
         }
+    }
+}
+
+/// The object that an Event is about.
+pub(crate) fn reference(
+    (api_version, kind): (String, &str),
+    namespace: Option<&ClusterName>,
+    name: &str,
+    uid: Option<String>,
+) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(api_version),
+        kind: Some(kind.to_owned()),
+        namespace: namespace.map(ToString::to_string),
+        name: Some(name.to_owned()),
+        uid,
+        ..ObjectReference::default()
     }
 }
 

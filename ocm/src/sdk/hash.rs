@@ -9,7 +9,7 @@ use serde::Serialize as _;
 use serde_json::{Map, Serializer, Value, json, ser::Formatter};
 use sha2::{Digest as _, Sha256};
 
-use crate::api::addon::{AddOnConfig, ConfigGroupResource, Version};
+use crate::api::addon::{AddOnConfig, ConfigGroupResource, ConfigReference, Version};
 
 /// The hash of a configuration object as served, without the fields that all objects have.
 pub(crate) fn spec_hash(object: &Value) -> String {
@@ -188,19 +188,8 @@ fn set_hashes(
 }
 
 fn referred(reference: &Value) -> Option<AddOnConfig> {
-    let text = |path: &str| {
-        let text = reference
-            .pointer(path)
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        text.to_owned()
-    };
-    let config = AddOnConfig {
-        group: text("/group"),
-        resource: text("/resource"),
-        namespace: text("/desiredConfig/namespace"),
-        name: text("/desiredConfig/name"),
-    };
+    let reference: ConfigReference = serde_json::from_value(reference.clone()).ok()?;
+    let (config, _) = reference.desired();
     (!config.name.is_empty()).then_some(config)
 }
 

@@ -15,7 +15,7 @@ use self::{
 use super::{
     Addon, Error, HealthInput, Removal, RemovalInput, RemovalPhase, Target,
     drive::Hub,
-    event::NewEvent,
+    event::{NewEvent, reference},
     hosting,
     object_cache::{ConfigObject, Observed},
     permissions,
@@ -343,14 +343,9 @@ fn regarding<A: Addon>(
     cluster: &ClusterName,
     addon: Option<&ManagedClusterAddOn>,
 ) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(hub.version.api_version()),
-        kind: Some("ManagedClusterAddOn".to_owned()),
-        namespace: Some(cluster.to_string()),
-        name: Some(hub.addon.name().to_string()),
-        uid: addon.and_then(|addon| addon.metadata.uid.clone()),
-        ..ObjectReference::default()
-    }
+    let kind = (hub.version.api_version(), "ManagedClusterAddOn");
+    let uid = addon.and_then(|addon| addon.metadata.uid.clone());
+    reference(kind, Some(cluster), hub.addon.name().as_str(), uid)
 }
 
 mod teardown;

@@ -19,6 +19,7 @@ use super::{
     csr::{self, Granted, Progress, Situation},
     drive::{Hub, Key},
     error::unless_gone,
+    event::reference,
     metrics::Written,
     object_cache::Expected,
     queue::Outcome,
@@ -83,24 +84,13 @@ async fn ignore<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>) {
 
 /// The ManagedCluster whose agent sent a request; the `ClusterManagementAddOn` for other requesters.
 fn regarding_sender<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>) -> ObjectReference {
-    let addon = || {
-        (
-            hub.version.api_version(),
-            "ClusterManagementAddOn",
-            hub.addon.name().to_string(),
-        )
+    let Some(cluster) = sender else {
+        let kind = (hub.version.api_version(), "ClusterManagementAddOn");
+        return reference(kind, None, hub.addon.name().as_str(), None);
     };
-    let cluster = |name: &ClusterName| {
-        let api_version = <ManagedCluster as kube::Resource>::api_version(&());
-        (api_version.into_owned(), "ManagedCluster", name.to_string())
-    };
-    let (api_version, kind, name) = sender.map_or_else(addon, cluster);
-    ObjectReference {
-        api_version: Some(api_version),
-        kind: Some(kind.to_owned()),
-        name: Some(name),
-        ..ObjectReference::default()
-    }
+    let api_version = <ManagedCluster as kube::Resource>::api_version(&());
+    let kind = (api_version.into_owned(), "ManagedCluster");
+    reference(kind, None, cluster.as_str(), None)
 }
 
 async fn advance<A: Addon>(
@@ -185,13 +175,11 @@ async fn warn_about<A: Addon>(
 }
 
 fn regarding(name: &str, uid: Option<String>) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("certificates.k8s.io/v1".to_owned()),
-        kind: Some("CertificateSigningRequest".to_owned()),
-        name: Some(name.to_owned()),
-        uid,
-        ..ObjectReference::default()
-    }
+    let kind = (
+        "certificates.k8s.io/v1".to_owned(),
+        "CertificateSigningRequest",
+    );
+    reference(kind, None, name, uid)
 }
 
 /// Approves through the subresource, with the resourceVersion of the check: the spec of a request is

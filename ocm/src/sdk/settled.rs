@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Config, hash::spec_hash};
+use super::{Config, hash::spec_hash, registration};
 use crate::{
     api::addon::{
         AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, ConfigGroupResource,
@@ -71,6 +71,8 @@ pub(crate) struct Settled {
     pub(crate) config: Config,
     /// The annotation of works; none without a configuration.
     pub(crate) annotation: Option<String>,
+    /// The agent's namespace on the cluster, not checked yet.
+    pub(crate) namespace: String,
 }
 
 /// What the hub's own objects configure for one cluster.
@@ -101,23 +103,23 @@ pub(crate) fn settle(
     if offer.is_none() && !addon.is_deleting() {
         return Err(Waiting::NoOffer);
     }
-    let expected = configured.expected();
-    let references = addon.config_references().iter().map(|it| (it, desired(it)));
-    let references: Vec<_> = references.collect();
-    let is_unexpected =
-        |named: &AddOnConfig| supported.contains(&named.kind()) && !expected.contains(&named);
-    let mut unexpected = references
-        .iter()
-        .filter(|(_, (named, _))| is_unexpected(named));
-    if let Some((reference, (named, _))) = unexpected.clone().find(|it| !configured.offers(&it.1.0))
-    {
-        return Err(not_offered(reference, named, offer));
+    let references = addon.config_references().iter();
+    let references: Vec<_> = references.map(|it| (it, it.desired())).collect();
+    let understood = |named: &AddOnConfig| supported.contains(&named.kind());
+    for (reference, (named, _)) in &references {
+        if understood(named) && !configured.offers(named) {
+            return Err(not_offered(reference, named, offer));
+        }
     }
+    // A cluster that is removed may have left its placement, and hooks need the configuration that it still has.
+    let mut expected = if addon.is_deleting() {
+        references.iter().map(|(_, (named, _))| named).collect()
+    } else {
+        configured.expected()
+    };
+    expected.retain(|named| understood(named));
     let mut config = Config::default();
-    for named in expected
-        .iter()
-        .filter(|named| supported.contains(&named.kind()))
-    {
+    for named in &expected {
         let hash = references.iter().find(|(_, (it, _))| it == *named);
         let (_, (_, hash)) = hash.ok_or_else(|| Waiting::NotRolledOut(label(named)))?;
         let object = object(named).ok_or_else(|| Waiting::Absent(label(named)))?;
@@ -132,15 +134,21 @@ pub(crate) fn settle(
         }
         config.objects.push(object);
     }
-    if let Some((_, (named, _))) = unexpected.next() {
-        return Err(Waiting::NotRolledOut(label(named)));
+    let mut others = references.iter().map(|(_, (named, _))| named);
+    if let Some(other) = others.find(|it| understood(it) && !expected.contains(it)) {
+        return Err(Waiting::NotRolledOut(label(other)));
     }
     let hashes = references
         .iter()
         .map(|(_, (named, hash))| (label(named), hash));
     let hashes: BTreeMap<_, _> = hashes.collect();
     let annotation = (!hashes.is_empty()).then(|| serde_json::json!(hashes).to_string());
-    Ok(Settled { config, annotation })
+    let namespace = registration::install_namespace(addon, config.deployment.as_ref());
+    Ok(Settled {
+        config,
+        annotation,
+        namespace,
+    })
 }
 
 impl<'a> Configured<'a> {
@@ -207,18 +215,6 @@ fn not_offered(
 
 fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
     serde_json::from_value(object.get("spec")?.clone()).ok()
-}
-
-/// The desired configuration of a reference, with its hash.
-pub(crate) fn desired(reference: &ConfigReference) -> (AddOnConfig, String) {
-    let wanted = reference.desired_config.clone().unwrap_or_default();
-    let named = AddOnConfig {
-        group: reference.group.clone(),
-        resource: reference.resource.clone(),
-        namespace: wanted.namespace,
-        name: wanted.name,
-    };
-    (named, wanted.spec_hash)
 }
 
 /// OCM's name of a configuration in the annotation of works, with two adjacent slashes if it has no
@@ -397,6 +393,15 @@ mod tests {
         Version::V1Beta1.read_offer(offer)
     }
 
+    /// An offer with a placement that has this configuration.
+    fn placing(config: &AddOnConfig) -> ClusterManagementAddOn {
+        let placement = json!({ "namespace": "p", "name": "p", "configs": [config] });
+        let strategy = json!({ "type": "Placements", "placements": [placement] });
+        let mut offer = offer(&json!([]), false);
+        offer.spec.install_strategy = serde_json::from_value(strategy).unwrap();
+        offer
+    }
+
     #[test]
     fn forged_reference_is_reported_and_a_deleting_definition_is_not() {
         let addon = addon(&spec_hash(&object()), false);
@@ -492,6 +497,18 @@ mod tests {
     }
 
     #[test]
+    fn removal_uses_the_configuration_that_the_cluster_still_has() {
+        // The cluster has left its placement, so OCM deletes its add-on.
+        let mut addon = addon(&spec_hash(&object()), false);
+        let offer = placing(&named());
+        let waits = Err(Waiting::NotRolledOut(label(&named())));
+        assert_eq!(settle_with(&addon, Some(&offer), &[]), waits);
+        let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
+        addon.metadata.deletion_timestamp = Some(now);
+        assert!(settle_with(&addon, Some(&offer), &[]).is_ok());
+    }
+
+    #[test]
     fn cluster_outside_the_batch_keeps_the_previous_reference() {
         // A progressive roll-out replaces the placement's configuration; this cluster still has the earlier one.
         let mut addon = addon(&spec_hash(&object()), false);
@@ -499,7 +516,7 @@ mod tests {
         reference.last_applied_config = reference.desired_config.clone();
         let mut next = named();
         next.name = "next".to_owned();
-        let offer = offer(&json!([]), false);
+        let offer = placing(&next);
         let judged = settle_with(&addon, Some(&offer), std::slice::from_ref(&next));
         assert_eq!(judged, Err(Waiting::Replaced(label(&named()))));
         // The status follows when OCM reaches the cluster.

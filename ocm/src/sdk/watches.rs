@@ -21,11 +21,10 @@ use super::{
     permissions::Part,
     place,
     queue::PendingWork,
-    settled,
 };
 use crate::{
     api::{
-        addon::{AddOnConfig, ConfigGroupResource, ManagedClusterAddOn, Version},
+        addon::{AddOnConfig, ConfigGroupResource, ConfigReference, ManagedClusterAddOn, Version},
         cluster::{ManagedCluster, placement_decisions},
         work::ManifestWork,
     },
@@ -305,7 +304,10 @@ impl Watches {
             for (config, _) in configs {
                 self.work.add(Key::Configs);
                 self.wake_addons(|addon| {
-                    let mut references = addon.config_references().iter().map(settled::desired);
+                    let mut references = addon
+                        .config_references()
+                        .iter()
+                        .map(ConfigReference::desired);
                     references.any(|(named, _)| named == config)
                 });
             }
@@ -324,7 +326,8 @@ impl Watches {
         };
         let apply = |change| {
             for (key, before) in self.world.apply(|state| &mut state.decisions, change) {
-                for cluster in self.world.lock().moved(&key, before.as_deref()) {
+                let moved = self.world.lock().moved(&key, before.as_deref());
+                for cluster in moved {
                     self.work.add(Key::Cluster(cluster));
                 }
             }

@@ -203,7 +203,7 @@ pub(crate) fn settle(
     addon: &impl Addon,
     input: PlanInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
-) -> Result<(Settled, String), Waiting> {
+) -> Result<Settled, Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
     let configured = Configured {
@@ -212,12 +212,10 @@ pub(crate) fn settle(
         placed: &input.observed.placed,
     };
     let settled = settled::settle(configured, &supported, object)?;
-    let namespace =
-        registration::install_namespace(input.target.addon, settled.config.deployment.as_ref());
-    if is_dns_label(&namespace) {
-        Ok((settled, namespace))
+    if is_dns_label(&settled.namespace) {
+        Ok(settled)
     } else {
-        Err(Waiting::NoNamespace(namespace))
+        Err(Waiting::NoNamespace(settled.namespace))
     }
 }
 
@@ -237,10 +235,7 @@ pub(crate) fn plan(
     } = input;
     let supported = registration::supported(&addon.supported_configs());
     let settled = settle(addon, input, configs);
-    let namespace = settled
-        .as_ref()
-        .ok()
-        .map(|(_, namespace)| namespace.as_str());
+    let namespace = settled.as_ref().ok().map(|it| it.namespace.as_str());
     let wanted = registration::Wanted {
         addon: addon.name(),
         cluster: target.name,
@@ -253,13 +248,13 @@ pub(crate) fn plan(
     let registration = registration::plan(&wanted, target.addon, namespace, now);
     let (works, finalizers) = match settled {
         Err(waiting) => (Works::Keep(waiting), None),
-        Ok((settled, namespace)) => {
+        Ok(settled) => {
             let wish = WantedWork {
                 input,
                 addon: addon.name(),
                 settled: &settled,
             };
-            match works::plan(addon, &wish, hosting, &namespace) {
+            match works::plan(addon, &wish, hosting) {
                 Err(error) => (Works::Refused(error), None),
                 Ok(decided) => {
                     let live = target.addon.metadata.finalizers.as_deref();

@@ -131,8 +131,7 @@ fn hook_progress(
         now: teardown_input.now,
         problem: None,
     };
-    let settled = plan::settle(addon, input, configs);
-    let (settled, namespace) = match settled {
+    let settled = match plan::settle(addon, input, configs) {
         Ok(settled) => settled,
         Err(waiting) => return Some(progress.and(waiting.to_string())),
     };
@@ -141,7 +140,7 @@ fn hook_progress(
         addon: addon.name(),
         settled: &settled,
     };
-    match plan::rendered(addon, &wish, &namespace) {
+    match plan::rendered(addon, &wish) {
         Ok(manifests) => {
             for place in &places {
                 progress.check(&wish, place, &manifests);

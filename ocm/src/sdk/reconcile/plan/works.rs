@@ -80,11 +80,10 @@ pub(super) struct Decided {
 pub(crate) fn rendered(
     addon: &impl Addon,
     wish: &WantedWork<'_>,
-    install_namespace: &str,
 ) -> Result<Vec<Manifest>, RenderError> {
     let input = RenderInput {
         target: wish.input.target,
-        install_namespace,
+        install_namespace: &wish.settled.namespace,
         config: &wish.settled.config,
     };
     render::manifests(addon.render(input)?)
@@ -95,9 +94,8 @@ pub(super) fn plan(
     addon: &impl Addon,
     wish: &WantedWork<'_>,
     hosting: &Hosting,
-    install_namespace: &str,
 ) -> Result<Decided, RenderError> {
-    let manifests = rendered(addon, wish, install_namespace)?;
+    let manifests = rendered(addon, wish)?;
     let mut decided = Decided {
         steps: Vec::new(),
         finalizers: finalizers::Wanted::default(),
