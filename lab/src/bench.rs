@@ -3,6 +3,7 @@
 //! `make bench` runs them all, `make bench BENCH=scale` those whose name contains it. Parameters are environment
 //! variables, documented in the benchmark that reads them. Nothing here is a test: numbers are only printed.
 
+pub mod hostile;
 pub mod scale;
 
 mod agents;
@@ -71,6 +72,11 @@ fn all() -> Vec<Bench> {
             name: "view",
             options: Options::control_planes(1),
             measure: |lab| Box::pin(view::tables(lab)),
+        },
+        Bench {
+            name: "hostile",
+            options: Options::control_planes(0),
+            measure: |lab| Box::pin(hostile::tables(lab)),
         },
     ]
 }

@@ -1,14 +1,14 @@
 //! A raw client of the principal for tests: without a certificate, with a wrong one, or with invalid messages.
 
+mod stream;
+
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use protocol::{
-    Target,
     version::Capabilities,
     wire::{
         authapi::{AuthRequest, AuthResponse, authentication_client::AuthenticationClient},
-        cloudevents::CloudEvent,
         eventstreamapi::{Event, event_stream_client::EventStreamClient},
         versionapi::{VersionRequest, version_client::VersionClient},
     },
@@ -27,11 +27,14 @@ use tokio::{
     net::TcpStream,
     sync::mpsc,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
 use tonic::{
-    Code, Request, Status, Streaming,
+    Request, Status,
+    codec::CompressionEncoding,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
+
+pub use stream::{Answer, Flood, Stream};
 
 /// A principal that does not answer within this is broken.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -170,26 +173,11 @@ impl RawClient {
         &self,
         credentials: Option<&Credentials>,
     ) -> Result<Option<AlertDescription>> {
-        let mut roots = RootCertStore::empty();
-        for root in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
-            roots.add(root?)?;
-        }
-        let config = ClientConfig::builder().with_root_certificates(roots);
-        let mut config = match credentials {
-            None => config.with_no_client_auth(),
-            Some(credentials) => {
-                let chain = CertificateDer::pem_slice_iter(credentials.certificate.as_bytes())
-                    .collect::<Result<Vec<_>, _>>()?;
-                let key = PrivateKeyDer::from_pem_slice(credentials.key.as_bytes())?;
-                config.with_client_auth_cert(chain, key)?
-            }
-        };
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        let connecting = self.connector(credentials)?;
         let host: IpAddr = self.host().parse()?;
         let socket = TcpStream::connect(&self.address).await?;
         let shake = async {
-            let connector = TlsConnector::from(Arc::new(config));
-            let mut stream = connector.connect(ServerName::from(host), socket).await?;
+            let mut stream = connecting.connect(ServerName::from(host), socket).await?;
             // After a rejection this may fail or not; only the alert matters.
             let _written = stream.write_all(HTTP2_BEGINS).await;
             // The settings of HTTP/2, if the client is admitted.
@@ -206,6 +194,37 @@ impl RawClient {
             Some(rustls::Error::AlertReceived(alert)) => Ok(Some(*alert)),
             Some(_) | None => Err(error).context("TLS handshake"),
         }
+    }
+
+    /// A TLS connection with these credentials, for frames that no HTTP/2 client sends.
+    pub async fn tls(&self, credentials: &Credentials) -> Result<TlsStream<TcpStream>> {
+        let connector = self.connector(Some(credentials))?;
+        let host: IpAddr = self.host().parse()?;
+        let socket = TcpStream::connect(&self.address).await?;
+        let shake = connector.connect(ServerName::from(host), socket);
+        let shaken = tokio::time::timeout(TIME_LIMIT, shake).await;
+        shaken
+            .context("the principal does not answer")?
+            .context("TLS handshake")
+    }
+
+    fn connector(&self, credentials: Option<&Credentials>) -> Result<TlsConnector> {
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(self.authority.as_bytes()) {
+            roots.add(root?)?;
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = match credentials {
+            None => config.with_no_client_auth(),
+            Some(credentials) => {
+                let chain = CertificateDer::pem_slice_iter(credentials.certificate.as_bytes())
+                    .collect::<Result<Vec<_>, _>>()?;
+                let key = PrivateKeyDer::from_pem_slice(credentials.key.as_bytes())?;
+                config.with_client_auth_cert(chain, key)?
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(TlsConnector::from(Arc::new(config)))
     }
 
     fn host(&self) -> &str {
@@ -273,80 +292,31 @@ impl RawClient {
         credentials: &Credentials,
         token: &str,
     ) -> Result<Result<Stream, Status>> {
-        let mut client = EventStreamClient::new(self.channel(Some(credentials))?)
-            .max_encoding_message_size(usize::MAX);
-        let (outgoing, queued) = mpsc::channel::<Event>(16);
-        let queued = tokio_stream::wrappers::ReceiverStream::new(queued);
-        let mut request = Request::new(queued);
-        let token = token.parse().context("a token is plain text")?;
-        request.metadata_mut().insert("authorization", token);
-        let stream = client
-            .subscribe(request)
-            .await
-            .map(tonic::Response::into_inner);
-        Ok(stream.map(|incoming| Stream { outgoing, incoming }))
+        let client = EventStreamClient::new(self.channel(Some(credentials))?);
+        subscribe_on(client, token).await
+    }
+
+    /// Like [`Self::subscribe`]; the stream compresses what it sends.
+    pub async fn subscribe_compressed(
+        &self,
+        credentials: &Credentials,
+        token: &str,
+    ) -> Result<Result<Stream, Status>> {
+        let client = EventStreamClient::new(self.channel(Some(credentials))?);
+        subscribe_on(client.send_compressed(CompressionEncoding::Gzip), token).await
     }
 }
 
-/// A subscribed stream of a raw client.
-pub struct Stream {
-    outgoing: mpsc::Sender<Event>,
-    incoming: Streaming<Event>,
-}
-
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").finish_non_exhaustive()
-    }
-}
-
-/// The principal's answer to an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It was read, without an answer.
-    None,
-    /// It was acknowledged.
-    Taken,
-    /// It was acknowledged as refused, with this reason.
-    Refused(String),
-    /// It ended the stream, with this status.
-    Ended(Code, String),
-}
-
-impl Stream {
-    /// Sends an event, and waits for the answer: the acknowledgement of the event with this id,
-    /// or, without an id, of a heartbeat after it, since the principal has read all earlier events then.
-    pub async fn send_event(
-        &mut self,
-        event: Option<CloudEvent>,
-        id: Option<&str>,
-    ) -> Result<Answer> {
-        let beat = protocol::Event::ping();
-        let awaited = id.unwrap_or(&beat.event_id).to_owned();
-        let beat = beat.into_cloud_event("agent://stranger");
-        for event in [event, Some(beat)] {
-            // Reading the stream returns the error if it has ended.
-            let _ended = self.outgoing.send(Event { event }).await.is_err();
-        }
-        loop {
-            let received = tokio::time::timeout(TIME_LIMIT, self.incoming.message()).await;
-            let event = match received.context("the principal does not answer")? {
-                Ok(Some(event)) => event.event.context("an empty event")?,
-                Ok(None) => return Ok(Answer::Ended(Code::Ok, String::new())),
-                Err(status) => {
-                    let text = status.message().to_owned();
-                    return Ok(Answer::Ended(status.code(), text));
-                }
-            };
-            // The principal also sends the first events of a session.
-            let event = protocol::Event::try_from(event)?;
-            if event.target == Target::Ack && event.event_id == awaited {
-                return Ok(match (event.extensions.get("refused"), id) {
-                    (Some(why), _) => Answer::Refused(why.clone()),
-                    (None, Some(_)) => Answer::Taken,
-                    (None, None) => Answer::None,
-                });
-            }
-        }
-    }
+/// Opens a stream of events on a connection that exists.
+pub async fn subscribe_on(
+    client: EventStreamClient<Channel>,
+    token: &str,
+) -> Result<Result<Stream, Status>> {
+    let mut client = client.max_encoding_message_size(usize::MAX);
+    let (outgoing, queued) = mpsc::channel::<Event>(16);
+    let mut request = Request::new(tokio_stream::wrappers::ReceiverStream::new(queued));
+    let token = token.parse().context("a token is plain text")?;
+    request.metadata_mut().insert("authorization", token);
+    let subscribed = client.subscribe(request).await;
+    Ok(subscribed.map(|answer| Stream::new(outgoing, answer.into_inner())))
 }

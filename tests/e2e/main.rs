@@ -34,6 +34,7 @@ mod decisions;
 mod delivery;
 mod enrolment;
 mod faults;
+mod hostile;
 mod hubside;
 mod interop;
 mod intruders;
@@ -115,6 +116,7 @@ fn control_planes() -> TestGroup {
             e2e_test!(command::lab_is_reachable_from_outside_until_down),
             e2e_test!(command::a_killed_lab_leaves_nothing),
             e2e_test!(command::an_interrupted_start_leaves_nothing),
+            e2e_test!(hostile::every_attack_is_refused_or_bounded),
         ],
     )
 }
@@ -248,6 +250,7 @@ fn rules() -> TestGroup {
             staged!(rules::a_contested_spec_is_reported_until_the_dispute_ends),
             staged!(rules::a_mass_delete_waits_for_a_person),
             staged!(migration::argocd_agent_leftovers_are_adopted_in_place),
+            staged!(hostile::klusterlet::a_hostile_klusterlet_is_bounded),
         ],
     )
 }

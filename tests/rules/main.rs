@@ -6,6 +6,7 @@ mod chart;
 mod configuration;
 mod contracts;
 mod docs;
+mod hostile;
 mod layering;
 mod metrics;
 mod monitoring;

@@ -47,7 +47,12 @@ pub struct Setting {
 impl Setting {
     /// Registers a further agent on the hub, and returns its certificate.
     pub async fn enrol(&self, agent: &str) -> Result<certs::Pair> {
-        let secret = Credentials::cluster_secret(agent, self.mapping);
+        self.enrol_as(agent, self.mapping).await
+    }
+
+    /// Like [`Self::enrol`], with a mapping, and so a mode, of its own.
+    pub async fn enrol_as(&self, agent: &str, mapping: Mapping) -> Result<certs::Pair> {
+        let secret = Credentials::cluster_secret(agent, mapping);
         let at = At::secret(&self.names.hub, &format!("cluster-{agent}"));
         let hub = Objects::new(self.hub.client());
         hub.apply(&at, secret).await?;
