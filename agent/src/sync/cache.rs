@@ -84,7 +84,10 @@ impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("None"),
-            Self::Changed { before } => write!(f, "Changed({:?})", before.as_deref().map(Masked)),
+            Self::Changed { before } => {
+                let before = before.as_deref().map(Masked);
+                f.debug_tuple("Changed").field(&before).finish()
+            }
         }
     }
 }

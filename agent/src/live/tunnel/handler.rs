@@ -51,6 +51,7 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
+
 /// The handler of live requests.
 pub struct ApiHandler {
     api: Api,
@@ -176,10 +177,9 @@ impl ApiHandler {
             }
             Err(refused) => {
                 let (code, reason) = refused.as_status();
-                let reply = Chain(&refused).to_string();
                 line.code = code.as_u16();
-                line.why.clone_from(&reply);
-                refusal(code, reason, &reply)
+                line.why = Chain(&refused).to_string();
+                refusal(code, reason, &line.why)
             }
         }
     }
