@@ -43,7 +43,13 @@ const WRITES: [&str; 3] = ["create", "patch", "delete"];
 /// Registers all metrics of the agent.
 pub fn register(registry: &Registry) -> Metrics {
     registry.program("argocd_agent", env!("CARGO_PKG_VERSION"), COMMIT);
-    Metrics::register(registry)
+    let metrics = Metrics::default();
+    registry.with(|all| {
+        connection(all, &metrics);
+        work(all, &metrics);
+        agent_tunnel(all, &metrics);
+    });
+    metrics
 }
 
 /// All metrics; clones share their values.
@@ -115,18 +121,6 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
-    fn register(registry: &Registry) -> Self {
-        let metrics = Self::default();
-        registry.with(|all| {
-            connection(all, &metrics);
-            work(all, &metrics);
-            agent_tunnel(all, &metrics);
-        });
-        metrics
-    }
-}
-
 /// Metrics of the connection to the principal.
 fn connection(all: &mut Recorder, metrics: &Metrics) {
     let m = metrics.clone();
@@ -182,12 +176,9 @@ fn work(all: &mut Recorder, metrics: &Metrics) {
 
 /// Metrics of live requests.
 fn agent_tunnel(all: &mut Recorder, metrics: &Metrics) {
-    let agent_tunnels = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
-    all.register(
-        "argocd_agent_lanes",
-        agent_tunnels,
-        metrics.agent_tunnels.clone(),
-    );
+    let tunnels = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
+    let open = metrics.agent_tunnels.clone();
+    all.register("argocd_agent_lanes", tunnels, open);
     let requests = "Live requests, by class of the answer; a rise of 5xx means that the API of this cluster fails";
     let counted = &metrics.tunnel_requests;
     counted.register(all, "argocd_agent_lane_requests", requests);

@@ -55,12 +55,12 @@ impl State {
             "principal": self.principal,
             "mode": self.mode.as_str(),
             "connected": *self.link.borrow() == LinkState::Up,
-            "connectedSince": time(m.connected_since.get()),
-            "certificateExpires": time(seconds(m.certificate_expiry.get())),
+            "connectedSince": time(whole(m.connected_since.get())),
+            "certificateExpires": time(m.certificate_expiry.get()),
             "outboxObjects": m.outbox_objects.get(),
             "oldestUnacknowledgedSeconds": m.outbox_oldest.get(),
             "inboxObjects": m.inbox_objects.get(),
-            "lastResync": time(seconds(m.last_resync.get())),
+            "lastResync": time(m.last_resync.get()),
             "lanes": m.agent_tunnels.get(),
             "watchesComplete": sync_status.is_complete(),
             "argocd": sync_status.argocd(),
@@ -70,22 +70,18 @@ impl State {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "whole seconds of this millennium fit"
-)]
-const fn seconds(whole: i64) -> f64 {
-    whole as f64
+/// The time in RFC 3339; none for 0.
+fn time(seconds: i64) -> Option<String> {
+    let at = Timestamp::from_second(seconds).ok()?;
+    (seconds > 0).then(|| at.to_string())
 }
 
-/// The time in RFC 3339; none for 0.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "whole seconds of this millennium fit"
 )]
-fn time(seconds: f64) -> Option<String> {
-    let at = Timestamp::from_second(seconds as i64).ok()?;
-    (seconds > 0.0).then(|| at.to_string())
+const fn whole(seconds: f64) -> i64 {
+    seconds as i64
 }
 
 #[cfg(test)]

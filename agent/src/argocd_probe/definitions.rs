@@ -61,7 +61,9 @@ async fn ask(client: &Client) -> Result<bool, kube::Error> {
 }
 
 fn judge(described: &Value) -> bool {
-    let schemas = described["components"]["schemas"].as_object();
+    let schemas = described
+        .pointer("/components/schemas")
+        .and_then(Value::as_object);
     let schemas = || schemas.into_iter().flat_map(serde_json::Map::values);
     KINDS.into_iter().all(|kind| {
         let mut of_kind = schemas().filter(|schema| is_of(schema, kind)).peekable();

@@ -19,21 +19,11 @@ const NAMES: [&str; 3] = [
 const DEPLOYMENT: &str = "Deployment";
 const STATEFUL_SET: &str = "StatefulSet";
 
-/// The owner of a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    /// The add-on: the program has its mark.
-    Ours,
-    /// Another installer of an Argo CD.
-    Foreign,
-    /// The program is no part of an Argo CD.
-    NoOne,
-}
-
 /// The relevant fields of a Deployment or `StatefulSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    owner: Owner,
+    /// Whose Argo CD it is a part of.
+    owner: Runs,
     /// The desired number of Pods.
     pub(super) wanted: i32,
     /// Whether all of them are ready and of the newest template.
@@ -86,25 +76,16 @@ impl Programs {
     /// The owner of the Argo CD, once both kinds are listed. Ours has our mark. Any program of a foreign Argo CD counts,
     /// even if it is scaled to zero: the add-on must not install over it.
     pub(super) fn runs(&self) -> Option<Runs> {
-        let is_known = [DEPLOYMENT, STATEFUL_SET]
-            .iter()
-            .all(|kind| self.listed.contains(kind));
-        let has = |owner| self.known.values().any(|program| program.owner == owner);
-        is_known.then(|| {
-            if has(Owner::Ours) {
-                Runs::Ours
-            } else if has(Owner::Foreign) {
-                Runs::Foreign
-            } else {
-                Runs::Nothing
-            }
-        })
+        let is_known = [DEPLOYMENT, STATEFUL_SET].map(|kind| self.listed.contains(kind));
+        let has = |owner: &Runs| self.known.values().any(|program| program.owner == *owner);
+        let found = [Runs::Ours, Runs::Foreign].into_iter().find(has);
+        (is_known == [true, true]).then(|| found.unwrap_or(Runs::Nothing))
     }
 
     /// Our programs that are not healthy.
     pub(super) fn unwell(&self) -> impl Iterator<Item = (&str, &Program)> {
         let ours = self.known.iter().filter(|(_, program)| {
-            program.owner == Owner::Ours && (!program.is_well || program.wanted < 1)
+            program.owner == Runs::Ours && (!program.is_well || program.wanted < 1)
         });
         ours.map(|(name, program)| (name.as_str(), program))
     }
@@ -156,15 +137,15 @@ fn is_seen(metadata: &ObjectMeta, observed: Option<i64>) -> bool {
     observed.unwrap_or_default() >= metadata.generation.unwrap_or_default()
 }
 
-fn owner(metadata: &ObjectMeta) -> Owner {
+fn owner(metadata: &ObjectMeta) -> Runs {
     let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
     let name = metadata.name.as_deref().unwrap_or_default();
     if label(INSTALLED).is_some() {
-        Owner::Ours
+        Runs::Ours
     } else if label(PART_OF.0) == Some(PART_OF.1) || NAMES.contains(&name) {
-        Owner::Foreign
+        Runs::Foreign
     } else {
-        Owner::NoOne
+        Runs::Nothing
     }
 }
 

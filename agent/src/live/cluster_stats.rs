@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use live::cluster_info::{self, Census, Unreadable};
+use live::cluster_info::{self, Census};
 use live::ui_access::UiAccess;
 use runtime::error::Chain;
 use runtime::parts::Spawner;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::live::redis::{self, Redis};
+use crate::live::redis::Redis;
 
 #[cfg(test)]
 mod tests;
@@ -25,18 +25,8 @@ const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// The largest value; it lists the kinds that the API serves.
 const LARGEST: u64 = 1 << 20;
 
-/// Why the statistics cannot be read.
-#[derive(Debug, thiserror::Error)]
-enum Error {
-    #[error(transparent)]
-    Redis(#[from] redis::Error),
-    #[error("read the value")]
-    Broken(#[from] std::io::Error),
-    #[error("the value of {0} bytes exceeds the limit")]
-    TooLarge(u64),
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-}
+/// Why the statistics cannot be read, for the log.
+type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads the statistics after each pause of `every`; none until the first value, and never any if the hub's users have no
 /// access to this cluster.
@@ -70,7 +60,7 @@ async fn follow(redis: &Redis, every: Duration, reported: &watch::Sender<Option<
             // The last value stays: an Argo CD that is being replaced writes a new one soon.
             Ok(None) => continue,
             Err(error) => {
-                tracing::debug!(error = %Chain(&error), "cannot read Argo CD's cluster statistics");
+                tracing::debug!(error = %Chain(&*error), "cannot read Argo CD's cluster statistics");
                 continue;
             }
         };
@@ -98,7 +88,7 @@ async fn read(redis: &Redis) -> Result<Option<Census>, Error> {
             continue;
         };
         if found.length > LARGEST {
-            return Err(Error::TooLarge(found.length));
+            return Err(format!("the value of {} bytes exceeds the limit", found.length).into());
         }
         let value = found.into_bytes().try_fold(Vec::new(), |mut value, piece| {
             value.extend_from_slice(&piece);

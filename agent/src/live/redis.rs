@@ -161,6 +161,14 @@ impl Messages {
     }
 }
 
+/// A part of a value.
+enum Part {
+    /// The length; none for a missing value.
+    Length(Option<u64>),
+    Data,
+    End,
+}
+
 #[derive(Debug)]
 struct Connection {
     io: TcpStream,
@@ -188,47 +196,43 @@ impl Connection {
 
     /// The length of a value; none if the key has none.
     async fn length(&mut self) -> Result<Option<u64>, Error> {
-        loop {
-            let mut rest = self.buffer.as_ref();
-            let before = rest.len();
-            let step = self.scanner.step(&mut rest)?;
-            let used = before.saturating_sub(rest.len());
-            match step {
-                Step::Event(Event::Bytes(Kind::Bulk, length)) => {
-                    drop(self.buffer.split_to(used));
-                    return Ok(length);
-                }
-                Step::Event(Event::Line(Kind::Error)) => {
-                    let text = String::from_utf8_lossy(self.scanner.text());
-                    return Err(Error::Refused(text.into_owned()));
-                }
-                Step::Event(_) | Step::Done => return Err(Error::Unexpected),
-                Step::More => {
-                    drop(self.buffer.split_to(used));
-                    self.fill().await?;
-                }
-            }
+        match self.part().await? {
+            (Part::Length(length), _) => Ok(length),
+            (Part::Data | Part::End, _) => Err(Error::Unexpected),
         }
     }
 
     /// The next bytes of a value; none at its end.
     async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
+        match self.part().await? {
+            (Part::Data, bytes) => Ok(Some(bytes)),
+            (Part::End, _) => Ok(None),
+            (Part::Length(_), _) => Err(Error::Unexpected),
+        }
+    }
+
+    /// The next part of a value, and its bytes.
+    async fn part(&mut self) -> Result<(Part, Bytes), Error> {
         loop {
             let mut rest = self.buffer.as_ref();
             let before = rest.len();
-            let step = self.scanner.step(&mut rest)?;
-            let used = before.saturating_sub(rest.len());
-            let is_data = match step {
-                Step::Event(Event::Data(_)) => true,
+            let part = match self.scanner.step(&mut rest)? {
+                Step::Event(Event::Bytes(Kind::Bulk, length)) => Some(Part::Length(length)),
+                Step::Event(Event::Data(_)) => Some(Part::Data),
+                Step::Event(Event::Line(Kind::Error)) => {
+                    let text = String::from_utf8_lossy(self.scanner.text());
+                    return Err(Error::Refused(text.into_owned()));
+                }
                 Step::Event(_) => return Err(Error::Unexpected),
-                Step::Done => return Ok(None),
-                Step::More => false,
+                Step::Done => Some(Part::End),
+                Step::More => None,
             };
+            let used = before.saturating_sub(rest.len());
             let bytes = self.buffer.split_to(used);
-            if is_data {
-                return Ok(Some(bytes.freeze()));
+            match part {
+                Some(part) => return Ok((part, bytes.freeze())),
+                None => self.fill().await?,
             }
-            self.fill().await?;
         }
     }
 

@@ -222,13 +222,10 @@ async fn answer(
 
 /// The class of a status, as a label of the metrics.
 fn class(status: StatusCode) -> &'static str {
-    match status.as_u16() / 100 {
-        1 => "1xx",
-        2 => "2xx",
-        3 => "3xx",
-        4 => "4xx",
-        _ => "5xx",
-    }
+    let class = usize::from(status.as_u16() / 100);
+    ["", "1xx", "2xx", "3xx", "4xx"]
+        .get(class)
+        .unwrap_or(&"5xx")
 }
 
 #[cfg(test)]

@@ -117,12 +117,9 @@ impl Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Applied(object) => f.debug_tuple("Applied").field(&Masked(object)).finish(),
-            Self::Gone { key, uid, is_seen } => f
-                .debug_struct("Gone")
-                .field("key", key)
-                .field("uid", uid)
-                .field("is_seen", is_seen)
-                .finish(),
+            Self::Gone { key, uid, is_seen } => {
+                write!(f, "Gone({key}, {uid}, is_seen: {is_seen})")
+            }
             Self::Synced => f.write_str("Synced"),
             Self::Rewound => f.write_str("Rewound"),
             Self::NotServed => f.write_str("NotServed"),

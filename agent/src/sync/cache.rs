@@ -84,10 +84,10 @@ impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("None"),
-            Self::Changed { before } => f
-                .debug_struct("Changed")
-                .field("before", &before.as_deref().map(Masked))
-                .finish(),
+            Self::Changed { before } => {
+                let before = before.as_deref().map(Masked);
+                f.debug_tuple("Changed").field(&before).finish()
+            }
         }
     }
 }
@@ -193,10 +193,14 @@ impl Store {
 
     /// Records of the commands that a deleted copy of this hub object executed, so that its successor does not repeat them.
     pub(crate) fn taken(&self, key: &ObjectKey, source_uid: &str) -> Vec<(&'static str, String)> {
-        match self.lock().taken.get(key) {
-            Some((source, records)) if source == source_uid => records.clone(),
-            Some(_) | None => vec![],
-        }
+        let inner = self.lock();
+        let taken = inner
+            .taken
+            .get(key)
+            .filter(|(source, _)| source == source_uid);
+        taken
+            .map(|(_, records)| records.clone())
+            .unwrap_or_default()
     }
 
     /// Marks and returns unreported objects that a complete list lacks. They may be gone, and a watch that never saw an

@@ -68,14 +68,9 @@ impl Reports {
         self.queue(|pending| pending.states.extend([key]));
     }
 
-    /// Queues the observed deletion of an object that the spoke owned; `last` is its last version.
-    pub fn left(&self, key: &ObjectKey, last: &Value) {
-        self.ended(key, source::left(key, last));
-    }
-
-    /// Queues the absence of an object that the spoke owned and whose deletion no watch saw; `last` is its last version.
-    pub fn missing(&self, key: &ObjectKey, last: &Value) {
-        self.ended(key, source::missing(key, last));
+    /// Queues the absence of an object that the spoke owned; `last` is its last version. `is_seen`: a watch saw the deletion.
+    pub fn left(&self, key: &ObjectKey, last: &Value, is_seen: bool) {
+        self.ended(key, source::left(key, last, is_seen));
     }
 
     /// Queues the event of an object that is gone, instead of its pending changes.
@@ -166,7 +161,7 @@ impl Reports {
         let all = self.store.all().into_iter();
         all.filter(|(key, entry)| {
             let live = entry.live.as_deref().map(Meta::of);
-            let source = live.and_then(|live| live.source_uid());
+            let source = live.and_then(Meta::source_uid);
             key.kind == Kind::Application && source.is_some()
         })
         .map(|(key, _)| key)

@@ -48,17 +48,21 @@ pub fn state(key: &ObjectKey, live: &Value, ours: bool, stated_before: bool) -> 
     Some(Event::about(key, verb, uid, version, Bytes::from(body)))
 }
 
-/// The event of a deletion that a watch saw. The version distinguishes it from an answer.
-pub fn left(key: &ObjectKey, last: &Value) -> Event {
-    let version = Meta::of(last).resource_version();
-    let version = if version.is_empty() { "0" } else { version };
-    gone(key, Meta::of(last).uid(), version)
-}
-
-/// Reports an object as missing whose deletion no watch saw: as an answer to the hub, whose brake counts it together with
-/// all other missing objects.
-pub fn missing(key: &ObjectKey, last: &Value) -> Event {
-    gone(key, Meta::of(last).uid(), "")
+/// The event of an object that is gone; `last` is its last version.
+///
+/// If a watch saw the deletion, the event has a version. Otherwise it looks like an answer to the hub, whose brake counts it
+/// together with all other missing objects.
+pub fn left(key: &ObjectKey, last: &Value, is_seen: bool) -> Event {
+    let last = Meta::of(last);
+    gone(
+        key,
+        last.uid(),
+        match last.resource_version() {
+            _ if !is_seen => "",
+            "" => "0",
+            version => version,
+        },
+    )
 }
 
 fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
@@ -234,7 +238,7 @@ mod tests {
             };
             assert!(event.event_id.ends_with('_'), "{}", event.event_id);
         }
-        let event = left(&key(Kind::Application, "a"), &app("a", None));
+        let event = left(&key(Kind::Application, "a"), &app("a", None), true);
         assert!(event.event_id.ends_with("_7_delete"));
         let asked = claim(Kind::Repository, "a", "u");
         assert_eq!(

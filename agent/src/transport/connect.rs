@@ -88,18 +88,14 @@ impl Network {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set_transport(&self, transport: Transport) {
-        self.choice().1 = transport;
-    }
-
     /// Opens a connection over the preferred transport.
     async fn open(&self) -> Result<Carrier, Error> {
         let transport = self.choice().0.next(Instant::now());
-        self.set_transport(transport);
+        self.choice().1 = transport;
         let (carrier, taken) = self.open_by(transport).await?;
         if taken != transport {
             tracing::info!("the peer does not negotiate HTTP/2; using WebSockets");
-            self.set_transport(taken);
+            self.choice().1 = taken;
         }
         Ok(carrier)
     }
@@ -113,9 +109,9 @@ impl Network {
             Some(self.tls.current().ok_or(Error::NoTls)?)
         };
         let address = connector::authority(&hub.host, hub.port);
-        let connector = Connector::new(hub, tls).ok_or_else(|| Error::Address {
-            address: address.clone(),
-        })?;
+        let Some(connector) = Connector::new(hub, tls) else {
+            return Err(Error::Address { address });
+        };
         if transport == Transport::Http2 {
             let reached = tokio::time::timeout(CONNECT_TIMEOUT, connector.connect(&BOTH))
                 .await

@@ -119,14 +119,11 @@ impl Connector {
         };
         let mut config = ClientConfig::clone(config);
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-        let connector = TlsConnector::from(Arc::new(config));
-        let tls = connector
-            .connect(self.name.clone(), io)
-            .await
-            .map_err(|source| Error::Tls {
-                to: self.authority(),
-                source,
-            })?;
+        let connecting = TlsConnector::from(Arc::new(config)).connect(self.name.clone(), io);
+        let tls = connecting.await.map_err(|source| Error::Tls {
+            to: self.authority(),
+            source,
+        })?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok(Reached {
             io: Box::new(tls),
@@ -146,14 +143,10 @@ impl Connector {
                 proxy: proxy.clone(),
                 source,
             };
-            let name = ServerName::try_from(route.host.clone())
-                .map_err(|error| failed(io::Error::other(error)))?;
-            Box::new(
-                TlsConnector::from(config)
-                    .connect(name, tcp)
-                    .await
-                    .map_err(failed)?,
-            )
+            let name = ServerName::try_from(route.host.clone());
+            let name = name.map_err(|error| failed(io::Error::other(error)))?;
+            let connecting = TlsConnector::from(config).connect(name, tcp);
+            Box::new(connecting.await.map_err(failed)?)
         } else {
             Box::new(tcp)
         };
@@ -173,10 +166,8 @@ impl Connector {
         if let Some(credentials) = &route.credentials {
             tunnel = tunnel.with_auth(credentials.clone());
         }
-        let io = tunnel
-            .call(to)
-            .await
-            .map_err(|error| failed(Box::new(error)))?;
+        let io = tunnel.call(to).await;
+        let io = io.map_err(|error| failed(Box::new(error)))?;
         Ok(Box::new(io.into_inner()))
     }
 }

@@ -58,24 +58,17 @@ pub(crate) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
 
 /// Authenticates over an open connection.
 pub(crate) async fn authenticate(caller: Caller<'_>, channel: Carrier) -> Result<Opened, Error> {
-    let Caller {
-        hub,
-        network,
-        identity,
-        argocd_namespace,
-        mode,
-        capabilities: ours,
-    } = caller;
+    let Caller { hub, .. } = caller;
     let principal = principal_version(channel.clone()).await?;
     let request = AuthRequest {
         method: method_name(&hub.method).to_owned(),
         credentials: credentials(&hub.method).await?,
-        mode: mode.as_str().to_owned(),
+        mode: caller.mode.as_str().to_owned(),
         // A Go principal accepts only its own version.
         version: version::bare(&principal.version).to_owned(),
-        agent_namespace: argocd_namespace.to_owned(),
-        capabilities: ours.to_words(),
-        proof: prove(&hub.host, identity, &principal)?,
+        agent_namespace: caller.argocd_namespace.to_owned(),
+        capabilities: caller.capabilities.to_words(),
+        proof: prove(&hub.host, caller.identity, &principal)?,
     };
     let answer = call(
         AuthenticationClient::new(channel.clone())
@@ -85,11 +78,11 @@ pub(crate) async fn authenticate(caller: Caller<'_>, channel: Carrier) -> Result
     .await
     .map_err(|status| Error::Authenticate(Box::new(status)))?;
     let tokens = Tokens::new(request, &answer)?;
-    let welcome = read_answer(answer, ours);
+    let welcome = read_answer(answer, caller.capabilities);
     tracing::info!(
         principal_version = %principal.version,
         agent_name = welcome.agent_name.as_deref().unwrap_or_default(),
-        transport = network.transport(),
+        transport = caller.network.transport(),
         "authenticated"
     );
     Ok(Opened {

@@ -76,11 +76,11 @@ impl Calls {
     /// Opens one call, and returns when its answer begins.
     pub(crate) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (head, body) = request.into_parts();
-        let to = self.connector.authority();
-        let opening = self.open(&head);
-        let socket = timeout(OPEN, opening)
-            .await
-            .map_err(|_elapsed| Error::Timeout { to })??;
+        let Ok(opened) = timeout(OPEN, self.open(&head)).await else {
+            let to = self.connector.authority();
+            return Err(Error::Timeout { to });
+        };
+        let socket = opened?;
         let (write, mut read) = socket.split();
         let over = CancellationToken::new();
         // Dropped with the answer: a caller that stops reading also stops writing.
@@ -91,12 +91,12 @@ impl Calls {
             return Err(Error::Unexpected("the answer does not begin with headers"));
         };
         let headers = read_metadata(&lines)?;
-        let is_all = headers.contains_key("grpc-status");
-        let mut response = Response::new(if is_all {
+        let body = if headers.contains_key("grpc-status") {
             Body::empty()
         } else {
             Body::new(StreamBody::new(pieces(read, guard)))
-        });
+        };
+        let mut response = Response::new(body);
         *response.headers_mut() = headers;
         Ok(response)
     }

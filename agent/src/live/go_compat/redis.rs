@@ -83,10 +83,7 @@ pub(super) fn plan(question: Question, is_known: bool, has_cache: bool, is_full:
         // Its subscriptions of another session have ended, which it would not notice otherwise.
         Asked::Ping if !is_known => Plan::Silence,
         Asked::Unknown => Plan::Silence,
-        Asked::Ping => Plan::Answer(question.answer(RedisAnswer {
-            pong: Some(RedisPong {}),
-            ..RedisAnswer::default()
-        })),
+        Asked::Ping => Plan::Answer(question.answer(|body| body.pong = Some(RedisPong {}))),
         Asked::Get(_) if !has_cache => Plan::Answer(question.value(RedisValue::default())),
         Asked::Subscribe(_) if !has_cache => Plan::Answer(question.subscribed("")),
         Asked::Get(_) if is_full => Plan::Answer(question.value(failed(FULL))),
@@ -103,35 +100,29 @@ fn failed(why: &str) -> RedisValue {
 }
 
 impl Question {
-    fn answer(&self, body: RedisAnswer) -> Event {
-        Event::redis_response(&RedisResponse {
+    /// The answer with what `fill` puts into its body.
+    fn answer(&self, fill: impl FnOnce(&mut RedisAnswer)) -> Event {
+        let mut response = RedisResponse {
             uuid: self.uuid.clone(),
             connection_uuid: self.connection.clone(),
-            body,
-        })
+            body: RedisAnswer::default(),
+        };
+        fill(&mut response.body);
+        Event::redis_response(&response)
     }
 
     fn value(&self, value: RedisValue) -> Event {
-        self.answer(RedisAnswer {
-            get: Some(value),
-            ..RedisAnswer::default()
-        })
+        self.answer(|body| body.get = Some(value))
     }
 
     fn subscribed(&self, error: &str) -> Event {
         let error = error.to_owned();
-        self.answer(RedisAnswer {
-            subscribe_response: Some(RedisSubscribed { error }),
-            ..RedisAnswer::default()
-        })
+        self.answer(|body| body.subscribe_response = Some(RedisSubscribed { error }))
     }
 
     fn push(&self, channel: &str) -> Event {
         let channel_name = channel.to_owned();
-        self.answer(RedisAnswer {
-            push_from_subscribe: Some(RedisPush { channel_name }),
-            ..RedisAnswer::default()
-        })
+        self.answer(|body| body.push_from_subscribe = Some(RedisPush { channel_name }))
     }
 }
 

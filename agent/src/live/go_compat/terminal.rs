@@ -125,16 +125,11 @@ pub(super) async fn open(
         () = sleep(LIFE) => End::Failed(format!("a terminal ends after {LIFE:?}")),
         end = showing => end,
     };
-    let last = match end {
-        End::Done => TerminalStreamData {
-            eof: true,
-            ..frame(&uuid)
-        },
-        End::Failed(error) => TerminalStreamData {
-            error,
-            ..frame(&uuid)
-        },
-    };
+    let mut last = frame(&uuid);
+    match end {
+        End::Done => last.eof = true,
+        End::Failed(error) => last.error = error,
+    }
     // Go's principal drops pending output when we end the stream, so it has to end it.
     let teardown_input = async {
         if emit.send(last).await.is_ok() {
@@ -166,13 +161,9 @@ async fn types(
         }
     };
     let mut sink = opened.ok();
-    loop {
-        let Ok(Some(frame)) = stream.message().await else {
-            return;
-        };
-        if !frame.error.is_empty() {
-            return;
-        }
+    while let Ok(Some(frame)) = stream.message().await
+        && frame.error.is_empty()
+    {
         // Frames after the end are dropped.
         let Some((keys, protocol)) = &mut sink else {
             continue;

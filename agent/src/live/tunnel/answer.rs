@@ -1,11 +1,16 @@
 //! The body of answers to live requests, and what their audit lines share.
 
+use std::io;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body_util::combinators::UnsyncBoxBody;
 
 /// The body of an answer.
 pub(crate) type Body = UnsyncBoxBody<Bytes, kube::Error>;
+
+/// The body of a request.
+pub(super) type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 /// The log target of audit lines.
 pub(super) const AUDIT: &str = "audit";

@@ -4,7 +4,7 @@
 //! own rights but as a user with those of the level only. Before a change, it checks that the object belongs to an
 //! Application.
 
-use std::fmt;
+use std::{fmt, io};
 
 use argocd::masked;
 use bytes::Bytes;
@@ -27,7 +27,7 @@ use runtime::parts::Spawner;
 use tokio::time::Instant;
 
 use self::api::{Api, Failed};
-use super::answer::{AUDIT, Body, request_id};
+use super::answer::{AUDIT, Body, RequestBody, request_id};
 use super::redis_values::Cache;
 use crate::config::{Scope, Ui};
 
@@ -51,6 +51,7 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
+
 /// The handler of live requests.
 pub struct ApiHandler {
     api: Api,
@@ -158,6 +159,7 @@ impl ApiHandler {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let mut line = Line::new(request_id(request.headers()));
+        let request = request.map(|body| RequestBody::new(body.map_err(io::Error::other)));
         match self.ask(request, &mut line).await {
             Ok(answered) => {
                 let (parts, body) = answered.into_parts();
@@ -175,19 +177,18 @@ impl ApiHandler {
             }
             Err(refused) => {
                 let (code, reason) = refused.as_status();
-                let reply = Chain(&refused).to_string();
                 line.code = code.as_u16();
-                line.why.clone_from(&reply);
-                refusal(code, reason, &reply)
+                line.why = Chain(&refused).to_string();
+                refusal(code, reason, &line.why)
             }
         }
     }
 
-    async fn ask<B>(&self, request: Request<B>, line: &mut Line) -> Result<Response<Body>, Refused>
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    async fn ask(
+        &self,
+        request: Request<RequestBody>,
+        line: &mut Line,
+    ) -> Result<Response<Body>, Refused> {
         let (parts, body) = request.into_parts();
         no_impersonation(&parts.headers)?;
         let target = parts.uri.path_and_query().map_or("", |it| it.as_str());

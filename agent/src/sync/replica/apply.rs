@@ -7,6 +7,7 @@ use std::time::Duration;
 use argocd::projection::Written;
 use argocd::{Meta, Patch};
 use protocol::{Mode, ObjectKey, Verdict};
+use runtime::error::ErrorClass;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard, watch};
 
@@ -299,16 +300,16 @@ async fn in_time<T>(
     key: &ObjectKey,
     call: impl Future<Output = Result<T, api::Error>>,
 ) -> Result<T, Error> {
-    let object = || key.clone();
-    match tokio::time::timeout(WRITE_TIMEOUT, call).await {
-        Err(_elapsed) => Err(Error::Timeout {
-            write,
-            object: object(),
-        }),
-        Ok(answer) => answer.map_err(|source| Error::Write {
-            write,
-            object: object(),
-            source,
-        }),
-    }
+    let answer = tokio::time::timeout(WRITE_TIMEOUT, call).await;
+    let answer = answer.unwrap_or_else(|_elapsed| {
+        Err(api::Error::Failed {
+            error_class: ErrorClass::Transient,
+            source: format!("timed out after {WRITE_TIMEOUT:?}").into(),
+        })
+    });
+    answer.map_err(|source| Error {
+        write,
+        object: key.clone(),
+        source,
+    })
 }

@@ -149,24 +149,17 @@ impl Reader<'_> {
     }
 
     fn namespace_here(&self, hub: &ObjectKey) -> String {
-        let context = self.context(&hub.namespace, None);
-        match hub.kind {
-            Kind::Application => context.spoke_namespace(&hub.namespace).to_owned(),
-            Kind::AppProject
-            | Kind::Repository
-            | Kind::GpgKey
-            | Kind::TlsCerts
-            | Kind::SshKnownHosts => self.scope.argocd_namespace.clone(),
+        if hub.kind != Kind::Application {
+            return self.scope.argocd_namespace.clone();
         }
+        let context = self.context(&hub.namespace, None);
+        context.spoke_namespace(&hub.namespace).to_owned()
     }
 
     fn is_admitted(&self, namespace: &str) -> bool {
+        let mut further = self.scope.further_namespaces.iter();
         namespace == self.scope.argocd_namespace
-            || self
-                .scope
-                .further_namespaces
-                .iter()
-                .any(|entry| glob::matches_entry(entry, namespace))
+            || further.any(|entry| glob::matches_entry(entry, namespace))
     }
 
     /// The desired object on this cluster.
@@ -186,10 +179,8 @@ impl Reader<'_> {
 
     /// The principal's UID: our principal sends it once, a Go principal with each object.
     pub(super) fn principal_uid<'b>(&'b self, event: &'b Event) -> Option<&'b str> {
-        event
-            .principal_uid
-            .as_deref()
-            .or(self.welcome.principal_uid.as_deref())
+        let uid = event.principal_uid.as_deref();
+        uid.or(self.welcome.principal_uid.as_deref())
     }
 
     /// The namespace of a replica's object on the hub.
@@ -205,14 +196,10 @@ impl Reader<'_> {
             };
             return namespace.clone();
         }
-        match key.kind {
-            Kind::Application => self.context("", None).hub_namespace(live).to_owned(),
-            Kind::AppProject
-            | Kind::Repository
-            | Kind::GpgKey
-            | Kind::TlsCerts
-            | Kind::SshKnownHosts => self.welcome.principal_namespace.clone(),
+        if key.kind != Kind::Application {
+            return self.welcome.principal_namespace.clone();
         }
+        self.context("", None).hub_namespace(live).to_owned()
     }
 
     /// Whether a replica came from an object of the hub with the name in this message.

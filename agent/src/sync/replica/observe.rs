@@ -136,7 +136,7 @@ impl Observer {
         if !is_ignored {
             self.reports.owned(key);
         } else if let Some(before) = before.filter(|before| !Meta::of(before).is_ignored()) {
-            self.reports.left(&key, &before);
+            self.reports.left(&key, &before, true);
         }
     }
 
@@ -146,18 +146,15 @@ impl Observer {
             return;
         };
         if self.mode == Mode::Autonomous {
-            match live.filter(|live| !Meta::of(live).is_ignored()) {
-                Some(live) if is_seen => self.reports.left(key, &live),
-                Some(live) => self.reports.missing(key, &live),
-                None => {}
+            if let Some(live) = live.filter(|live| !Meta::of(live).is_ignored()) {
+                self.reports.left(key, &live, is_seen);
             }
             return;
         }
         let stays_gone = wanted.as_ref().is_none_or(|wanted| wanted.leaving);
         let source = live.as_deref().and_then(|live| Meta::of(live).source_uid());
-        let wanted_source = wanted
-            .as_ref()
-            .and_then(|w| Meta::of(&w.desired).source_uid());
+        let desired = wanted.as_ref().map(|wanted| Meta::of(&wanted.desired));
+        let wanted_source = desired.and_then(Meta::source_uid);
         if let Some(source) = source
             && (stays_gone || wanted_source != Some(source))
         {

@@ -97,25 +97,27 @@ impl RefreshNudger {
     }
 }
 
-/// Whether the Application has a condition of this type whose message fits.
-fn has_condition(app: &Value, kind: &str, fits: impl Fn(&str) -> bool) -> bool {
+/// Types and messages of the Application's conditions.
+fn conditions(app: &Value) -> impl Iterator<Item = (&str, &str)> {
     let conditions = app.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| {
-        condition["type"] == kind && condition["message"].as_str().is_some_and(&fits)
-    })
+    let conditions = conditions.into_iter().flatten();
+    conditions.filter_map(|it| Some((it.get("type")?.as_str()?, it.get("message")?.as_str()?)))
 }
 
 /// The project that Argo CD reports as missing.
 fn waits_for_project(app: &Value) -> Option<&str> {
-    let is_missing = |message: &str| message.ends_with("which does not exist");
-    has_condition(app, "InvalidSpecError", is_missing)
-        .then(|| app.pointer("/spec/project")?.as_str())?
+    let is_missing = conditions(app).any(|(kind, message)| {
+        kind == "InvalidSpecError" && message.ends_with("which does not exist")
+    });
+    is_missing.then(|| app.pointer("/spec/project")?.as_str())?
 }
 
 /// Whether Argo CD reports that it could not connect to its repo server.
 fn waits_for_repo_server(app: &Value) -> bool {
-    has_condition(app, "ComparisonError", |message| {
-        message.contains("code = Unavailable") && message.contains("Error while dialing")
+    conditions(app).any(|(kind, message)| {
+        kind == "ComparisonError"
+            && message.contains("code = Unavailable")
+            && message.contains("Error while dialing")
     })
 }
 

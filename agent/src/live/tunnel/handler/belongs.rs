@@ -86,9 +86,8 @@ impl<'a> Search<'a> {
     async fn application(&mut self, claim: &Claimed<'_>) -> Result<Option<Value>, Failed> {
         let own = self.scope.argocd_namespace.as_str();
         let namespace = claim.namespace.unwrap_or(own);
-        let further = &self.scope.further_namespaces;
-        let has_them =
-            namespace == own || further.iter().any(|it| glob::matches_entry(it, namespace));
+        let mut further = self.scope.further_namespaces.iter();
+        let has_them = namespace == own || further.any(|it| glob::matches_entry(it, namespace));
         if !has_them || !self.may_look() {
             return Ok(None);
         }
@@ -98,7 +97,7 @@ impl<'a> Search<'a> {
             resource: "applications".to_owned(),
             namespace: Some(namespace.to_owned()),
             name: Some(claim.name.to_owned()),
-            subresource: None,
+            ..Object::default()
         };
         let found = self.api.object(object).await?;
         let managed = self.scope.mode == Mode::Managed;
@@ -152,7 +151,9 @@ impl<'a> Search<'a> {
             ..Object::default()
         };
         let settings = self.api.object(object).await?.unwrap_or_default();
-        let set = settings["data"][LABEL].as_str();
+        let set = settings
+            .get("data")
+            .and_then(|data| data.get(LABEL)?.as_str());
         let label = set.filter(|it| !it.is_empty()).unwrap_or(keys::INSTANCE);
         Ok(self.label.insert(label.to_owned()).clone())
     }

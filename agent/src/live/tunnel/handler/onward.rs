@@ -1,11 +1,9 @@
 //! Builds the request to the API: it looks up the object first, and writes the body from scratch.
 
 use argocd::Meta;
-use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request};
-use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body as KubeBody;
 use live::change::{self, Bad, PatchKind};
@@ -13,6 +11,7 @@ use live::request::{Object, Request as Asked, Verb};
 use live::ui_access::Allowed;
 use serde_json::Value;
 
+use super::super::answer::RequestBody;
 use super::api::RESPONSE_TIMEOUT;
 use super::belongs::Search;
 use super::{ApiHandler, Refused, carry};
@@ -25,17 +24,13 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 impl ApiHandler {
     /// The request to send, if the level allows it for its object.
-    pub(super) async fn onward<B>(
+    pub(super) async fn onward(
         &self,
         parts: &Parts,
-        body: B,
+        body: RequestBody,
         asked: &Asked,
         allowed: Allowed,
-    ) -> Result<Request<KubeBody>, Refused>
-    where
-        B: HttpBody<Data = Bytes> + Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
+    ) -> Result<Request<KubeBody>, Refused> {
         let mut onward = Request::builder()
             .method(parts.method.clone())
             .uri(asked.target())

@@ -1,14 +1,11 @@
 //! A terminal in a Pod: the API upgrades the connection to a stream of bytes, and the handler joins it with the stream of
 //! the tunnel. Argo CD and the API server speak their own protocol on it.
 
-use std::io;
-
-use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body::{Body as HttpBody, Frame};
+use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper_util::rt::TokioIo;
@@ -19,24 +16,20 @@ use runtime::error::Chain;
 use runtime::tunnel::{self, Tunnel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::super::answer::Body;
+use super::super::answer::{Body, RequestBody};
 use super::{ApiHandler, Refused, carry};
 
 impl ApiHandler {
     /// Opens a terminal, if the Pod belongs to an Application.
-    pub(super) async fn terminal<B>(
+    pub(super) async fn terminal(
         &self,
         parts: &Parts,
-        body: B,
+        body: RequestBody,
         asked: &Asked,
-    ) -> Result<Response<Body>, Refused>
-    where
-        B: HttpBody<Data = Bytes> + Send + 'static,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let text = |value: &'_ HeaderValue| value.to_str().map(str::to_owned).ok();
-        let wanted = parts.headers.get(upgrade::HEADER).and_then(text);
-        let upgrade = Upgrade::asked(wanted.as_deref(), |name| {
+    ) -> Result<Response<Body>, Refused> {
+        let wanted = parts.headers.get(upgrade::HEADER);
+        let wanted = wanted.and_then(|it| it.to_str().ok());
+        let upgrade = Upgrade::asked(wanted, |name| {
             let lines = parts.headers.get_all(name).iter();
             lines.map(|it| it.to_str().unwrap_or("?")).collect()
         })?;
@@ -62,7 +55,7 @@ impl ApiHandler {
         headers.insert(upgrade::HEADER, HeaderValue::from_static(upgrade.as_str()));
         let names = upgrade::ANSWERED.map(HeaderName::from_static);
         carry(answered.headers(), headers, names);
-        let incoming = body.into_data_stream().map_err(io::Error::other);
+        let incoming = body.into_data_stream();
         let agent_tunnel = Tunnel::new(incoming, send);
         self.spawner.spawn_short("terminal", async move {
             match hyper::upgrade::on(answered).await {

@@ -18,66 +18,45 @@ pub(in crate::sync::replica) const BUSY_PAUSE: Duration = Duration::from_secs(1)
 
 /// A write that failed.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::sync::replica) enum Error {
-    #[error("{write} {object}")]
-    Write {
-        write: &'static str,
-        object: ObjectKey,
-        source: api::Error,
-    },
-    #[error("{write} {object}: timed out after {WRITE_TIMEOUT:?}")]
-    Timeout {
-        write: &'static str,
-        object: ObjectKey,
-    },
+#[error("{write} {object}")]
+pub(in crate::sync::replica) struct Error {
+    pub(super) write: &'static str,
+    pub(super) object: ObjectKey,
+    pub(super) source: api::Error,
 }
 
 impl Error {
     /// The pause before the next attempt.
     pub(super) const fn pause(&self) -> Duration {
-        match self.error_class() {
+        let class = match &self.source {
+            api::Error::Failed { error_class, .. } => *error_class,
+            api::Error::Refused(_) => ErrorClass::Internal,
+            api::Error::NoNamespace(_) => ErrorClass::User,
+            api::Error::Stale | api::Error::Misfit(_) => ErrorClass::Transient,
+        };
+        match class {
             ErrorClass::Transient => TRANSIENT_PAUSE,
             ErrorClass::User | ErrorClass::Internal => PERSON_PAUSE,
         }
     }
 
-    /// Who has to act.
-    const fn error_class(&self) -> ErrorClass {
-        match self.write() {
-            Some(api::Error::Failed { error_class, .. }) => *error_class,
-            Some(api::Error::Refused(_)) => ErrorClass::Internal,
-            Some(api::Error::NoNamespace(_)) => ErrorClass::User,
-            Some(api::Error::Stale | api::Error::Misfit(_)) | None => ErrorClass::Transient,
-        }
-    }
-
     /// Whether the API server will never accept this value.
     pub(super) const fn is_final(&self) -> bool {
-        matches!(self.write(), Some(api::Error::Refused(_)))
+        matches!(self.source, api::Error::Refused(_))
     }
 
     /// Whether the namespace does not exist.
     pub(super) const fn misses_namespace(&self) -> bool {
-        matches!(self.write(), Some(api::Error::NoNamespace(_)))
+        matches!(self.source, api::Error::NoNamespace(_))
     }
 
     /// Whether the cache was stale; a retry with a newer version may succeed.
     pub(super) const fn is_stale(&self) -> bool {
-        matches!(
-            self.write(),
-            Some(api::Error::Stale | api::Error::Misfit(_))
-        )
+        matches!(self.source, api::Error::Stale | api::Error::Misfit(_))
     }
 
     /// Whether the API server does not report if the object is another one or the value invalid.
     pub(super) const fn is_unclear(&self) -> bool {
-        matches!(self.write(), Some(api::Error::Misfit(_)))
-    }
-
-    const fn write(&self) -> Option<&api::Error> {
-        match self {
-            Self::Write { source, .. } => Some(source),
-            Self::Timeout { .. } => None,
-        }
+        matches!(self.source, api::Error::Misfit(_))
     }
 }

@@ -21,13 +21,14 @@ pub(in crate::sync::replica) enum Step {
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, uid, patch) = match self {
-            Self::Create(object) => return f.debug_tuple("Create").field(&Masked(object)).finish(),
-            Self::Converge { uid, patch } => ("Converge", uid, Some(patch)),
-            Self::Patch { uid, patch } => ("Patch", uid, Some(patch)),
-            Self::Delete { uid } => ("Delete", uid, None),
-        };
-        f.debug_tuple(name).field(uid).field(&patch).finish()
+        match self {
+            Self::Create(object) => f.debug_tuple("Create").field(&Masked(object)).finish(),
+            Self::Converge { uid, patch } => {
+                f.debug_tuple("Converge").field(uid).field(patch).finish()
+            }
+            Self::Patch { uid, patch } => f.debug_tuple("Patch").field(uid).field(patch).finish(),
+            Self::Delete { uid } => f.debug_tuple("Delete").field(uid).finish(),
+        }
     }
 }
 
