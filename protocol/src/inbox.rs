@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use crate::event::{Event, Target, Verb};
 use crate::object::{Facet, ObjectKey};
-use crate::session::WorkId;
+
+/// The id of one work item of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkId(u64);
 
 /// Objects handled in a row while a control message waits.
 const OBJECTS_BEFORE_CONTROL: u32 = 8;

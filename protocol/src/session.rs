@@ -60,7 +60,8 @@ use liveness::Liveness;
 #[cfg(test)]
 mod tests;
 
-pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work, WorkId};
+pub use crate::inbox::WorkId;
+pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work};
 
 /// The state machine. The module describes how to drive it.
 #[derive(Debug)]

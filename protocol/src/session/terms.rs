@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::event::Event;
+use crate::inbox::WorkId;
 use crate::object::{Facet, Kind, Mode, ObjectKey};
 use crate::version::Capabilities;
 
@@ -84,10 +85,6 @@ pub trait Source {
     /// Go agent needs before it adopts an object.
     fn encode(&self, key: &ObjectKey, facet: Facet, stated_before: bool) -> Option<Event>;
 }
-
-/// The id of one work item of one session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WorkId(pub(crate) u64);
 
 /// A received event to apply.
 #[derive(Clone, Debug)]

@@ -39,15 +39,6 @@ pub(super) struct DeletionCandidates {
     digest: String,
 }
 
-/// The decision about the candidates.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// Delete these; there may be none.
-    Delete(Vec<Arc<Named>>),
-    /// Too many: delete nothing.
-    Block(BlockedDeletion),
-}
-
 impl Waiting {
     /// Whether deletions wait for the confirmation of a user.
     pub(super) const fn is_blocking(&self) -> bool {
@@ -87,23 +78,25 @@ impl DeletionCandidates {
     }
 
     /// Decides again; keeps objects that the hub knows by now. `confirmed` is the digest that a user has confirmed.
+    ///
+    /// Returns the objects to delete; there may be none. If they are too many, nothing may be deleted.
     pub(super) fn decide(
         &mut self,
         confirmed: Option<&str>,
         is_unknown: impl Fn(&Named) -> bool,
-    ) -> Decision {
+    ) -> Result<Vec<Arc<Named>>, BlockedDeletion> {
         // By the reported digest, even if some of the objects have come back since.
         let confirmed = confirmed == Some(self.digest.as_str());
         let before = self.list.len();
         self.list.retain(|named| is_unknown(named));
         if confirmed || !self.is_too_much() {
-            return Decision::Delete(std::mem::take(&mut self.list));
+            return Ok(std::mem::take(&mut self.list));
         }
         if self.list.len() != before {
             self.digest = digest_of(&self.list);
         }
         let listed = self.list.iter().take(LISTED);
-        Decision::Block(BlockedDeletion {
+        Err(BlockedDeletion {
             names: listed
                 .map(|it| format!("{} {}/{}", it.kind, it.namespace, it.name))
                 .collect(),
@@ -153,24 +146,17 @@ mod tests {
         DeletionCandidates::new(first, of.into())
     }
 
-    fn blocked_deletion(decision: Decision) -> Option<BlockedDeletion> {
-        match decision {
-            Decision::Block(retained) => Some(retained),
-            Decision::Delete(_) => None,
-        }
-    }
-
     #[test]
     fn brake_allows_ten_or_a_fifth_of_a_kind() {
         for (of, few) in [(10, 10), (11, 10), (50, 10), (60, 12), (1000, 200)] {
             let decision = deletion_candidates(of, few).decide(None, |_| true);
             assert!(
-                matches!(&decision, Decision::Delete(list) if list.len() == few),
+                matches!(&decision, Ok(list) if list.len() == few),
                 "{few} of {of}"
             );
             if few < of {
                 let decision = deletion_candidates(of, few + 1).decide(None, |_| true);
-                assert!(blocked_deletion(decision).is_some(), "{} of {of}", few + 1);
+                assert!(decision.is_err(), "{} of {of}", few + 1);
             }
         }
     }
@@ -178,14 +164,13 @@ mod tests {
     #[test]
     fn blocked_deletion_needs_a_confirmation_of_its_digest() {
         let mut deletion_candidates = deletion_candidates(30, 30);
-        let reply =
-            blocked_deletion(deletion_candidates.decide(Some("another"), |_| true)).unwrap();
+        let reply = deletion_candidates
+            .decide(Some("another"), |_| true)
+            .unwrap_err();
         assert_eq!((reply.count, reply.names.len()), (30, LISTED));
         assert_eq!(reply.names[0], "Application argocd/name-0000");
         let back = named(Kind::Application, 3);
-        let Decision::Delete(going) =
-            deletion_candidates.decide(Some(&reply.digest), |it| *it != back)
-        else {
+        let Ok(going) = deletion_candidates.decide(Some(&reply.digest), |it| *it != back) else {
             panic!("it was confirmed");
         };
         assert_eq!(going.len(), 29);
@@ -195,9 +180,11 @@ mod tests {
     #[test]
     fn a_list_that_changes_has_another_digest() {
         let mut deletion_candidates = deletion_candidates(30, 30);
-        let before = blocked_deletion(deletion_candidates.decide(None, |_| true)).unwrap();
+        let before = deletion_candidates.decide(None, |_| true).unwrap_err();
         let back = named(Kind::Application, 3);
-        let after = blocked_deletion(deletion_candidates.decide(None, |it| *it != back)).unwrap();
+        let after = deletion_candidates
+            .decide(None, |it| *it != back)
+            .unwrap_err();
         assert_ne!(before.digest, after.digest);
         assert_eq!(after.count, 29);
     }

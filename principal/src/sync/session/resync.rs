@@ -15,7 +15,7 @@ use protocol::{
 use runtime::error::Chain;
 
 use super::{
-    brake::{Decision, DeletionCandidates, Waiting},
+    brake::{DeletionCandidates, Waiting},
     inventory::{Inventory, Named},
     ownership::{Ownership, Step},
 };
@@ -154,13 +154,13 @@ impl Ownership for Resync {
         }
         let confirmed = enrolment.confirm_delete.as_deref();
         match deletion_candidates.decide(confirmed, |named| self.is_unknown(step.hub, named)) {
-            Decision::Delete(list) => {
+            Ok(list) => {
                 for named in &list {
                     delete(step, named);
                 }
                 None
             }
-            Decision::Block(retained) => {
+            Err(retained) => {
                 self.waiting.block(deletion_candidates, step.now);
                 Some(retained)
             }

@@ -22,7 +22,7 @@ use protocol::{
 use runtime::error::Chain;
 
 use super::{
-    brake::{Decision, DeletionCandidates, Waiting},
+    brake::{DeletionCandidates, Waiting},
     inventory::Named,
     ownership::{Ownership, Step},
 };
@@ -198,7 +198,7 @@ impl Ownership for Claims {
             candidates.unwrap_or_else(|| self.deletion_candidates(step.hub));
         let confirmed = enrolment.confirm_delete.as_deref();
         match deletion_candidates.decide(confirmed, |named| self.is_missing(step.hub, named)) {
-            Decision::Delete(list) => {
+            Ok(list) => {
                 for named in &list {
                     let key = key(named);
                     tracing::info!(object = %key, "the cluster no longer has this object");
@@ -207,7 +207,7 @@ impl Ownership for Claims {
                 self.missing.clear();
                 None
             }
-            Decision::Block(retained) => {
+            Err(retained) => {
                 self.waiting.block(deletion_candidates, step.now);
                 Some(BlockedDeletion {
                     mirrors: true,
