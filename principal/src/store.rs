@@ -5,7 +5,6 @@ use std::fmt::Debug;
 use argocd::{Patch, masked::Masked};
 use futures::future::BoxFuture;
 use live::events::{self, Observed};
-use runtime::error::ErrorClass;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -163,16 +162,6 @@ impl WriteError {
             Self::Unfit(_) => "unfit",
             Self::Refused(_) => "refused",
             Self::Unavailable(_) => "unavailable",
-        }
-    }
-
-    /// The class of the error, for retries.
-    pub const fn error_class(&self) -> ErrorClass {
-        match self {
-            Self::Conflict | Self::NotFound | Self::Unfit(_) | Self::Unavailable(_) => {
-                ErrorClass::Transient
-            }
-            Self::Refused(_) => ErrorClass::User,
         }
     }
 }

@@ -36,30 +36,20 @@ pub(crate) struct Totals {
     pub(crate) inbox_objects: usize,
     /// The age of the oldest event of all sessions.
     pub(crate) unacknowledged: Duration,
-    pub(crate) trouble: Trouble,
+    /// Clusters with each [problem](TROUBLE).
+    pub(crate) trouble: [usize; TROUBLE.len()],
     /// When the first certificate of a connected agent expires.
     pub(crate) first_expiry: Option<Timestamp>,
 }
 
-/// Clusters that need the attention of an administrator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Trouble {
-    pub(crate) deletion_held: usize,
-    pub(crate) misconduct: usize,
-    pub(crate) refused: usize,
-    pub(crate) stuck: usize,
-    pub(crate) unmirrored: usize,
-}
-
-impl Trouble {
-    fn add(&mut self, report: &SessionReport) {
-        self.deletion_held += usize::from(report.blocked_deletion.is_some());
-        self.misconduct += usize::from(report.misconduct.is_some());
-        self.refused += usize::from(report.refused.is_some());
-        self.stuck += usize::from(report.stuck.is_some());
-        self.unmirrored += usize::from(report.unmirrored.is_some());
-    }
-}
+/// The problems that need the attention of an administrator: a word for each, and whether a cluster has it.
+const TROUBLE: [(&str, fn(&SessionReport) -> bool); 5] = [
+    ("deletion_held", |it| it.blocked_deletion.is_some()),
+    ("misconduct", |it| it.misconduct.is_some()),
+    ("refused", |it| it.refused.is_some()),
+    ("stuck", |it| it.stuck.is_some()),
+    ("unmirrored", |it| it.unmirrored.is_some()),
+];
 
 impl Totals {
     /// Writes the gauges; the help texts explain a rise.
@@ -109,25 +99,17 @@ impl Totals {
             "mode",
             &modes(self.connected),
         )?;
-        let Trouble {
-            deletion_held,
-            misconduct,
-            refused,
-            stuck,
-            unmirrored,
-        } = self.trouble;
+        let trouble: Vec<_> = TROUBLE
+            .iter()
+            .zip(self.trouble)
+            .map(|((word, _), count)| (*word, float(count)))
+            .collect();
         gauges.each(
             "clusters_in_trouble",
             "Clusters that need attention, by problem: a blocked mass deletion, an agent that violates the \
             protocol, refused objects, reports that cannot be written, objects that are not mirrored",
             "trouble",
-            &[
-                ("deletion_held", float(deletion_held)),
-                ("misconduct", float(misconduct)),
-                ("refused", float(refused)),
-                ("stuck", float(stuck)),
-                ("unmirrored", float(unmirrored)),
-            ],
+            &trouble,
         )
     }
 }
@@ -154,7 +136,9 @@ impl Snapshot {
             totals.unacknowledged = totals.unacknowledged.max(figures.unacknowledged);
         }
         for report in self.reports.values() {
-            totals.trouble.add(report);
+            for (count, (_, is_there)) in totals.trouble.iter_mut().zip(TROUBLE) {
+                *count += usize::from(is_there(report));
+            }
             let shown = report.certificate.as_ref().filter(|_| report.connected);
             totals.first_expiry = [totals.first_expiry, shown.map(|it| it.not_after)]
                 .into_iter()

@@ -126,24 +126,19 @@ impl Store for Kubernetes {
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         async move {
             let api = self.objects(kind, &key.namespace);
-            let params = PatchParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
-            let name = &key.name;
-            let written = match guarded(patch, version) {
+            let (name, params) = (&key.name, patching());
+            value(match guarded(patch, version) {
                 Change::Merge(body) => {
                     let written = api.patch(name, &params, &Patch::Merge(body)).await;
-                    written.map_err(sorted)
+                    written.map_err(sorted)?
                 }
                 Change::Json(body) => {
                     let operations = serde_json::from_value(body).map_err(ours)?;
                     let patch = Patch::<Value>::Json(operations);
                     let written = api.patch(name, &params, &patch).await;
-                    written.map_err(sorted_operations)
+                    written.map_err(sorted_operations)?
                 }
-            };
-            value(written?)
+            })
         }
         .boxed()
     }
@@ -155,12 +150,8 @@ impl Store for Kubernetes {
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
         async move {
             let api = self.objects(kind, Meta::of(object).namespace());
-            let params = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
             let object: DynamicObject = serde_json::from_value(object.clone()).map_err(ours)?;
-            value(api.create(&params, &object).await.map_err(sorted)?)
+            value(api.create(&posting(), &object).await.map_err(sorted)?)
         }
         .boxed()
     }
@@ -204,19 +195,11 @@ impl Store for Kubernetes {
             let api = self.noted(of);
             let written = match write {
                 events::Write::Create(event) => {
-                    let params = PostParams {
-                        field_manager: Some(FIELD_MANAGER.to_owned()),
-                        ..PostParams::default()
-                    };
                     let event = serde_json::from_value(event.clone()).map_err(ours)?;
-                    api.create(&params, &event).await
+                    api.create(&posting(), &event).await
                 }
                 events::Write::Patch { name, body } => {
-                    let params = PatchParams {
-                        field_manager: Some(FIELD_MANAGER.to_owned()),
-                        ..PatchParams::default()
-                    };
-                    api.patch(name, &params, &Patch::Merge(body)).await
+                    api.patch(name, &patching(), &Patch::Merge(body)).await
                 }
             };
             written.map(drop).map_err(sorted)
@@ -249,6 +232,20 @@ impl Store for Kubernetes {
             }
         }
         .boxed()
+    }
+}
+
+fn posting() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+fn patching() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
     }
 }
 

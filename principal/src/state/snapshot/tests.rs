@@ -89,10 +89,8 @@ fn totals_count_enrolled_connected_and_pending() {
         outbox_objects: 5,
         inbox_objects: 0,
         unacknowledged: Duration::from_secs(7),
-        trouble: Trouble {
-            deletion_held: 1,
-            ..Trouble::default()
-        },
+        // deletion_held
+        trouble: [1, 0, 0, 0, 0],
         first_expiry: Some("2026-01-01T00:00:00Z".parse().unwrap()),
     };
     assert_eq!(moment().totals(), expected);

@@ -56,15 +56,27 @@ pub(crate) enum Effect {
     Conditions(Key),
 }
 
-/// The object that a cluster should have by a name.
+impl Effect {
+    fn state(cluster: &ClusterName, key: &Key) -> Self {
+        let (cluster, key) = (cluster.clone(), key.object());
+        Self::State { cluster, key }
+    }
+
+    fn command(cluster: &ClusterName, key: &Key) -> Self {
+        let (cluster, key) = (cluster.clone(), key.object());
+        Self::Command { cluster, key }
+    }
+}
+
+/// The decision about an object that a cluster has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Provided {
-    /// This object, with this digest.
-    This(ObjectKey, String),
-    /// Nothing.
-    Nothing,
-    /// The hub cannot decide now.
-    Unclear,
+pub(crate) enum Lookup {
+    /// The cluster should have this object, with this digest.
+    Wanted { key: ObjectKey, digest: String },
+    /// It is not delivered, but was not deleted either, or the hub cannot decide now.
+    LeaveAlone,
+    /// The hub does not know it, or has moved it away.
+    Unknown,
 }
 
 /// The hub's objects as far as clusters are concerned.
@@ -130,13 +142,14 @@ impl Index {
     }
 
     /// The provision of this name that the cluster should have.
-    pub(crate) fn provided(&self, cluster: &ClusterName, kind: Kind, name: &str) -> Provided {
+    pub(crate) fn provided(&self, cluster: &ClusterName, kind: Kind, name: &str) -> Lookup {
         if !self.provisions.knows(cluster, kind, name) {
-            return Provided::Unclear;
+            return Lookup::LeaveAlone;
         }
         let stated = self.provisions.digest(cluster, kind, name);
-        stated.map_or(Provided::Nothing, |(key, digest)| {
-            Provided::This(key, digest)
+        stated.map_or(Lookup::Unknown, |(key, digest)| Lookup::Wanted {
+            key,
+            digest,
         })
     }
 

@@ -4,24 +4,13 @@ use argocd::{keys, ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
-    index::{Entry, Index, Provided},
+    index::{Entry, Index, Lookup},
     objects::Objects,
 };
 use crate::{
     domain::{ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
     live::ApplicationDirectory,
 };
-
-/// The decision about an object that a cluster has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lookup {
-    /// The cluster should have this object, with this digest.
-    Wanted { key: ObjectKey, digest: String },
-    /// It is not delivered, but was not deleted either.
-    LeaveAlone,
-    /// The hub does not know it, or has moved it away.
-    Unknown,
-}
 
 /// One object that a cluster should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,14 +78,12 @@ impl Objects {
                     key,
                 });
             }
-            match self.lock().index.provided(cluster, key.kind, &key.name) {
-                Provided::This(key, digest) => Some(Expected {
-                    key,
-                    digest,
-                    shown: None,
-                }),
-                Provided::Nothing | Provided::Unclear => None,
-            }
+            let provided = self.lock().index.provided(cluster, key.kind, &key.name);
+            let Lookup::Wanted { key, digest } = provided else {
+                return None;
+            };
+            let shown = None;
+            Some(Expected { key, digest, shown })
         };
         keys.into_iter().filter_map(expected).collect()
     }
@@ -133,11 +120,7 @@ impl Objects {
                     self.spoke_namespace(cluster, agent_namespace, &claim.namespace);
                 application(&state.index, cluster, spoke_namespace, claim)
             }
-            Ok(kind) => match state.index.provided(cluster, kind, &claim.name) {
-                Provided::This(key, digest) => Lookup::Wanted { key, digest },
-                Provided::Nothing => Lookup::Unknown,
-                Provided::Unclear => Lookup::LeaveAlone,
-            },
+            Ok(kind) => state.index.provided(cluster, kind, &claim.name),
             // A kind of another version: we do not delete objects that it delivered.
             Err(_) => Lookup::LeaveAlone,
         }

@@ -163,7 +163,9 @@ impl Index {
         let Some(entry) = self.forget(key) else {
             return Vec::new();
         };
-        let mut effects = self.exchange_hosts(entry.uses, None);
+        let mut effects = self
+            .provisions
+            .exchange_hosts(entry.uses, None, &self.clusters);
         if let Some(cluster) = entry.holder.filter(|it| !self.is_autonomous(it)) {
             effects.push(Effect::Gone {
                 cluster,

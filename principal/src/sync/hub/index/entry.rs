@@ -273,12 +273,17 @@ impl Entry {
         retained: Option<Blocked>,
         introduced: Introduced,
     ) -> Vec<Effect> {
-        if let Placement::Mirror(cluster) = &self.placement {
-            let cluster = cluster.clone();
-            return self.settle_mirror(cluster, key, introduced);
-        }
-        if let Placement::Routed(_, before) = &mut self.placement {
-            *before = retained;
+        let is_commanded = introduced.operation || introduced.termination;
+        match &mut self.placement {
+            Placement::Mirror(cluster) => {
+                (self.stated, self.holder) = (None, None);
+                // A mirror receives only commands.
+                let state = introduced.refresh.then(|| Effect::state(cluster, key));
+                let command = is_commanded.then(|| Effect::command(cluster, key));
+                return state.into_iter().chain(command).collect();
+            }
+            Placement::Routed(_, before) => *before = retained,
+            Placement::Local | Placement::Ignored | Placement::Conflict(_) => {}
         }
         let mut effects: Vec<Effect> = self.leave(key).into_iter().collect();
         let Some(cluster) = self.placement.delivered_to().cloned() else {
@@ -286,53 +291,26 @@ impl Entry {
             return effects;
         };
         let now = LastSent {
-            cluster: cluster.clone(),
             digest: self.digest(),
+            cluster,
         };
-        let before = self
-            .stated
-            .as_ref()
-            .filter(|stated| stated.cluster == cluster);
+        let before = self.stated.take();
+        let before = before.filter(|stated| stated.cluster == now.cluster);
         if before.is_none() && command::is_spent(&self.object) {
             // Another cluster may have left it: only a report of this one shows whether it is a command.
             self.commands.operation = None;
         }
-        self.is_report_former |= before != Some(&now);
-        if before != Some(&now) || introduced.refresh {
-            effects.push(Effect::State {
-                cluster: cluster.clone(),
-                key: key.object(),
-            });
+        let is_other = before.as_ref() != Some(&now);
+        self.is_report_former |= is_other;
+        if is_other || introduced.refresh {
+            effects.push(Effect::state(&now.cluster, key));
         }
-        let begins = before.is_none() && self.has_command();
-        if begins || introduced.operation || introduced.termination {
-            effects.push(Effect::Command {
-                cluster: cluster.clone(),
-                key: key.object(),
-            });
+        if is_commanded || (before.is_none() && self.has_command()) {
+            effects.push(Effect::command(&now.cluster, key));
         }
-        self.holder = Some(cluster);
+        self.holder = Some(now.cluster.clone());
         self.stated = Some(now);
         effects
-    }
-
-    /// A mirror receives only commands.
-    fn settle_mirror(
-        &mut self,
-        cluster: ClusterName,
-        key: &Key,
-        introduced: Introduced,
-    ) -> Vec<Effect> {
-        (self.stated, self.holder) = (None, None);
-        let state = introduced.refresh.then(|| Effect::State {
-            cluster: cluster.clone(),
-            key: key.object(),
-        });
-        let command = (introduced.operation || introduced.termination).then(|| Effect::Command {
-            cluster,
-            key: key.object(),
-        });
-        state.into_iter().chain(command).collect()
     }
 
     /// Deletes the copy on a cluster that the Application is not routed to any more.

@@ -1,7 +1,5 @@
 //! Places Applications, resolves name conflicts on a spoke, and finds the messages to send.
 
-use std::collections::BTreeSet;
-
 use argocd::{
     AppProject, Application,
     admission::{Target, admit},
@@ -10,10 +8,7 @@ use argocd::{
     routing::{Route, route},
 };
 
-use super::{
-    Effect, Index,
-    entry::{Entry, Uses},
-};
+use super::{Effect, Index, entry::Entry};
 use crate::domain::{Blocked, ClusterName, Key, Place, Placement};
 
 impl Index {
@@ -29,7 +24,7 @@ impl Index {
         let used = std::mem::replace(&mut entry.uses, uses.clone());
         let (claim, after) = (entry.claim(), entry.placement.place().cloned());
         self.applications.insert(key.clone(), entry);
-        let mut effects = self.exchange_hosts(used, uses);
+        let mut effects = self.provisions.exchange_hosts(used, uses, &self.clusters);
         if before.place() == after.as_ref() {
             effects.extend(self.settle(key, introduced));
             return effects;
@@ -91,34 +86,6 @@ impl Index {
         if let Some(of) = after.and_then(|it| self.by_cluster.get_mut(it)) {
             of.keys.insert(key.clone());
             of.complaints = of.complaints.wrapping_add(is_reported);
-        }
-    }
-
-    /// A cluster needs the keys of the hosts of its Applications' sources.
-    pub(super) fn exchange_hosts(
-        &mut self,
-        before: Option<Uses>,
-        after: Option<Uses>,
-    ) -> Vec<Effect> {
-        if before == after {
-            return Vec::new();
-        }
-        let none = BTreeSet::new();
-        let (provisions, clusters) = (&mut self.provisions, &self.clusters);
-        match (before, after) {
-            (Some(before), Some(after)) if before.cluster == after.cluster => {
-                provisions.set_hosts(&before.cluster, &before.hosts, &after.hosts, clusters)
-            }
-            (before, after) => {
-                let mut effects = Vec::new();
-                if let Some(Uses { cluster, hosts }) = after {
-                    effects.extend(provisions.set_hosts(&cluster, &none, &hosts, clusters));
-                }
-                if let Some(Uses { cluster, hosts }) = before {
-                    effects.extend(provisions.set_hosts(&cluster, &hosts, &none, clusters));
-                }
-                effects
-            }
         }
     }
 

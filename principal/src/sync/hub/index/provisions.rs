@@ -9,19 +9,13 @@ use std::{
 };
 
 use argocd::{
-    AppProject, Application, Meta, digest,
-    entries::{self, Shared},
-    host_keys,
-    masked::Sealed,
-    mirror,
-    project::{self, Cluster},
-    repository::{self, Repository, urls},
+    Meta, digest, entries::Shared, host_keys, masked::Sealed, repository::Repository,
     routing::Clusters,
 };
 use protocol::{Kind, Mode, ObjectKey};
 use serde_json::{Value, json};
 
-use super::Effect;
+use super::{Effect, entry::Uses};
 use crate::{domain::ClusterName, fleet::Enrolment};
 
 /// The kinds that are compiled from the hosts that a cluster uses.
@@ -29,6 +23,8 @@ const OF_HOSTS: [(Kind, Shared); 2] = [
     (Kind::TlsCerts, Shared::TlsCerts),
     (Kind::SshKnownHosts, Shared::SshKnownHosts),
 ];
+
+mod queries;
 
 /// The last sent state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,38 +143,54 @@ impl Provisions {
             keys.extend(OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name())));
         }
         let provided: Vec<ClusterName> = self.provided.keys().cloned().collect();
-        provided
-            .iter()
-            .flat_map(|cluster| keys.iter().map(move |key| (cluster, key)))
-            .filter_map(|(cluster, key)| self.emit(cluster, key, clusters))
-            .collect()
+        self.emit_all(&provided, &keys, clusters)
     }
 
-    /// Replaces the hosts that an Application of this cluster needs.
-    pub(super) fn set_hosts(
+    /// Replaces the hosts that an Application needs on its cluster.
+    pub(super) fn exchange_hosts(
         &mut self,
-        cluster: &ClusterName,
-        before: &BTreeSet<String>,
-        after: &BTreeSet<String>,
+        before: Option<Uses>,
+        after: Option<Uses>,
         clusters: &Clusters,
     ) -> Vec<Effect> {
-        let uses = self.uses.entry(cluster.clone()).or_default();
-        for host in after.difference(before) {
-            *uses.entry(host.clone()).or_default() += 1;
+        if before == after {
+            return Vec::new();
         }
-        for host in before.difference(after) {
-            if let Some(count) = uses.get_mut(host) {
-                *count = count.saturating_sub(1);
+        if let Some(Uses { cluster, hosts }) = &after {
+            let uses = self.uses.entry(cluster.clone()).or_default();
+            for host in hosts {
+                *uses.entry(host.clone()).or_default() += 1;
             }
         }
-        uses.retain(|_, count| *count > 0);
-        if uses.is_empty() {
-            self.uses.remove(cluster);
+        if let Some(Uses { cluster, hosts }) = &before {
+            let uses = self.uses.entry(cluster.clone()).or_default();
+            for host in hosts {
+                if let Some(count) = uses.get_mut(host) {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            uses.retain(|_, count| *count > 0);
+            if uses.is_empty() {
+                self.uses.remove(cluster);
+            }
         }
-        OF_HOSTS
-            .map(|(kind, shared)| self.key(kind, shared.name()))
-            .iter()
-            .filter_map(|key| self.emit(cluster, key, clusters))
+        let uses = after.into_iter().chain(before);
+        let mut concerned: Vec<ClusterName> = uses.map(|uses| uses.cluster).collect();
+        concerned.dedup();
+        let keys = OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name()));
+        self.emit_all(&concerned, &keys, clusters)
+    }
+
+    /// Remembers the objects that these clusters should have now; returns the effects of changes.
+    fn emit_all(
+        &mut self,
+        to: &[ClusterName],
+        keys: &[ObjectKey],
+        clusters: &Clusters,
+    ) -> Vec<Effect> {
+        to.iter()
+            .flat_map(|cluster| keys.iter().map(move |key| (cluster, key)))
+            .filter_map(|(cluster, key)| self.emit(cluster, key, clusters))
             .collect()
     }
 
@@ -274,196 +286,6 @@ impl Provisions {
             .keys()
             .map(|(kind, name)| self.key(*kind, name))
             .collect()
-    }
-}
-
-/// Queries.
-impl Provisions {
-    /// A project as the hub has it.
-    pub(super) fn project(&self, name: &str) -> Option<&Value> {
-        self.object(&self.key(Kind::AppProject, name))
-    }
-
-    /// A project as the hub has it, by its whole name.
-    pub(super) fn kept_project(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
-        let project = self.objects.get(&(Kind::AppProject, key.name.clone()))?;
-        (key.namespace == self.namespace).then_some(project)
-    }
-
-    /// All projects as the hub has them.
-    pub(super) fn kept_projects(&self) -> impl Iterator<Item = (ObjectKey, &Arc<Value>)> {
-        let all = self.objects.iter();
-        all.filter(|((kind, _), _)| *kind == Kind::AppProject)
-            .map(|((kind, name), project)| {
-                let project: &Arc<Value> = project;
-                (self.key(*kind, name), project)
-            })
-    }
-
-    /// A provision as this cluster may see it; none if it may not.
-    pub(super) fn compiled(
-        &self,
-        cluster: &ClusterName,
-        key: &ObjectKey,
-        clusters: &Clusters,
-    ) -> Option<Value> {
-        let shared = match key.kind {
-            Kind::AppProject => {
-                let project = self.object(key)?;
-                // A project that a spoke owns stays there: no other cluster gets it.
-                if AppProject::of(project).is_ignored() || mirror::is_mirror(project) {
-                    return None;
-                }
-                let cluster = Cluster {
-                    name: cluster.as_str(),
-                    server: clusters.server_of(cluster.as_str()),
-                };
-                return project::compile(project, cluster);
-            }
-            Kind::Repository => {
-                let repository = self.repositories.get(&key.name)?;
-                return self.is_for(repository, cluster).then(|| {
-                    Some(repository::wire_secret(
-                        self.object(key)?,
-                        &self.content_id(key)?,
-                    ))
-                })?;
-            }
-            Kind::GpgKey => Shared::GpgKeys,
-            Kind::TlsCerts => Shared::TlsCerts,
-            Kind::SshKnownHosts => Shared::SshKnownHosts,
-            Kind::Application => return None,
-        };
-        entries::wire(shared, self.object(key)?, &self.hosts(cluster))
-    }
-
-    /// Everything that this cluster should have.
-    pub(super) fn provided_to(&self, cluster: &ClusterName) -> impl Iterator<Item = &ObjectKey> {
-        let to = self.provided.get(cluster).into_iter();
-        to.flat_map(|to| to.stated.keys())
-    }
-
-    /// Whether this cluster is provided by the hub at all.
-    pub(super) fn provides(&self, cluster: &ClusterName) -> bool {
-        self.provided.contains_key(cluster)
-    }
-
-    /// Whether the hub can decide about this provision of the cluster.
-    pub(super) fn knows(&self, cluster: &ClusterName, kind: Kind, name: &str) -> bool {
-        let repository = self
-            .repositories
-            .get(name)
-            .filter(|_| kind == Kind::Repository);
-        let depends = repository.is_some_and(|repository| repository.project.is_none());
-        let to = self.provided.get(cluster);
-        to.is_some_and(|to| !depends || to.shares.is_some())
-    }
-
-    /// The digest of the provision that this cluster should have.
-    pub(super) fn digest(
-        &self,
-        cluster: &ClusterName,
-        kind: Kind,
-        name: &str,
-    ) -> Option<(ObjectKey, String)> {
-        let key = self.key(kind, name);
-        let digest = self.provided.get(cluster)?.stated.get(&key)?.digest.clone();
-        Some((key, digest))
-    }
-}
-
-/// Repositories that an Application needs and its cluster does not have.
-impl Provisions {
-    /// Records that a cluster refuses a provision; true if that is new.
-    pub(super) fn refuse(&mut self, cluster: &ClusterName, key: &ObjectKey, reason: &str) -> bool {
-        let Some(to) = self.provided.get_mut(cluster) else {
-            return false;
-        };
-        if !to.stated.contains_key(key) || to.refused.contains_key(key) {
-            return false;
-        }
-        to.refused.insert(key.clone(), reason.to_owned());
-        to.refusals = to.refusals.wrapping_add(1);
-        true
-    }
-
-    /// Counts the changes of the refusals of a cluster.
-    pub(super) fn refusals(&self, cluster: &ClusterName) -> u64 {
-        self.provided.get(cluster).map_or(0, |to| to.refusals)
-    }
-
-    /// The provisions that a cluster refuses.
-    pub(super) fn refused_by(&self, cluster: &ClusterName) -> impl Iterator<Item = &ObjectKey> {
-        let to = self.provided.get(cluster).into_iter();
-        to.flat_map(|to| to.refused.keys())
-    }
-
-    /// Clears the refusals of a cluster.
-    pub(super) fn clear_refusals(&mut self, cluster: &ClusterName) -> Vec<ObjectKey> {
-        let Some(to) = self.provided.get_mut(cluster) else {
-            return Vec::new();
-        };
-        to.refusals = to.refusals.wrapping_add(1);
-        std::mem::take(&mut to.refused).into_keys().collect()
-    }
-
-    /// The repository in the Secret of this name, without its credentials.
-    pub(super) fn repository(&self, name: &str) -> Option<&Repository> {
-        self.repositories.get(name)
-    }
-
-    /// Why the cluster has no access to a repository of this Application, although the hub has.
-    pub(super) fn trouble(
-        &self,
-        cluster: &ClusterName,
-        application: Application<'_>,
-    ) -> Option<String> {
-        let to = self.provided.get(cluster)?;
-        urls(application).iter().find_map(|url| {
-            self.trouble_with(cluster, to, application, &repository::normal_url(url))
-        })
-    }
-
-    fn trouble_with(
-        &self,
-        cluster: &ClusterName,
-        to: &ToCluster,
-        application: Application<'_>,
-        url: &str,
-    ) -> Option<String> {
-        let project = application.project();
-        let (mut kept_back, mut refusal) = (None, None);
-        for (name, repository) in &self.repositories {
-            // Templates have no project for Argo CD.
-            let counts = repository.is_template
-                || repository.project.as_deref().is_none_or(|it| it == project);
-            if !counts || !repository.gives_access || !repository.is_for(url) {
-                continue;
-            }
-            let key = self.key(Kind::Repository, name);
-            let secret = key.subject();
-            match to.refused.get(&key) {
-                Some(reason) => {
-                    refusal.get_or_insert_with(|| {
-                        format!(
-                            "cluster {cluster} refuses the Secret {secret} of its repository: {reason}"
-                        )
-                    });
-                }
-                None if to.stated.contains_key(&key) => return None,
-                None if repository.project.is_none() => {
-                    kept_back.get_or_insert(secret);
-                }
-                None => {}
-            }
-        }
-        let kept_back = kept_back.map(|secret| {
-            format!(
-                "the repository Secret {secret} has no project, so it is not delivered to cluster {cluster}: set \
-                its entry `project` to {project:?}, or set SHARE_UNSCOPED_REPOSITORIES for the cluster"
-            )
-        });
-        refusal.or(kept_back)
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     domain::Key,
     fleet::Fleet,
-    sync::hub::index::{Index, Provided},
+    sync::hub::index::{Index, Lookup},
     testing::{application, fleet, name, open_project, with},
 };
 
@@ -163,7 +163,7 @@ fn a_cluster_that_owns_its_specs_is_provided_with_nothing() {
     assert!(index.delivered_to(&name("a")).is_empty());
     assert_eq!(
         index.provided(&name("a"), Kind::Repository, "repo"),
-        Provided::Unclear
+        Lookup::LeaveAlone
     );
 }
 
@@ -277,7 +277,7 @@ fn digests_do_not_reveal_secrets() {
             with(repository("team", version), password),
         );
         let stated = index.provided(&name("a"), Kind::Repository, "repo");
-        let Provided::This(_, digest) = stated else {
+        let Lookup::Wanted { digest, .. } = stated else {
             panic!("{stated:?}")
         };
         digest
