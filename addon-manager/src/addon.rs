@@ -35,7 +35,7 @@ use crate::{
     keys,
     optin::plan::{blocked_change, follows_label},
 };
-use argocd_install::Installer;
+use argocd_install::{Decision, Installer};
 use conditions::{BlockedMode, Facts, Needs};
 use manifests::Templates;
 use obstacles::{AllObstacles, Obstacles};
@@ -104,8 +104,7 @@ impl ArgocdAgent {
 
     /// The `ManagedClusterAddOn` with the recorded decisions.
     fn addon(&self, target: Target<'_>) -> hub::Addon {
-        let mut world = self.world(target);
-        let addon = world.addons.remove(target.name.as_str());
+        let addon = self.world(target).addons.remove(target.name.as_str());
         addon.unwrap_or_default()
     }
 
@@ -123,9 +122,8 @@ impl ArgocdAgent {
     }
 
     fn is_connected(&self, cluster: &ClusterName) -> bool {
-        self.parts
-            .sessions
-            .borrow()
+        let sessions = self.parts.sessions.borrow();
+        sessions
             .get(cluster.as_str())
             .is_some_and(|it| it.connected)
     }
@@ -288,18 +286,14 @@ impl sdk::Addon for ArgocdAgent {
                 .err()
                 .and_then(projects::Error::needs_a_person),
         };
-        let failed = [
-            secret
-                .err()
-                .map(HookError::from)
-                .filter(|_| obstacles.secret.is_none()),
-            project
-                .err()
-                .map(HookError::from)
-                .filter(|_| obstacles.project.is_none()),
-        ];
+        let secret = secret.err().filter(|_| obstacles.secret.is_none());
+        let project = project.err().filter(|_| obstacles.project.is_none());
         self.obstacles.note(target.name, obstacles);
-        failed.into_iter().flatten().next().map_or(Ok(()), Err)
+        match (secret, project) {
+            (Some(error), _) => Err(error.into()),
+            (None, Some(error)) => Err(error.into()),
+            (None, None) => Ok(()),
+        }
     }
 
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
@@ -311,36 +305,31 @@ impl sdk::Addon for ArgocdAgent {
         let mut deployment = config.deployment.clone().unwrap_or_default();
         // The registries of the configuration, else those of the ManagedCluster's annotation.
         deployment.registries = images::registries(config, target)?;
-        let refused = |message: String| RenderError { message };
         let cluster = hub::cluster(target.cluster);
         let addon = self.addon(target);
+        let defaults = self.defaults();
         let spoke = settings::mode(&cluster, &addon, &deployment)
-            .and_then(|mode| {
-                settings::spoke(&deployment, install_namespace, mode, &self.defaults())
-            })
-            .map_err(|error| refused(error.to_string()))?;
+            .and_then(|mode| settings::spoke(&deployment, install_namespace, mode, &defaults))
+            .map_err(|error| refused(&error))?;
         self.note_address(target.name, &spoke.principal);
         let shares = settings::shares_unscoped(&deployment, self.parts.shares_unscoped)
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(|error| refused(&error))?;
         self.note_sharing(target.name, shares);
         let objects = self
             .templates
             .render(&spoke)
-            .map_err(|error| refused(error.to_string()))?;
+            .map_err(|error| refused(&error))?;
         let sessions = Arc::clone(&self.parts.sessions.borrow());
         let installed = self.installation.render(&argocd_install::Request {
             cluster: target.name,
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
-            recorded: addon
-                .argocd
-                .as_deref()
-                .and_then(argocd_install::Decision::read),
+            recorded: addon.argocd.as_deref().and_then(Decision::read),
             place: addon.argocd_place.as_deref(),
             session: sessions.get(target.name.as_str()),
             config: &deployment,
             spoke: &spoke,
         });
-        let installed = installed.map_err(|error| refused(error.to_string()))?;
+        let installed = installed.map_err(|error| refused(&error))?;
         Ok(argocd_install::objects::beside(objects, installed, &spoke))
     }
 
@@ -351,12 +340,13 @@ impl sdk::Addon for ArgocdAgent {
         let status = target.addon.status.as_ref();
         let namespace = status.map_or("", |status| status.namespace.as_str());
         let dials = self.dialled(target.name);
+        let session = sessions.get(target.name.as_str());
         let facts = Facts {
             deployed_at: input.deployed_at(),
             going_since: input.going_since,
             applied: conditions::applied(input.works),
             ready: input.deployment_ready(namespace, manifests::DEPLOYMENT),
-            session: sessions.get(target.name.as_str()),
+            session,
             serving_since: Some(self.parts.serving_since),
             dials: dials.as_deref(),
             render_error,
@@ -369,31 +359,29 @@ impl sdk::Addon for ArgocdAgent {
         let installation = self.installation.need(target.name);
         let installs_argocd = self.installation.installs_argocd(target.name);
         // An Argo CD that we are installing is not missing.
-        let argocd = facts.session.and_then(|session| session.argocd);
+        let argocd = session.and_then(|session| session.argocd);
         let needs = Needs {
             // `installation` reports a missing part of the hub's Argo CD.
             render_error: render_error.filter(|_| installation.is_none()),
             secret_error: known.and_then(|it| it.secret.as_deref()),
             project_error: known.and_then(|it| it.project.as_deref()),
             blocked_mode: self.blocked_mode(target),
-            blocked_deletion: facts.session.and_then(|it| it.blocked_deletion.as_ref()),
-            stuck: facts.session.and_then(|it| it.stuck.as_ref()),
-            misconduct: facts
-                .session
-                .and_then(|session| session.misconduct.as_deref()),
-            refused: facts.session.and_then(|it| it.refused.as_ref()),
+            blocked_deletion: session.and_then(|it| it.blocked_deletion.as_ref()),
+            stuck: session.and_then(|it| it.stuck.as_ref()),
+            misconduct: session.and_then(|it| it.misconduct.as_deref()),
+            refused: session.and_then(|it| it.refused.as_ref()),
             argocd: argocd.filter(|_| !installs_argocd),
             installation: installation.as_ref(),
             withheld: self.installation.withheld(target.name),
             // An agent reports problems of an Argo CD that we installed only.
-            argocd_problem: facts
-                .session
-                .and_then(|session| session.argocd_ails.as_ref().filter(|_| installs_argocd)),
-            unmirrored: facts.session.and_then(|it| it.unmirrored.as_ref()),
+            argocd_problem: session
+                .and_then(|it| it.argocd_ails.as_ref())
+                .filter(|_| installs_argocd),
+            unmirrored: session.and_then(|it| it.unmirrored.as_ref()),
             revoked: self.addon(target).revoked.is_some(),
             hub: Some(&certificates),
             cluster: target.name.as_str(),
-            certificate: facts.session.and_then(|it| it.certificate.as_ref()),
+            certificate: session.and_then(|it| it.certificate.as_ref()),
         };
         let degraded = conditions::degraded(&needs, now);
         let waits = conditions::rotation_recheck(&needs, now);
@@ -417,12 +405,11 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     async fn after_removal(&self, cluster: &ClusterName) -> Result<(), HookError> {
-        self.parts
-            .addresses
-            .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
-        self.parts
-            .sharing
-            .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        let Parts {
+            addresses, sharing, ..
+        } = &self.parts;
+        addresses.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        sharing.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         self.obstacles.forget(cluster);
         self.installation.forget(cluster);
         // The Secret is removed last. If it still exists, the cluster left while no manager ran, and its
@@ -435,6 +422,11 @@ impl sdk::Addon for ArgocdAgent {
         }
         self.parts.secrets.remove(cluster).await.map_err(Into::into)
     }
+}
+
+fn refused(error: &dyn std::fmt::Display) -> RenderError {
+    let message = error.to_string();
+    RenderError { message }
 }
 
 /// Whether the agent will not come back to finish deletions. The hub may accept a cluster again that it does not

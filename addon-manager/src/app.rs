@@ -23,6 +23,8 @@ use crate::{
     metrics, ready, uninstall,
 };
 
+/// The name of our requests to the hub.
+const USER_AGENT: &str = "argocd-agent-addon-manager";
 /// The time that parts have to stop; the pod has 30 seconds.
 const DRAIN: Duration = Duration::from_secs(20);
 
@@ -69,50 +71,41 @@ where
 {
     // The service name of the Go principal; each agent is agent-MODE.
     let traces = runtime::trace::start(shared.otlp.as_ref(), "principal".to_owned())?;
-    let ended = serve_until_end(shared, token, exposed, start).await;
+    let served = async {
+        let parts = Parts::with_background(token)?.with_vital()?;
+        let readiness = Readiness::new();
+        serve_admin(shared, &readiness, exposed, &parts.spawner().vital()).await?;
+        let client = kube::client(&shared.kube, USER_AGENT).await?;
+        let process = ProcessContext {
+            client,
+            readiness,
+            spawner: parts.spawner(),
+        };
+        let started = Box::pin(start(process)).await;
+        let token = parts.spawner().token().clone();
+        if let Err(error) = started
+            && !token.is_cancelled()
+        {
+            token.cancel();
+            parts
+                .run_until_stopped(DRAIN)
+                .await
+                .context("stop after a failed start")?;
+            return Err(error);
+        }
+        tracing::info!("running");
+        let ended = parts.run_until_stopped(DRAIN).await;
+        tracing::info!(
+            why = ended
+                .as_ref()
+                .map_or_else(ToString::to_string, |()| "stop requested".to_owned()),
+            "stopped"
+        );
+        ended.map_err(Into::into)
+    };
+    let ended = Box::pin(served).await;
     traces.end().await;
     ended
-}
-
-async fn serve_until_end<F>(
-    shared: &Shared,
-    token: CancellationToken,
-    exposed: Exposed,
-    start: impl FnOnce(ProcessContext) -> F,
-) -> anyhow::Result<()>
-where
-    F: Future<Output = anyhow::Result<()>>,
-{
-    let parts = Parts::with_background(token)?;
-    let readiness = Readiness::new();
-    serve_admin(shared, &readiness, exposed, &parts).await?;
-    let client = kube::client(&shared.kube, "argocd-agent-addon-manager").await?;
-    let process = ProcessContext {
-        client,
-        readiness,
-        spawner: parts.spawner(),
-    };
-    let started = Box::pin(start(process)).await;
-    let token = parts.spawner().token().clone();
-    if let Err(error) = started
-        && !token.is_cancelled()
-    {
-        token.cancel();
-        parts
-            .run_until_stopped(DRAIN)
-            .await
-            .context("stop after a failed start")?;
-        return Err(error);
-    }
-    tracing::info!("running");
-    let ended = parts.run_until_stopped(DRAIN).await;
-    tracing::info!(
-        why = ended
-            .as_ref()
-            .map_or_else(ToString::to_string, |()| "stop requested".to_owned()),
-        "stopped"
-    );
-    ended.map_err(Into::into)
 }
 
 /// The state that the admin server shows.
@@ -144,7 +137,7 @@ async fn serve_admin(
     shared: &Shared,
     readiness: &Readiness,
     exposed: Exposed,
-    parts: &Parts,
+    spawner: &Spawner,
 ) -> anyhow::Result<()> {
     // Go's /healthz reports that the caches are synced; ours are when we are ready.
     let ready = readiness.clone();
@@ -157,8 +150,11 @@ async fn serve_admin(
     let addresses = [Some(shared.admin.health()), shared.admin.metrics()];
     for address in addresses.into_iter().flatten() {
         let admin = Admin::bind(address, state.clone()).await?;
-        let token = parts.spawner().token().clone();
-        parts.spawn(format!("admin {address}"), admin.serve(token));
+        let token = spawner.token().clone();
+        spawner.spawn(format!("admin {address}"), admin.serve(token));
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,9 +27,9 @@ pub enum Config {
     /// The principal alone.
     Principal(Box<Standalone>),
     /// The removal of the add-on.
-    Uninstall(Uninstall),
+    Uninstall(UninstallArgs),
     /// A readiness check of a running program.
-    Ready(Ready),
+    Ready(ReadyArgs),
 }
 
 impl Config {
@@ -39,11 +39,11 @@ impl Config {
             Self::Manager(_) | Self::Principal(_) => None,
             Self::Uninstall(uninstall) => Some(format!(
                 "removes the add-on from all clusters; timeout {:?}",
-                uninstall.time_limit
+                uninstall.timeout
             )),
             Self::Ready(ready) => Some(format!(
                 "waits until the hub program at {} is ready; timeout {:?}",
-                ready.address, ready.time_limit
+                ready.address, ready.timeout
             )),
         }
     }
@@ -87,30 +87,6 @@ pub struct Manager {
     pub cluster_projects: bool,
     /// Whether to lead only while holding the lease.
     pub leader_election: bool,
-}
-
-/// The removal of the add-on from all clusters.
-#[derive(Clone, Debug)]
-pub struct Uninstall {
-    /// How to log.
-    pub log: LogArgs,
-    /// How to reach the hub.
-    pub kube: KubeArgs,
-    /// Namespace of the hub's Argo CD.
-    pub argocd_namespace: String,
-    /// How long to wait for the clusters.
-    pub time_limit: Duration,
-}
-
-/// A readiness check of a running program.
-#[derive(Clone, Debug)]
-pub struct Ready {
-    /// How to log.
-    pub log: LogArgs,
-    /// host:port to ask.
-    pub address: String,
-    /// How long to ask.
-    pub time_limit: Duration,
 }
 
 /// The source of a secret value.
@@ -187,8 +163,11 @@ impl Config {
             Some(Only::Principal(args)) => {
                 standalone::checked(*args).map(|alone| Self::Principal(Box::new(alone)))
             }
-            Some(Only::Uninstall(args)) => uninstall(args).map(Self::Uninstall),
-            Some(Only::Ready(args)) => Ok(Self::Ready(ready(args))),
+            Some(Only::Uninstall(args)) => {
+                let namespace = checked_namespace("--namespace", args.namespace)?;
+                Ok(Self::Uninstall(UninstallArgs { namespace, ..args }))
+            }
+            Some(Only::Ready(args)) => Ok(Self::Ready(args)),
             Some(Only::RotateCa(_)) => Err(Error::NotAProgram),
         }
     }
@@ -307,34 +286,6 @@ fn manager(args: ManagerArgs) -> Result<Manager, Error> {
         cluster_projects,
         leader_election,
     })
-}
-
-fn uninstall(args: UninstallArgs) -> Result<Uninstall, Error> {
-    let UninstallArgs {
-        log,
-        kube,
-        namespace,
-        timeout,
-    } = args;
-    Ok(Uninstall {
-        log,
-        kube,
-        argocd_namespace: checked_namespace("--namespace", namespace)?,
-        time_limit: timeout,
-    })
-}
-
-fn ready(args: ReadyArgs) -> Ready {
-    let ReadyArgs {
-        log,
-        address,
-        timeout,
-    } = args;
-    Ready {
-        log,
-        address,
-        time_limit: timeout,
-    }
 }
 
 fn checked_namespace(flag: &'static str, value: String) -> Result<String, Error> {

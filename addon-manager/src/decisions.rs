@@ -188,39 +188,21 @@ impl Record {
 
     /// The annotations that this record demands and the `ManagedClusterAddOn` lacks.
     fn missing(&self, addon: &Addon) -> BTreeMap<&'static str, String> {
-        let Details {
-            made_for_label,
-            revoked,
-            rekey,
-            argocd,
-            argocd_place,
-            ..
-        } = &self.details;
-        let unless = |there: bool, value: Option<&String>| value.filter(|_| !there).cloned();
-        let label = "true".to_owned();
-        let reason = revoked.as_ref().map(|it| &it.reason);
+        let details = &self.details;
+        let label = details.made_for_label.then(|| "true".to_owned());
+        let reason = details.revoked.as_ref().map(|it| &it.reason);
+        let has_argocd = addon.argocd.is_some();
+        let has_place = has_argocd || addon.argocd_place.is_some();
         let wanted = [
-            (
-                keys::MADE_FOR_LABEL,
-                unless(addon.made_for_label, made_for_label.then_some(&label)),
-            ),
-            (keys::REVOKED, unless(addon.revoked.is_some(), reason)),
-            (keys::REKEY, unless(addon.rekey.is_some(), rekey.as_ref())),
-            (
-                keys::ARGOCD,
-                unless(addon.argocd.is_some(), argocd.as_ref()),
-            ),
-            (
-                keys::ARGOCD_PLACE,
-                unless(
-                    addon.argocd_place.is_some() || addon.argocd.is_some(),
-                    argocd_place.as_ref(),
-                ),
-            ),
+            (keys::MADE_FOR_LABEL, addon.made_for_label, label.as_ref()),
+            (keys::REVOKED, addon.revoked.is_some(), reason),
+            (keys::REKEY, addon.rekey.is_some(), details.rekey.as_ref()),
+            (keys::ARGOCD, has_argocd, details.argocd.as_ref()),
+            (keys::ARGOCD_PLACE, has_place, details.argocd_place.as_ref()),
         ];
-        wanted
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)))
+        let absent = wanted.into_iter().filter(|(_, is_there, _)| !is_there);
+        absent
+            .filter_map(|(key, _, value)| Some((key, value?.clone())))
             .collect()
     }
 }
@@ -292,19 +274,12 @@ pub fn enforce(records: &Records, world: &mut World) {
             addon.recorded = Some(mode.as_str().to_owned());
             addon.missing.insert(keys::MODE, mode.as_str().to_owned());
         }
-        let Details {
-            made_for_label,
-            revoked,
-            rekey,
-            argocd,
-            argocd_place,
-            ..
-        } = now.details;
-        addon.revoked = revoked.map(|it| it.reason);
-        addon.rekey = rekey;
+        let details = now.details;
+        addon.revoked = details.revoked.map(|it| it.reason);
+        addon.rekey = details.rekey;
         if identity != Identity::Unknown {
-            addon.made_for_label = made_for_label;
-            (addon.argocd, addon.argocd_place) = (argocd, argocd_place);
+            addon.made_for_label = details.made_for_label;
+            (addon.argocd, addon.argocd_place) = (details.argocd, details.argocd_place);
         }
     }
     let modes = records.iter().filter_map(|(name, record)| {

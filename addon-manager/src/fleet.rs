@@ -12,12 +12,12 @@ pub mod projects;
 pub mod removal;
 pub mod secrets;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use ocm::{name::AddonName, sdk::View};
 use principal::{Certificates, Enrolment, Fleet, Sessions};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,7 +27,12 @@ use crate::{
         self,
         rotation::{Agent, Agents},
     },
+    publish::publish,
 };
+
+/// Changes within this time after a first one are published together, because each publication reads the whole fleet: when
+/// all agents reconnect, sessions change thousands of times a second.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// Remembers which enrolments are still in their first session.
 #[derive(Debug, Default)]
@@ -151,40 +156,47 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes every change until the token is cancelled.
+    /// Publishes every change, at most [`GATHER`] late, until the token is cancelled.
     ///
     /// It publishes nothing until the hub's objects are listed; the previous fleet stays.
     pub async fn run(mut self, sessions: watch::Receiver<Sessions>, token: CancellationToken) {
-        self.follow(sessions, token).await;
+        let mut freshness = Freshness::default();
+        self.follow(sessions, token, |publisher, sessions| {
+            publisher.publish(sessions, &mut freshness);
+        })
+        .await;
         // The next leader has newer facts.
         self.agents.send_replace(None);
     }
 
-    async fn follow(&mut self, mut sessions: watch::Receiver<Sessions>, token: CancellationToken) {
+    async fn follow(
+        &mut self,
+        mut sessions: watch::Receiver<Sessions>,
+        token: CancellationToken,
+        mut rebuild: impl FnMut(&Self, &Sessions),
+    ) {
         let mut revision = self.view.revision();
-        let mut certificates = self.certificates.clone();
-        let mut freshness = Freshness::default();
         // After our leadership ends we must admit no agent any more.
         while !token.is_cancelled() {
             revision.mark_unchanged();
-            certificates.mark_unchanged();
-            let now = Arc::clone(&sessions.borrow_and_update());
+            self.certificates.mark_unchanged();
             self.sharing.mark_unchanged();
             self.decisions.mark_unchanged();
-            self.publish(&now, &mut freshness);
+            let now = Arc::clone(&sessions.borrow_and_update());
+            rebuild(self, &now);
             let next = async {
                 tokio::select! {
-                    changed = revision.changed() => changed.is_ok(),
-                    changed = sessions.changed() => changed.is_ok(),
-                    changed = self.sharing.changed() => changed.is_ok(),
-                    changed = self.decisions.changed() => changed.is_ok(),
-                    changed = certificates.changed() => changed.is_ok(),
-                }
+                    changed = revision.changed() => changed,
+                    changed = sessions.changed() => changed,
+                    changed = self.sharing.changed() => changed,
+                    changed = self.decisions.changed() => changed,
+                    changed = self.certificates.changed() => changed,
+                }?;
+                sleep(GATHER).await;
+                Ok::<_, watch::error::RecvError>(())
             };
-            match token.run_until_cancelled(next).await {
-                Some(true) => {}
-                Some(false) => return token.cancelled().await,
-                None => return,
+            if let Some(Err(_)) = token.run_until_cancelled(next).await {
+                return token.cancelled().await;
             }
         }
     }
@@ -200,29 +212,22 @@ impl Publisher {
         let fleet = fleet(&world, &self.own, sessions, freshness, &sharing, server);
         let rotates = self.certificates.borrow().rotation.is_some();
         let agents = rotates.then(|| Arc::new(agents(&world, &fleet, sessions)));
-        self.agents.send_if_modified(|known| {
-            let changed = *known != agents;
-            *known = agents;
-            changed
-        });
-        self.fleet.send_if_modified(|known| {
-            let changed = **known != fleet;
-            if changed {
-                *known = Arc::new(fleet);
-            }
-            changed
-        });
-        self.serving
-            .send_if_modified(|serving| !std::mem::replace(serving, true));
+        publish(&self.agents, agents);
+        publish(&self.fleet, Arc::new(fleet));
+        publish(&self.serving, true);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use principal::{Mode, SessionReport};
+    use tokio::time::Instant;
 
     use super::*;
-    use crate::hub::{Addon, Cluster};
+    use crate::{
+        hub::{Addon, Cluster},
+        keys,
+    };
 
     fn world(uid: &str, was_connected: bool) -> World {
         let addon = Addon {
@@ -259,6 +264,41 @@ mod tests {
             String::new()
         });
         fleet.clusters.get("c").map(|enrolment| enrolment.fresh)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_within_the_window_cause_one_rebuild_of_the_fleet() {
+        let (sharing, watched) = watch::channel(BTreeMap::new());
+        let (_decided, decisions) = watch::channel(None);
+        let (_issued, certificates) = watch::channel(Arc::default());
+        let mut publisher = Publisher {
+            view: View::new(),
+            addon: AddonName::new(keys::ADDON).unwrap(),
+            own: Own::default(),
+            resource_proxy: String::new(),
+            serving: watch::Sender::new(false),
+            fleet: watch::Sender::default(),
+            sharing: watched,
+            decisions,
+            certificates,
+            agents: watch::Sender::new(None),
+        };
+        let (_reports, sessions) = watch::channel(Sessions::default());
+        let (begun, token, mut rebuilt) = (Instant::now(), CancellationToken::new(), vec![]);
+        let following = publisher.follow(sessions, token.clone(), |_, _| {
+            rebuilt.push(begun.elapsed());
+        });
+        let changing = async {
+            sleep(Duration::from_secs(1)).await;
+            for _ in 0..10 {
+                sharing.send_modify(|_| {});
+                sleep(GATHER / 20).await;
+            }
+            sleep(Duration::from_secs(1)).await;
+            token.cancel();
+        };
+        tokio::join!(following, changing);
+        assert_eq!(rebuilt, [Duration::ZERO, Duration::from_secs(1) + GATHER]);
     }
 
     #[test]

@@ -138,10 +138,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Restores the memory from recorded decisions.
+    /// Restores the memory from recorded decisions. A cluster that was removed had no add-on any more.
     pub fn from_records(records: &Records) -> Self {
+        let kept = records.iter();
+        let kept = kept.filter(|(_, record)| record.details.removed.is_none());
         Self {
-            seen: records.keys().cloned().collect(),
+            seen: kept.map(|(name, _)| name.clone()).collect(),
         }
     }
 
@@ -169,6 +171,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decisions::Record;
 
     #[test]
     fn permanent_api_errors_have_a_next_step_and_transient_ones_none() {
@@ -216,6 +219,20 @@ mod tests {
         let mut lost = world(None);
         memory.recall(&mut lost);
         assert_eq!(lost.left, ["c".to_owned()].into());
+    }
+
+    #[test]
+    fn record_of_a_removed_cluster_is_no_memory_of_a_lost_add_on() {
+        let mut record = Record::default();
+        let left = |record: &Record| {
+            let records = [("c".to_owned(), record.clone())].into();
+            let mut imported = world(None);
+            Memory::from_records(&records).recall(&mut imported);
+            imported.left.len()
+        };
+        assert_eq!(left(&record), 1);
+        record.details.removed = Some(jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(left(&record), 0);
     }
 
     #[test]

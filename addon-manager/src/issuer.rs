@@ -29,11 +29,12 @@ pub use secrets::Secrets;
 
 use crate::{
     issuer::{
-        facts::{ReadAuthority, ReadLeaf, StoredAuthority},
-        plan::{Plan, Step, Wanted, plan},
+        facts::{Leaf, ReadAuthority, ReadLeaf, StoredAuthority},
+        plan::{Step, Wanted, plan},
         rotation::{Agents, Decision, Move, Progress, Stage, decide},
     },
     metrics::Metrics,
+    publish::publish,
 };
 
 pub use argocd::keys::addon::{CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET};
@@ -181,10 +182,9 @@ impl Issuer {
             ReadAuthority::Usable(stored) => stored,
         };
         self.export_expiry(&observed, stored);
-        self.publish_authority(&stored.ca);
-        let Plan { steps } = plan(&observed, &wanted, now);
+        publish(&self.authority, Some(Arc::new(stored.ca.clone())));
         let mut troubles = Vec::new();
-        for step in steps {
+        for step in plan(&observed, &wanted, now) {
             if let Step::ReportForeign { secret, reason } = step {
                 troubles.push(format!("Secret {secret} was not created by this add-on, which cannot renew it: {reason}"));
             } else {
@@ -223,13 +223,7 @@ impl Issuer {
             troubles,
             overdue,
         };
-        self.certificates.send_if_modified(|known| {
-            let changed = **known != now;
-            if changed {
-                *known = Arc::new(now);
-            }
-            changed
-        });
+        publish(&self.certificates, Arc::new(now));
     }
 
     async fn carry_out(&self, ca: &Authority, step: Step, now: Timestamp) -> Result<(), Error> {
@@ -259,26 +253,11 @@ impl Issuer {
 
     fn export_expiry(&self, observed: &Observed, stored: &StoredAuthority) {
         self.metrics.expires(CA_SECRET, stored.ca.not_after());
-        for (secret, leaf) in [
-            (PRINCIPAL_SECRET, &observed.principal),
-            (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
-        ] {
-            if let ReadLeaf::Present(stored) = leaf
-                && let Ok(facts) = &stored.facts
-            {
-                self.metrics.expires(secret, facts.not_after);
+        for (secret, leaf) in observed.leaves() {
+            if let Some(leaf) = leaf {
+                self.metrics.expires(secret, leaf.not_after);
             }
         }
-    }
-
-    fn publish_authority(&self, ca: &Authority) {
-        self.authority.send_if_modified(|known| {
-            let changed = known.as_deref() != Some(ca);
-            if changed {
-                *known = Some(Arc::new(ca.clone()));
-            }
-            changed
-        });
     }
 }
 
@@ -291,14 +270,8 @@ async fn changed<T>(source: &mut watch::Receiver<T>) {
 
 /// The Secrets whose certificate the current CA did not issue, so that the old CA is still needed.
 fn behind(observed: &Observed) -> Vec<&'static str> {
-    let leaves = [
-        (PRINCIPAL_SECRET, &observed.principal),
-        (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
-    ];
-    let behind = leaves.into_iter().filter(|(_, leaf)| match leaf {
-        ReadLeaf::Missing => true,
-        ReadLeaf::Present(stored) => !stored.facts.as_ref().is_ok_and(|facts| facts.issued_by_ca),
-    });
+    let leaves = observed.leaves().into_iter();
+    let behind = leaves.filter(|(_, leaf)| !leaf.is_some_and(|leaf| leaf.issued_by_ca));
     behind.map(|(secret, _)| secret).collect()
 }
 
@@ -313,4 +286,17 @@ pub struct Observed {
     pub resource_proxy: ReadLeaf,
     /// Whether the token key exists.
     pub token_key: bool,
+}
+
+impl Observed {
+    /// The Secrets of the serving certificates, with those that can be read.
+    fn leaves(&self) -> [(&'static str, Option<&Leaf>); 2] {
+        fn facts(read: &ReadLeaf) -> Option<&Leaf> {
+            read.as_ref()?.facts.as_ref().ok()
+        }
+        [
+            (PRINCIPAL_SECRET, facts(&self.principal)),
+            (RESOURCE_PROXY_SECRET, facts(&self.resource_proxy)),
+        ]
+    }
 }

@@ -26,7 +26,7 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
-//! | [`active`], [`address`], [`delete_with_preconditions`], [`ready`], [`token_key`], [`requeue`], [`metrics`] | small parts of their own |
+//! | [`active`], [`address`], [`delete_with_preconditions`], [`ready`], [`token_key`], [`requeue`], [`publish`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -42,6 +42,7 @@ pub mod issuer;
 pub mod keys;
 pub mod metrics;
 pub mod optin;
+pub mod publish;
 pub mod ready;
 pub mod registration;
 pub mod requeue;

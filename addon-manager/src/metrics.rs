@@ -3,10 +3,7 @@
 //! All are registered here, so that `docs/metrics.md` can be generated.
 
 use jiff::Timestamp;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{family::Family, gauge::Gauge},
-};
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use runtime::metrics::Registry;
 
 use crate::issuer::{CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, rotation::Stage};
@@ -47,23 +44,16 @@ pub fn alone(registry: &Registry) -> principal::Metrics {
     principal::Metrics::register(registry)
 }
 
+/// The name and the value of a series' only label.
+type Label = [(&'static str, &'static str); 1];
+
 /// The manager's metrics; clones share their values.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     leader: Gauge,
-    expiry: Family<Use, Gauge>,
-    rotation: Family<InStage, Gauge>,
+    expiry: Family<Label, Gauge>,
+    rotation: Family<Label, Gauge>,
     waits_for: Gauge,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InStage {
-    stage: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Use {
-    r#use: &'static str,
 }
 
 impl Metrics {
@@ -113,18 +103,15 @@ impl Metrics {
     }
 
     fn in_stage(&self, stage: Stage, is_there: bool) {
-        let label = InStage {
-            stage: stage.as_str(),
-        };
+        let label = [("stage", stage.as_str())];
         let gauge = self.rotation.get_or_create(&label);
         gauge.set(i64::from(is_there));
     }
 
     /// Sets the expiry of the certificate in a Secret.
     pub fn expires(&self, secret: &'static str, at: Timestamp) {
-        self.expiry
-            .get_or_create(&Use { r#use: secret })
-            .set(at.as_second());
+        let gauge = self.expiry.get_or_create(&[("use", secret)]);
+        gauge.set(at.as_second());
     }
 }
 

@@ -37,6 +37,7 @@ use crate::{
         store::{Store, Written},
     },
     hub::{self, Memory, Own, World},
+    publish::publish,
 };
 
 /// Changes within this time are reconciled together.
@@ -224,18 +225,8 @@ impl OptIn {
                 }
             }
         }
-        self.notify(blocked);
+        publish(&self.blocked, Arc::new(blocked));
         past.next(failed)
-    }
-
-    fn notify(&self, blocked: BTreeMap<String, usize>) {
-        self.blocked.send_if_modified(|known| {
-            let changed = **known != blocked;
-            if changed {
-                *known = Arc::new(blocked);
-            }
-            changed
-        });
     }
 }
 

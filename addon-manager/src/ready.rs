@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::config::Ready;
+use crate::args::ReadyArgs;
 
 /// The pause between two requests.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -36,12 +36,8 @@ pub enum Error {
 }
 
 /// Requests the readiness until the program is ready.
-pub async fn run(settings: &Ready, token: CancellationToken) -> Result<(), Error> {
-    let Ready {
-        log: _,
-        address,
-        time_limit,
-    } = settings;
+pub async fn run(settings: &ReadyArgs, token: CancellationToken) -> Result<(), Error> {
+    let (address, time_limit) = (&settings.address, settings.timeout);
     let began = Instant::now();
     loop {
         let asked = timeout(ANSWER, admin::ask_ready(address));
@@ -58,10 +54,10 @@ pub async fn run(settings: &Ready, token: CancellationToken) -> Result<(), Error
             Some(Ok(Err(error))) => Chain(&error).to_string(),
             Some(Err(_)) => format!("no answer after {ANSWER:?}"),
         };
-        if began.elapsed() >= *time_limit {
+        if began.elapsed() >= time_limit {
             return Err(Error::Late {
                 address: address.clone(),
-                time_limit: *time_limit,
+                time_limit,
                 last,
             });
         }

@@ -6,12 +6,8 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream, stream::BoxStream};
-use jiff::Timestamp;
 use ocm::name::ClusterName;
-use principal::{
-    ArgoCd, BlockedDeletion, HealthProblem, Mode, Refused, Runs, SessionReport, Sessions,
-    ShownCertificate, Stuck, Unmirrored,
-};
+use principal::{SessionReport, Sessions};
 use tokio::sync::Notify;
 
 use crate::issuer::Certificates;
@@ -106,31 +102,12 @@ pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<
 /// Whether two reports lead to the same conditions. The time at which the agent of an open session was last seen does
 /// not matter.
 fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
-    // Every field, no `..`: a new field needs a decision here. No copies: the fleet is compared at every heartbeat.
     before.map(condition_inputs) == now.map(condition_inputs)
 }
 
-type ConditionInputs<'a> = (
-    (bool, Timestamp, Option<&'a String>, Option<Mode>),
-    (
-        Option<&'a BlockedDeletion>,
-        Option<&'a Stuck>,
-        Option<&'a String>,
-    ),
-    (
-        Option<&'a Refused>,
-        (
-            Option<ArgoCd>,
-            Option<Runs>,
-            bool,
-            Option<&'a HealthProblem>,
-        ),
-        Option<&'a Unmirrored>,
-    ),
-    Option<&'a ShownCertificate>,
-);
-
-fn condition_inputs(report: &SessionReport) -> ConditionInputs<'_> {
+/// The fields that conditions use, without copies: the fleet is compared at every heartbeat.
+fn condition_inputs(report: &SessionReport) -> impl PartialEq {
+    // Every field, no `..`: a new field needs a decision here.
     let SessionReport {
         connected,
         since,
@@ -151,29 +128,17 @@ fn condition_inputs(report: &SessionReport) -> ConditionInputs<'_> {
         // `waited_for` covers changes of it.
         trusts: _,
     } = report;
-    (
-        (*connected, *since, last_error.as_ref(), *mode),
-        (
-            blocked_deletion.as_ref(),
-            stuck.as_ref(),
-            misconduct.as_ref(),
-        ),
-        (
-            refused.as_ref(),
-            (
-                *argocd,
-                *argocd_runs,
-                *argocd_kinds_installed,
-                argocd_ails.as_ref(),
-            ),
-            unmirrored.as_ref(),
-        ),
-        certificate.as_ref(),
-    )
+    let session = (connected, since, last_error, mode, certificate, misconduct);
+    let objects = (blocked_deletion, stuck, refused, unmirrored);
+    let argocd = (argocd, argocd_runs, argocd_kinds_installed, argocd_ails);
+    (session, objects, argocd)
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use principal::Unmirrored;
+
     use super::*;
 
     fn sessions(connected: bool, seen: i64) -> Sessions {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::Uninstall;
+use crate::args::UninstallArgs;
 use hub::Hub;
 use remaining::Rest;
 
@@ -63,11 +63,11 @@ pub enum Error {
 
 /// Removes the add-on, and logs the progress.
 pub async fn run(
-    settings: &Uninstall,
+    settings: &UninstallArgs,
     client: Client,
     token: CancellationToken,
 ) -> Result<(), Error> {
-    let hub = Hub::new(client, &settings.argocd_namespace);
+    let hub = Hub::new(client, &settings.namespace);
     let (began, mut progress) = (Instant::now(), ProgressLog::default());
     loop {
         let last = match token.run_until_cancelled(step(&hub)).await {
@@ -86,7 +86,7 @@ pub async fn run(
                 Err(error)
             }
         };
-        if began.elapsed() >= settings.time_limit {
+        if began.elapsed() >= settings.timeout {
             return Err(give_up(last, settings));
         }
         token.run_until_cancelled(sleep(PAUSE)).await;
@@ -102,14 +102,14 @@ async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
 }
 
 /// Logs the rest and the next steps.
-fn give_up(last: Result<Rest, hub::Error>, settings: &Uninstall) -> Error {
-    let time_limit = settings.time_limit;
+fn give_up(last: Result<Rest, hub::Error>, settings: &UninstallArgs) -> Error {
+    let time_limit = settings.timeout;
     match last {
         Ok(rest) => {
             for line in rest
                 .lines()
                 .into_iter()
-                .chain(rest.advice(&settings.argocd_namespace))
+                .chain(rest.advice(&settings.namespace))
             {
                 error!("{line}");
             }

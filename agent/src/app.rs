@@ -192,50 +192,37 @@ async fn material(
 ) -> watch::Receiver<Arc<Material>> {
     let clock = Clock::system();
     let secret = |name: &str, take| {
-        secrets::watch(
-            client.clone(),
-            namespace,
-            name,
-            take,
-            clock.clone(),
-            spawner,
-        )
+        let (client, clock) = (client.clone(), clock.clone());
+        secrets::watch(client, namespace, name, take, clock, spawner)
     };
-    let file = |paths| files::watch(paths, clock.clone(), spawner);
     let Tls { identity, roots } = tls;
-    match (identity, roots) {
+    let mut paths = files::Paths::default();
+    if let IdentitySource::Files { chain, key } = identity {
+        paths.chain = Some(chain.clone());
+        paths.key = Some(key.clone());
+    }
+    if let RootsSource::File(path) = roots {
+        paths.roots = Some(path.clone());
+    }
+    let (identity, roots) = match (identity, roots) {
         // One reader sees a renewal of all three at once.
-        (IdentitySource::Files { chain, key }, RootsSource::File(roots)) => {
-            let paths = files::Paths {
-                chain: Some(chain.clone()),
-                key: Some(key.clone()),
-                roots: Some(roots.clone()),
-            };
-            file(paths).await
+        (IdentitySource::Files { .. }, RootsSource::File(_)) => {
+            return files::watch(paths, clock.clone(), spawner).await;
         }
-        (IdentitySource::Files { chain, key }, RootsSource::Secret(roots)) => {
-            let paths = files::Paths {
-                chain: Some(chain.clone()),
-                key: Some(key.clone()),
-                roots: None,
-            };
-            let identity = file(paths).await;
-            credentials::combine(identity, secret(roots, secrets::Take::AllRoots), spawner)
+        (IdentitySource::Files { .. }, RootsSource::Secret(roots)) => {
+            let identity = files::watch(paths, clock.clone(), spawner).await;
+            (identity, secret(roots, secrets::Take::AllRoots))
         }
-        (IdentitySource::Secret(name), RootsSource::File(roots)) => {
-            let paths = files::Paths {
-                roots: Some(roots.clone()),
-                ..files::Paths::default()
-            };
-            let roots = file(paths).await;
-            credentials::combine(secret(name, secrets::Take::Identity), roots, spawner)
+        (IdentitySource::Secret(name), RootsSource::File(_)) => {
+            let roots = files::watch(paths, clock.clone(), spawner).await;
+            (secret(name, secrets::Take::Identity), roots)
         }
-        (IdentitySource::Secret(name), RootsSource::Secret(roots)) => credentials::combine(
+        (IdentitySource::Secret(name), RootsSource::Secret(roots)) => (
             secret(name, secrets::Take::Identity),
             secret(roots, secrets::Take::AllRoots),
-            spawner,
         ),
-    }
+    };
+    credentials::combine(identity, roots, spawner)
 }
 
 fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, spawner: &Spawner) {
@@ -243,9 +230,8 @@ fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, 
     spawner.spawn("certificate expiry", async move {
         loop {
             let not_after = material.borrow_and_update().not_after();
-            metrics
-                .certificate_expiry
-                .set(not_after.map_or(0, jiff::Timestamp::as_second));
+            let seconds = not_after.map_or(0, jiff::Timestamp::as_second);
+            metrics.certificate_expiry.set(seconds);
             match token.run_until_cancelled(material.changed()).await {
                 Some(Ok(())) => {}
                 Some(Err(_sender_gone)) => return token.cancelled().await,
@@ -263,10 +249,8 @@ fn report_readiness(
 ) {
     let (caches, token) = (readiness.register("caches"), spawner.token().clone());
     spawner.spawn("readiness", async move {
-        if let Some(Ok(_)) = token
-            .run_until_cancelled(sync_status.wait_for(CacheStatus::is_complete))
-            .await
-        {
+        let complete = sync_status.wait_for(CacheStatus::is_complete);
+        if let Some(Ok(_)) = token.run_until_cancelled(complete).await {
             caches.set(true);
         }
         token.cancelled().await;

@@ -6,10 +6,12 @@ use live::ui_access::{self, UiAccess};
 use protocol::Mode;
 use runtime::trace;
 
+mod error;
 mod hub;
 pub mod proxy;
 mod tls;
 
+pub use error::Error;
 pub use hub::{Hub, Method};
 pub use tls::{IdentitySource, RootsSource, Tls};
 
@@ -108,92 +110,26 @@ pub enum Recreated {
     Resync,
 }
 
-/// Why the settings are invalid. An administrator has to correct them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// The principal's address is missing.
-    #[error("--server-address (ARGOCD_AGENT_REMOTE_SERVER) is required")]
-    NoServer,
-    /// The address is neither a DNS name nor an IP address.
-    #[error(
-        "--server-address (ARGOCD_AGENT_REMOTE_SERVER) {0:?} is neither a DNS name nor an IP address; set the port \
-        with its own flag"
-    )]
-    Server(String),
-    /// The mode is unknown.
-    #[error("agent mode {0:?} is neither managed nor autonomous")]
-    Mode(String),
-    /// The method of authentication is unknown.
-    #[error("--creds {0:?} is neither mtls:any nor userpass:<file> nor header:")]
-    Credentials(String),
-    /// The forward proxy is invalid. The message omits its URL, which may contain a password.
-    #[error("--https-proxy (HTTPS_PROXY): {0}")]
-    Proxy(&'static str),
-    /// Plaintext with certificates, or a header without plaintext.
-    #[error(
-        "--insecure-plaintext needs --creds header: or userpass:<file>, and header: needs --insecure-plaintext"
-    )]
-    Plaintext,
-    /// A certificate without its key, or a key without its certificate.
-    #[error("--tls-client-cert and --tls-client-key must be set together")]
-    HalfCertificate,
-    /// The name of the user is invalid.
-    #[error("--ui-user {0:?} is not the name of a user")]
-    User(String),
-    /// A setting of traces is invalid.
-    #[error(transparent)]
-    Traces(#[from] trace::Invalid),
-    /// A value that the flag does not allow.
-    #[error("{flag} {value:?} is not one of {allowed}")]
-    Word {
-        /// The flag.
-        flag: &'static str,
-        /// The invalid value.
-        value: String,
-        /// The allowed values.
-        allowed: &'static str,
-    },
-    /// An unsupported setting that the agent must not ignore.
-    #[error("{flag} is not supported yet: {why}")]
-    Unsupported {
-        /// The flag.
-        flag: &'static str,
-        /// What to do instead.
-        why: &'static str,
-    },
-}
-
 impl TryFrom<&Args> for Config {
     type Error = Error;
 
     fn try_from(args: &Args) -> Result<Self, Error> {
         // `log`, `admin` and `kube` are used as they are.
-        let Args {
-            hub,
-            tls,
-            scope,
-            policy,
-            ui,
-            later,
-            log: _,
-            admin: _,
-            otlp,
-            kube: _,
-        } = args;
-        check_unsupported(later)?;
+        let Args { hub, ui, scope, .. } = args;
+        check_unsupported(&args.later)?;
         let redis = match ui.redis_addr.as_str() {
             "" => format!("argocd-redis.{}.svc:6379", scope.namespace),
             address => address.to_owned(),
         };
         Ok(Self {
             hub: hub.try_into()?,
-            tls: tls.try_into()?,
+            tls: (&args.tls).try_into()?,
             scope: scope_of(scope, &hub.agent_mode)?,
-            policy: policy.try_into()?,
+            policy: (&args.policy).try_into()?,
             ui: ui.try_into()?,
             redis,
             recount: ui.cache_refresh_interval.max(FASTEST_RECOUNT),
-            otlp: trace::Settings::checked(otlp)?,
+            otlp: trace::Settings::checked(&args.otlp)?,
             reports_argocd: ui.report_argocd,
         })
     }
@@ -203,25 +139,18 @@ impl TryFrom<&UiArgs> for Ui {
     type Error = Error;
 
     fn try_from(args: &UiArgs) -> Result<Self, Error> {
-        let UiArgs {
-            enable_resource_proxy,
-            ui_access,
-            ui_user,
-            redis_addr: _,
-            report_argocd: _,
-            cache_refresh_interval: _,
-        } = args;
-        let access = ui_access.parse().map_err(|_unknown| Error::Word {
+        let access = args.ui_access.parse().map_err(|_unknown| Error::Word {
             flag: "--ui-access",
-            value: ui_access.clone(),
-            allowed: ui_access::LEVELS,
+            value: args.ui_access.clone(),
+            allowed: ui_access::LEVELS.to_owned(),
         })?;
+        let ui_user = &args.ui_user;
         // The agent writes it into a header of each request.
         if !ui_user.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(Error::User(ui_user.clone()));
         }
         Ok(Self {
-            access: if *enable_resource_proxy {
+            access: if args.enable_resource_proxy {
                 access
             } else {
                 UiAccess::None
@@ -232,17 +161,11 @@ impl TryFrom<&UiArgs> for Ui {
 }
 
 fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
-    let ScopeArgs {
-        namespace,
-        destination_based_mapping,
-        allowed_namespaces,
-        create_namespace,
-        label_selector,
-    } = args;
+    let namespace = &args.namespace;
     let mode: Mode = mode
         .parse()
         .map_err(|_unknown| Error::Mode(mode.to_owned()))?;
-    let further = allowed_namespaces.iter().map(|pattern| pattern.trim());
+    let further = args.allowed_namespaces.iter().map(|pattern| pattern.trim());
     let mut further: Vec<String> = further
         .filter(|pattern| !pattern.is_empty() && pattern != namespace)
         .map(ToOwned::to_owned)
@@ -257,9 +180,9 @@ fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
     Ok(Scope {
         argocd_namespace: namespace.clone(),
         further_namespaces: further,
-        keep_namespaces: *destination_based_mapping,
-        create_namespaces: *create_namespace,
-        label_selector: label_selector.clone(),
+        keep_namespaces: args.destination_based_mapping,
+        create_namespaces: args.create_namespace,
+        label_selector: args.label_selector.clone(),
         mode,
     })
 }
@@ -268,49 +191,44 @@ impl TryFrom<&PolicyArgs> for Policy {
     type Error = Error;
 
     fn try_from(args: &PolicyArgs) -> Result<Self, Error> {
-        let PolicyArgs {
-            source_uid_mismatch_policy,
-            adoption_policy,
-            on_application_recreate,
-        } = args;
-        let word = |flag, value: &String, allowed| Error::Word {
-            flag,
-            value: value.clone(),
-            allowed,
-        };
         Ok(Self {
-            mismatch: match source_uid_mismatch_policy.as_str() {
-                "upsert" => Mismatch::Upsert,
-                "recreate" => Mismatch::Recreate,
-                _ => {
-                    let value = source_uid_mismatch_policy;
-                    return Err(word(
-                        "--source-uid-mismatch-policy",
-                        value,
-                        "upsert, recreate",
-                    ));
-                }
-            },
-            adoption: match adoption_policy.as_str() {
-                "always" => Adoption::Always,
-                "never" => Adoption::Never,
-                _ => return Err(word("--adoption-policy", adoption_policy, "always, never")),
-            },
-            recreated: match on_application_recreate.as_str() {
-                "ignore" => Recreated::Ignore,
-                "clear-status" => Recreated::ClearStatus,
-                "resync" => Recreated::Resync,
-                _ => {
-                    let allowed = "ignore, clear-status, resync";
-                    return Err(word(
-                        "--on-application-recreate",
-                        on_application_recreate,
-                        allowed,
-                    ));
-                }
-            },
+            mismatch: one_of(
+                "--source-uid-mismatch-policy",
+                &args.source_uid_mismatch_policy,
+                &[
+                    ("upsert", Mismatch::Upsert),
+                    ("recreate", Mismatch::Recreate),
+                ],
+            )?,
+            adoption: one_of(
+                "--adoption-policy",
+                &args.adoption_policy,
+                &[("always", Adoption::Always), ("never", Adoption::Never)],
+            )?,
+            recreated: one_of(
+                "--on-application-recreate",
+                &args.on_application_recreate,
+                &[
+                    ("ignore", Recreated::Ignore),
+                    ("clear-status", Recreated::ClearStatus),
+                    ("resync", Recreated::Resync),
+                ],
+            )?,
         })
     }
+}
+
+/// The meaning of a flag's value, from a table of words.
+fn one_of<T: Copy>(flag: &'static str, value: &str, words: &[(&str, T)]) -> Result<T, Error> {
+    let found = words.iter().find(|(word, _)| *word == value);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        Error::Word {
+            flag,
+            value: value.to_owned(),
+            allowed: words.join(", "),
+        }
+    })
 }
 
 /// Rejects unsupported settings that are unsafe to ignore, and logs the others.

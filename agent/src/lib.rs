@@ -35,4 +35,6 @@ pub mod metrics;
 pub mod session;
 pub mod state;
 pub mod sync;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod transport;

@@ -37,29 +37,8 @@ pub(crate) const ENDS: &[&str] = &[
     "Violation",
 ];
 
-/// The kind of a write to the spoke's API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteKind {
-    /// Creates an object.
-    Create,
-    /// Changes an object.
-    Patch,
-    /// Deletes an object.
-    Delete,
-}
-
-impl WriteKind {
-    const ALL: [Self; 3] = [Self::Create, Self::Patch, Self::Delete];
-
-    /// The value of the metric's label.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Patch => "patch",
-            Self::Delete => "delete",
-        }
-    }
-}
+/// The kinds of writes to the spoke's API.
+const WRITES: [&str; 3] = ["create", "patch", "delete"];
 
 /// Registers all metrics of the agent.
 pub fn register(registry: &Registry) -> Metrics {
@@ -112,7 +91,6 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let writes = WriteKind::ALL.map(WriteKind::as_str);
         Self {
             connected: Gauge::default(),
             connected_since: Gauge::default(),
@@ -129,7 +107,7 @@ impl Default for Metrics {
             last_resync: Gauge::default(),
             agent_tunnels: Gauge::default(),
             tunnel_requests: ByWord::new("status", ["1xx", "2xx", "3xx", "4xx", "5xx"]),
-            writes: ByWord::new("write", writes),
+            writes: ByWord::new("write", WRITES),
             write_failures: Counter::default(),
             reverts: Counter::default(),
             certificate_expiry: Gauge::default(),

@@ -21,14 +21,14 @@ use crate::live::tunnel::{AgentTunnel, ApiHandler};
 use crate::metrics::Metrics;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
-use crate::transport::{Connect, Outcome, credentials, dial};
+use crate::transport::{Connect, DialError, Outcome, credentials, dial};
 
 mod drive;
 mod recover;
 mod resync;
 
 use drive::Drive;
-use recover::{End, Next, Pauses};
+use recover::{End, Pauses};
 
 /// Whether a session is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,15 +101,11 @@ impl Link {
         loop {
             let end = self.attempt(&mut pauses.transient, &token).await;
             self.log_end(&end);
-            let pause = match pauses.after(&end, Instant::now()) {
-                Next::Stop => return,
-                Next::Again { pause } => pause,
+            let Some(pause) = pauses.after(&end, Instant::now()) else {
+                return;
             };
-            if token
-                .run_until_cancelled(tokio::time::sleep(pause))
-                .await
-                .is_none()
-            {
+            let pause = tokio::time::sleep(pause);
+            if token.run_until_cancelled(pause).await.is_none() {
                 return;
             }
         }
@@ -170,7 +166,7 @@ impl Link {
     }
 
     /// Connects and authenticates; a probe of another transport dials again.
-    async fn dial(&self, used: &Material) -> Result<dial::Opened, dial::Error> {
+    async fn dial(&self, used: &Material) -> Result<dial::Opened, DialError> {
         let identity = used.identity.as_ref();
         let once = async || {
             let dialled = dial::dial(dial::Caller {
@@ -184,7 +180,7 @@ impl Link {
             .await;
             let outcome = dialled
                 .as_ref()
-                .map_or_else(dial::Error::outcome, |_opened| Outcome::Connected);
+                .map_or_else(DialError::outcome, |_opened| Outcome::Connected);
             self.network.record(outcome);
             dialled
         };
@@ -200,25 +196,21 @@ impl Link {
     }
 
     fn log_end(&self, end: &End) {
-        self.metrics.link_ends.count(end.reason());
+        let reason = end.reason();
+        self.metrics.link_ends.count(reason);
         match end {
-            End::Stopped | End::Renewed => tracing::info!(reason = end.reason(), "link ended"),
+            End::Stopped | End::Renewed | End::Closed => tracing::info!(reason, "link ended"),
             End::NotDialled(error) => {
                 if error.is_refusal() {
                     self.metrics.auth_failures.inc();
                 }
-                tracing::warn!(reason = end.reason(), error = %Chain(error), "cannot connect");
+                tracing::warn!(reason, error = %Chain(error), "cannot connect");
             }
-            End::Closed => tracing::info!(reason = end.reason(), "link ended"),
-            End::Broken(status) => {
-                tracing::warn!(reason = end.reason(), error = %Chain(status), "link ended");
-            }
-            End::Violation(violation) => {
-                tracing::warn!(reason = end.reason(), error = %Chain(violation), "link ended");
-            }
-            End::Silent => tracing::warn!(reason = end.reason(), "link ended"),
+            End::Broken(status) => tracing::warn!(reason, error = %Chain(status), "link ended"),
+            End::Violation(why) => tracing::warn!(reason, error = %Chain(why), "link ended"),
+            End::Silent => tracing::warn!(reason, "link ended"),
             End::Unknown => tracing::warn!(
-                reason = end.reason(),
+                reason,
                 "the cluster's API rejected this agent (401 Unauthorized), so it ends its session; check whether \
                 its Pod or ServiceAccount was deleted"
             ),

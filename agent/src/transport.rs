@@ -7,11 +7,13 @@ mod connect;
 mod connector;
 pub(crate) mod credentials;
 pub(crate) mod dial;
+mod error;
 pub(crate) mod tokens;
 mod transport_choice;
 mod websocket;
 
 pub use connect::{Carrier, Connect, Network};
 pub use connector::Error as ConnectorError;
-pub use dial::{Error as DialError, Welcome};
+pub use dial::Welcome;
+pub use error::Error as DialError;
 pub use transport_choice::Outcome;

@@ -20,11 +20,12 @@ pub use matching::{By, Kind};
 use crate::{
     check::{self, Finding, Outcome},
     facts::Addon,
+    names::missing,
     settings::Settings,
 };
 use applications::Names;
 use facts::{ClusterSecret, ManagedCluster};
-use matching::{Doubt, Known};
+use matching::Known;
 
 /// Who shall own the Applications of clusters that are adopted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
@@ -227,7 +228,7 @@ fn row(
     facts: &Facts,
     secret: &ClusterSecret,
     kind: Kind,
-    found: Option<Result<(&ManagedCluster, By), Doubt>>,
+    found: Option<Result<(&ManagedCluster, By), String>>,
     applications: &[Named],
     hub_in_the_way: bool,
 ) -> Row {
@@ -245,7 +246,7 @@ fn row(
     };
     let (cluster, by) = match found {
         None => return row,
-        Some(Err(Doubt(why))) => {
+        Some(Err(why)) => {
             row.state = State::Blocked;
             row.in_the_way.push(why);
             return row;
@@ -289,23 +290,24 @@ fn hold_namesakes(rows: &mut [Row]) {
     }
 }
 
+impl Row {
+    /// The cluster; without one, how Argo CD calls it.
+    pub fn cluster_or_name(&self) -> &String {
+        self.cluster.as_ref().unwrap_or(&self.name)
+    }
+}
+
 impl Plan {
     /// Leaves only these clusters; says which of them are not there.
     pub fn keep(&mut self, names: &[String]) -> Vec<String> {
         if names.is_empty() {
             return Vec::new();
         }
-        let is_asked = |row: &Row| {
-            let cluster = row.cluster.as_ref().unwrap_or(&row.name);
-            names.contains(cluster)
-        };
-        self.clusters.retain(is_asked);
+        self.clusters
+            .retain(|row| names.contains(row.cluster_or_name()));
         self.applications.retain(|it| names.contains(&it.cluster));
-        let known = |name: &&String| {
-            let mut rows = self.clusters.iter();
-            rows.any(|row| row.cluster.as_ref().unwrap_or(&row.name) == *name)
-        };
-        names.iter().filter(|name| !known(name)).cloned().collect()
+        let known: Vec<_> = self.clusters.iter().map(Row::cluster_or_name).collect();
+        missing(names, &known)
     }
 
     /// The clusters that can be adopted now, each once.

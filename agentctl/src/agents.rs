@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     facts::Addon,
-    output::{Mood, Place, View, draw, name, one_line},
+    output::{Mood, Place, View, draw, name, one_line, or_nothing},
     status::{Connected, Connection, connected, connection, empty_fleet},
 };
 
@@ -58,7 +58,6 @@ impl View for Agents {
             return empty_fleet();
         }
         let rows = self.agents.iter().map(|agent| {
-            let none = || "-".to_owned();
             let mood = match (&agent.revoked, agent.connected.state) {
                 (Some(_), _) => Mood::Bad,
                 (None, Connection::Yes | Connection::Leaving) => Mood::Calm,
@@ -70,10 +69,10 @@ impl View for Agents {
             );
             let cells = vec![
                 agent.cluster.clone(),
-                agent.mode.clone().unwrap_or_else(none),
-                agent.version.clone().unwrap_or_else(none),
+                or_nothing(agent.mode.as_ref()),
+                or_nothing(agent.version.as_ref()),
                 connection(agent.connected, place.now),
-                agent.key.as_deref().map_or_else(none, name),
+                or_nothing(agent.key.as_deref().map(name)),
                 let_in,
             ];
             (mood, cells)

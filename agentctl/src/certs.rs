@@ -11,7 +11,7 @@ use x509_parser::pem::parse_x509_pem;
 use crate::{
     facts::Addon,
     object::secret_text,
-    output::{self, Mood, Place, View, draw, left, one_line},
+    output::{self, Mood, Place, View, draw, left, one_line, or_nothing},
 };
 
 /// The Secrets with certificates that are the hub's own.
@@ -148,12 +148,11 @@ impl View for Certificates {
                 state,
                 degraded,
             } = certificate;
-            let none = || "-".to_owned();
             let cells = vec![
                 used.clone(),
-                cluster.clone().unwrap_or_else(none),
-                expires.map_or_else(none, |at| left(at, place.now)),
-                expires.map_or_else(none, |at| format!("{at:.0}")),
+                or_nothing(cluster.as_ref()),
+                or_nothing(expires.map(|at| left(at, place.now))),
+                or_nothing(expires.map(|at| format!("{at:.0}"))),
                 state.clone(),
             ];
             (if *degraded { Mood::Bad } else { Mood::Calm }, cells)

@@ -280,11 +280,7 @@ impl Hub {
         name: &str,
     ) -> Result<Option<Value>, Error> {
         let asked = Request::new(kind.path(namespace)).get(name, &GetParams::default());
-        match self.ask("get", kind, namespace, asked).await {
-            Ok(object) => Ok(Some(object)),
-            Err(Error::NotServed { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        present(self.ask("get", kind, namespace, asked).await)
     }
 
     /// Changes one of them; false if it is not there.
@@ -300,11 +296,8 @@ impl Hub {
             ..PatchParams::default()
         };
         let asked = Request::new(kind.path(namespace)).patch(name, &params, &Patch::Merge(body));
-        match self.ask::<Value>("patch", kind, namespace, asked).await {
-            Ok(_) => Ok(true),
-            Err(Error::NotServed { .. }) => Ok(false),
-            Err(error) => Err(error),
-        }
+        let patched = present(self.ask("patch", kind, namespace, asked).await)?;
+        Ok(patched.is_some())
     }
 
     /// The kinds of a `group/version`; none if that is not served.
@@ -390,6 +383,15 @@ impl Hub {
                 message: status.message.clone(),
             },
         }
+    }
+}
+
+/// None if the object is not there.
+fn present(read: Result<Value, Error>) -> Result<Option<Value>, Error> {
+    match read {
+        Ok(object) => Ok(Some(object)),
+        Err(Error::NotServed { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

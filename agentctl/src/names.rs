@@ -5,6 +5,12 @@ use std::fmt;
 /// From here on two names are like each other, of 1.
 const ALIKE: f64 = 0.8;
 
+/// Those of the names that are not known.
+pub fn missing(names: &[String], known: &[impl AsRef<str>]) -> Vec<String> {
+    let is_known = |name: &&String| known.iter().any(|it| it.as_ref() == *name);
+    names.iter().filter(|it| !is_known(it)).cloned().collect()
+}
+
 /// Names that do not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unknown {

@@ -1,7 +1,7 @@
 //! The ways to print a view: a table for people, JSON and YAML for programs, all from the same values.
 
 use clap::ValueEnum;
-use comfy_table::{Table, presets::NOTHING};
+use comfy_table::{Table, presets};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -76,7 +76,7 @@ pub fn render(view: &impl View, place: Place) -> Result<String, Error> {
 /// Draws a table as kubectl does: no lines, no space at the end.
 pub fn draw(header: &[&str], rows: impl IntoIterator<Item = Row>, colours: bool) -> String {
     let mut table = Table::new();
-    table.load_style(NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_header(header);
     let mut moods = vec![Mood::Calm];
     for (mood, row) in rows {
@@ -102,9 +102,21 @@ pub fn paint(text: &str, mood: Mood, colours: bool) -> String {
     }
 }
 
-/// What people have to read below a table, in a line of its own.
-pub fn warning(text: &str, colours: bool) -> String {
-    format!("\n{}\n", paint(&one_line(text), Mood::Bad, colours))
+/// What people have to read below a table, each in a line of its own.
+pub fn warnings<'a>(texts: impl IntoIterator<Item = &'a String>, colours: bool) -> String {
+    let mut all = String::new();
+    for text in texts {
+        all.extend(["\n", &paint(&one_line(text), Mood::Bad, colours), "\n"]);
+    }
+    all
+}
+
+/// A cell without a value.
+pub const NOTHING: &str = "-";
+
+/// The cell of a value that may be absent.
+pub fn or_nothing(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), |value| value.to_string())
 }
 
 /// Text from other writers, without line breaks and terminal control sequences.

@@ -74,48 +74,46 @@ pub async fn run(
         colours,
         now,
     };
-    match &command {
-        Command::Completion { shell } => return Ok(Answer::text(pages::completion(*shell))),
-        Command::Man { folder } => return pages::write(folder).map(Answer::text),
-        Command::Status(_)
-        | Command::Why(_)
-        | Command::Certs(_)
-        | Command::Agent(_)
-        | Command::Cluster(_)
-        | Command::Check { .. }
-        | Command::SupportBundle { .. } => {}
-    }
-    is_name(&global.own_namespace)?;
-    if let Command::Check {
-        of: Some(Check::Spoke(args)),
-    } = &command
-    {
-        // It may do without the hub.
-        return spoke::inspect(&global, args, place, progress).await;
-    }
-    let hub = hub_of(&global).await?.watched_by(progress);
-    progress.show("reading from the hub");
+    let hub = async || {
+        is_name(&global.own_namespace)?;
+        let hub = hub_of(&global).await?.watched_by(progress);
+        progress.show("reading from the hub");
+        Ok::<_, Error>(hub)
+    };
     match command {
-        Command::Status(args) => look(&hub, &global, &args, place).await,
-        Command::Why(args) => explain(&hub, &global, &args, place).await,
-        Command::SupportBundle { folder } => gather::gather(&hub, &global, &folder, place).await,
+        Command::Completion { shell } => Ok(Answer::text(pages::completion(shell))),
+        Command::Man { folder } => pages::write(&folder).map(Answer::text),
+        Command::Status(args) => look(&hub().await?, &global, &args, place).await,
+        Command::Why(args) => explain(&hub().await?, &global, &args, place).await,
+        Command::SupportBundle { folder } => {
+            gather::gather(&hub().await?, &global, &folder, place).await
+        }
         Command::Cluster(Cluster::Adopt(args)) => {
-            adopt::adopt(&hub, &global, &args, place, progress).await
+            adopt::adopt(&hub().await?, &global, &args, place, progress).await
         }
-        Command::Check { .. } => inspect::inspect(&hub, &global, place).await,
-        Command::Certs(Certs::List) => certificates::list(&hub, &global, place).await,
+        Command::Check { of: None } => inspect::inspect(&hub().await?, &global, place).await,
+        Command::Check {
+            of: Some(Check::Spoke(args)),
+        } => {
+            // It may do without the hub.
+            is_name(&global.own_namespace)?;
+            spoke::inspect(&global, &args, place, progress).await
+        }
+        Command::Certs(Certs::List) => certificates::list(&hub().await?, &global, place).await,
         Command::Certs(Certs::Rotate(args)) => {
-            certificates::rotate(&hub, &global, args, now, progress).await
+            certificates::rotate(&hub().await?, &global, args, now, progress).await
         }
-        Command::Agent(Agent::List) => Answer::of(&agents(&addons(&hub).await?), place, false),
+        Command::Agent(Agent::List) => {
+            Answer::of(&agents(&addons(&hub().await?).await?), place, false)
+        }
         Command::Agent(Agent::Revoke { cluster, reason }) => {
+            let hub = hub().await?;
             let (cluster, addon) = one(&hub, &cluster).await?;
             write(&hub, change::revoke(&cluster, &addon, &reason)?).await
         }
         Command::Agent(Agent::Restore { cluster, wait }) => {
-            certificates::restore(&hub, &cluster, wait, now, progress).await
+            certificates::restore(&hub().await?, &cluster, wait, now, progress).await
         }
-        Command::Completion { .. } | Command::Man { .. } => Ok(Answer::text(String::new())),
     }
 }
 

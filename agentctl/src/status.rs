@@ -22,7 +22,8 @@ pub use troubles::{Trouble, Troubles, trouble};
 use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},
     labels::{REASON, Wrong},
-    output::{Format, Mood, Place, View, age, draw, left, one_line, warning},
+    names::missing,
+    output::{Format, Mood, Place, View, age, draw, left, one_line, or_nothing, warnings},
 };
 
 /// The fleet.
@@ -138,25 +139,17 @@ fn cluster(addon: &Addon, applications: Tally, now: Timestamp) -> Cluster {
 
 /// Whether its agent is connected, by what the hub program says of it.
 pub fn connected(addon: &Addon) -> Connected {
+    let is = |state, since| Connected { state, since };
     if let Some(at) = addon.deleting {
-        return Connected {
-            state: Connection::Leaving,
-            since: Some(at),
-        };
+        return is(Connection::Leaving, Some(at));
     }
     let Some(condition) = condition_of(addon, AVAILABLE) else {
-        return Connected {
-            state: Connection::NotYet,
-            since: None,
-        };
+        return is(Connection::NotYet, None);
     };
     // Revocation disconnects it at once; `Available` follows a minute later.
     if addon.revoked.is_some() && condition.status == "True" {
         let degraded = addon.condition(DEGRADED).filter(|it| it.status == "True");
-        return Connected {
-            state: Connection::No,
-            since: degraded.map(|it| it.last_transition_time.0),
-        };
+        return is(Connection::No, degraded.map(|it| it.last_transition_time.0));
     }
     let state = match (condition.status.as_str(), condition.reason.as_str()) {
         ("True", _) => Connection::Yes,
@@ -164,10 +157,7 @@ pub fn connected(addon: &Addon) -> Connected {
         ("False", _) => Connection::No,
         _ => Connection::Unknown,
     };
-    Connected {
-        state,
-        since: Some(condition.last_transition_time.0),
-    }
+    is(state, Some(condition.last_transition_time.0))
 }
 
 /// What OCM's registration agent says of an add-on that has never been heard, before we say anything.
@@ -235,22 +225,14 @@ impl Fleet {
         self.clusters.sort_by(|a, b| a.name.cmp(&b.name));
     }
 
-    /// What people have to read of labels beside the table, which has no place for the next step.
-    fn labels(&self, colours: bool) -> String {
-        let errors = self.clusters.iter().filter_map(|it| it.last_error.as_ref());
-        let labels = errors.filter(|it| it.condition == MODE);
-        labels.map(|it| warning(&it.message, colours)).collect()
-    }
-
     /// Leaves only these clusters; says which of them are not there.
     pub fn keep(&mut self, names: &[String]) -> Vec<String> {
         if names.is_empty() {
             return Vec::new();
         }
-        self.clusters
-            .retain(|cluster| names.contains(&cluster.name));
-        let known = |name: &&String| self.clusters.iter().any(|it| it.name == **name);
-        names.iter().filter(|name| !known(name)).cloned().collect()
+        self.clusters.retain(|it| names.contains(&it.name));
+        let known: Vec<_> = self.clusters.iter().map(|it| &it.name).collect();
+        missing(names, &known)
     }
 
     /// Whether any of them needs a look.
@@ -268,8 +250,7 @@ pub fn empty_fleet() -> String {
 
 impl View for Fleet {
     fn text(&self, place: Place) -> String {
-        let silent = self.silent.as_deref();
-        let silent = silent.map_or_else(String::new, |it| warning(it, place.colours));
+        let silent = warnings(&self.silent, place.colours);
         if self.clusters.is_empty() {
             return empty_fleet() + &silent;
         }
@@ -297,16 +278,13 @@ impl View for Fleet {
             };
             (mood, row(cluster, wide, place.now))
         });
-        let labels = if wide {
-            String::new()
-        } else {
-            self.labels(place.colours)
-        };
+        // The table has no place for the next step of a label.
+        let errors = self.clusters.iter().filter_map(|it| it.last_error.as_ref());
+        let labels = errors.filter(|it| it.condition == MODE && !wide);
+        let labels = warnings(labels.map(|it| &it.message), place.colours);
         draw(&header, rows, place.colours) + &labels + &silent
     }
 }
-
-const NOTHING: &str = "-";
 
 fn row(cluster: &Cluster, wide: bool, now: Timestamp) -> Vec<String> {
     let Cluster {
@@ -319,26 +297,25 @@ fn row(cluster: &Cluster, wide: bool, now: Timestamp) -> Vec<String> {
         last_error,
         degraded: _,
     } = cluster;
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| NOTHING.to_owned());
+    let time = |at: &Timestamp| format!("{at:.0}");
     let mut cells = vec![
         name.clone(),
-        text(mode),
-        text(version),
+        or_nothing(mode.as_ref()),
+        or_nothing(version.as_ref()),
         connection(*connected, now),
         applications.all(),
         applications.synced().to_string(),
         applications.healthy().to_string(),
         applications.lag(now),
-        certificate_expires.map_or_else(|| NOTHING.to_owned(), |until| left(until, now)),
-        last_error
-            .as_ref()
-            .map_or_else(|| NOTHING.to_owned(), |it| it.reason.clone()),
+        or_nothing(certificate_expires.map(|until| left(until, now))),
+        or_nothing(last_error.as_ref().map(|it| &it.reason)),
     ];
     if wide {
-        let since = connected.since;
-        let since = since.map_or_else(|| NOTHING.to_owned(), |since| format!("{since:.0}"));
-        let message = last_error.as_ref().map(|it| one_line(&it.message));
-        cells.extend([since, applications.detail(), text(&message)]);
+        cells.extend([
+            or_nothing(connected.since.as_ref().map(time)),
+            applications.detail(),
+            or_nothing(last_error.as_ref().map(|it| one_line(&it.message))),
+        ]);
     }
     cells
 }

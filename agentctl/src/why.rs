@@ -20,7 +20,7 @@ use crate::{
     facts::Addon,
     fleet::{self, Servers},
     object::full_name,
-    output::{Mood, Place, View, age, draw, one_line, paint},
+    output::{Mood, Place, View, age, draw, one_line, or_nothing, paint},
     settings::Settings,
 };
 
@@ -204,7 +204,7 @@ impl View for Why {
             verdict,
             next,
         } = self;
-        let at = |at: Option<Timestamp>| at.map_or_else(|| "-".to_owned(), |at| age(at, place.now));
+        let at = |at: Option<Timestamp>| or_nothing(at.map(|at| age(at, place.now)));
         let to = cluster
             .as_ref()
             .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));

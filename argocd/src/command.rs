@@ -19,6 +19,11 @@
 //! an operation. Then [`judge`] compares contents; see [`judge`] for the order. If the user repeats an equal command
 //! while the principal is down, [`judge`] cannot distinguish the two and takes the command as done: at most once, and
 //! the user sees the old result and may repeat the command.
+//!
+//! # When an Application moves
+//!
+//! An operation that a cluster runs or ran is no command for the next cluster ([`is_spent`]). The hub keeps none that
+//! has ended, and [`judge`] removes one that is left over.
 
 use serde_json::Value;
 
@@ -159,10 +164,11 @@ impl Judgement {
 /// 1. an earlier report has shown that it was taken: taken. Its event id is known and the peer names commands: taken if
 ///    the report names it, else not;
 /// 2. the hub shows it as running: taken;
-/// 3. the spoke has the same `.operation`: taken;
-/// 4. the last command on the spoke has the same content (for a Go agent: the last operation), and the hub has not
+/// 3. its event id is not known, and the hub shows its end on another cluster ([`is_spent`]): taken;
+/// 4. the spoke has the same `.operation`: taken;
+/// 5. the last command on the spoke has the same content (for a Go agent: the last operation), and the hub has not
 ///    shown its end before: taken and finished;
-/// 5. otherwise: not taken.
+/// 6. otherwise: not taken.
 pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
     let (on_hub, on_spoke) = (Application::of(hub), Application::of(report));
     let retained = on_hub
@@ -181,7 +187,7 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
         operation: if retained {
             Operation::Hold
         } else {
-            Operation::Follow(shown_operation(on_hub, on_spoke))
+            Operation::Follow(shown_operation(on_hub, on_spoke, known))
         },
         terminate,
         refresh: refresh_is_due(on_hub, on_spoke, known),
@@ -189,27 +195,42 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
     }
 }
 
-/// The spoke's operation, once Argo CD there runs it; before that only if the hub has it too.
+/// The spoke's operation while Argo CD there runs it; before that only if the hub has it as a command.
 ///
-/// So an operation on the hub is a command exactly if it does not run.
-fn shown_operation(on_hub: Application<'_>, on_spoke: Application<'_>) -> Option<Value> {
+/// So an operation on the hub is a command exactly if it does not run: the hub keeps no operation of a spoke that has
+/// ended. A later cluster of the Application would receive it as a command.
+fn shown_operation(
+    on_hub: Application<'_>,
+    on_spoke: Application<'_>,
+    known: Known<'_>,
+) -> Option<Value> {
     let operation = on_spoke.operation()?;
-    match on_hub.operation() {
-        // in the hub's form: a different spelling of the same operation is not a new command
-        Some(shown) if is_same(shown, operation) => Some(shown.clone()),
-        Some(_) | None => is_mirrored(on_spoke).then(|| operation.clone()),
-    }
+    // in the hub's form: a different spelling of the same operation is not a new command
+    let shown = on_hub.operation().filter(|shown| is_same(shown, operation));
+    // a Go agent sets a repeated operation beside the result of the earlier one
+    let has_ended = known.names_commands && ran(on_spoke).is_some_and(|state| !state.is_active());
+    let waits = shown.is_some() && !is_mirrored(on_hub) && !has_ended;
+    (waits || is_mirrored(on_spoke)).then(|| shown.unwrap_or(operation).clone())
 }
 
 /// Whether the object's operation is the running one of its state.
 fn is_mirrored(app: Application<'_>) -> bool {
-    let (Some(state), Some(operation)) = (app.operation_state(), app.operation()) else {
-        return false;
-    };
-    state.is_active()
-        && state
-            .operation()
-            .is_some_and(|running| is_same(running, operation))
+    ran(app).is_some_and(OperationState::is_active)
+}
+
+/// Whether a cluster runs or ran the hub's operation. To another cluster it is history and no command.
+pub fn is_spent(hub: &Value) -> bool {
+    ran(Application::of(hub)).is_some()
+}
+
+/// The state of the object's operation, if it is about that operation.
+fn ran(app: Application<'_>) -> Option<OperationState<'_>> {
+    let operation = app.operation()?;
+    let state = app.operation_state()?;
+    state
+        .operation()
+        .is_some_and(|ran| is_same(ran, operation))
+        .then_some(state)
 }
 
 /// Whether two values mean the same operation. A Go program adds some empty fields (`retry: {}`) and omits others that
@@ -249,7 +270,12 @@ fn was_taken(hub: &Value, report: &Value, operation: &Value, known: Known<'_>) -
     if let (Some(id), true) = (known.operation, known.names_commands) {
         return last.is_some_and(|(last, _)| last == id);
     }
-    if is_mirrored(Application::of(hub))
+    let is_done = ran(Application::of(hub)).is_some_and(|state| {
+        let (shown, real) = (state.started_at(), on_spoke.operation_state());
+        let ran_here = shown.is_some() && real.and_then(OperationState::started_at) == shown;
+        state.is_active() || (known.operation.is_none() && !ran_here)
+    });
+    if is_done
         || on_spoke
             .operation()
             .is_some_and(|set| is_same(set, operation))

@@ -43,7 +43,6 @@ pub mod glob;
 pub mod host_keys;
 pub mod keys;
 pub mod masked;
-pub mod memory;
 pub mod mirror;
 pub mod object;
 pub mod patch;
@@ -53,8 +52,8 @@ pub mod ranges;
 pub mod repository;
 pub mod routing;
 
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use object::{AppProject, Application, Meta};
 pub use patch::Patch;

@@ -93,16 +93,10 @@ impl<'a> Claimed<'a> {
         let mut claims = Vec::new();
         for name in [tracked, meta.label(label)].into_iter().flatten() {
             // Neither names of namespaces nor those of Applications have an underscore.
-            let claim = match name.split_once('_') {
-                Some((namespace, name)) => Self {
-                    namespace: Some(namespace),
-                    name,
-                },
-                None => Self {
-                    namespace: None,
-                    name,
-                },
-            };
+            let (namespace, name) = name
+                .split_once('_')
+                .map_or((None, name), |(namespace, name)| (Some(namespace), name));
+            let claim = Self { namespace, name };
             if is_name(claim.name)
                 && claim.namespace.is_none_or(is_name)
                 && !claims.contains(&claim)

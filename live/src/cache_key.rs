@@ -81,14 +81,17 @@ impl CacheKey {
             (version, None) => (None, version),
             (shard, Some(version)) => (Some(shard), version),
         };
-        if fields.next().is_some() || (item == Item::ManagedResources && shard.is_some()) {
+        if fields.next().is_some() {
             return None;
         }
         Self {
             item,
             namespace,
             name: name.to_owned(),
-            shard: shard.map(number).transpose().ok()?,
+            shard: match shard {
+                Some(shard) => Some(number(shard)?),
+                None => None,
+            },
             version: version.to_owned(),
         }
         .checked()
@@ -136,10 +139,10 @@ impl CacheKey {
         let name = parts.next()?.to_owned();
         let shard = match parts.next()? {
             "0" => None,
-            shard => Some(number(shard).ok()?),
+            shard => Some(number(shard)?),
         };
         let version = parts.next()?.to_owned();
-        if parts.next().is_some() || (item == Item::ManagedResources && shard.is_some()) {
+        if parts.next().is_some() {
             return None;
         }
         let key = Self {
@@ -156,6 +159,7 @@ impl CacheKey {
         let namespace = self.namespace.as_deref();
         let good = namespace.is_none_or(|it| is_name(it, 63) && !it.contains('.'))
             && is_name(&self.name, 253)
+            && (self.shard.is_none() || self.item == Item::ResourcesTree)
             && is_version(&self.version);
         good.then_some(self)
     }
@@ -177,10 +181,10 @@ impl fmt::Display for CacheKey {
 }
 
 /// Parses the number of a shard in the form of Argo CD.
-fn number(text: &str) -> Result<u32, ()> {
-    let number = text.parse().map_err(|_no_number| ())?;
+fn number(text: &str) -> Option<u32> {
+    let number = text.parse().ok()?;
     let is_written_so = (1..MOST_SHARDS).contains(&number) && number.to_string() == text;
-    is_written_so.then_some(number).ok_or(())
+    is_written_so.then_some(number)
 }
 
 fn is_name(text: &str, longest: usize) -> bool {

@@ -14,19 +14,20 @@ const NON_ZERO: &str = "NonZeroExitCode";
 
 /// The channel of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Channel {
     /// Standard input.
-    Keys,
+    Keys = 0,
     /// Standard output.
-    Screen,
+    Screen = 1,
     /// Standard error; a terminal shows it with the output.
-    Errors,
+    Errors = 2,
     /// The final status.
-    End,
+    End = 3,
     /// The size of the window.
-    Size,
+    Size = 4,
     /// Another channel is closed; has its number.
-    Closed,
+    Closed = 255,
 }
 
 impl Channel {
@@ -40,14 +41,7 @@ impl Channel {
     ];
 
     const fn number(self) -> u8 {
-        match self {
-            Self::Keys => 0,
-            Self::Screen => 1,
-            Self::Errors => 2,
-            Self::End => 3,
-            Self::Size => 4,
-            Self::Closed => 255,
-        }
+        self as u8
     }
 
     /// Parses a message; none for an unknown channel.

@@ -151,12 +151,16 @@ impl Request {
 
     /// The object, if the subject is one.
     pub const fn object(&self) -> Option<&Object> {
-        match &self.subject {
-            Subject::Object(object) => Some(object),
-            Subject::Version
-            | Subject::Groups { .. }
-            | Subject::Kinds { .. }
-            | Subject::Schema { .. } => None,
+        self.subject.object()
+    }
+}
+
+impl Subject {
+    const fn object(&self) -> Option<&Object> {
+        if let Self::Object(object) = self {
+            Some(object)
+        } else {
+            None
         }
     }
 }
@@ -197,11 +201,9 @@ impl Verb {
 /// For messages: `deployments.apps shop/front`, `pods/log shop/front-1`.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Object(object) => object.fmt(f),
-            Self::Version | Self::Groups { .. } | Self::Kinds { .. } | Self::Schema { .. } => {
-                f.write_str(&path::written(self))
-            }
+        match self.object() {
+            Some(object) => object.fmt(f),
+            None => f.write_str(&path::written(self)),
         }
     }
 }
@@ -235,13 +237,7 @@ impl fmt::Display for Object {
 
 /// Derives the verb as the API server does.
 fn verb(method: &str, subject: &Subject, watches: bool) -> Result<Verb, Unreadable> {
-    let named = match subject {
-        Subject::Object(object) => object.name.is_some(),
-        Subject::Version
-        | Subject::Groups { .. }
-        | Subject::Kinds { .. }
-        | Subject::Schema { .. } => true,
-    };
+    let named = subject.object().is_none_or(|it| it.name.is_some());
     Ok(match (method, named) {
         ("GET", true) => Verb::Get,
         ("GET", false) if watches => Verb::Watch,

@@ -41,37 +41,38 @@ impl Limits {
 
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Kind {
     /// `+`, a simple string.
-    Simple,
+    Simple = b'+',
     /// `-`, an error.
-    Error,
+    Error = b'-',
     /// `:`, a number.
-    Integer,
+    Integer = b':',
     /// `_`, the null of version 3.
-    Null,
+    Null = b'_',
     /// `#`, true or false.
-    Boolean,
+    Boolean = b'#',
     /// `,`, a floating-point number.
-    Double,
+    Double = b',',
     /// `(`, a number of any size.
-    BigNumber,
+    BigNumber = b'(',
     /// `$`, bytes.
-    Bulk,
+    Bulk = b'$',
     /// `!`, an error as bytes.
-    BulkError,
+    BulkError = b'!',
     /// `=`, bytes with their format.
-    Verbatim,
+    Verbatim = b'=',
     /// `*`, a list.
-    Array,
+    Array = b'*',
     /// `~`, a set.
-    Set,
+    Set = b'~',
     /// `>`, out-of-band data, such as a message.
-    Push,
+    Push = b'>',
     /// `%`, keys and values in turn.
-    Map,
+    Map = b'%',
     /// `|`, keys and values in turn, about the value that follows; which is its last element here.
-    Attribute,
+    Attribute = b'|',
 }
 
 /// The content after a header.
@@ -106,23 +107,7 @@ impl Kind {
 
     /// Its first byte.
     pub const fn byte(self) -> u8 {
-        match self {
-            Self::Simple => b'+',
-            Self::Error => b'-',
-            Self::Integer => b':',
-            Self::Null => b'_',
-            Self::Boolean => b'#',
-            Self::Double => b',',
-            Self::BigNumber => b'(',
-            Self::Bulk => b'$',
-            Self::BulkError => b'!',
-            Self::Verbatim => b'=',
-            Self::Array => b'*',
-            Self::Set => b'~',
-            Self::Push => b'>',
-            Self::Map => b'%',
-            Self::Attribute => b'|',
-        }
+        self as u8
     }
 
     fn from_byte(byte: u8) -> Option<Self> {

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::request::{Object, Request, Subject, Verb};
+use crate::request::{Object, Request, Verb};
 
 #[cfg(test)]
 mod tests;
@@ -119,47 +119,34 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
     if level == UiAccess::None {
         return Err(Forbidden::Everything);
     }
-    let reads = request.verb.only_reads();
-    let named = request
-        .object()
-        .is_some_and(|it| it.name.is_some() && it.namespace.is_some());
-    if request.is_exec() && named && level >= UiAccess::Terminal {
-        return match request.verb {
-            // WebSocket clients use GET, SPDY clients POST.
-            Verb::Get | Verb::Create => Ok(Allowed::IfItBelongs),
-            Verb::List
-            | Verb::Watch
-            | Verb::Update
-            | Verb::Patch
-            | Verb::Delete
-            | Verb::DeleteCollection => Err(Forbidden::Verb {
-                level,
-                verb: request.verb.as_str(),
-            }),
+    let (verb, reads) = (request.verb, request.verb.only_reads());
+    let refused = Forbidden::Verb {
+        level,
+        verb: verb.as_str(),
+    };
+    let Some(object) = request.object() else {
+        // Discovery, without objects.
+        return if reads {
+            Ok(Allowed::AsItIs)
+        } else {
+            Err(refused)
+        };
+    };
+    let is_named = object.name.is_some() && object.namespace.is_some();
+    if request.is_exec() && is_named && level >= UiAccess::Terminal {
+        // WebSocket clients use GET, SPDY clients POST.
+        return if matches!(verb, Verb::Get | Verb::Create) {
+            Ok(Allowed::IfItBelongs)
+        } else {
+            Err(refused)
         };
     }
-    match &request.subject {
-        Subject::Object(object) if reads => reading(object, request.verb, level),
-        Subject::Object(object) if level >= UiAccess::Operate => {
-            changing(object, request.verb, level)
-        }
-        // Discovery, without objects.
-        Subject::Version
-        | Subject::Groups { .. }
-        | Subject::Kinds { .. }
-        | Subject::Schema { .. }
-            if reads =>
-        {
-            Ok(Allowed::AsItIs)
-        }
-        Subject::Object(_)
-        | Subject::Version
-        | Subject::Groups { .. }
-        | Subject::Kinds { .. }
-        | Subject::Schema { .. } => Err(Forbidden::Verb {
-            level,
-            verb: request.verb.as_str(),
-        }),
+    if reads {
+        reading(object, verb, level)
+    } else if level >= UiAccess::Operate {
+        changing(object, verb, level)
+    } else {
+        Err(refused)
     }
 }
 

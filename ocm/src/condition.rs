@@ -129,10 +129,7 @@ impl Verdict {
 const MESSAGE_LIMIT: usize = 32_768;
 
 fn truncated(message: &str) -> String {
-    let end = (0..=MESSAGE_LIMIT.min(message.len()))
-        .rev()
-        .find(|end| message.is_char_boundary(*end))
-        .unwrap_or_default();
+    let end = message.floor_char_boundary(MESSAGE_LIMIT);
     message.get(..end).unwrap_or_default().to_owned()
 }
 

@@ -31,8 +31,8 @@ mod start;
 mod state;
 pub mod store;
 mod sync;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod transport;
 
 pub use admission::admit::Registrar;

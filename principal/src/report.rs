@@ -86,9 +86,10 @@ pub struct BlockedDeletion {
 }
 
 /// A value to report, if it has changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Update<T> {
     /// Unchanged since the last report.
+    #[default]
     Same,
     /// The new value; none clears it.
     Now(Option<T>),

@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::Key;
 
 pub mod kube;
-pub mod memory;
 
-pub use self::{kube::Kubernetes, memory::Memory};
+pub use self::kube::Kubernetes;
+#[cfg(any(test, feature = "testing"))]
+pub use crate::testing::memory::{self, Memory};
 
 /// Reads and writes the objects of the hub.
 pub trait Store: Debug + Send + Sync + 'static {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::object::{Facet, Kind, ObjectKey};
@@ -20,21 +21,26 @@ mod words;
 mod tests;
 
 /// The subject of an event (`dataschema`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Target {
     /// A replicated object.
+    #[serde(skip)]
     Object(Kind),
     /// An ApplicationSet; only between Go replicas.
     ApplicationSet,
     /// An acknowledgement.
+    #[serde(rename = "eventProcessed")]
     Ack,
     /// A request to the spoke's API, or its response.
     Resource,
     /// A request to the spoke's redis, or its response.
     Redis,
     /// Control messages of the resync.
+    #[serde(rename = "resourceResync")]
     Resync,
     /// Counters for the hub's page of clusters.
+    #[serde(rename = "clusterCacheInfoUpdate")]
     ClusterInfo,
     /// A request for container logs.
     ContainerLog,
@@ -45,7 +51,8 @@ pub enum Target {
 }
 
 /// The operation of an event (`type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verb {
     /// A heartbeat.
     Ping,
@@ -83,17 +90,20 @@ pub enum Verb {
     /// Resync: asks for a list of all objects of the peer.
     RequestResourceResync,
     /// Counters.
+    #[serde(rename = "cluster-cache-info-update")]
     ClusterInfoUpdate,
     /// Open a terminal.
     TerminalRequest,
     /// Something failed on the spoke.
     Error,
     /// An HTTP verb of a resource or log request.
+    #[serde(skip)]
     Http(Method),
 }
 
 /// The HTTP verbs that requests use as their type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Method {
     /// GET
     Get,
@@ -183,11 +193,29 @@ impl Event {
             ""
         };
         Self {
-            target: Target::Object(key.kind),
-            verb,
-            resource_id: format!("{}_{uid}", key.name),
-            event_id: format!("{}_{uid}_{resource_version}{suffix}", key.name),
             subject: Some(key.subject()),
+            ..Self::named(
+                (Target::Object(key.kind), verb),
+                format!("{}_{uid}", key.name),
+                format!("{}_{uid}_{resource_version}{suffix}", key.name),
+                payload,
+            )
+        }
+    }
+
+    /// An event with this identity and nothing optional.
+    const fn named(
+        (target, verb): (Target, Verb),
+        resource_id: String,
+        event_id: String,
+        payload: Bytes,
+    ) -> Self {
+        Self {
+            target,
+            verb,
+            resource_id,
+            event_id,
+            subject: None,
             principal_uid: None,
             sent_at: None,
             extensions: BTreeMap::new(),
@@ -205,78 +233,52 @@ impl Event {
     /// A message that is not about an object; it gets a new identity.
     pub fn control(target: Target, verb: Verb, payload: Bytes) -> Self {
         let id = Uuid::new_v4().to_string();
-        Self {
-            target,
-            verb,
-            resource_id: id.clone(),
-            event_id: id,
-            subject: None,
-            principal_uid: None,
-            sent_at: None,
-            extensions: BTreeMap::new(),
-            payload,
-        }
+        Self::named((target, verb), id.clone(), id, payload)
+    }
+
+    /// A message with this body that is not about an object.
+    fn with_body(target: Target, verb: Verb, body: &impl Serialize) -> Self {
+        Self::control(target, verb, payload::encode(body))
     }
 
     /// Resync: the sender has this object.
     pub fn request_update(body: &payload::RequestUpdate) -> Self {
-        Self::control(Target::Resync, Verb::RequestUpdate, payload::encode(body))
+        Self::with_body(Target::Resync, Verb::RequestUpdate, body)
     }
 
     /// Resync: the end of the sender's list (between our own ends), or a request for the peer's list (Go).
     pub fn request_synced_resource_list(body: &payload::SyncedResourceList) -> Self {
-        Self::control(
-            Target::Resync,
-            Verb::RequestSyncedResourceList,
-            payload::encode(body),
-        )
+        Self::with_body(Target::Resync, Verb::RequestSyncedResourceList, body)
     }
 
     /// Resync: one object that the peer should have.
     pub fn response_synced_resource(body: &payload::SyncedResource) -> Self {
-        Self::control(
-            Target::Resync,
-            Verb::ResponseSyncedResource,
-            payload::encode(body),
-        )
+        Self::with_body(Target::Resync, Verb::ResponseSyncedResource, body)
     }
 
     /// Resync: asks for a list of all objects of the peer.
     pub fn request_resource_resync() -> Self {
-        Self::control(
-            Target::Resync,
-            Verb::RequestResourceResync,
-            Bytes::from_static(b"{}"),
-        )
+        Self::resync_request(&payload::ResyncRequest::default())
     }
 
     /// Resync, between our own ends: asks for some of the peer's objects, or for checksums over them.
     pub fn resync_request(body: &payload::ResyncRequest) -> Self {
-        let body = payload::encode(body);
-        Self::control(Target::Resync, Verb::RequestResourceResync, body)
+        Self::with_body(Target::Resync, Verb::RequestResourceResync, body)
     }
 
     /// Something failed on the spoke.
     pub fn error(kind: Kind, body: &payload::ErrorReport) -> Self {
-        Self::control(Target::Object(kind), Verb::Error, payload::encode(body))
+        Self::with_body(Target::Object(kind), Verb::Error, body)
     }
 
     /// Counters for the hub's page of clusters.
     pub fn cluster_info(body: &payload::ClusterInfo) -> Self {
-        Self::control(
-            Target::ClusterInfo,
-            Verb::ClusterInfoUpdate,
-            payload::encode(body),
-        )
+        Self::with_body(Target::ClusterInfo, Verb::ClusterInfoUpdate, body)
     }
 
     /// Facts about the spoke, for our own principal.
     pub fn spoke_info(body: &payload::SpokeInfo) -> Self {
-        Self::control(
-            Target::ClusterInfo,
-            Verb::ClusterInfoUpdate,
-            payload::encode(body),
-        )
+        Self::with_body(Target::ClusterInfo, Verb::ClusterInfoUpdate, body)
     }
 
     /// A live request to a Go agent: to the spoke's API, to its redis, or for a log.
@@ -304,7 +306,7 @@ impl Event {
     pub fn resource_response(body: &payload::ResourceResponse) -> Self {
         Self {
             event_id: body.uuid.clone(),
-            ..Self::control(Target::Resource, Verb::Response, payload::encode(body))
+            ..Self::with_body(Target::Resource, Verb::Response, body)
         }
     }
 
@@ -312,7 +314,7 @@ impl Event {
     pub fn redis_response(body: &payload::RedisResponse) -> Self {
         Self {
             event_id: body.uuid.clone(),
-            ..Self::control(Target::Redis, Verb::RedisResponse, payload::encode(body))
+            ..Self::with_body(Target::Redis, Verb::RedisResponse, body)
         }
     }
 
@@ -369,13 +371,9 @@ impl Event {
         Self {
             target: Target::Ack,
             verb: Verb::Processed,
-            resource_id: self.resource_id.clone(),
-            event_id: self.event_id.clone(),
             subject: None,
-            principal_uid: self.principal_uid.clone(),
-            sent_at: self.sent_at.clone(),
-            extensions: self.extensions.clone(),
             payload: Bytes::new(),
+            ..self.clone()
         }
     }
 

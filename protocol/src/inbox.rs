@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use crate::event::{Event, Target, Verb};
-use crate::object::ObjectKey;
+use crate::object::{Facet, ObjectKey};
 use crate::session::WorkId;
 
 /// Objects handled in a row while a control message waits.
@@ -48,6 +48,24 @@ struct Slot {
 }
 
 impl Slot {
+    /// Adds an event; returns those that it replaces.
+    fn add(&mut self, event: Event) -> Vec<Event> {
+        let (mut replaced, class_of_new) = (Vec::new(), class(&event));
+        // thousands of control messages may wait, and none replaces another
+        if class_of_new != Class::Other {
+            let waiting = std::mem::take(&mut self.waiting);
+            let (gone, waiting): (VecDeque<_>, VecDeque<_>) = waiting
+                .into_iter()
+                .partition(|pending| replaces(&event, &pending.event));
+            self.waiting = waiting;
+            replaced.extend(gone.into_iter().map(|pending| pending.event));
+        }
+        let place = (self.waiting).partition_point(|it| class(&it.event) <= class_of_new);
+        let not_before = Duration::ZERO;
+        self.waiting.insert(place, Pending { event, not_before });
+        replaced
+    }
+
     /// Index of the event that can start now.
     fn startable(&self, now: Duration) -> Option<usize> {
         if self.running.is_some() {
@@ -79,27 +97,13 @@ enum Class {
     Other,
 }
 
-const fn class(event: &Event) -> Class {
-    match event.verb {
-        Verb::Create | Verb::SpecUpdate | Verb::Delete => Class::State,
-        Verb::StatusUpdate => Class::Status,
-        Verb::SetOperation => Class::Operation,
-        Verb::TerminateOperation => Class::Termination,
-        Verb::Ping
-        | Verb::Pong
-        | Verb::Processed
-        | Verb::Get
-        | Verb::Response
-        | Verb::RedisRequest
-        | Verb::RedisResponse
-        | Verb::RequestSyncedResourceList
-        | Verb::ResponseSyncedResource
-        | Verb::RequestUpdate
-        | Verb::RequestResourceResync
-        | Verb::ClusterInfoUpdate
-        | Verb::TerminalRequest
-        | Verb::Error
-        | Verb::Http(_) => Class::Other,
+fn class(event: &Event) -> Class {
+    match event.facet() {
+        Some(Facet::State) => Class::State,
+        Some(Facet::Status) => Class::Status,
+        Some(Facet::Command) if event.verb == Verb::SetOperation => Class::Operation,
+        Some(Facet::Command) => Class::Termination,
+        None => Class::Other,
     }
 }
 
@@ -107,7 +111,10 @@ const fn class(event: &Event) -> Class {
 #[derive(Debug, Default)]
 pub struct Inbox {
     slots: HashMap<Line, Slot>,
+    /// Objects and single requests that may have work.
     ready: VecDeque<Line>,
+    /// Whether control messages may have work.
+    is_control_ready: bool,
     sleeping: BTreeSet<(Duration, Line)>,
     running: HashMap<WorkId, Line>,
     entries: usize,
@@ -143,27 +150,12 @@ impl Inbox {
             // a resend of an unfinished event: one acknowledgement answers both
             return Vec::new();
         }
-        let (replaced, mut waiting): (VecDeque<_>, VecDeque<_>) = slot
-            .waiting
-            .drain(..)
-            .partition(|pending| replaces(&event, &pending.event));
-        self.entries = self
-            .entries
-            .saturating_sub(replaced.len())
-            .saturating_add(1);
+        self.entries = self.entries.saturating_add(1);
         self.bytes = self.bytes.saturating_add(event.bytes());
-        let place = waiting.partition_point(|pending| class(&pending.event) <= class(&event));
-        waiting.insert(
-            place,
-            Pending {
-                event,
-                not_before: Duration::ZERO,
-            },
-        );
-        slot.waiting = waiting;
+        let replaced = slot.add(event);
         self.queue(&line);
-        let replaced: Vec<Event> = replaced.into_iter().map(|pending| pending.event).collect();
         for event in &replaced {
+            self.entries = self.entries.saturating_sub(1);
             self.bytes = self.bytes.saturating_sub(event.bytes());
         }
         replaced
@@ -172,8 +164,8 @@ impl Inbox {
     /// Starts the next work item; none if nothing can start now.
     pub fn next_work(&mut self, now: Duration) -> Option<(WorkId, Event)> {
         self.wake(now);
-        // try each line in `ready` at most once
-        for _ in 0..self.ready.len() {
+        // try each line at most once
+        for _ in 0..=self.ready.len() {
             let line = self.next_line()?;
             if let Some(work) = self.start(line, now) {
                 return Some(work);
@@ -263,20 +255,14 @@ impl Inbox {
     }
 
     fn next_line(&mut self) -> Option<Line> {
-        let control = self.ready.iter().position(|line| *line == Line::Control);
-        let chosen = match control {
-            Some(index) if self.objects_in_a_row >= OBJECTS_BEFORE_CONTROL => index,
-            // an object first, if there is one
-            Some(0) if self.ready.len() > 1 => 1,
-            _ => 0,
-        };
-        let line = self.ready.remove(chosen)?;
-        self.objects_in_a_row = if line == Line::Control {
-            0
-        } else {
-            self.objects_in_a_row.saturating_add(1)
-        };
-        Some(line)
+        let is_controls_turn =
+            self.ready.is_empty() || self.objects_in_a_row >= OBJECTS_BEFORE_CONTROL;
+        if self.is_control_ready && is_controls_turn {
+            (self.is_control_ready, self.objects_in_a_row) = (false, 0);
+            return Some(Line::Control);
+        }
+        self.objects_in_a_row = self.objects_in_a_row.saturating_add(1);
+        self.ready.pop_front()
     }
 
     fn start(&mut self, line: Line, now: Duration) -> Option<(WorkId, Event)> {
@@ -306,7 +292,11 @@ impl Inbox {
             }
         } else if slot.running.is_none() && !slot.queued {
             slot.queued = true;
-            self.ready.push_back(line.clone());
+            if *line == Line::Control {
+                self.is_control_ready = true;
+            } else {
+                self.ready.push_back(line.clone());
+            }
         }
     }
 }

@@ -16,7 +16,6 @@
 //! | [`event`] | one message, checked; the only parser of CloudEvents |
 //! | [`payload`] | bodies of control messages |
 //! | [`session`] | the state machine: outbox, inbox, acknowledgement, windows, resends |
-//! | [`resync`] | the objects that are unconfirmed after a connect |
 //! | [`refusal`] | the reasons to refuse an authentication or a session |
 //! | [`version`] | versions and capabilities |
 //! | [`trace`] | the trace context of an event, and the names of spans |
@@ -32,7 +31,6 @@ pub mod oversize_filter;
 pub mod payload;
 pub mod proof;
 pub mod refusal;
-pub mod resync;
 pub mod session;
 pub mod token;
 pub mod trace;

@@ -57,20 +57,14 @@ impl Entry {
 
     /// Applications refer to projects, repositories and keys: those are created first and deleted last.
     fn rank(&self, kind: Kind) -> u8 {
-        match (kind, self.must_delete()) {
-            (Kind::Application, true) => 0,
-            (Kind::AppProject, false) => 1,
-            (Kind::Repository, false) => 2,
-            (Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts, false) => 3,
-            (Kind::Application, false) => 4,
-            (
-                Kind::AppProject
-                | Kind::Repository
-                | Kind::GpgKey
-                | Kind::TlsCerts
-                | Kind::SshKnownHosts,
-                true,
-            ) => 5,
+        if self.must_delete() {
+            return if kind == Kind::Application { 0 } else { 5 };
+        }
+        match kind {
+            Kind::AppProject => 1,
+            Kind::Repository => 2,
+            Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => 3,
+            Kind::Application => 4,
         }
     }
 }
@@ -160,9 +154,9 @@ impl Outbox {
         self.control.push(event);
     }
 
-    /// Whether a control message waits.
-    pub fn has_control(&self) -> bool {
-        !self.control.waiting.is_empty()
+    /// How many control messages wait.
+    pub fn control_messages(&self) -> usize {
+        self.control.waiting.len()
     }
 
     /// Takes the next control message.
@@ -240,31 +234,21 @@ impl Outbox {
 
 /// The identity of a control message; none if each must be sent.
 fn identity(event: &Event) -> Option<ControlIdentity> {
-    let same = |text: String| Some((event.verb, text));
-    match event.verb {
-        Verb::RequestSyncedResourceList | Verb::RequestResourceResync | Verb::ClusterInfoUpdate => {
-            same(String::new())
-        }
-        Verb::RequestUpdate | Verb::ResponseSyncedResource => {
-            // both have the same identifying fields
-            let body: RequestUpdate = payload::decode("control message", &event.payload).ok()?;
-            same(format!("{}/{}/{}", body.kind, body.namespace, body.name))
-        }
-        Verb::Ping
-        | Verb::Pong
-        | Verb::Create
-        | Verb::Delete
-        | Verb::SpecUpdate
-        | Verb::StatusUpdate
-        | Verb::SetOperation
-        | Verb::TerminateOperation
-        | Verb::Processed
-        | Verb::Get
-        | Verb::Response
-        | Verb::RedisRequest
-        | Verb::RedisResponse
-        | Verb::TerminalRequest
-        | Verb::Error
-        | Verb::Http(_) => None,
+    let is_single = matches!(
+        event.verb,
+        Verb::RequestSyncedResourceList | Verb::RequestResourceResync | Verb::ClusterInfoUpdate
+    );
+    if is_single {
+        return Some((event.verb, String::new()));
     }
+    // both have the same identifying fields
+    if !matches!(
+        event.verb,
+        Verb::RequestUpdate | Verb::ResponseSyncedResource
+    ) {
+        return None;
+    }
+    let body: RequestUpdate = payload::decode("control message", &event.payload).ok()?;
+    let name = format!("{}/{}/{}", body.kind, body.namespace, body.name);
+    Some((event.verb, name))
 }

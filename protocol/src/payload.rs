@@ -258,11 +258,19 @@ pub enum Cause {
     Other,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Calls of [`decode`] on this thread.
+    pub(crate) static DECODED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Decodes a body. An empty body is the zero value, as in Go.
 pub fn decode<T: DeserializeOwned + Default>(
     what: &'static str,
     body: &Bytes,
 ) -> Result<T, Undecodable> {
+    #[cfg(test)]
+    DECODED.set(DECODED.get() + 1);
     if body.is_empty() {
         return Ok(T::default());
     }

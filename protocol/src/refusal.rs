@@ -125,33 +125,22 @@ impl Refusal {
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
-        refusal.to_status()
-    }
-}
-
 /// The reaction to the status with which a principal, ours or Go, ended a call.
 pub fn advice(status: &Status) -> Advice {
-    match status.code() {
+    // An unauthenticated agent retries: enrolment is asynchronous, and the hub may accept the certificate a second later.
+    let needs_a_change = matches!(
+        status.code(),
         Code::InvalidArgument
-        | Code::FailedPrecondition
-        | Code::PermissionDenied
-        | Code::Unimplemented
-        | Code::Unknown
-        | Code::NotFound => Advice::RetrySlowly,
-        // the hub may accept the certificate a second later: enrolment is asynchronous
-        Code::Unauthenticated
-        | Code::Ok
-        | Code::Cancelled
-        | Code::DeadlineExceeded
-        | Code::AlreadyExists
-        | Code::ResourceExhausted
-        | Code::Aborted
-        | Code::OutOfRange
-        | Code::Internal
-        | Code::Unavailable
-        | Code::DataLoss => Advice::Retry,
+            | Code::FailedPrecondition
+            | Code::PermissionDenied
+            | Code::Unimplemented
+            | Code::Unknown
+            | Code::NotFound
+    );
+    if needs_a_change {
+        Advice::RetrySlowly
+    } else {
+        Advice::Retry
     }
 }
 

@@ -1,7 +1,7 @@
 //! The session of one subscribed stream, for both ends: a state machine without I/O.
 //!
 //! The driver creates a session when a stream opens and drops it when the stream ends. Nothing in it has to survive:
-//! after a reconnect the [`resync`](crate::resync) finds the differences and marks them in the new session.
+//! after a reconnect a resync finds the differences and marks them in the new session.
 //!
 //! The driver, one task, runs this loop:
 //!
@@ -9,7 +9,7 @@
 //! 2. call [`Session::next_work`] while a worker is free, and start each work item;
 //! 3. wait for the first of: a frame ([`Session::receive`], read only while [`Session::has_room`]), a
 //!    finished work item ([`Session::finished`]), a local change ([`Session::mark`], [`Session::emit`]),
-//!    the time of [`Session::next_timeout`].
+//!    the time of [`Session::next_timeout`]. While it may not read, it calls [`Session::skip_read`] at each turn.
 //!
 //! # Guarantees for the receiver
 //!
@@ -49,11 +49,13 @@ use crate::wire::cloudevents::CloudEvent;
 
 mod ack;
 mod flight;
+mod liveness;
 mod rules;
 mod send;
 mod terms;
 
 use flight::Flights;
+use liveness::Liveness;
 
 #[cfg(test)]
 mod tests;
@@ -79,14 +81,10 @@ pub struct Session {
     promised: HashSet<(String, String)>,
     refusals: Vec<PeerRefusal>,
     next_ping: Option<Duration>,
-    /// The acknowledgement of the peer's last heartbeat.
-    answered: Option<Event>,
+    liveness: Liveness,
     draining: bool,
-    resent: u64,
-    malformed: u64,
-    refused: u64,
-    strays: u64,
-    last_received: Duration,
+    /// The counters; the rest is filled in by [`Self::stats`].
+    counted: Stats,
 }
 
 impl Session {
@@ -105,13 +103,9 @@ impl Session {
             done: HashMap::new(),
             promised: HashSet::new(),
             refusals: Vec::new(),
-            answered: None,
+            liveness: Liveness::default(),
             draining: false,
-            resent: 0,
-            malformed: 0,
-            refused: 0,
-            strays: 0,
-            last_received: Duration::ZERO,
+            counted: Stats::default(),
         }
     }
 
@@ -157,11 +151,11 @@ impl Session {
     /// Handles one received frame. Consumes acknowledgements, acknowledges malformed and forbidden events as refused,
     /// and queues the others as work, newest value per object.
     pub fn receive(&mut self, raw: CloudEvent, now: Duration) -> Result<(), Violation> {
-        self.last_received = now;
+        self.liveness.received = now;
         let event = match event::read(raw) {
             Ok(event) => event,
             Err(unread) => {
-                self.malformed = self.malformed.saturating_add(1);
+                self.counted.malformed += 1;
                 return match unread.answer {
                     Some(answer) => self.acknowledge(&answer, Some(unread.why.to_string())),
                     None => Ok(()),
@@ -173,12 +167,12 @@ impl Session {
             return Ok(());
         }
         if !rules::takes(self.role, self.peer.mode, event.target, event.verb) {
-            self.refused = self.refused.saturating_add(1);
+            self.counted.refused += 1;
             let why = format!("{} of {} is not accepted here", event.verb, event.target);
             return self.acknowledge(&event, Some(why));
         }
         if event.target == Target::Heartbeat {
-            self.answered = Some(event.ack());
+            self.liveness.beat(now, event.ack());
             return self.acknowledge(&event, None);
         }
         if self.inbox.entries() >= self.limits.inbox_entries.saturating_mul(2)
@@ -227,18 +221,23 @@ impl Session {
             && self.acks.len() < self.limits.acks
     }
 
-    /// Acknowledges the last heartbeat again. While the driver does not read, the peer's next heartbeats get no answer,
-    /// and the peer takes any frame as proof that we are alive.
-    pub fn answer_again(&mut self) {
-        if self.acks.is_empty() {
-            self.acks.extend(self.answered.clone());
-        }
-    }
-
     /// Whether a control message that is emitted now would be sent at once. The driver emits unbounded input, such as
     /// live requests, only then.
     pub fn can_emit_at_once(&self) -> bool {
-        !self.draining && self.flights.len() < self.limits.window && !self.outbox.has_control()
+        !self.draining
+            && self.flights.len() < self.limits.window
+            && self.outbox.control_messages() == 0
+    }
+
+    /// How many control messages of a long list may be emitted now. A list uses half of the window, so it delays other
+    /// events little, and only what is in flight or about to be sent waits in memory.
+    pub fn list_room(&self) -> usize {
+        let used = (self.flights.len()).saturating_add(self.outbox.control_messages());
+        if self.draining {
+            0
+        } else {
+            (self.limits.window / 2).saturating_sub(used)
+        }
     }
 
     /// Starts the next work item: at most one per object, state before command; control messages in order, one at a
@@ -257,7 +256,7 @@ impl Session {
         let (event, why) = match verdict {
             Verdict::Done => (self.inbox.finish(id), None),
             Verdict::Refused(why) => {
-                self.refused = self.refused.saturating_add(1);
+                self.counted.refused += 1;
                 (self.inbox.finish(id), Some(why))
             }
             Verdict::Retry { after } => {
@@ -275,14 +274,15 @@ impl Session {
         self.inbox.end_backoff();
     }
 
-    /// Time until a resend, a retry or a heartbeat is due; none if none is scheduled.
+    /// Time until a resend, a retry, a heartbeat or a sign of life is due; none if none is scheduled.
     pub fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let resend = self.flights.next_due(&self.outbox, &self.limits);
         [resend, self.inbox.next_wake(), self.next_ping]
             .into_iter()
             .flatten()
-            .min()
             .map(|when| when.saturating_sub(now))
+            .chain(self.next_sign(now))
+            .min()
     }
 
     /// Starts the drain: no more marks are sent and no more work starts. Work in progress and events in flight finish.
@@ -312,11 +312,8 @@ impl Session {
             unacknowledged: self.flights.oldest_value(now),
             inbox_objects: self.inbox.entries(),
             working: self.inbox.working(),
-            resent: self.resent,
-            malformed: self.malformed,
-            refused: self.refused,
-            strays: self.strays,
-            last_received: self.last_received,
+            last_received: self.liveness.received,
+            ..self.counted
         }
     }
 }

@@ -110,24 +110,16 @@ impl Capabilities {
     /// Reads a peer's list and skips unknown names.
     pub fn read<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> Self {
         // the set of known capabilities bounds the result, even if the list has endless duplicates
-        Self(
-            words
-                .into_iter()
-                .filter_map(|word| {
-                    Capability::ALL
-                        .into_iter()
-                        .find(|c| c.as_str() == word.as_ref())
-                })
-                .collect(),
-        )
+        let known = |word: S| {
+            let mut all = Capability::ALL.into_iter();
+            all.find(|it| it.as_str() == word.as_ref())
+        };
+        Self(words.into_iter().filter_map(known).collect())
     }
 
     /// The list on the wire.
     pub fn to_words(&self) -> Vec<String> {
-        self.0
-            .iter()
-            .map(|capability| capability.as_str().to_owned())
-            .collect()
+        self.0.iter().map(|it| it.as_str().to_owned()).collect()
     }
 
     /// The capabilities that both ends have.

@@ -54,3 +54,8 @@ pub mod io {
 }
 
 pub use io::cloudevents::v1 as cloudevents;
+
+/// Bytes of a frame, uncompressed.
+pub fn frame_bytes(frame: &eventstreamapi::Event) -> usize {
+    prost::Message::encoded_len(frame)
+}

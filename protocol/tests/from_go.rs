@@ -168,7 +168,7 @@ fn live_request_events_have_verb_and_request_id() {
     ] {
         let event = event(name);
         assert_eq!(
-            (event.target, event.verb.as_str()),
+            (event.target, event.verb.to_string().as_str()),
             (target, verb),
             "{name}"
         );

@@ -105,7 +105,7 @@ fn a_request_has_its_http_verb_as_type() {
     let raw = cloud_event(include_str!("fixtures/resource-get.hex"));
     let event = Event::try_from(raw.clone()).unwrap();
     assert_eq!(event.target, Target::Resource);
-    assert_eq!(event.verb.as_str(), "GET");
+    assert_eq!(event.verb.to_string(), "GET");
     assert_eq!(written_back(event, ""), raw);
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::future::IntoFuture as _;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use axum::Router;
@@ -17,7 +17,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Registry;
@@ -127,7 +126,7 @@ impl fmt::Debug for AdminState {
     }
 }
 
-/// An admin endpoint that is bound to its address.
+/// An admin endpoint that is bound to its address, and serves on the runtime that runs [`Admin::serve`].
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
@@ -140,8 +139,9 @@ impl Admin {
     /// # Errors
     /// Cannot listen on the address.
     pub async fn bind(address: SocketAddr, state: AdminState) -> Result<Self, Error> {
-        let listener = TcpListener::bind(address)
-            .await
+        let bound = tokio::net::TcpListener::bind(address).await;
+        let listener = bound
+            .and_then(tokio::net::TcpListener::into_std)
             .map_err(|source| Error::Listen { address, source })?;
         Ok(Self { listener, state })
     }
@@ -160,24 +160,13 @@ impl Admin {
     /// The server failed.
     pub async fn serve(self, token: CancellationToken) -> Result<(), Error> {
         let service = router(self.state).into_make_service_with_connect_info::<Loopback>();
-        axum::serve(self.listener, service)
+        let listener = tokio::net::TcpListener::from_std(self.listener).map_err(Error::Serve)?;
+        axum::serve(listener, service)
             .with_graceful_shutdown(token.cancelled_owned())
             .into_future()
             .await
             .map_err(Error::Serve)
     }
-}
-
-/// Binds and serves.
-///
-/// # Errors
-/// Cannot listen on the address, or the server failed.
-pub async fn serve(
-    address: SocketAddr,
-    state: AdminState,
-    token: CancellationToken,
-) -> Result<(), Error> {
-    Admin::bind(address, state).await?.serve(token).await
 }
 
 fn router(state: AdminState) -> Router {

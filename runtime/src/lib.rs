@@ -14,7 +14,6 @@
 
 pub mod admin;
 pub mod args;
-mod background;
 pub mod backoff;
 pub mod clock;
 pub mod credentials;
@@ -24,6 +23,7 @@ pub mod lease;
 pub mod log;
 pub mod metrics;
 pub mod notifier;
+mod own_threads;
 pub mod parts;
 pub mod process;
 pub mod random;

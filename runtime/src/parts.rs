@@ -20,8 +20,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-use crate::background::BackgroundRuntime;
 use crate::error::Chain;
+use crate::own_threads::OwnThreads;
 
 /// How long an aborted task may take to end; it only has to reach its next await.
 const ABORT_GRACE: Duration = Duration::from_secs(1);
@@ -76,7 +76,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static> Ending for Result<(
 pub struct Parts {
     spawner: Spawner,
     ended: mpsc::Receiver<Stopped>,
-    background: Option<BackgroundRuntime>,
+    own_threads: Vec<OwnThreads>,
 }
 
 impl Parts {
@@ -90,12 +90,13 @@ impl Parts {
             tracker: TaskTracker::new(),
             report,
             background: None,
+            vital: None,
             runs_on: None,
         };
         Self {
             spawner,
             ended,
-            background: None,
+            own_threads: Vec::new(),
         }
     }
 
@@ -104,11 +105,22 @@ impl Parts {
     /// # Errors
     /// The system cannot start threads.
     pub fn with_background(token: CancellationToken) -> io::Result<Self> {
-        let background = BackgroundRuntime::start()?;
+        let background = OwnThreads::background()?;
         let mut parts = Self::new(token);
         parts.spawner.background = background.handle();
-        parts.background = Some(background);
+        parts.own_threads.push(background);
         Ok(parts)
+    }
+
+    /// Adds separate threads for [vital tasks](Spawner::vital).
+    ///
+    /// # Errors
+    /// The system cannot start threads.
+    pub fn with_vital(mut self) -> io::Result<Self> {
+        let vital = OwnThreads::vital()?;
+        self.spawner.vital = vital.handle();
+        self.own_threads.push(vital);
+        Ok(self)
     }
 
     /// Starts a part that must run until the token is cancelled, and then end by itself.
@@ -184,6 +196,8 @@ pub struct Spawner {
     report: mpsc::Sender<Stopped>,
     /// The runtime of background tasks, if there is one.
     background: Option<Handle>,
+    /// The runtime of vital tasks, if there is one.
+    vital: Option<Handle>,
     /// The runtime of the tasks of this spawner, if not the current one.
     runs_on: Option<Handle>,
 }
@@ -195,6 +209,16 @@ impl Spawner {
     pub fn background(&self) -> Self {
         Self {
             runs_on: self.background.clone(),
+            ..self.clone()
+        }
+    }
+
+    /// The spawner for vital tasks, such as the renewal of a lease: they run even while all other threads are busy. In a
+    /// process [without such threads](Parts::with_vital) it is this one.
+    #[must_use]
+    pub fn vital(&self) -> Self {
+        Self {
+            runs_on: self.vital.clone().or_else(|| self.runs_on.clone()),
             ..self.clone()
         }
     }
@@ -330,6 +354,23 @@ mod tests {
         spawner
             .background()
             .spawn("patient", async move { asked.cancelled().await });
+        token.cancel();
+        assert!(parts.run_until_stopped(DRAIN).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn vital_tasks_run_while_all_other_threads_are_blocked() {
+        let token = CancellationToken::new();
+        let parts = Parts::new(token.clone()).with_vital().unwrap();
+        let (send, receive) = std::sync::mpsc::channel();
+        let asked = token.clone();
+        parts.spawner().vital().spawn("renewal", async move {
+            drop(send.send(std::thread::current().name().map(ToOwned::to_owned)));
+            asked.cancelled().await;
+        });
+        // Blocks the only thread of this test's runtime.
+        let name = receive.recv_timeout(DRAIN).unwrap();
+        assert_eq!(name.as_deref(), Some("vital"));
         token.cancel();
         assert!(parts.run_until_stopped(DRAIN).await.is_ok());
     }

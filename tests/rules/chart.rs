@@ -263,6 +263,8 @@ fn every_object_has_release_labels_and_a_namespace() {
             "ClusterRole",
             "ClusterRoleBinding",
             "ClusterManagementAddOn",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
         ];
         let namespace = metadata["namespace"].as_str();
         match namespace {

@@ -316,14 +316,9 @@ impl Installer {
     /// Whether we install Argo CD there, or are about to.
     pub fn installs_argocd(&self, cluster: &ClusterName) -> bool {
         let states = self.states();
-        states.get(cluster).is_some_and(|it| {
-            let Verdict {
-                decision,
-                records,
-                installs_argocd,
-                need: _,
-            } = it.verdict;
-            installs_argocd || (records && decision.is_some_and(Decision::installs_argocd))
+        states.get(cluster).is_some_and(|State { verdict, .. }| {
+            let decided = verdict.decision.is_some_and(Decision::installs_argocd);
+            verdict.installs_argocd || (verdict.records && decided)
         })
     }
 

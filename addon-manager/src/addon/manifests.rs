@@ -7,7 +7,7 @@ use live::ui_access::UiAccess;
 use principal::Mode;
 use serde_json::{Value, json};
 
-use super::template::{Error, Template};
+use super::template::{Error, Template, embedded};
 use crate::address::Address;
 
 pub use argocd::keys::addon::AGENT as DEPLOYMENT;
@@ -35,86 +35,26 @@ const UI: [(&str, UiAccess); 3] = [
 
 /// The files, in the order of creation.
 const FILES: [(&str, &str); 20] = [
-    (
-        "namespace-agent.yaml",
-        include_str!("../../../manifests/spoke/namespace-agent.yaml"),
-    ),
-    (
-        "namespace-argocd.yaml",
-        include_str!("../../../manifests/spoke/namespace-argocd.yaml"),
-    ),
-    (
-        "serviceaccount.yaml",
-        include_str!("../../../manifests/spoke/serviceaccount.yaml"),
-    ),
-    (
-        MANAGED_ROLE,
-        include_str!("../../../manifests/spoke/role.yaml"),
-    ),
-    (
-        AUTONOMOUS_ROLE,
-        include_str!("../../../manifests/spoke/role-autonomous.yaml"),
-    ),
-    (
-        "rolebinding.yaml",
-        include_str!("../../../manifests/spoke/rolebinding.yaml"),
-    ),
-    (
-        EACH[0],
-        include_str!("../../../manifests/spoke/namespace-applications.yaml"),
-    ),
-    (
-        EACH[1],
-        include_str!("../../../manifests/spoke/role-applications.yaml"),
-    ),
-    (
-        EACH[2],
-        include_str!("../../../manifests/spoke/rolebinding-applications.yaml"),
-    ),
-    (
-        "ui-serviceaccount.yaml",
-        include_str!("../../../manifests/spoke/ui-serviceaccount.yaml"),
-    ),
-    (
-        "ui-role.yaml",
-        include_str!("../../../manifests/spoke/ui-role.yaml"),
-    ),
-    (
-        "ui-rolebinding.yaml",
-        include_str!("../../../manifests/spoke/ui-rolebinding.yaml"),
-    ),
-    (
-        "ui-read-clusterrole.yaml",
-        include_str!("../../../manifests/spoke/ui-read-clusterrole.yaml"),
-    ),
-    (
-        "ui-read-clusterrolebinding.yaml",
-        include_str!("../../../manifests/spoke/ui-read-clusterrolebinding.yaml"),
-    ),
-    (
-        "ui-operate-clusterrole.yaml",
-        include_str!("../../../manifests/spoke/ui-operate-clusterrole.yaml"),
-    ),
-    (
-        "ui-operate-clusterrolebinding.yaml",
-        include_str!("../../../manifests/spoke/ui-operate-clusterrolebinding.yaml"),
-    ),
-    (
-        "ui-terminal-clusterrole.yaml",
-        include_str!("../../../manifests/spoke/ui-terminal-clusterrole.yaml"),
-    ),
-    (
-        "ui-terminal-clusterrolebinding.yaml",
-        include_str!("../../../manifests/spoke/ui-terminal-clusterrolebinding.yaml"),
-    ),
-    (
-        "configmap-ca.yaml",
-        include_str!("../../../manifests/spoke/configmap-ca.yaml"),
-    ),
-    (
-        "deployment.yaml",
-        include_str!("../../../manifests/spoke/deployment.yaml"),
-    ),
+    embedded!("namespace-agent.yaml"),
+    embedded!("namespace-argocd.yaml"),
+    embedded!("serviceaccount.yaml"),
+    embedded!("role.yaml"),
+    embedded!("role-autonomous.yaml"),
+    embedded!("rolebinding.yaml"),
+    embedded!("namespace-applications.yaml"),
+    embedded!("role-applications.yaml"),
+    embedded!("rolebinding-applications.yaml"),
+    embedded!("ui-serviceaccount.yaml"),
+    embedded!("ui-role.yaml"),
+    embedded!("ui-rolebinding.yaml"),
+    embedded!("ui-read-clusterrole.yaml"),
+    embedded!("ui-read-clusterrolebinding.yaml"),
+    embedded!("ui-operate-clusterrole.yaml"),
+    embedded!("ui-operate-clusterrolebinding.yaml"),
+    embedded!("ui-terminal-clusterrole.yaml"),
+    embedded!("ui-terminal-clusterrolebinding.yaml"),
+    embedded!("configmap-ca.yaml"),
+    embedded!("deployment.yaml"),
 ];
 
 /// The key of the proxy's certificates in the trust `ConfigMap`, and their path in the pod.

@@ -75,14 +75,8 @@ pub fn mode(
 
 /// The mode of clusters that have neither a recorded mode nor a label.
 pub fn configured_mode(config: &AddOnDeploymentConfigSpec) -> Result<Mode, Error> {
-    match config.variable("MODE").filter(|value| !value.is_empty()) {
-        None => Ok(Mode::Managed),
-        Some(value) => mode_of(value).ok_or_else(|| Error::Variable {
-            name: "MODE",
-            value: value.to_owned(),
-            wanted: "managed or autonomous",
-        }),
-    }
+    let mode = read(config, "MODE", "managed or autonomous", mode_of)?;
+    Ok(mode.unwrap_or(Mode::Managed))
 }
 
 /// The address that agents of a cluster with this configuration dial.
@@ -90,54 +84,57 @@ pub fn address(
     config: &AddOnDeploymentConfigSpec,
     default: Option<&Address>,
 ) -> Result<Address, Error> {
-    match config
-        .variable("PRINCIPAL_ADDRESS")
-        .filter(|value| !value.is_empty())
-    {
-        Some(value) => value.parse().map_err(|_invalid| Error::Variable {
-            name: "PRINCIPAL_ADDRESS",
-            value: value.to_owned(),
-            wanted: "a host or host:port",
-        }),
-        None => default.cloned().ok_or(Error::NoAddress),
-    }
+    let parse = |value: &str| value.parse().ok();
+    read(config, "PRINCIPAL_ADDRESS", "a host or host:port", parse)?
+        .or_else(|| default.cloned())
+        .ok_or(Error::NoAddress)
 }
 
 /// Whether a cluster with this configuration gets the repositories without a project.
 pub fn shares_unscoped(config: &AddOnDeploymentConfigSpec, default: bool) -> Result<bool, Error> {
-    let value = config.variable("SHARE_UNSCOPED_REPOSITORIES");
-    truth("SHARE_UNSCOPED_REPOSITORIES", value, default)
+    Ok(truth(config, "SHARE_UNSCOPED_REPOSITORIES")?.unwrap_or(default))
 }
 
 /// Whether an Argo CD that we installed stays when the add-on is removed.
 pub fn keeps_argocd(config: &AddOnDeploymentConfigSpec) -> Result<bool, Error> {
-    truth("KEEP_ARGOCD", config.variable("KEEP_ARGOCD"), false)
+    Ok(truth(config, "KEEP_ARGOCD")?.unwrap_or(false))
 }
 
 /// Whether we install Argo CD on a cluster with this configuration.
 pub fn installs(config: &AddOnDeploymentConfigSpec) -> Result<Install, Error> {
-    match config.variable("INSTALL_ARGOCD").unwrap_or_default() {
-        "" | "auto" => Ok(Install::Auto),
-        "true" => Ok(Install::Always),
-        "false" => Ok(Install::Never),
-        value => Err(Error::Variable {
-            name: "INSTALL_ARGOCD",
-            value: value.to_owned(),
-            wanted: "auto, true or false",
-        }),
-    }
+    let parse = |value: &str| match value {
+        "auto" => Some(Install::Auto),
+        "true" => Some(Install::Always),
+        "false" => Some(Install::Never),
+        _ => None,
+    };
+    let install = read(config, "INSTALL_ARGOCD", "auto, true or false", parse)?;
+    Ok(install.unwrap_or_default())
 }
 
-fn truth(name: &'static str, value: Option<&str>, default: bool) -> Result<bool, Error> {
-    match value.unwrap_or_default() {
-        "" => Ok(default),
-        "true" => Ok(true),
-        "false" => Ok(false),
-        value => Err(Error::Variable {
+fn truth(config: &AddOnDeploymentConfigSpec, name: &'static str) -> Result<Option<bool>, Error> {
+    read(config, name, "true or false", |value| value.parse().ok())
+}
+
+/// Reads a variable; none if it is not set or empty.
+fn read<T>(
+    config: &AddOnDeploymentConfigSpec,
+    name: &'static str,
+    wanted: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Error> {
+    let value = config.variable(name).unwrap_or_default();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let value = value.to_owned();
+    match parse(&value) {
+        None => Err(Error::Variable {
             name,
-            value: value.to_owned(),
-            wanted: "true or false",
+            value,
+            wanted,
         }),
+        parsed => Ok(parsed),
     }
 }
 
@@ -166,62 +163,40 @@ pub fn spoke(
 }
 
 fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
-    let namespace = config
-        .variable("ARGOCD_NAMESPACE")
-        .filter(|value| !value.is_empty());
-    let namespace = namespace.unwrap_or("argocd");
-    if is_dns_label(namespace) {
-        return Ok(namespace.to_owned());
-    }
-    let (name, value) = ("ARGOCD_NAMESPACE", namespace.to_owned());
-    Err(Error::Variable {
-        name,
-        value,
-        wanted: "the name of a namespace",
-    })
+    let wanted = "the name of a namespace";
+    let namespace = read(config, "ARGOCD_NAMESPACE", wanted, label)?;
+    Ok(namespace.unwrap_or_else(|| "argocd".to_owned()))
+}
+
+fn label(text: &str) -> Option<String> {
+    is_dns_label(text).then(|| text.to_owned())
 }
 
 /// The namespaces of Applications besides Argo CD's. Names only: the agent gets permissions in each of them, and a
 /// pattern would need permissions in all namespaces.
 fn allowed_namespaces(config: &AddOnDeploymentConfigSpec) -> Result<BTreeSet<String>, Error> {
-    let value = config.variable("ALLOWED_NAMESPACES").unwrap_or_default();
-    let names = value.split(',').map(str::trim);
-    let names = names.filter(|name| !name.is_empty());
-    let names: BTreeSet<String> = names.map(str::to_owned).collect();
-    if names.iter().all(|name| is_dns_label(name)) {
-        return Ok(names);
-    }
-    Err(Error::Variable {
-        name: "ALLOWED_NAMESPACES",
-        value: value.to_owned(),
-        wanted: "names of namespaces (no patterns), separated by commas",
-    })
+    let wanted = "names of namespaces (no patterns), separated by commas";
+    let parse = |value: &str| {
+        let names = value.split(',').map(str::trim);
+        names.filter(|name| !name.is_empty()).map(label).collect()
+    };
+    let names = read(config, "ALLOWED_NAMESPACES", wanted, parse)?;
+    Ok(names.unwrap_or_default())
 }
 
 fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
-    let level = config
-        .variable("LOG_LEVEL")
-        .filter(|value| !value.is_empty())
-        .unwrap_or("info");
-    if ["error", "warn", "warning", "info", "debug", "trace"].contains(&level) {
-        return Ok(level.to_owned());
-    }
-    let (name, value) = ("LOG_LEVEL", level.to_owned());
-    Err(Error::Variable {
-        name,
-        value,
-        wanted: "error, warn, info, debug or trace",
-    })
+    const LEVELS: [&str; 6] = ["error", "warn", "warning", "info", "debug", "trace"];
+    let wanted = "error, warn, info, debug or trace";
+    let parse = |value: &str| LEVELS.into_iter().find(|level| *level == value);
+    Ok(read(config, "LOG_LEVEL", wanted, parse)?
+        .unwrap_or("info")
+        .to_owned())
 }
 
 fn ui_access(config: &AddOnDeploymentConfigSpec) -> Result<UiAccess, Error> {
-    let given = config.variable("UI_ACCESS").filter(|it| !it.is_empty());
-    let level = given.map_or(Ok(UiAccess::Read), str::parse);
-    level.map_err(|_unknown| Error::Variable {
-        name: "UI_ACCESS",
-        value: given.unwrap_or_default().to_owned(),
-        wanted: ui_access::LEVELS,
-    })
+    let parse = |value: &str| value.parse().ok();
+    let level = read(config, "UI_ACCESS", ui_access::LEVELS, parse)?;
+    Ok(level.unwrap_or(UiAccess::Read))
 }
 
 fn placement(config: &AddOnDeploymentConfigSpec) -> Placement {

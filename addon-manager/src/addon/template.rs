@@ -28,6 +28,21 @@ pub enum Error {
     },
 }
 
+/// A file of `manifests/spoke` in this program, with its name.
+macro_rules! embedded {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../manifests/spoke/",
+                $name
+            )),
+        )
+    };
+}
+pub(super) use embedded;
+
 /// One manifest, parsed.
 #[derive(Clone, Debug)]
 pub struct Template {

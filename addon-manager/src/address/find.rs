@@ -52,29 +52,22 @@ const PASSTHROUGH: [&str; 4] = [
 pub fn find(seen: &Seen, now: Option<&Address>) -> Option<(Address, Source)> {
     let service = seen.service.as_ref()?;
     let name = service.metadata.name.as_deref()?;
-    let from = |found: Vec<Address>, source| {
+    let routes = hosts(&seen.routes, |it| route(it, name));
+    let tls_routes = hosts(&seen.tls_routes, |it| tls_route(it, name));
+    let ingresses = hosts(&seen.ingresses, |it| ingress(it, name));
+    let by_source = [
+        (Source::LoadBalancer, Vec::from_iter(balanced(service))),
+        (Source::Route, routes),
+        (Source::TlsRoute, tls_routes),
+        (Source::Ingress, ingresses),
+        (Source::NodePort, node_ports(service, &seen.nodes)),
+        (Source::ExternalName, Vec::from_iter(external(service))),
+    ];
+    by_source.into_iter().find_map(|(source, found)| {
         let stays = now.filter(|now| found.contains(now)).cloned();
-        stays
-            .or_else(|| found.into_iter().min())
-            .map(|it| (it, source))
-    };
-    balanced(service)
-        .map(|it| (it, Source::LoadBalancer))
-        .or_else(|| from(hosts(&seen.routes, |it| route(it, name)), Source::Route))
-        .or_else(|| {
-            from(
-                hosts(&seen.tls_routes, |it| tls_route(it, name)),
-                Source::TlsRoute,
-            )
-        })
-        .or_else(|| {
-            from(
-                hosts(&seen.ingresses, |it| ingress(it, name)),
-                Source::Ingress,
-            )
-        })
-        .or_else(|| from(node_ports(service, &seen.nodes), Source::NodePort))
-        .or_else(|| Some((external(service)?, Source::ExternalName)))
+        let chosen = stays.or_else(|| found.into_iter().min())?;
+        Some((chosen, source))
+    })
 }
 
 fn hosts<'a>(objects: &'a [Value], of: impl Fn(&'a Value) -> Vec<(&'a str, u16)>) -> Vec<Address> {

@@ -25,7 +25,7 @@ use super::{
     Address,
     find::{Seen, find},
 };
-use crate::keys;
+use crate::{keys, publish::publish};
 
 /// How often the other kinds are listed while no address is known.
 const MISSING: Duration = Duration::from_secs(15);
@@ -117,9 +117,7 @@ async fn look(
             });
         }
         if listed {
-            target
-                .looked
-                .send_if_modified(|looked| !std::mem::replace(looked, true));
+            publish(&target.looked, true);
         }
         tokio::select! {
             changed = services.changed() => if changed.is_err() { return },

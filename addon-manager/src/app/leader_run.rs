@@ -18,7 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::manager::{Channels, HubContext};
 use crate::{
-    addon::{self, ArgocdAgent, argocd_install},
+    addon::{
+        self, ArgocdAgent,
+        argocd_install::{self, follow::Hub},
+    },
     decisions::store::Store,
     fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
@@ -103,13 +106,8 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Leads until the token is cancelled.
 async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure> {
-    let LeaderRun { context, own, .. } = term;
-    let HubContext {
-        config,
-        client,
-        channels,
-        ..
-    } = context;
+    let (context, own) = (&term.context, &term.own);
+    let (config, client, channels) = (&context.config, &context.client, &context.channels);
     let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
         return Ok(());
     };
@@ -165,11 +163,8 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
 
 /// Watches the hub's own Argo CD, and records the decisions about those of clusters.
 async fn installation(term: &LeaderRun, version: Version, token: CancellationToken) {
-    let LeaderRun { context, own, .. } = term;
-    let HubContext {
-        client, channels, ..
-    } = context;
-    let namespace = own.argocd_namespace.clone();
+    let (client, channels) = (&term.context.client, &term.context.channels);
+    let namespace = term.own.argocd_namespace.clone();
     let pattern = channels.pattern.clone();
     let following =
         argocd_install::follow::follow(client.clone(), namespace, pattern, token.clone());
@@ -189,11 +184,7 @@ async fn known(channels: &Channels, secrets: &ClusterSecrets) {
         // An error means that the sender is dropped, and we keep it.
         drop(authority.wait_for(Option::is_some).await);
         drop(looked.wait_for(|looked| *looked).await);
-        drop(
-            pattern
-                .wait_for(argocd_install::follow::Hub::is_listed)
-                .await,
-        );
+        drop(pattern.wait_for(Hub::is_listed).await);
     };
     if timeout(TIME_LIMIT, both).await.is_err() {
         tracing::warn!(
@@ -230,17 +221,8 @@ fn setup(
 }
 
 fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
-    let LeaderRun {
-        context,
-        own,
-        counters: _,
-    } = term;
-    let HubContext {
-        config,
-        client,
-        channels,
-        ..
-    } = context;
+    let (context, own) = (&term.context, &term.own);
+    let (config, client, channels) = (&context.config, &context.client, &context.channels);
     addon::Parts {
         client: client.clone(),
         view: view.clone(),

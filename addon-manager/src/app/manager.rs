@@ -45,6 +45,7 @@ use crate::{
     keys,
     metrics::{self, Metrics},
     optin::BlockedModes,
+    publish::publish,
     token_key,
 };
 
@@ -76,7 +77,7 @@ pub(super) async fn start(
         channels,
         metrics,
     };
-    let leading = context.leading();
+    let leading = context.leading().await?;
     context.spawn_active_label();
     context.spawn_issuer(leading.clone());
     context.spawn_address();
@@ -119,6 +120,7 @@ pub(super) struct HubContext {
 }
 
 /// Channels between parts; only the newest value counts.
+#[derive(Default)]
 pub(super) struct Channels {
     /// Whether this replica serves agents: it leads, and the fleet is known.
     pub(super) serving: watch::Sender<bool>,
@@ -153,29 +155,23 @@ pub(super) struct Channels {
 impl Channels {
     fn new(config: &Manager) -> Self {
         Self {
-            serving: watch::Sender::new(false),
-            fleet: watch::Sender::default(),
-            decisions: watch::Sender::new(None),
-            sessions: watch::Sender::default(),
-            authority: watch::Sender::new(None),
-            certificates: watch::Sender::default(),
-            agents: watch::Sender::new(None),
             address: watch::Sender::new(config.principal_address.clone()),
             looked: watch::Sender::new(config.principal_address.is_some()),
-            addresses: watch::Sender::default(),
-            sharing: watch::Sender::default(),
-            pattern: watch::Sender::default(),
-            records: watch::Sender::default(),
-            blocked_modes: watch::Sender::default(),
+            ..Self::default()
         }
     }
 }
 
 impl HubContext {
-    fn leading(&self) -> watch::Receiver<bool> {
+    /// Whether this replica leads. No load of the other tasks delays the renewal of the lease: it has threads,
+    /// connections and a request rate of its own.
+    async fn leading(&self) -> anyhow::Result<watch::Receiver<bool>> {
         if !self.config.leader_election {
-            return super::always(&self.spawner);
+            return Ok(super::always(&self.spawner));
         }
+        let vital = self.spawner.vital();
+        let client =
+            runtime::kube::client_of(&self.config.shared.kube, super::USER_AGENT, &vital).await?;
         let name = self.config.pod_name.as_deref().unwrap_or("addon-manager");
         let (life, process) = (Clock::system().now().as_millisecond(), std::process::id());
         let candidate = Candidate {
@@ -184,12 +180,7 @@ impl HubContext {
             // The process, not the pod: a restarted container is another candidate.
             identity: format!("{name}_{process}_{life}"),
         };
-        lease::campaign(
-            self.client.clone(),
-            candidate,
-            Clock::system(),
-            &self.spawner,
-        )
+        Ok(lease::campaign(client, candidate, Clock::system(), &vital))
     }
 
     /// Labels the pod that serves agents, so that the Service selects it.
@@ -336,11 +327,7 @@ async fn name_hosts(
             let (default, single) = (address.borrow_and_update(), addresses.borrow_and_update());
             address::hosts(default.iter().chain(single.values()))
         };
-        names.send_if_modified(|known| {
-            let changed = *known != hosts;
-            *known = hosts;
-            changed
-        });
+        publish(&names, hosts);
         let next = async {
             tokio::select! {
                 changed = address.changed() => changed.is_ok(),

@@ -32,6 +32,7 @@ use crate::{
     fleet::secrets::selector,
     hub::{is_of_kubernetes, mode_of},
     keys,
+    publish::publish,
     registration::{SelfRegistration, keep},
     token_key,
 };
@@ -279,14 +280,8 @@ async fn follow_fleet(
             let now = Fleet {
                 clusters: clusters.values().cloned().collect(),
             };
-            fleet.send_if_modified(|known| {
-                let changed = **known != now;
-                if changed {
-                    *known = Arc::new(now);
-                }
-                changed
-            });
-            serving.send_if_modified(|serving| !std::mem::replace(serving, true));
+            publish(&fleet, Arc::new(now));
+            publish(&serving, true);
         }
     })
     .await;

@@ -42,8 +42,8 @@ pub struct RedisValuesArgs {
 #[derive(Clone, Debug, Args)]
 pub struct RedisAloneArgs {
     /// Serve no redis proxy.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_PRINCIPAL_DISABLE_REDIS_PROXY", value_parser = boolean,
+          num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub disable_redis_proxy: bool,
     /// Port of the redis proxy; 0 turns it off.
     #[arg(long, value_parser = port, default_value = "6379")]
@@ -52,32 +52,44 @@ pub struct RedisAloneArgs {
     #[command(flatten)]
     pub values: RedisValuesArgs,
     /// host:port of the hub's own redis.
-    #[arg(long, default_value = "argocd-redis:6379")]
+    #[arg(
+        long,
+        env = "ARGOCD_PRINCIPAL_REDIS_SERVER_ADDRESS",
+        default_value = "argocd-redis:6379"
+    )]
     pub redis_server_address: String,
     /// Password of the hub's redis; without it that in the Secret argocd-redis.
-    #[arg(long, hide_env_values = true)]
+    #[arg(long, env = "REDIS_PASSWORD", hide_env_values = true)]
     pub redis_password: Option<Password>,
     /// Folder with the password in the file auth, and the user in `auth_username` if there is one; goes before the
     /// password.
-    #[arg(long)]
+    #[arg(long, env = "REDIS_CREDS_DIR_PATH")]
     pub redis_creds_dir_path: Option<PathBuf>,
     /// Use TLS to the hub's redis and with clients of the redis proxy.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_PRINCIPAL_REDIS_TLS_ENABLED", value_parser = boolean,
+          num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub redis_tls_enabled: bool,
     /// Secret with the CA of the hub's redis, in ca.crt.
-    #[arg(long, default_value = "argocd-redis-tls")]
+    #[arg(
+        long,
+        env = "ARGOCD_PRINCIPAL_REDIS_CA_SECRET_NAME",
+        default_value = "argocd-redis-tls"
+    )]
     pub redis_ca_secret_name: String,
     /// File with that CA, instead of the Secret.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_PRINCIPAL_REDIS_CA_PATH")]
     pub redis_ca_path: Option<PathBuf>,
     /// Secret with the serving certificate of the redis proxy.
-    #[arg(long, default_value = "argocd-redis-proxy-tls")]
+    #[arg(
+        long,
+        env = "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_SECRET_NAME",
+        default_value = "argocd-redis-proxy-tls"
+    )]
     pub redis_proxy_server_tls_secret_name: String,
     /// File with the serving certificate of the redis proxy, instead of the Secret.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_CERT_PATH")]
     pub redis_proxy_server_tls_cert: Option<PathBuf>,
     /// File with its key.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_PRINCIPAL_REDIS_PROXY_SERVER_TLS_KEY_PATH")]
     pub redis_proxy_server_tls_key: Option<PathBuf>,
 }

@@ -41,14 +41,8 @@ impl Written {
 }
 
 /// Reads and writes the `ConfigMap`.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Store(Api<ConfigMap>);
-
-impl std::fmt::Debug for Store {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
-    }
-}
 
 impl Store {
     /// In this namespace.

@@ -24,19 +24,13 @@ pub struct Error {
 const PAGE: u32 = 100;
 
 /// The Applications that are delivered to one cluster.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Applications {
     api: Api<DynamicObject>,
     clusters: Clusters,
     settings: RoutingSettings,
     // None after the last page.
     next: Option<ListParams>,
-}
-
-impl std::fmt::Debug for Applications {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Applications").finish_non_exhaustive()
-    }
 }
 
 impl Applications {

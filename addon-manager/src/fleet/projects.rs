@@ -6,7 +6,7 @@
 use argocd::cluster_project;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
 };
 use ocm::name::ClusterName;
 
@@ -33,28 +33,17 @@ impl Error {
 }
 
 /// The projects in the hub's Argo CD namespace.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Projects {
     api: Api<DynamicObject>,
     namespace: String,
 }
 
-impl std::fmt::Debug for Projects {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Projects").finish_non_exhaustive()
-    }
-}
-
 impl Projects {
     /// The projects of a namespace.
     pub fn new(client: Client, argocd_namespace: &str) -> Self {
-        let kind = ApiResource {
-            group: "argoproj.io".to_owned(),
-            version: "v1alpha1".to_owned(),
-            api_version: argocd::keys::API_VERSION.to_owned(),
-            kind: "AppProject".to_owned(),
-            plural: "appprojects".to_owned(),
-        };
+        let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "AppProject");
+        let kind = ApiResource::from_gvk(&kind);
         Self {
             api: Api::namespaced_with(client, argocd_namespace, &kind),
             namespace: argocd_namespace.to_owned(),

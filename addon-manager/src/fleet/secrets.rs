@@ -99,7 +99,6 @@ impl Error {
 /// Reads and writes the cluster Secrets. Cheap to clone.
 #[derive(Clone)]
 pub struct ClusterSecrets {
-    client: Client,
     namespace: String,
     api: Api<Secret>,
     // Locked for a lookup, never across an await.
@@ -119,7 +118,6 @@ impl ClusterSecrets {
     /// The cluster Secrets of a namespace; the cache is empty before [`Self::follow`] runs.
     pub fn new(client: Client, argocd_namespace: &str) -> Self {
         Self {
-            client: client.clone(),
             namespace: argocd_namespace.to_owned(),
             api: Api::namespaced(client, argocd_namespace),
             cache: Arc::default(),
@@ -134,8 +132,8 @@ impl ClusterSecrets {
         token: CancellationToken,
         mut changed: impl FnMut(ClusterName) + Send,
     ) {
-        let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), &self.namespace))
-            .labels(&selector());
+        let api = Api::namespaced(self.api.clone().into_client(), &self.namespace);
+        let watched = Watch::<Secret>::new(api).labels(&selector());
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object, .. } => {
                 if let Some(cluster) = cluster_named(&object.metadata) {
@@ -290,10 +288,10 @@ impl ClusterSecrets {
             Todo::Make => {}
             // With the UID, the apply fails if the Secret was replaced; without force, if another field manager changed
             // our fields.
-            Todo::Mend { uid } => demand(&mut desired, uid),
+            Todo::Mend { uid } => demand(&mut desired, &uid),
             Todo::TakeOver { uid } => {
                 params = params.force();
-                demand(&mut desired, uid);
+                demand(&mut desired, &uid);
                 tracing::info!(cluster, "adopting the cluster Secret");
             }
         }

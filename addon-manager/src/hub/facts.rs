@@ -200,15 +200,6 @@ impl World {
             && self.reserved(cluster, own).is_none();
         addon.mode().filter(|_| ours)
     }
-
-    /// Whether this cluster does not have the add-on (any more or yet).
-    pub fn is_opted_out(&self, cluster: &str) -> bool {
-        self.addons.get(cluster).is_none_or(|addon| addon.deleting)
-            || self
-                .clusters
-                .get(cluster)
-                .is_none_or(|cluster| cluster.deleting)
-    }
 }
 
 #[cfg(test)]

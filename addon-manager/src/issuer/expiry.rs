@@ -3,10 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::Observed;
-use crate::issuer::{
-    CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
-    facts::{ReadAuthority, ReadLeaf},
-};
+use crate::issuer::{CA_SECRET, facts::ReadAuthority};
 
 /// Whether the renewal of a certificate is overdue: less than 15 % of its life is left.
 ///
@@ -28,15 +25,8 @@ pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
     if let ReadAuthority::Usable(stored) = &observed.ca {
         lives.push((CA_SECRET, stored.ca.not_before(), stored.ca.not_after()));
     }
-    for (secret, leaf) in [
-        (PRINCIPAL_SECRET, &observed.principal),
-        (RESOURCE_PROXY_SECRET, &observed.resource_proxy),
-    ] {
-        if let ReadLeaf::Present(stored) = leaf
-            && let Ok(facts) = &stored.facts
-        {
-            lives.push((secret, facts.not_before, facts.not_after));
-        }
+    for (secret, leaf) in observed.leaves() {
+        lives.extend(leaf.map(|leaf| (secret, leaf.not_before, leaf.not_after)));
     }
     let overdue = lives
         .into_iter()

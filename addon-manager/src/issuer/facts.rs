@@ -56,14 +56,8 @@ impl StoredAuthority {
     }
 }
 
-/// A serving certificate's Secret, read.
-#[derive(Clone, Debug)]
-pub enum ReadLeaf {
-    /// It does not exist.
-    Missing,
-    /// It exists.
-    Present(StoredLeaf),
-}
+/// A serving certificate's Secret, read; none if it does not exist.
+pub type ReadLeaf = Option<StoredLeaf>;
 
 /// A serving certificate in its Secret.
 #[derive(Clone, Debug)]

@@ -42,13 +42,6 @@ fn service_names(service: &str, namespace: &str) -> BTreeSet<String> {
     .into()
 }
 
-/// The steps, in this order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The steps.
-    pub steps: Vec<Step>,
-}
-
 /// One write or report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -74,11 +67,11 @@ pub enum Step {
     },
 }
 
-/// Returns the steps that make the certificates cover `wanted`.
+/// Returns the steps that make the certificates cover `wanted`, in order.
 ///
 /// A good certificate of ours costs no write. We do not issue it again to remove a name, so that an unstable address
 /// does not churn certificates.
-pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Plan {
+pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Vec<Step> {
     let leaves = [
         (PRINCIPAL_SECRET, &observed.principal, &wanted.principal),
         (
@@ -94,7 +87,7 @@ pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Plan {
     if !observed.token_key {
         steps.push(Step::MakeTokenKey);
     }
-    Plan { steps }
+    steps
 }
 
 fn leaf_step(
@@ -103,7 +96,7 @@ fn leaf_step(
     names: &BTreeSet<String>,
     now: Timestamp,
 ) -> Option<Step> {
-    let ReadLeaf::Present(stored) = leaf else {
+    let Some(stored) = leaf else {
         return Some(Step::Issue {
             secret,
             names: names.clone(),
@@ -180,7 +173,7 @@ mod tests {
     }
 
     fn read_leaf(ours: bool, facts: Leaf) -> ReadLeaf {
-        ReadLeaf::Present(StoredLeaf {
+        Some(StoredLeaf {
             ours,
             version: "7".to_owned(),
             facts: Ok(facts),
@@ -198,12 +191,12 @@ mod tests {
     }
 
     fn steps(observed: &Observed) -> Vec<Step> {
-        plan(observed, &wanted(), now()).steps
+        plan(observed, &wanted(), now())
     }
 
     fn with_principal(change: impl FnOnce(&mut StoredLeaf, &mut Leaf)) -> Observed {
         let mut observed = settled();
-        let ReadLeaf::Present(stored) = &mut observed.principal else {
+        let Some(stored) = &mut observed.principal else {
             unreachable!()
         };
         let mut facts = stored.facts.clone().unwrap();
@@ -232,8 +225,8 @@ mod tests {
     fn missing_certificates_and_keys_are_created() {
         let nothing = Observed {
             ca: ReadAuthority::Missing,
-            principal: ReadLeaf::Missing,
-            resource_proxy: ReadLeaf::Missing,
+            principal: None,
+            resource_proxy: None,
             token_key: false,
         };
         assert_eq!(why(&nothing), ["missing", "missing", "token key"]);
@@ -310,12 +303,12 @@ mod tests {
             if incomplete { leaf.names.pop_last(); }
             let mut observed = settled();
             observed.principal = read_leaf(ours, leaf);
-            for step in plan(&observed, &wanted, now()).steps {
+            for step in plan(&observed, &wanted, now()) {
                 if let Step::Issue { secret: PRINCIPAL_SECRET, names, .. } = step {
                     observed.principal = good(&names);
                 }
             }
-            let again = plan(&observed, &wanted, now()).steps;
+            let again = plan(&observed, &wanted, now());
             let reports = |step: &Step| matches!(step, Step::ReportForeign { .. });
             prop_assert!(again.iter().all(reports));
             prop_assert!(!ours || again.is_empty());

@@ -55,9 +55,10 @@ impl Stage {
 }
 
 /// The next step of a rotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Move {
     /// None; the rotation may wait for agents.
+    #[default]
     Stay,
     /// Create the next CA and add it to the trusted ones.
     Introduce,
@@ -68,7 +69,7 @@ pub enum Move {
 }
 
 /// The next step, or the agents that block it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The step.
     pub step: Move,
@@ -93,11 +94,7 @@ pub fn decide(
     serving: &[&'static str],
     now: Timestamp,
 ) -> Decision {
-    let stay = Decision {
-        step: Move::Stay,
-        waits_for: BTreeSet::new(),
-        problem: None,
-    };
+    let stay = Decision::default();
     match stored.stage() {
         Stage::Settled if stored.is_asked() && !stored.ours => Decision {
             problem: Some(NOT_OURS),

@@ -21,18 +21,10 @@ use super::{
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "argocd-agent-addon-manager");
 
 /// Our namespace's Secrets.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Secrets {
     api: Api<Secret>,
     namespace: String,
-}
-
-impl std::fmt::Debug for Secrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Secrets")
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Secrets {
@@ -256,7 +248,7 @@ fn is_unit(unit: &str) -> bool {
 
 fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
     let Some(secret) = secret else {
-        return ReadLeaf::Missing;
+        return None;
     };
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
         (ReadAuthority::Usable(stored), Some(certificate), Some(key)) => {
@@ -268,7 +260,7 @@ fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
             Err("there is no CA that could have issued it".to_owned())
         }
     };
-    ReadLeaf::Present(StoredLeaf {
+    Some(StoredLeaf {
         ours: is_ours(secret),
         version: secret.metadata.resource_version.clone().unwrap_or_default(),
         facts,
@@ -294,7 +286,7 @@ mod tests {
     #[test]
     fn a_secret_without_our_label_is_not_ours() {
         let read = read_leaf(Some(&Secret::default()), &ReadAuthority::Missing);
-        let ReadLeaf::Present(stored) = read else {
+        let Some(stored) = read else {
             panic!("it exists")
         };
         assert!(!stored.ours && stored.facts.is_err());

@@ -111,41 +111,37 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
         steps.extend(label_step(world, own, name, cluster, install.by_placements));
     }
     for (name, addon) in &world.addons {
-        let cluster = world.clusters.get(name);
+        let known = world.clusters.get(name);
         if addon.deleting || addon.by_template || addon.unidentified {
             continue;
         }
-        let unlabelled = cluster.is_some_and(|cluster| cluster.label().is_none());
+        let unlabelled = known.is_some_and(|known| known.label().is_none());
         // The claim that identifies a cluster arrives later than the cluster, perhaps after we made the add-on.
         let unwanted = unlabelled || world.reserved(name, own).is_some();
+        let (cluster, uid) = (name.clone(), addon.uid.clone());
         if addon.made_for_label && unwanted && !install.by_placements {
-            steps.push(Step::Delete {
-                cluster: name.clone(),
-                uid: addon.uid.clone(),
-            });
+            steps.push(Step::Delete { cluster, uid });
         } else if !addon.missing.is_empty() {
+            let annotations = addon.missing.clone();
             steps.push(Step::Restore {
-                cluster: name.clone(),
-                uid: addon.uid.clone(),
-                annotations: addon.missing.clone(),
+                cluster,
+                uid,
+                annotations,
             });
-        } else if let Some(mode) = mode_to_record(cluster, addon) {
+        } else if let Some(mode) = mode_to_record(known, addon) {
             // A change that a user confirmed overrides the former mode.
             let former = world.former.get(name).filter(|_| addon.mode().is_none());
+            let former = former.copied();
             steps.push(Step::Record {
-                cluster: name.clone(),
-                uid: addon.uid.clone(),
+                cluster,
+                uid,
                 mode,
-                former: former.copied(),
+                former,
             });
-        } else if let Some(mode) = blocked_change(cluster, addon)
+        } else if let Some(mode) = blocked_change(known, addon)
             && follows_label(addon, install)
         {
-            steps.push(Step::Change {
-                cluster: name.clone(),
-                uid: addon.uid.clone(),
-                mode,
-            });
+            steps.push(Step::Change { cluster, uid, mode });
         }
     }
     steps

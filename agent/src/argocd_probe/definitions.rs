@@ -22,14 +22,7 @@ const RECHECK: Duration = Duration::from_mins(1);
 /// The last answer, as a cache.
 #[derive(Debug, Default)]
 pub(super) struct Definitions {
-    asked: Option<Asked>,
-}
-
-#[derive(Debug)]
-struct Asked {
-    about: (Runs, bool),
-    at: Instant,
-    answer: bool,
+    asked: Option<(Runs, Instant, bool)>,
 }
 
 impl Definitions {
@@ -43,15 +36,16 @@ impl Definitions {
         if !serves || !matches!(runs, Runs::Nothing | Runs::Ours) {
             return Ok(false);
         }
-        let about = (runs, serves);
-        let known = self.asked.as_ref().filter(|it| it.about == about);
-        if let Some(known) = known.filter(|it| it.answer || it.at.elapsed() < RECHECK) {
-            return Ok(known.answer);
+        match self.asked {
+            Some((about, at, answer)) if about == runs && (answer || at.elapsed() < RECHECK) => {
+                Ok(answer)
+            }
+            Some(_) | None => {
+                let answer = ask(client).await?;
+                self.asked = Some((runs, Instant::now(), answer));
+                Ok(answer)
+            }
         }
-        let answer = ask(client).await?;
-        let at = Instant::now();
-        self.asked = Some(Asked { about, at, answer });
-        Ok(answer)
     }
 }
 
@@ -67,9 +61,7 @@ async fn ask(client: &Client) -> Result<bool, kube::Error> {
 }
 
 fn judge(described: &Value) -> bool {
-    let schemas = described
-        .pointer("/components/schemas")
-        .and_then(Value::as_object);
+    let schemas = described["components"]["schemas"].as_object();
     let schemas = || schemas.into_iter().flat_map(serde_json::Map::values);
     KINDS.into_iter().all(|kind| {
         let mut of_kind = schemas().filter(|schema| is_of(schema, kind)).peekable();
@@ -79,9 +71,8 @@ fn judge(described: &Value) -> bool {
 }
 
 fn is_of(schema: &Value, kind: &str) -> bool {
-    let kinds = schema.get("x-kubernetes-group-version-kind");
-    let kinds = kinds.and_then(Value::as_array).into_iter().flatten();
-    let mut kinds = kinds;
+    let kinds = schema["x-kubernetes-group-version-kind"].as_array();
+    let mut kinds = kinds.into_iter().flatten();
     kinds.any(|it| it["group"] == "argoproj.io" && it["kind"] == kind)
 }
 

@@ -58,11 +58,14 @@ type Found = (Cause, String, String);
 
 /// The problem of a program none of whose Pods has one: the cluster creates none, or they are starting.
 fn without_pods(program: &Program, pods: &[Pod]) -> Found {
-    match &program.failure {
-        Some(failure) => (Cause::NotMade, String::new(), failure.clone()),
-        None if pods.is_empty() => (Cause::NotMade, String::new(), String::new()),
-        None => (Cause::Starting, String::new(), String::new()),
-    }
+    let is_made = program.failure.is_none() && !pods.is_empty();
+    let cause = if is_made {
+        Cause::Starting
+    } else {
+        Cause::NotMade
+    };
+    let failure = program.failure.clone().unwrap_or_default();
+    (cause, String::new(), failure)
 }
 
 /// Why a Pod is not ready; none if it is.
@@ -191,17 +194,11 @@ impl GracePeriod {
 
     /// Keeps the text of a reported problem that lasts, unless it is empty: the cluster's messages vary.
     fn publish(&mut self, found: HealthProblem) {
-        let same = self.reported.as_ref().is_some_and(|reported| {
-            let HealthProblem {
-                workload,
-                cause,
-                subject,
-                detail,
-            } = reported;
-            (workload, cause, subject) == (&found.workload, &found.cause, &found.subject)
-                && !detail.is_empty()
+        let lasts = self.reported.as_ref().is_some_and(|it| {
+            let is_same = it.workload == found.workload && it.cause == found.cause;
+            is_same && it.subject == found.subject && !it.detail.is_empty()
         });
-        if !same {
+        if !lasts {
             self.reported = Some(found);
         }
     }

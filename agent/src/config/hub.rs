@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls_pki_types::ServerName;
 
-use super::Error;
+use super::error::Error;
 use super::proxy::Proxy;
 use crate::args::HubArgs;
 
@@ -50,44 +50,31 @@ impl TryFrom<&HubArgs> for Hub {
     type Error = Error;
 
     fn try_from(args: &HubArgs) -> Result<Self, Error> {
-        let HubArgs {
-            server_address,
-            server_port,
-            agent_mode: _,
-            creds,
-            heartbeat_interval,
-            keep_alive_ping_interval,
-            grpc_max_message_size,
-            enable_compression,
-            enable_websocket,
-            insecure_plaintext,
-            proxy,
-        } = args;
-        if server_address.is_empty() {
+        if args.server_address.is_empty() {
             return Err(Error::NoServer);
         }
         // IPv6 addresses have brackets in URLs only.
-        let host = server_address.trim_matches(['[', ']']).to_owned();
+        let host = args.server_address.trim_matches(['[', ']']).to_owned();
         if ServerName::try_from(host.as_str()).is_err() {
             return Err(Error::Server(host));
         }
         let some = |duration: Duration| (!duration.is_zero()).then_some(duration);
-        let method: Method = creds.parse()?;
-        match (&method, insecure_plaintext) {
+        let method: Method = args.creds.parse()?;
+        match (&method, args.insecure_plaintext) {
             (Method::Mtls, true) | (Method::Header, false) => return Err(Error::Plaintext),
             (Method::Mtls, false) | (Method::Header, true) | (Method::UserPass(_), _) => {}
         }
         Ok(Self {
             host,
-            port: *server_port,
+            port: args.server_port,
             method,
-            heartbeat: some(*heartbeat_interval),
-            keep_alive: some(*keep_alive_ping_interval),
-            max_message: *grpc_max_message_size,
-            only_websockets: *enable_websocket,
-            plaintext: *insecure_plaintext,
-            proxy: Proxy::new(proxy).map_err(Error::Proxy)?,
-            compression: *enable_compression,
+            heartbeat: some(args.heartbeat_interval),
+            keep_alive: some(args.keep_alive_ping_interval),
+            max_message: args.grpc_max_message_size,
+            only_websockets: args.enable_websocket,
+            plaintext: args.insecure_plaintext,
+            proxy: Proxy::new(&args.proxy).map_err(Error::Proxy)?,
+            compression: args.enable_compression,
         })
     }
 }

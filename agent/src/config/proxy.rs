@@ -48,12 +48,7 @@ impl fmt::Debug for Route {
 impl Proxy {
     /// Reads the settings; its errors contain no credentials.
     pub(super) fn new(args: &ProxyArgs) -> Result<Self, &'static str> {
-        let ProxyArgs {
-            https_proxy,
-            no_proxy,
-            proxy_ca_path,
-        } = args;
-        let url = https_proxy.as_str().trim();
+        let url = args.https_proxy.as_str().trim();
         if url.is_empty() {
             return Ok(Self::default());
         }
@@ -67,19 +62,14 @@ impl Proxy {
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err("only http:// and https:// proxies are supported");
         }
-        let host = uri
-            .host()
-            .filter(|host| !host.is_empty())
-            .ok_or("it has no host")?;
-        let ca = proxy_ca_path
-            .clone()
-            .filter(|path| !path.as_os_str().is_empty());
+        let host = uri.host().filter(|host| !host.is_empty());
+        let host = host.ok_or("it has no host")?;
+        let ca = args.proxy_ca_path.clone();
+        let matcher = Matcher::builder().https(full).no(args.no_proxy.as_str());
         Ok(Self {
             shown: format!("{}://{host}", uri.scheme_str().unwrap_or_default()),
-            matcher: Some(Arc::new(
-                Matcher::builder().https(full).no(no_proxy.as_str()).build(),
-            )),
-            ca,
+            matcher: Some(Arc::new(matcher.build())),
+            ca: ca.filter(|path| !path.as_os_str().is_empty()),
         })
     }
 

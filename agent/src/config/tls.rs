@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Error;
+use super::error::Error;
 use crate::args::TlsArgs;
 
 /// The sources of certificates.
@@ -41,25 +41,18 @@ impl TryFrom<&TlsArgs> for Tls {
     type Error = Error;
 
     fn try_from(args: &TlsArgs) -> Result<Self, Error> {
-        let TlsArgs {
-            root_ca_secret_name,
-            root_ca_path,
-            tls_secret_name,
-            tls_client_cert,
-            tls_client_key,
-        } = args;
-        let identity = match (tls_client_cert, tls_client_key) {
+        let identity = match (&args.tls_client_cert, &args.tls_client_key) {
             (Some(chain), Some(key)) => IdentitySource::Files {
                 chain: chain.clone(),
                 key: key.clone(),
             },
-            (None, None) => IdentitySource::Secret(tls_secret_name.clone()),
+            (None, None) => IdentitySource::Secret(args.tls_secret_name.clone()),
             _ => return Err(Error::HalfCertificate),
         };
-        let roots = root_ca_path.clone().map_or_else(
-            || RootsSource::Secret(root_ca_secret_name.clone()),
-            RootsSource::File,
-        );
+        let roots = match &args.root_ca_path {
+            Some(path) => RootsSource::File(path.clone()),
+            None => RootsSource::Secret(args.root_ca_secret_name.clone()),
+        };
         Ok(Self { identity, roots })
     }
 }

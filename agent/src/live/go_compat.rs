@@ -10,20 +10,21 @@ use futures::future::BoxFuture;
 use futures::stream::{BoxStream, FuturesUnordered, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderValue, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Collected, Full, Limited};
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full, Limited};
 use live::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
 use protocol::payload::{self, LogRequest, ResourceRequest, ResourceResponse, TerminalRequest};
 use protocol::{Event, Target};
+use runtime::parts::Spawner;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::redis::Connections;
+use self::redis::{Answered, Connections, LARGEST};
 use self::stream_opener::StreamOpener;
 use self::terminal::{Place, Terminals};
-use crate::live::tunnel::{ApiHandler, handler};
+use crate::live::tunnel::ApiHandler;
 use crate::transport::Carrier;
 use crate::transport::dial::Welcome;
 use crate::transport::tokens::Tokens;
@@ -42,13 +43,11 @@ const MOST: usize = 64;
 const CONCURRENT_WORK: usize = 16;
 /// Concurrent subscriptions of redis, and concurrent logs.
 const MOST_LASTING: usize = 64;
-/// The largest answer: it is one message of the session, and delays others.
-const LARGEST: usize = 16 << 20;
-/// The most bytes of an API's error that are read.
-const LONGEST_REASON: usize = 16 << 10;
 
 /// The open requests of one session.
 pub(crate) struct GoRequests {
+    api_handler: Option<Arc<ApiHandler>>,
+    welcome: Arc<Welcome>,
     asking: FuturesUnordered<BoxFuture<'static, Answered>>,
     permits: Arc<Semaphore>,
     /// The subscriptions of redis.
@@ -62,65 +61,49 @@ pub(crate) struct GoRequests {
     _over: DropGuard,
 }
 
-/// The answer to a request, and the events that follow it.
-struct Answered {
-    answer: Event,
-    then: Option<BoxStream<'static, Event>>,
-}
-
-impl From<Event> for Answered {
-    fn from(answer: Event) -> Self {
-        Self { answer, then: None }
-    }
-}
-
-/// The handler, and the names of the hub.
-#[derive(Clone, Copy)]
-pub(crate) struct Answerer<'a> {
-    pub(crate) api_handler: Option<&'a Arc<ApiHandler>>,
-    pub(crate) welcome: &'a Welcome,
-}
-
 impl GoRequests {
-    /// The requests of a session on this connection.
-    pub(crate) fn new(channel: Carrier, tokens: Tokens) -> Self {
+    /// The requests of a session on this connection; without a handler the agent answers none.
+    pub(crate) fn new(
+        api_handler: Option<Arc<ApiHandler>>,
+        welcome: Welcome,
+        channel: Carrier,
+        tokens: Tokens,
+    ) -> Self {
         let over = CancellationToken::new();
         Self {
+            api_handler,
+            welcome: Arc::new(welcome),
             asking: FuturesUnordered::new(),
             permits: Arc::new(Semaphore::new(CONCURRENT_WORK)),
             channels: SelectAll::new(),
             connections: Connections::default(),
             logs: Arc::new(Semaphore::new(MOST_LASTING)),
             terminals: Terminals::default(),
-            opener: StreamOpener::new(channel, tokens),
+            opener: StreamOpener { channel, tokens },
             _over: over.clone().drop_guard(),
             over,
         }
     }
 
     /// Takes a request; its answer is returned now, by [`Self::next`], or sent on a separate stream.
-    pub(crate) fn take(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
-        match event.target {
-            Target::Redis => self.redis(answerer, event),
-            Target::ContainerLog => {
-                self.log(answerer.api_handler, event);
+    pub(crate) fn take(&mut self, event: &Event) -> Option<Event> {
+        let api_handler = self.api_handler.clone();
+        match (event.target, api_handler) {
+            (Target::Redis, handler) => self.redis(handler, event),
+            (Target::ContainerLog, Some(handler)) => {
+                self.log(handler, event);
                 None
             }
-            Target::Terminal => {
-                self.terminal(answerer.api_handler, event);
+            (Target::Terminal, Some(handler)) => {
+                self.terminal(handler, event);
                 None
             }
-            Target::Resource
-            | Target::Object(_)
-            | Target::ApplicationSet
-            | Target::Ack
-            | Target::Resync
-            | Target::ClusterInfo
-            | Target::Heartbeat => self.resource(answerer.api_handler, event),
+            (Target::ContainerLog | Target::Terminal, None) => None,
+            (_, handler) => self.resource(handler, event),
         }
     }
 
-    fn resource(&mut self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) -> Option<Event> {
+    fn resource(&mut self, api_handler: Option<Arc<ApiHandler>>, event: &Event) -> Option<Event> {
         let uuid = event.event_id.clone();
         let reply = |status: StatusCode| Some(Event::resource_response(&answer(&uuid, status)));
         let Some(api_handler) = api_handler else {
@@ -133,29 +116,28 @@ impl GoRequests {
         else {
             return reply(StatusCode::BAD_REQUEST);
         };
-        let (api_handler, permits) = (Arc::clone(api_handler), Arc::clone(&self.permits));
+        let permits = Arc::clone(&self.permits);
         let asking = async move {
             let _permit = permits.acquire().await;
-            Event::resource_response(&ask(&api_handler, &uuid, asked).await).into()
+            let answer = ask(&api_handler, &uuid, asked).await;
+            (Event::resource_response(&answer), None)
         };
         self.asking.push(asking.boxed());
         None
     }
 
-    fn redis(&mut self, answerer: Answerer<'_>, event: &Event) -> Option<Event> {
+    fn redis(&mut self, api_handler: Option<Arc<ApiHandler>>, event: &Event) -> Option<Event> {
         let read = redis::read(event);
-        let cache = answerer
-            .api_handler
-            .filter(|api_handler| api_handler.cache().is_some());
+        let api_handler = api_handler.filter(|api_handler| api_handler.cache().is_some());
         let is_full = self.asking.len() >= MOST || self.channels.len() >= MOST_LASTING;
         let arrived = self.connections.note(&read, Instant::now());
-        let (question, api_handler) = match redis::plan(read, arrived, cache.is_some(), is_full) {
+        let question = match redis::plan(read, arrived, api_handler.is_some(), is_full) {
             redis::Plan::Answer(answer) => return Some(answer),
             redis::Plan::Silence => return None,
-            redis::Plan::Ask(question) => (question, cache?),
+            redis::Plan::Ask(question) => question,
         };
-        let (api_handler, permits) = (Arc::clone(api_handler), Arc::clone(&self.permits));
-        let (welcome, connections) = (answerer.welcome.clone(), self.connections.clone());
+        let (api_handler, permits) = (api_handler?, Arc::clone(&self.permits));
+        let (welcome, connections) = (Arc::clone(&self.welcome), self.connections.clone());
         let asking = async move {
             let _permit = permits.acquire().await;
             redis::ask(&api_handler, &welcome, question, connections).await
@@ -165,30 +147,24 @@ impl GoRequests {
     }
 
     /// Sends a log, or an error, on a separate stream, as Go's agent does.
-    fn log(&self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) {
-        let Some(api_handler) = api_handler else {
-            return;
-        };
+    fn log(&self, api_handler: Arc<ApiHandler>, event: &Event) {
         let Ok(asked) = payload::decode::<LogRequest>("log request", &event.payload) else {
             return tracing::debug!("invalid log request");
         };
         let place = Arc::clone(&self.logs).try_acquire_owned().ok();
-        let (opener, shared) = (self.opener.clone(), Arc::clone(api_handler));
+        let (opener, spawner) = (self.opener.clone(), api_handler.spawner().clone());
         let sending = async move {
             let has_place = place.is_some();
             opener
-                .open(|channel, token| log::send(&shared, channel, token, &asked, has_place))
+                .open(|channel, token| log::send(&api_handler, channel, token, &asked, has_place))
                 .await;
             drop(place);
         };
-        self.spawn_for_session(api_handler, "log", sending);
+        self.spawn_for_session(&spawner, "log", sending);
     }
 
     /// Opens a terminal on a separate stream, or sends an error on it.
-    fn terminal(&self, api_handler: Option<&Arc<ApiHandler>>, event: &Event) {
-        let Some(api_handler) = api_handler else {
-            return;
-        };
+    fn terminal(&self, api_handler: Arc<ApiHandler>, event: &Event) {
         let asked = payload::decode::<TerminalRequest>("terminal request", &event.payload);
         // Without a UUID, the principal could not assign the stream.
         let Some(asked) = asked.ok().filter(|asked| !asked.uuid.is_empty()) else {
@@ -199,14 +175,15 @@ impl GoRequests {
             Place::None => None,
             Place::Taken => return,
         };
-        let carrying = terminal::open(Arc::clone(api_handler), self.opener.clone(), asked, placed);
-        self.spawn_for_session(api_handler, "terminal", carrying);
+        let spawner = api_handler.spawner().clone();
+        let carrying = terminal::open(api_handler, self.opener.clone(), asked, placed);
+        self.spawn_for_session(&spawner, "terminal", carrying);
     }
 
     /// Runs this work in the background until the session ends.
     fn spawn_for_session(
         &self,
-        api_handler: &ApiHandler,
+        spawner: &Spawner,
         name: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -214,15 +191,15 @@ impl GoRequests {
         let work = async move {
             over.run_until_cancelled(work).await;
         };
-        api_handler.spawner().spawn_short(name, work);
+        spawner.spawn_short(name, work);
     }
 
     /// The next answer; none without open requests. Cancel-safe.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         tokio::select! {
-            Some(reply) = self.asking.next() => {
-                self.channels.extend(reply.then);
-                Some(reply.answer)
+            Some((answer, then)) = self.asking.next() => {
+                self.channels.extend(then);
+                Some(answer)
             }
             Some(push) = self.channels.next() => Some(push),
             else => None,
@@ -236,22 +213,6 @@ pub(crate) const fn is_one(event: &Event) -> bool {
         event.target,
         Target::Resource | Target::Redis | Target::ContainerLog | Target::Terminal
     )
-}
-
-/// The reason of a failed request: the API's message, or else `cannot` with the status.
-async fn refused(answered: Response<handler::Body>, cannot: &str) -> String {
-    let code = answered.status();
-    let body = Limited::new(answered.into_body(), LONGEST_REASON)
-        .collect()
-        .await;
-    let body = body.map(Collected::to_bytes).unwrap_or_default();
-    reason(&body).unwrap_or_else(|| format!("{cannot}: {code}"))
-}
-
-/// The message in an API's error.
-fn reason(body: &[u8]) -> Option<String> {
-    let status: Value = serde_json::from_slice(body).ok()?;
-    Some(status.get("message")?.as_str()?.to_owned())
 }
 
 fn answer(uuid: &str, status: StatusCode) -> ResourceResponse {
@@ -285,60 +246,49 @@ async fn ask(api_handler: &ApiHandler, uuid: &str, mut asked: ResourceRequest) -
         return answer(uuid, status);
     }
     let body = Limited::new(answered.into_body(), LARGEST).collect().await;
-    let text = body
-        .ok()
-        .and_then(|body| String::from_utf8(Vec::from(body.to_bytes())).ok());
-    let Some(text) = text else {
+    let text = body.map(|body| String::from_utf8(Vec::from(body.to_bytes())));
+    let Ok(Ok(mut resource)) = text else {
         return answer(uuid, StatusCode::BAD_GATEWAY);
     };
+    if matches!(subject, Subject::Groups { .. }) {
+        resource = with_core(&resource).unwrap_or(resource);
+    }
     ResourceResponse {
-        resource: if matches!(subject, Subject::Groups { .. }) {
-            with_core(&text).unwrap_or(text)
-        } else {
-            text
-        },
+        resource,
         ..answer(uuid, StatusCode::OK)
     }
 }
 
 /// The HTTP request for a Go principal's request. The handler parses it again.
 fn read(asked: ResourceRequest) -> (String, Subject, String) {
-    let ResourceRequest {
-        method,
-        group,
-        version,
-        resource,
-        namespace,
-        name,
-        subresource,
-        params,
-        ..
-    } = asked;
     let some = |text: String| Some(text).filter(|text| !text.is_empty());
-    let subject = if !resource.is_empty() {
+    let subject = if !asked.resource.is_empty() {
         Subject::Object(Object {
-            group,
-            version,
-            resource,
-            namespace: some(namespace),
-            name: some(name),
-            subresource: some(subresource),
+            group: asked.group,
+            version: asked.version,
+            resource: asked.resource,
+            namespace: some(asked.namespace),
+            name: some(asked.name),
+            subresource: some(asked.subresource),
         })
-    } else if version.is_empty() {
+    } else if asked.version.is_empty() {
         Subject::Groups {
             core: false,
-            group: some(group),
+            group: some(asked.group),
         }
     } else {
-        Subject::Kinds { group, version }
+        Subject::Kinds {
+            group: asked.group,
+            version: asked.version,
+        }
     };
-    let asked = Asked {
+    let request = Asked {
         verb: AskedVerb::Get,
         subject,
-        query: params.into_iter().collect::<Query>(),
+        query: asked.params.into_iter().collect::<Query>(),
     };
-    let target = asked.target();
-    (method, asked.subject, target)
+    let target = request.target();
+    (asked.method, request.subject, target)
 }
 
 /// Adds the core group, as a Go agent does; the API lists it elsewhere. None if the text is no list of groups.
@@ -346,10 +296,8 @@ fn with_core(list: &str) -> Option<String> {
     let mut list: Value = serde_json::from_str(list).ok()?;
     let groups = list.get_mut("groups")?.as_array_mut()?;
     let v1 = json!({ "groupVersion": "v1", "version": "v1" });
-    groups.insert(
-        0,
-        json!({ "name": "", "versions": [v1], "preferredVersion": v1 }),
-    );
+    let core = json!({ "name": "", "versions": [v1], "preferredVersion": v1 });
+    groups.insert(0, core);
     Some(list.to_string())
 }
 
@@ -389,12 +337,5 @@ mod tests {
         assert_eq!(list["groups"][0]["preferredVersion"]["groupVersion"], "v1");
         assert_eq!(list["groups"][1]["name"], "apps");
         assert_eq!(with_core("[]"), None);
-    }
-
-    #[test]
-    fn reason_of_a_failure_is_the_message_of_the_api() {
-        let stated = reason(br#"{"message":"not there"}"#);
-        assert_eq!(stated.as_deref(), Some("not there"));
-        assert_eq!(reason(b"x"), None);
     }
 }

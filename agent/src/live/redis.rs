@@ -77,9 +77,8 @@ impl Redis {
     /// The value of a key, if it has one.
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Found>, Error> {
         let mut connection = self.connect().await?;
-        let command = resp::command(&[b"GET", key.as_bytes()]);
         let asking = async {
-            connection.io.write_all(&command).await?;
+            connection.send(&[b"GET", key.as_bytes()]).await?;
             connection.length().await
         };
         let length = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
@@ -89,13 +88,7 @@ impl Redis {
     /// Subscribes to the messages of a channel.
     pub(crate) async fn subscribe(&self, channel: &str) -> Result<Messages, Error> {
         let mut connection = self.connect().await?;
-        let command = resp::command(&[b"SUBSCRIBE", channel.as_bytes()]);
-        let asking = async {
-            connection.io.write_all(&command).await?;
-            connection.value().await
-        };
-        let answer = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
-        refused(&answer)?;
+        let answer = connection.ask(&[b"SUBSCRIBE", channel.as_bytes()]).await?;
         if is_word(&answer, "subscribe") {
             Ok(Messages(connection))
         } else {
@@ -121,18 +114,13 @@ impl Redis {
             return Ok(connection);
         };
         let password = login.password.as_bytes();
-        let command = match &login.user {
-            None => resp::command(&[b"AUTH", password]),
-            Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
+        let answered = match &login.user {
+            None => connection.ask(&[b"AUTH", password]).await,
+            Some(user) => connection.ask(&[b"AUTH", user.as_bytes(), password]).await,
         };
-        let asking = async {
-            connection.io.write_all(&command).await?;
-            connection.value().await
-        };
-        let answer = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
-        match refused(&answer) {
+        match answered {
             Err(Error::Refused(text)) if text.contains("without any password configured") => {}
-            other => other?,
+            other => drop(other?),
         }
         Ok(connection)
     }
@@ -165,8 +153,7 @@ impl Messages {
                     Err(late) if is_asked => return Err(late.into()),
                     Err(_) => {
                         is_asked = true;
-                        let ping = resp::command(&[b"PING"]);
-                        connection.io.write_all(&ping).await?;
+                        connection.send(&[b"PING"]).await?;
                     }
                 }
             }
@@ -182,6 +169,23 @@ struct Connection {
 }
 
 impl Connection {
+    async fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
+        self.io.write_all(&resp::command(words)).await
+    }
+
+    /// Sends a command and reads a small answer.
+    async fn ask(&mut self, words: &[&[u8]]) -> Result<Value, Error> {
+        let asking = async {
+            self.send(words).await?;
+            self.value().await
+        };
+        let answer = timeout(RESPONSE_TIMEOUT, asking).await.map_err(late)??;
+        match answer.as_error() {
+            None => Ok(answer),
+            Some(text) => Err(Error::Refused(String::from_utf8_lossy(text).into_owned())),
+        }
+    }
+
     /// The length of a value; none if the key has none.
     async fn length(&mut self) -> Result<Option<u64>, Error> {
         loop {
@@ -214,19 +218,17 @@ impl Connection {
             let before = rest.len();
             let step = self.scanner.step(&mut rest)?;
             let used = before.saturating_sub(rest.len());
-            let (is_data, is_all) = match step {
-                Step::Event(Event::Data(_)) => (true, false),
+            let is_data = match step {
+                Step::Event(Event::Data(_)) => true,
                 Step::Event(_) => return Err(Error::Unexpected),
                 Step::Done => return Ok(None),
-                Step::More => (false, true),
+                Step::More => false,
             };
             let bytes = self.buffer.split_to(used);
             if is_data {
                 return Ok(Some(bytes.freeze()));
             }
-            if is_all {
-                self.fill().await?;
-            }
+            self.fill().await?;
         }
     }
 
@@ -247,13 +249,6 @@ impl Connection {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
         }
-    }
-}
-
-fn refused(answer: &Value) -> Result<(), Error> {
-    match answer.as_error() {
-        None => Ok(()),
-        Some(text) => Err(Error::Refused(String::from_utf8_lossy(text).into_owned())),
     }
 }
 

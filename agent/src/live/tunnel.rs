@@ -35,6 +35,11 @@ use crate::metrics::Metrics;
 use crate::transport::credentials::{Renewal, Renewed};
 use crate::transport::{Connect, DialError, dial};
 
+mod answer;
+mod handler;
+mod redis_values;
+
+pub(crate) use answer::Body;
 pub use handler::ApiHandler;
 pub use redis_values::Cache;
 
@@ -93,12 +98,8 @@ impl AgentTunnel {
             if stays {
                 continue;
             }
-            let pause = backoff.failed(Instant::now());
-            if token
-                .run_until_cancelled(tokio::time::sleep(pause))
-                .await
-                .is_none()
-            {
+            let pause = tokio::time::sleep(backoff.failed(Instant::now()));
+            if token.run_until_cancelled(pause).await.is_none() {
                 return;
             }
         }
@@ -115,29 +116,24 @@ impl AgentTunnel {
             }
         };
         let ended = CancellationToken::new();
-        let serving = serve(
-            tunnel,
-            Answerer {
-                api_handler: Arc::clone(&self.api_handler),
-                metrics: self.metrics.clone(),
-            },
-            self.spawner.clone(),
-            ended.clone(),
-        );
+        let answerer = Answerer {
+            api_handler: Arc::clone(&self.api_handler),
+            metrics: self.metrics.clone(),
+        };
+        let serving = serve(tunnel, answerer, self.spawner.clone(), ended.clone());
         self.spawner.spawn_short("tunnel", serving);
         backoff.succeeded(Instant::now());
         let mut renewal = Renewal::new(used, self.material.clone());
         loop {
-            let renewed_credentials = tokio::select! {
+            tokio::select! {
                 biased;
                 () = ended.cancelled() => return false,
-                renewed_credentials = renewal.renewed_credentials() => renewed_credentials,
-            };
-            match renewed_credentials {
-                // Open requests finish on the old tunnel.
-                Renewed::Replace => return true,
-                // The session reports it.
-                Renewed::Trust => drop(renewal.trusts()),
+                renewed = renewal.renewed_credentials() => match renewed {
+                    // Open requests finish on the old tunnel.
+                    Renewed::Replace => return true,
+                    // The session reports it.
+                    Renewed::Trust => drop(renewal.trusts()),
+                },
             }
         }
     }
@@ -213,16 +209,14 @@ async fn serve(tunnel: Tunnel, answerer: Answerer, spawner: Spawner, ended: Canc
 async fn answer(
     answerer: Answerer,
     request: Request<Incoming>,
-) -> Result<Response<handler::Body>, Infallible> {
-    let Answerer {
-        api_handler,
-        metrics,
-    } = answerer;
-    let response = match api_handler.cache().filter(|_| Cache::is_asked(&request)) {
+) -> Result<Response<Body>, Infallible> {
+    let cache = answerer.api_handler.cache();
+    let response = match cache.filter(|_| Cache::is_asked(&request)) {
         Some(cache) => cache.answer(request).await,
-        None => api_handler.answer(request).await,
+        None => answerer.api_handler.answer(request).await,
     };
-    metrics.tunnel_requests.count(class(response.status()));
+    let class = class(response.status());
+    answerer.metrics.tunnel_requests.count(class);
     Ok(response)
 }
 
@@ -270,5 +264,3 @@ mod tests {
         assert!(arrived.next().await.is_none());
     }
 }
-pub(crate) mod handler;
-mod redis_values;

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use futures::{Stream, StreamExt as _, TryFutureExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _, TryFutureExt as _};
 use live::cluster_info::Census;
 use protocol::version::Capability;
 use protocol::wire::eventstreamapi::Event as Frame;
 use protocol::wire::eventstreamapi::event_stream_client::EventStreamClient;
-use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Verdict, Violation, WorkId};
+use protocol::{Event, Limits, ObjectKey, Peer, Role, Session, Target, Verdict, WorkId};
+use runtime::trace::{self, Span};
 use tokio::sync::{mpsc, mpsc::error::TrySendError, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,24 +25,25 @@ use tonic::codec::CompressionEncoding;
 use tonic::{Request, Status};
 
 use super::recover::End;
-use crate::live::go_compat::GoRequests;
+use crate::live::go_compat::{self, GoRequests};
 use crate::live::tunnel::ApiHandler;
 use crate::metrics::Metrics;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
+use crate::sync::spans;
 use crate::transport::Carrier;
 use crate::transport::credentials::{Renewal, Renewed};
 use crate::transport::dial::{Opened, Welcome};
+use phase::{IdentityCheck, Phase};
 
-mod pause;
-mod work;
+mod phase;
+mod timers;
 
 /// Frames between the session and the socket; the session coalesces what does not fit.
 const OUTGOING: usize = 64;
-/// How long open work may take when a session ends on purpose.
-const DRAIN: Duration = Duration::from_secs(3);
-/// How long the agent waits for the status of a principal that closed its receiving half.
-const HANG_UP_GRACE: Duration = Duration::from_secs(2);
+/// Concurrent pieces of work. The API server answers in a few milliseconds, so this allows thousands a
+/// second.
+const CONCURRENT_WORK: usize = 16;
 
 /// The inputs of one session.
 pub(super) struct Drive<'a> {
@@ -75,33 +77,22 @@ enum Happened {
 }
 
 /// The mutable state of one session.
-pub(super) struct Moving<'a> {
+pub(super) struct SessionState<'a> {
     pub(super) session: Session,
     begun: Instant,
     pub(super) welcome: Welcome,
     /// The spoke's own objects that the principal has named in this resync.
     pub(super) claimed: BTreeSet<ObjectKey>,
     outgoing: mpsc::Sender<Frame>,
-    /// The outgoing half was full at the last attempt.
-    full: bool,
-    /// When the principal closed the outgoing half: it never has room again.
-    hung_up: Option<Instant>,
+    phase: Phase,
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
     questions: GoRequests,
-    /// Some work failed, perhaps because the cluster's API rejects this agent's identity.
-    in_doubt: bool,
-    /// When the last check of the identity began.
-    identity_checked: Instant,
-    /// The running check of the identity.
-    identity_check: Option<BoxFuture<'a, bool>>,
-    /// When draining began, and the end that it leads to.
-    draining: Option<(Instant, End)>,
-    arrived: bool,
+    identity: IdentityCheck<'a>,
     /// When the agent last did not read, because it had no room for more frames.
     unread: Duration,
 }
 
-impl Drive<'_> {
+impl<'a> Drive<'a> {
     /// Opens the stream and runs until the session ends.
     pub(super) async fn run(mut self, opened: Opened, token: &CancellationToken) -> End {
         let Opened {
@@ -112,7 +103,8 @@ impl Drive<'_> {
         let (outgoing, frames) = mpsc::channel(OUTGOING);
         let mut request = Request::new(ReceiverStream::new(frames));
         tokens.show(&mut request);
-        let questions = GoRequests::new(channel.clone(), tokens);
+        let api_handler = self.api_handler.cloned();
+        let questions = GoRequests::new(api_handler, welcome.clone(), channel.clone(), tokens);
         let mut client = self.client(channel);
         // A Go principal sends its headers with its first message, so the agent does not wait for them
         // before it sends.
@@ -130,32 +122,29 @@ impl Drive<'_> {
             message_bytes: self.max_message,
             ..Limits::default()
         };
-        let mut moving = Moving {
+        let mut state = SessionState {
             session: Session::new(Role::Agent, peer, limits),
             begun: Instant::now(),
             welcome,
             claimed: BTreeSet::new(),
             outgoing,
-            full: false,
-            hung_up: None,
+            phase: Phase::Opening,
             working: FuturesUnordered::new(),
             questions,
-            in_doubt: false,
-            identity_checked: Instant::now(),
-            identity_check: None,
-            draining: None,
-            arrived: false,
+            identity: IdentityCheck::later(),
             unread: Duration::ZERO,
         };
-        self.greet(&mut moving);
+        self.greet(&mut state);
         loop {
-            if let Some(end) = moving.is_over() {
+            if let Some(end) = state.is_over() {
                 return end;
             }
-            self.send(&mut moving);
-            moving.begin_work(&self);
-            let happened = self.next(&mut moving, incoming.as_mut(), token).await;
-            if let Some(end) = self.act(&mut moving, happened) {
+            let is_full = self.send(&state.outgoing, &mut state.session, state.begun);
+            self.begin_work(&mut state);
+            let happened = self
+                .next(&mut state, is_full, incoming.as_mut(), token)
+                .await;
+            if let Some(end) = self.act(&mut state, happened) {
                 return end;
             }
         }
@@ -174,156 +163,163 @@ impl Drive<'_> {
         }
     }
 
-    /// Sends pending events while the outgoing half has room.
-    fn send(&self, moving: &mut Moving<'_>) {
-        moving.full = false;
-        let capabilities = &moving.session.peer().capabilities;
-        let source = self.reports.encoder(
-            capabilities.has(Capability::CommandIdentity),
-            self.replica.mode(),
-        );
-        loop {
-            let now = moving.begun.elapsed();
-            let permit = match moving.outgoing.try_reserve() {
+    /// Sends pending events while the outgoing half has room; returns whether it is full.
+    fn send(&self, outgoing: &mpsc::Sender<Frame>, session: &mut Session, begun: Instant) -> bool {
+        let has_operations = session.peer().capabilities.has(Capability::CommandIdentity);
+        let source = self.reports.encoder(has_operations, self.replica.mode());
+        let is_full = loop {
+            let permit = match outgoing.try_reserve() {
                 Ok(permit) => permit,
-                Err(refused) => {
-                    moving.full = matches!(refused, TrySendError::Full(()));
-                    break;
-                }
+                Err(refused) => break matches!(refused, TrySendError::Full(())),
             };
-            let Some(event) = moving.session.next_outgoing(&source, now) else {
-                break;
+            let Some(event) = session.next_outgoing(&source, begun.elapsed()) else {
+                break false;
             };
             self.metrics.sent.inc();
             permit.send(Frame { event: Some(event) });
+        };
+        let (stats, metrics) = (session.stats(begun.elapsed()), self.metrics);
+        let count = |objects: usize| i64::try_from(objects).unwrap_or(i64::MAX);
+        metrics.outbox_objects.set(count(stats.outbox_objects));
+        metrics.outbox_oldest.set(stats.oldest.as_secs_f64());
+        metrics.inbox_objects.set(count(stats.inbox_objects));
+        is_full
+    }
+
+    /// Starts waiting work up to the limit; resync questions are answered at once.
+    fn begin_work(&self, state: &mut SessionState<'a>) {
+        while state.working.len() < CONCURRENT_WORK {
+            let now = state.begun.elapsed();
+            let Some(work) = state.session.next_work(now) else {
+                break;
+            };
+            if work.event.target == Target::Resync {
+                let verdict = self.answer_resync(state, &work.event);
+                state.session.finished(work.id, verdict, now);
+                continue;
+            }
+            if go_compat::is_one(&work.event) {
+                if let Some(answer) = state.questions.take(&work.event) {
+                    state.session.emit(answer);
+                }
+                state.session.finished(work.id, Verdict::Done, now);
+                continue;
+            }
+            let (replica, welcome) = (self.replica, state.welcome.clone());
+            let span = spans::received(&work.event, replica.mode(), &welcome);
+            state.working.push(
+                async move {
+                    let context = span.as_ref().map(Span::context);
+                    let done = trace::within(context, replica.carry_out(&work.event, &welcome));
+                    let verdict = done.await;
+                    trace::finish_span(span, protocol::trace::outcome(&verdict));
+                    (work.id, verdict)
+                }
+                .boxed(),
+            );
         }
-        let stats = moving.session.stats(moving.begun.elapsed());
-        self.metrics
-            .outbox_objects
-            .set(i64::try_from(stats.outbox_objects).unwrap_or(i64::MAX));
-        self.metrics.outbox_oldest.set(stats.oldest.as_secs_f64());
-        self.metrics
-            .inbox_objects
-            .set(i64::try_from(stats.inbox_objects).unwrap_or(i64::MAX));
     }
 
     /// Waits for the first event and returns it. Every arm is cancel-safe.
     async fn next(
         &mut self,
-        moving: &mut Moving<'_>,
+        state: &mut SessionState<'a>,
+        is_full: bool,
         mut incoming: impl Stream<Item = Result<Frame, Status>> + Unpin,
         token: &CancellationToken,
     ) -> Happened {
-        let (has_room, draining) = (moving.session.has_room(), moving.draining.is_some());
-        let wait = moving.wait(self.heartbeat);
-        let answers = !draining && moving.session.can_emit_at_once();
-        let Moving {
+        let (has_room, stays) = (state.session.has_room(), !state.phase.is_draining());
+        let wait = state.wait(self.heartbeat, is_full);
+        let answers = stays && state.session.can_emit_at_once();
+        let SessionState {
             outgoing,
-            full,
-            hung_up,
+            phase,
             working,
             questions,
-            identity_check,
+            identity,
             ..
-        } = moving;
+        } = state;
         let happened = tokio::select! {
             biased;
-            () = token.cancelled(), if !draining => Happened::Stop,
+            () = token.cancelled(), if stays => Happened::Stop,
             Some((id, verdict)) = working.next() => Happened::Done(id, verdict),
             Some(answer) = questions.next(), if answers => Happened::Answered(answer),
             frame = incoming.next(), if has_room => Happened::Frame(frame),
-            () = self.reports.changed(), if !draining => Happened::Changed,
-            Ok(()) = self.sync_status.changed(), if !draining => Happened::CacheStatus,
-            Ok(()) = self.census.changed(), if !draining => Happened::CacheStatus,
-            () = outgoing.closed(), if hung_up.is_none() => Happened::HungUp,
-            Ok(_) = outgoing.reserve(), if *full => Happened::RoomToSend,
-            renewed_credentials = self.renewal.renewed_credentials(), if !draining => Happened::Certificates(renewed_credentials),
-            known = answered(identity_check) => Happened::Known(known),
+            () = self.reports.changed(), if stays => Happened::Changed,
+            Ok(()) = self.sync_status.changed(), if stays => Happened::CacheStatus,
+            Ok(()) = self.census.changed(), if stays => Happened::CacheStatus,
+            () = outgoing.closed(), if phase.is_up() => Happened::HungUp,
+            Ok(_) = outgoing.reserve(), if is_full => Happened::RoomToSend,
+            renewed = self.renewal.renewed_credentials(), if stays => Happened::Certificates(renewed),
+            known = identity.answered(self.replica) => Happened::Known(known),
             () = tokio::time::sleep(wait) => Happened::Due,
         };
         if !has_room {
-            moving.unread = moving.begun.elapsed();
+            state.unread = state.begun.elapsed();
         }
         happened
     }
 
     /// Handles an event; a returned end ends the session.
-    fn act(&mut self, moving: &mut Moving<'_>, happened: Happened) -> Option<End> {
-        let now = moving.begun.elapsed();
+    fn act(&mut self, state: &mut SessionState<'_>, happened: Happened) -> Option<End> {
+        let now = state.begun.elapsed();
         match happened {
-            Happened::Frame(None) => return Some(moving.ended(End::Closed)),
-            Happened::Frame(Some(Err(status))) => return Some(moving.ended(End::Broken(status))),
-            Happened::Frame(Some(Ok(frame))) => return self.receive(moving, frame, now),
+            Happened::Frame(None) => return Some(state.phase.ended(End::Closed)),
+            Happened::Frame(Some(Err(status))) => {
+                return Some(state.phase.ended(End::Broken(status)));
+            }
+            Happened::Frame(Some(Ok(frame))) => {
+                self.metrics.received.inc();
+                if state.phase.arrived() {
+                    (self.on_first_frame)();
+                }
+                // An empty frame, on which a Go agent would crash, is harmless.
+                let received = state.session.receive(frame.event?, now);
+                return received.err().map(End::Violation);
+            }
             Happened::Done(id, verdict) => {
-                moving.in_doubt |= matches!(verdict, Verdict::Retry { .. });
-                moving.session.finished(id, verdict, now);
+                if matches!(verdict, Verdict::Retry { .. }) {
+                    state.identity.doubt();
+                }
+                state.session.finished(id, verdict, now);
             }
-            Happened::Known(true) => moving.identity_check = None,
-            Happened::Known(false) => return Some(moving.ended(End::Unknown)),
-            Happened::Answered(answer) => moving.session.emit(answer),
-            Happened::Changed => self.take_reports(moving),
+            Happened::Known(true) => state.identity = IdentityCheck::later(),
+            Happened::Known(false) => return Some(state.phase.ended(End::Unknown)),
+            Happened::Answered(answer) => state.session.emit(answer),
+            Happened::Changed => self.take_reports(state),
             Happened::CacheStatus | Happened::Certificates(Renewed::Trust) => {
-                self.send_spoke_info(moving);
+                self.send_spoke_info(state);
             }
-            Happened::Stop => moving.drain(End::Stopped),
-            Happened::Certificates(Renewed::Replace) => moving.drain(End::Renewed),
-            Happened::HungUp => moving.hung_up = Some(Instant::now()),
-            Happened::Due if moving.is_silent(self.heartbeat) => return Some(End::Silent),
+            Happened::Stop => state.drain(End::Stopped),
+            Happened::Certificates(Renewed::Replace) => state.drain(End::Renewed),
+            Happened::HungUp => state.phase.hang_up(),
+            Happened::Due if state.is_silent(self.heartbeat) => return Some(End::Silent),
             Happened::RoomToSend | Happened::Due => {}
         }
         None
     }
-
-    fn receive(&mut self, moving: &mut Moving<'_>, frame: Frame, now: Duration) -> Option<End> {
-        self.metrics.received.inc();
-        if !moving.arrived {
-            moving.arrived = true;
-            (self.on_first_frame)();
-        }
-        // An empty frame, on which a Go agent would crash, is harmless.
-        let event = frame.event?;
-        let received: Result<(), Violation> = moving.session.receive(event, now);
-        received.err().map(End::Violation)
-    }
 }
 
-impl Moving<'_> {
+impl SessionState<'_> {
     fn drain(&mut self, end: End) {
         self.session.drain();
-        self.draining = Some((Instant::now(), end));
+        self.phase.drain(end);
     }
 
     /// The end of a drain that is complete or timed out, and of a session whose principal closed its
     /// receiving half and sent no status in time.
     fn is_over(&mut self) -> Option<End> {
-        if self
-            .hung_up
-            .is_some_and(|since| since.elapsed() >= HANG_UP_GRACE)
-        {
-            return Some(self.ended(End::Closed));
+        let is_late = self.phase.ends().is_some_and(|at| Instant::now() >= at);
+        if self.phase.is_draining() {
+            let is_drained = self.session.is_drained() && self.working.is_empty();
+            if is_late && !is_drained {
+                let stats = self.session.stats(self.begun.elapsed());
+                tracing::info!(?stats, "some work timed out at the end of the session");
+            }
+            if is_drained {
+                return Some(self.phase.ended(End::Closed));
+            }
         }
-        let (since, _) = self.draining.as_ref()?;
-        let drained = self.session.is_drained() && self.working.is_empty();
-        let late = !drained && since.elapsed() >= DRAIN;
-        if late {
-            let stats = self.session.stats(self.begun.elapsed());
-            tracing::info!(?stats, "some work timed out at the end of the session");
-        }
-        (drained || late)
-            .then(|| self.draining.take().map(|(_, end)| end))
-            .flatten()
-    }
-
-    /// The end for which the session drains, or else this one.
-    fn ended(&mut self, end: End) -> End {
-        self.draining.take().map_or(end, |(_, reason)| reason)
-    }
-}
-
-/// The result of a running check; pending while none runs.
-async fn answered(check: &mut Option<BoxFuture<'_, bool>>) -> bool {
-    match check {
-        Some(check) => check.await,
-        None => std::future::pending().await,
+        is_late.then(|| self.phase.ended(End::Closed))
     }
 }

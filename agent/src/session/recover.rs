@@ -8,7 +8,7 @@ use runtime::backoff::Backoff;
 use tokio::time::Instant;
 use tonic::Status;
 
-use crate::transport::dial;
+use crate::transport::DialError;
 
 /// Why a connection ended or failed.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) enum End {
     /// The client certificate was about to expire, or the trusted roots changed: reconnect at once.
     Renewed,
     /// The agent could not connect or authenticate.
-    NotDialled(dial::Error),
+    NotDialled(DialError),
     /// The principal closed the stream without a status, as on a shutdown.
     Closed,
     /// The stream broke, or the principal ended it with a status.
@@ -48,16 +48,7 @@ impl End {
 
     /// Whether the network between the two ends may be the cause.
     pub(super) fn is_network_error(&self) -> bool {
-        match self {
-            Self::Silent => true,
-            Self::Broken(status) => is_local(status),
-            Self::Stopped
-            | Self::Renewed
-            | Self::NotDialled(_)
-            | Self::Closed
-            | Self::Violation(_)
-            | Self::Unknown => false,
-        }
+        matches!(self, Self::Silent) || matches!(self, Self::Broken(status) if is_local(status))
     }
 }
 
@@ -65,18 +56,6 @@ impl End {
 /// sent has none.
 fn is_local(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
-}
-
-/// The next step after an end.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    /// Stop for good.
-    Stop,
-    /// Reconnect.
-    Again {
-        /// The pause before the attempt.
-        pause: Duration,
-    },
 }
 
 /// The back-offs for both kinds of failures.
@@ -106,10 +85,10 @@ impl Default for Pauses {
 }
 
 impl Pauses {
-    /// The next step; `now` is the time of the end.
-    pub(super) fn after(&mut self, end: &End, now: Instant) -> Next {
-        let pause = match end {
-            End::Stopped => return Next::Stop,
+    /// The pause before the next attempt; none if the agent stops. `now` is the time of the end.
+    pub(super) fn after(&mut self, end: &End, now: Instant) -> Option<Duration> {
+        Some(match end {
+            End::Stopped => return None,
             End::Renewed => Duration::ZERO,
             End::NotDialled(error) => match error.status() {
                 Some(status) => self.after_status(status, now),
@@ -118,8 +97,7 @@ impl Pauses {
             End::Broken(status) => self.after_status(status, now),
             End::Closed | End::Silent => self.transient.failed(now),
             End::Violation(_) | End::Unknown => self.person.failed(now),
-        };
-        Next::Again { pause }
+        })
     }
 
     fn after_status(&mut self, status: &Status, now: Instant) -> Duration {
@@ -138,10 +116,8 @@ mod tests {
     use super::*;
 
     fn pause(pauses: &mut Pauses, end: &End) -> Duration {
-        match pauses.after(end, Instant::now()) {
-            Next::Again { pause } => pause,
-            Next::Stop => panic!("should reconnect"),
-        }
+        let pause = pauses.after(end, Instant::now());
+        pause.expect("should reconnect")
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 mod kube;
-mod memory;
 
 pub use self::kube::Kubernetes;
-pub use memory::{Memory, Writes};
+#[cfg(any(test, feature = "testing"))]
+pub use crate::testing::memory::{Memory, Writes};
 
 /// Reads and writes the objects of the spoke.
 pub trait Spoke: Debug + Send + Sync + 'static {
@@ -31,7 +31,7 @@ pub trait Spoke: Debug + Send + Sync + 'static {
     ) -> BoxFuture<'static, ()>;
 
     /// Whether the spoke has an object of this name. Asks the API, so it also finds one whose labels hide it from watches.
-    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>>;
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> Answer<'a, bool>;
 
     /// Whether the spoke accepts our identity. Asks the API: false only if it answers 401, not if it does not answer.
     ///
@@ -39,43 +39,27 @@ pub trait Spoke: Debug + Send + Sync + 'static {
     fn knows_us(&self) -> BoxFuture<'_, bool>;
 
     /// Creates an object and returns it as the API stored it.
-    fn create<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, Error>>;
+    fn create<'a>(&'a self, key: &'a ObjectKey, object: &'a Value) -> Answer<'a, Value>;
 
     /// Patches the object with this UID and returns the result.
-    fn patch<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        uid: &'a str,
-        patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, Error>>;
+    fn patch<'a>(&'a self, key: &'a ObjectKey, uid: &'a str, patch: Patch) -> Answer<'a, Value>;
 
     /// Creates a namespace if it does not exist.
-    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>>;
+    fn make_namespace<'a>(&'a self, name: &'a str) -> Answer<'a, ()>;
 
-    /// The further namespaces that Argo CD watches, from its settings; none if they are not set.
-    fn application_namespaces<'a>(
-        &'a self,
-        argocd_namespace: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>>;
+    /// The further namespaces that Argo CD in this namespace watches, from its settings; none if they are not set.
+    fn application_namespaces<'a>(&'a self, argocd: &'a str) -> Answer<'a, Option<String>>;
 
     /// The other field manager that last wrote spec or metadata, as opposed to the status; none if the object does not
     /// record one.
-    fn last_writer<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>>;
+    fn last_writer<'a>(&'a self, key: &'a ObjectKey) -> Answer<'a, Option<String>>;
 
     /// Deletes the object with this UID. Returns the object if finalizers delay its end.
-    fn delete<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        uid: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Value>, Error>>;
+    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> Answer<'a, Option<Value>>;
 }
+
+/// The API's answer to a request.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// The objects of one watch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

@@ -15,13 +15,19 @@ use protocol::ObjectKey;
 use serde_json::Value;
 
 /// All cached objects by their keys on the spoke.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Store {
     // Locked for a lookup or an insert, never over an await.
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug, Default)]
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct Inner {
     entries: BTreeMap<ObjectKey, Entry>,
     /// UIDs that were deleted while a create of their name was in progress.
@@ -35,7 +41,6 @@ struct Inner {
 }
 
 /// An object that is known only from the answer to our create.
-#[derive(Debug)]
 struct Unreported {
     uid: String,
     /// A complete list lacked it.
@@ -47,50 +52,32 @@ type Records = Vec<(&'static str, String)>;
 
 /// A create in progress; its answer may arrive before or after the watch's report.
 #[derive(Debug)]
-pub struct Making<'a> {
+pub(crate) struct Making<'a> {
     store: &'a Store,
     key: ObjectKey,
 }
 
 /// The cached state of one object.
 #[derive(Clone, Default)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The live object on the spoke.
-    pub live: Option<Arc<Value>>,
+    pub(crate) live: Option<Arc<Value>>,
     /// The hub's desired state, if received since we started.
-    pub wanted: Option<Arc<Wanted>>,
+    pub(crate) wanted: Option<Arc<Wanted>>,
 }
 
 /// The hub's last desired state, after it was applied.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     /// The desired object on this cluster.
-    pub desired: Value,
+    pub(crate) desired: Value,
     /// Digest of the message, by which a resync sees that the state is current.
-    pub digest: String,
+    pub(crate) digest: String,
     /// The stored form of our last write: the API server and Argo CD normalise the desired value, and
     /// the normal form counts as equal.
-    pub written: Option<Written>,
+    pub(crate) written: Option<Written>,
     /// The hub deletes or deleted it: the agent reports the deletion and does not recreate the object.
-    pub leaving: bool,
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry")
-            .field("live", &self.live.as_deref().map(Masked))
-            .field("wanted", &self.wanted)
-            .finish()
-    }
-}
-
-impl fmt::Debug for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wanted")
-            .field("desired", &Masked(&self.desired))
-            .field("leaving", &self.leaving)
-            .finish_non_exhaustive()
-    }
+    pub(crate) leaving: bool,
 }
 
 impl fmt::Debug for Change {
@@ -107,7 +94,7 @@ impl fmt::Debug for Change {
 
 /// The effect of a watch event.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Change {
+pub(crate) enum Change {
     /// None: an echo of our own write, or an older version.
     None,
     /// The object changed.
@@ -119,17 +106,17 @@ pub enum Change {
 
 impl Store {
     /// The cached state of one object.
-    pub fn get(&self, key: &ObjectKey) -> Entry {
+    pub(crate) fn get(&self, key: &ObjectKey) -> Entry {
         self.lock().entries.get(key).cloned().unwrap_or_default()
     }
 
     /// The live object on the spoke.
-    pub fn live(&self, key: &ObjectKey) -> Option<Arc<Value>> {
+    pub(crate) fn live(&self, key: &ObjectKey) -> Option<Arc<Value>> {
         self.lock().entries.get(key)?.live.clone()
     }
 
     /// Caches an object from a watch. Versions older than the cached one change nothing.
-    pub fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
+    pub(crate) fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
         let mut inner = self.lock();
         inner.unreported.remove(&key);
         let is_former = inner.former.remove(&key);
@@ -144,7 +131,7 @@ impl Store {
     }
 
     /// Accepts older versions of these objects, since the spoke's API is back at an earlier state.
-    pub fn outdate(&self, is_concerned: impl Fn(&ObjectKey) -> bool) {
+    pub(crate) fn outdate(&self, is_concerned: impl Fn(&ObjectKey) -> bool) {
         let mut inner = self.lock();
         let Inner {
             entries, former, ..
@@ -153,29 +140,24 @@ impl Store {
     }
 
     /// Announces the create of an object; one create of a name at a time.
-    pub fn making(&self, key: ObjectKey) -> Making<'_> {
+    pub(crate) fn making(&self, key: ObjectKey) -> Making<'_> {
         self.lock().making.insert(key.clone(), BTreeSet::new());
         Making { store: self, key }
     }
 
     /// Caches the answer to one of our patches, unless the object is gone or another one by now.
-    pub fn written(&self, key: &ObjectKey, object: &Arc<Value>) {
+    pub(crate) fn written(&self, key: &ObjectKey, object: &Arc<Value>) {
         let mut inner = self.lock();
-        let Some(live) = inner
-            .entries
-            .get_mut(key)
-            .and_then(|entry| entry.live.as_mut())
-        else {
-            return;
-        };
-        let same = Meta::of(live).uid() == Meta::of(object).uid();
-        if same && is_newer(object, live) {
+        if let Some(live) = inner.entries.get_mut(key).and_then(|it| it.live.as_mut())
+            && Meta::of(live).uid() == Meta::of(object).uid()
+            && is_newer(object, live)
+        {
             *live = Arc::clone(object);
         }
     }
 
     /// Notes that an object with this UID is gone, and returns its cached state.
-    pub fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
+    pub(crate) fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
         let mut inner = self.lock();
         let Inner {
             entries,
@@ -190,17 +172,10 @@ impl Store {
             lost.insert(uid.to_owned());
         }
         let entry = entries.get_mut(key)?;
-        if entry
-            .live
-            .as_deref()
-            .is_none_or(|live| Meta::of(live).uid() != uid)
-        {
-            return None;
-        }
-        let known = entry.clone();
+        let live = entry.live.take_if(|live| Meta::of(live).uid() == uid)?;
+        let meta = Meta::of(&live);
         // Also without a desired state: the hub may want the object again.
-        let meta = entry.live.as_deref().map(Meta::of);
-        if let Some((meta, source)) = meta.and_then(|meta| Some((meta, meta.source_uid()?))) {
+        if let Some(source) = meta.source_uid() {
             let records = [keys::LAST_COMMAND, keys::LAST_REFRESH].into_iter();
             let records = records.filter_map(|it| Some((it, meta.annotation(it)?.to_owned())));
             let records: Records = records.collect();
@@ -208,15 +183,16 @@ impl Store {
                 taken.insert(key.clone(), (source.to_owned(), records));
             }
         }
-        entry.live = None;
-        if entry.wanted.is_none() {
+        let wanted = entry.wanted.clone();
+        if wanted.is_none() {
             entries.remove(key);
         }
-        Some(known)
+        let live = Some(live);
+        Some(Entry { live, wanted })
     }
 
     /// Records of the commands that a deleted copy of this hub object executed, so that its successor does not repeat them.
-    pub fn taken(&self, key: &ObjectKey, source_uid: &str) -> Vec<(&'static str, String)> {
+    pub(crate) fn taken(&self, key: &ObjectKey, source_uid: &str) -> Vec<(&'static str, String)> {
         match self.lock().taken.get(key) {
             Some((source, records)) if source == source_uid => records.clone(),
             Some(_) | None => vec![],
@@ -225,7 +201,7 @@ impl Store {
 
     /// Marks and returns unreported objects that a complete list lacks. They may be gone, and a watch that never saw an
     /// object does not report its deletion; but the list may be older than the object, or its selector may not match.
-    pub fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
+    pub(crate) fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
         let mut missed = vec![];
         for (key, unreported) in &mut self.lock().unreported {
             if is_listed(key) {
@@ -237,26 +213,26 @@ impl Store {
     }
 
     /// The UID of an object to look up, because a list lacked it; returned once for each list.
-    pub fn take_missed(&self, key: &ObjectKey) -> Option<String> {
+    pub(crate) fn take_missed(&self, key: &ObjectKey) -> Option<String> {
         let mut inner = self.lock();
         let unreported = inner.unreported.get_mut(key)?;
         std::mem::take(&mut unreported.is_missed).then(|| unreported.uid.clone())
     }
 
     /// Marks an object as missed again, after its lookup failed.
-    pub fn still_missed(&self, key: &ObjectKey) {
+    pub(crate) fn still_missed(&self, key: &ObjectKey) {
         if let Some(unreported) = self.lock().unreported.get_mut(key) {
             unreported.is_missed = true;
         }
     }
 
     /// Remembers an applied desired state.
-    pub fn remember(&self, key: ObjectKey, wanted: Wanted) {
+    pub(crate) fn remember(&self, key: ObjectKey, wanted: Wanted) {
         self.lock().entries.entry(key).or_default().wanted = Some(Arc::new(wanted));
     }
 
     /// Forgets the desired state.
-    pub fn forget(&self, key: &ObjectKey) {
+    pub(crate) fn forget(&self, key: &ObjectKey) {
         let mut inner = self.lock();
         inner.taken.remove(key);
         if let Some(entry) = inner.entries.get_mut(key) {
@@ -268,7 +244,7 @@ impl Store {
     }
 
     /// A snapshot of all entries, in order.
-    pub fn all(&self) -> Vec<(ObjectKey, Entry)> {
+    pub(crate) fn all(&self) -> Vec<(ObjectKey, Entry)> {
         self.lock()
             .entries
             .iter()
@@ -277,7 +253,7 @@ impl Store {
     }
 
     /// The number of live objects of each kind.
-    pub fn present(&self) -> BTreeMap<&'static str, usize> {
+    pub(crate) fn present(&self) -> BTreeMap<&'static str, usize> {
         let mut present = BTreeMap::new();
         for (key, entry) in &self.lock().entries {
             if entry.live.is_some() {
@@ -294,7 +270,7 @@ impl Store {
 
 impl Making<'_> {
     /// Caches the answer, so that the next plan sees the object before a watch reports it.
-    pub fn made(self, object: &Arc<Value>) {
+    pub(crate) fn made(self, object: &Arc<Value>) {
         let mut inner = self.store.lock();
         let Inner {
             entries,
@@ -312,9 +288,11 @@ impl Making<'_> {
         let entry = entries.entry(self.key.clone()).or_default();
         if entry.live.is_none() {
             entry.live = Some(Arc::clone(object));
-            let uid = uid.to_owned();
-            let is_missed = false;
-            unreported.insert(self.key.clone(), Unreported { uid, is_missed });
+            let reported = Unreported {
+                uid: uid.to_owned(),
+                is_missed: false,
+            };
+            unreported.insert(self.key.clone(), reported);
         }
     }
 }

@@ -6,8 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use argocd::Meta;
-use bytes::Bytes;
+use argocd::{Meta, keys};
 use protocol::payload::{Contest, ErrorReport};
 use protocol::{Event, Facet, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};
@@ -16,8 +15,6 @@ use tokio::sync::Notify;
 use crate::sync::cache::Store;
 use crate::sync::source;
 use crate::sync::spans::Traces;
-
-pub use encoder::ReportEncoder;
 
 /// Changes that wait for a session.
 #[derive(Debug)]
@@ -61,16 +58,14 @@ impl Reports {
     pub fn status(&self, key: ObjectKey) {
         if key.kind == Kind::Application {
             self.traces.changed(&key, Facet::Status);
-            self.lock().statuses.insert(key);
-            self.wake.notify_one();
+            self.queue(|pending| pending.statuses.extend([key]));
         }
     }
 
     /// Queues the state of an object that the spoke owns.
     pub fn owned(&self, key: ObjectKey) {
         self.traces.changed(&key, Facet::State);
-        self.lock().states.insert(key);
-        self.wake.notify_one();
+        self.queue(|pending| pending.states.extend([key]));
     }
 
     /// Queues the observed deletion of an object that the spoke owned; `last` is its last version.
@@ -83,12 +78,18 @@ impl Reports {
         self.ended(key, source::missing(key, last));
     }
 
+    /// Queues the event of an object that is gone, instead of its pending changes.
     fn ended(&self, key: &ObjectKey, mut event: Event) {
         self.traces.deleted(key, &mut event);
-        let mut pending = self.lock();
-        pending.states.remove(key);
-        pending.events.insert(key.clone(), event);
-        drop(pending);
+        self.queue(|pending| {
+            pending.statuses.remove(key);
+            pending.states.remove(key);
+            pending.events.insert(key.clone(), event);
+        });
+    }
+
+    fn queue(&self, change: impl FnOnce(&mut Pending)) {
+        change(&mut self.lock());
         self.wake.notify_one();
     }
 
@@ -104,16 +105,9 @@ impl Reports {
 
     /// Queues the deletion of a replica of `source_uid` on the hub. The hub waits only for Applications.
     pub fn gone(&self, key: &ObjectKey, source_uid: &str, last: Option<&Value>) {
-        if key.kind != Kind::Application {
-            return;
+        if key.kind == Kind::Application {
+            self.ended(key, gone_event(key, source_uid, last));
         }
-        let mut event = gone_event(key, source_uid, last);
-        self.traces.deleted(key, &mut event);
-        let mut pending = self.lock();
-        pending.statuses.remove(key);
-        pending.events.insert(key.clone(), event);
-        drop(pending);
-        self.wake.notify_one();
     }
 
     /// Queues an error about this object for users of the hub.
@@ -126,24 +120,23 @@ impl Reports {
         };
         // A queued deletion has priority.
         let event = Event::error(key.kind, &body);
-        self.lock().events.entry(key.clone()).or_insert(event);
-        self.wake.notify_one();
+        self.queue(|pending| {
+            pending.events.entry(key.clone()).or_insert(event);
+        });
     }
 
     /// Queues the start of a contest: another writer keeps changing fields that the hub owns.
     pub fn contested(&self, key: &ObjectKey, message: String) {
         let event = contest_event(key, Contest::On, message.clone());
         self.contests().insert(key.clone(), message);
-        self.lock().contests.insert(key.clone(), event);
-        self.wake.notify_one();
+        self.queue(|pending| pending.contests.extend([(key.clone(), event)]));
     }
 
     /// Queues the end of a contest.
     pub fn uncontested(&self, key: &ObjectKey) {
         if self.contests().remove(key).is_some() {
             let event = contest_event(key, Contest::Over, String::new());
-            self.lock().contests.insert(key.clone(), event);
-            self.wake.notify_one();
+            self.queue(|pending| pending.contests.extend([(key.clone(), event)]));
         }
     }
 
@@ -168,14 +161,16 @@ impl Reports {
         self.wake.notified().await;
     }
 
-    /// All live objects that came from the hub.
-    pub fn replicas(&self) -> Vec<(ObjectKey, Arc<Value>)> {
-        self.store
-            .all()
-            .into_iter()
-            .filter_map(|(key, entry)| Some((key, entry.live?)))
-            .filter(|(_, live)| Meta::of(live).source_uid().is_some())
-            .collect()
+    /// All Applications that came from the hub.
+    pub fn statuses(&self) -> BTreeSet<ObjectKey> {
+        let all = self.store.all().into_iter();
+        all.filter(|(key, entry)| {
+            let live = entry.live.as_deref().map(Meta::of);
+            let source = live.and_then(|live| live.source_uid());
+            key.kind == Kind::Application && source.is_some()
+        })
+        .map(|(key, _)| key)
+        .collect()
     }
 
     fn contests(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, String>> {
@@ -202,19 +197,15 @@ fn contest_event(key: &ObjectKey, contest: Contest, message: String) -> Event {
 /// The event of a deleted replica; the hub finds its object by the source UID.
 fn gone_event(key: &ObjectKey, source_uid: &str, last: Option<&Value>) -> Event {
     let meta = last.map(Meta::of);
-    let uid = meta
-        .map(Meta::uid)
-        .filter(|uid| !uid.is_empty())
-        .unwrap_or(source_uid);
-    let mut annotations = json!({ argocd::keys::SOURCE_UID: source_uid });
-    if let (Some(Value::Object(known)), Some(annotations)) = (
-        last.and_then(|last| last.pointer("/metadata/annotations")),
-        annotations.as_object_mut(),
-    ) {
-        annotations.extend(known.clone());
+    let uid = meta.map(Meta::uid).filter(|uid| !uid.is_empty());
+    let uid = uid.unwrap_or(source_uid);
+    let mut annotations = json!({ keys::SOURCE_UID: source_uid });
+    if let Some(known) = last.and_then(|last| last.pointer("/metadata/annotations")) {
+        argocd::patch::merge(&mut annotations, known);
     }
+    let spec = last.and_then(|last| last.get("spec")).cloned();
     let body = json!({
-        "apiVersion": argocd::keys::API_VERSION,
+        "apiVersion": keys::API_VERSION,
         "kind": key.kind.as_str(),
         "metadata": {
             "name": key.name,
@@ -222,16 +213,10 @@ fn gone_event(key: &ObjectKey, source_uid: &str, last: Option<&Value>) -> Event 
             "uid": uid,
             "annotations": annotations,
         },
-        "spec": last.and_then(|last| last.get("spec")).cloned().unwrap_or_else(|| json!({})),
+        "spec": spec.unwrap_or_else(|| json!({})),
     });
     let version = meta.map(Meta::resource_version).unwrap_or_default();
-    Event::about(
-        key,
-        Verb::Delete,
-        uid,
-        version,
-        Bytes::from(body.to_string()),
-    )
+    Event::about(key, Verb::Delete, uid, version, body.to_string().into())
 }
 
 #[cfg(test)]
@@ -245,7 +230,7 @@ mod tests {
     }
 
     fn app(name: &str, source: Option<&str>) -> Arc<Value> {
-        let annotations = source.map(|uid| json!({ argocd::keys::SOURCE_UID: uid }));
+        let annotations = source.map(|uid| json!({ keys::SOURCE_UID: uid }));
         Arc::new(json!({
             "metadata": {
                 "name": name, "namespace": "argocd", "uid": "local", "resourceVersion": "7",

@@ -68,13 +68,7 @@ fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
         "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
         "spec": {},
     });
-    Event::about(
-        key,
-        Verb::Delete,
-        uid,
-        version,
-        Bytes::from(stub.to_string()),
-    )
+    Event::about(key, Verb::Delete, uid, version, stub.to_string().into())
 }
 
 /// Compares a mirror of the hub with the spoke's object.
@@ -87,18 +81,13 @@ pub fn answer(
     claim: &RequestUpdate,
     ours: bool,
 ) -> Answer {
-    let Ok(kind) = claim.kind.parse::<Kind>() else {
+    let kind = claim.kind.parse().ok();
+    let Some(kind) = kind.filter(|kind| SHOWN.contains(kind)) else {
         return Answer::Unknown;
     };
-    if !SHOWN.contains(&kind) {
-        return Answer::Unknown;
-    }
-    let name = match cluster {
-        Some(cluster) if kind == Kind::AppProject => {
-            mirror::source_name(cluster, &claim.name).unwrap_or(&claim.name)
-        }
-        Some(_) | None => &claim.name,
-    };
+    let cluster = cluster.filter(|_| kind == Kind::AppProject);
+    let name = cluster.and_then(|cluster| mirror::source_name(cluster, &claim.name));
+    let name = name.unwrap_or(&claim.name);
     let key = ObjectKey::new(kind, namespace, name);
     let live = store.live(&key).filter(|live| !Meta::of(live).is_ignored());
     match live {
@@ -159,22 +148,17 @@ pub fn with_memory(object: Arc<Value>, before: Option<&Value>) -> Arc<Value> {
     let Some(before) = before.filter(|it| Meta::of(it).uid() == Meta::of(&object).uid()) else {
         return object;
     };
-    let wiped = [keys::LAST_COMMAND, keys::LAST_REFRESH]
-        .into_iter()
-        .filter(|key| Meta::of(&object).annotation(key).is_none())
-        .filter_map(|key| Some((key, Meta::of(before).annotation(key)?)));
-    let wiped: serde_json::Map<String, Value> = wiped
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
-    if wiped.is_empty() {
-        return object;
+    let mut remembering = object;
+    for record in [keys::LAST_COMMAND, keys::LAST_REFRESH] {
+        if Meta::of(&remembering).annotation(record).is_none()
+            && let Some(value) = Meta::of(before).annotation(record)
+        {
+            let annotations = json!({ record: value });
+            let metadata = json!({ "metadata": { "annotations": annotations } });
+            argocd::patch::merge(Arc::make_mut(&mut remembering), &metadata);
+        }
     }
-    let mut remembering = Value::clone(&object);
-    argocd::patch::merge(
-        &mut remembering,
-        &json!({ "metadata": { "annotations": wiped } }),
-    );
-    Arc::new(remembering)
+    remembering
 }
 
 #[cfg(test)]

@@ -19,13 +19,15 @@ use tower::ServiceExt as _;
 use tower::util::BoxCloneSyncService;
 
 use super::connector::{self, BOTH, Connector, Reached};
-use super::dial::Error;
+use super::error::{CONNECT_TIMEOUT, Error};
 use super::transport_choice::{Outcome, Transport, TransportChoice};
 use super::websocket::Calls;
 use crate::config::Hub;
 
-/// Timeout of name resolution, TCP and TLS together; a slower network would not carry the session either.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Timeout of one call before the session.
+const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+/// Answers before the session are small.
+pub(super) const CALL_MESSAGE: usize = 1 << 20;
 /// Windows of HTTP/2, which bound the memory that a peer can occupy.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 2 << 20;
@@ -165,19 +167,21 @@ impl Connect for Network {
 
 async fn http2(hub: &Hub, connector: &Connector, reached: Reached) -> Result<Carrier, Error> {
     let address = connector.authority();
-    let bad_address = || Error::Address {
-        address: address.clone(),
-    };
-    let uri = |scheme| format!("{scheme}://{address}").parse::<Uri>();
-    let origin = uri("https").map_err(|_error| bad_address())?;
-    // tonic refuses https when it does not do TLS itself; `origin` is what goes on the wire.
-    let mut endpoint = Endpoint::from(uri("http").map_err(|_error| bad_address())?)
-        .origin(origin)
-        .user_agent(concat!("argocd-agent/", env!("CARGO_PKG_VERSION")))
-        .map_err(|source| Error::Connect {
+    let uri = |scheme| {
+        let uri = format!("{scheme}://{address}").parse::<Uri>();
+        uri.map_err(|_invalid| Error::Address {
             address: address.clone(),
-            source,
-        })?
+        })
+    };
+    let failed = |source| Error::Connect {
+        address: address.clone(),
+        source,
+    };
+    // tonic refuses https when it does not do TLS itself; `origin` is what goes on the wire.
+    let mut endpoint = Endpoint::from(uri("http")?)
+        .origin(uri("https")?)
+        .user_agent(concat!("argocd-agent/", env!("CARGO_PKG_VERSION")))
+        .map_err(failed)?
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
     if let Some(interval) = hub.keep_alive {
@@ -193,13 +197,22 @@ async fn http2(hub: &Hub, connector: &Connector, reached: Reached) -> Result<Car
             .ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset));
         async move { io }
     });
-    let channel = tokio::time::timeout(CONNECT_TIMEOUT, endpoint.connect_with_connector(connector))
-        .await
-        .map_err(|_elapsed| Error::ConnectTimeout {
-            address: address.clone(),
-        })?
-        .map_err(|source| Error::Connect { address, source })?;
+    let connecting = endpoint.connect_with_connector(connector);
+    let channel = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+        Ok(connected) => connected.map_err(failed)?,
+        Err(_elapsed) => return Err(Error::ConnectTimeout { address }),
+    };
     Ok(BoxCloneSyncService::new(
         channel.map_err(|error| Status::from_error(Box::new(error))),
     ))
+}
+
+/// One unary call with a timeout.
+pub(super) async fn call<T>(
+    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+) -> Result<T, Status> {
+    tokio::time::timeout(CALL_TIMEOUT, call)
+        .await
+        .unwrap_or_else(|_elapsed| Err(Status::deadline_exceeded("timed out")))
+        .map(tonic::Response::into_inner)
 }

@@ -1,9 +1,5 @@
 //! Connects, authenticates, and returns a channel for a session.
 
-use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use protocol::Mode;
 use protocol::proof;
 use protocol::version::{self, Capabilities};
@@ -12,102 +8,12 @@ use protocol::wire::authapi::{AuthRequest, AuthResponse, Proof};
 use protocol::wire::versionapi::version_client::VersionClient;
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
 use runtime::credentials::Identity;
-use tonic::{Request, Status};
+use tonic::Request;
 
-use super::connect::{CONNECT_TIMEOUT, Carrier, Connect};
-use super::connector;
+use super::connect::{CALL_MESSAGE, Carrier, Connect, call};
+use super::error::Error;
 use super::tokens::Tokens;
-use super::transport_choice::Outcome;
 use crate::config::{Hub, Method};
-
-/// Timeout of one call before the session.
-const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-/// Answers before the session are small.
-pub(crate) const CALL_MESSAGE: usize = 1 << 20;
-
-/// Why the agent could not connect or authenticate.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages explain the variants")]
-pub enum Error {
-    #[error("use {address:?} as the principal's address")]
-    Address { address: String },
-    #[error("find a TLS configuration")]
-    NoTls,
-    #[error("connect to the principal at {address}")]
-    Connect {
-        address: String,
-        source: tonic::transport::Error,
-    },
-    #[error("connect to the principal at {address}: timed out after {CONNECT_TIMEOUT:?}")]
-    ConnectTimeout { address: String },
-    #[error("connect to the principal")]
-    Connector(#[from] connector::Error),
-    #[error("prove the client certificate through a proxy: {what}")]
-    Prove { what: &'static str },
-    #[error("read the principal's version")]
-    Version(#[source] Box<Status>),
-    #[error("read user and password from {path:?}")]
-    ReadUser { path: PathBuf, source: io::Error },
-    #[error("read user and password from {path:?}: the first line is not user:password")]
-    BadUser { path: PathBuf },
-    #[error("authenticate with the principal")]
-    Authenticate(#[source] Box<Status>),
-    #[error("use the principal's answer: {what}")]
-    BadAnswer { what: &'static str },
-}
-
-impl Error {
-    pub(crate) const fn reason(&self) -> &'static str {
-        match self {
-            Self::Address { .. } => "BadAddress",
-            Self::NoTls => "NoCertificates",
-            Self::Connect { .. } => "CannotConnect",
-            Self::ConnectTimeout { .. } => "ConnectTimeout",
-            Self::Connector(error) => error.reason(),
-            Self::Prove { .. } => "CannotProve",
-            Self::Version(_) => "VersionFailed",
-            Self::ReadUser { .. } | Self::BadUser { .. } => "BadCredentials",
-            Self::Authenticate(_) => "NotAuthenticated",
-            Self::BadAnswer { .. } => "BadAnswer",
-        }
-    }
-
-    /// The principal's status, if it answered.
-    pub(crate) fn status(&self) -> Option<&Status> {
-        match self {
-            Self::Version(status) | Self::Authenticate(status) => Some(status),
-            Self::Address { .. }
-            | Self::NoTls
-            | Self::Connect { .. }
-            | Self::ConnectTimeout { .. }
-            | Self::Connector(_)
-            | Self::Prove { .. }
-            | Self::ReadUser { .. }
-            | Self::BadUser { .. }
-            | Self::BadAnswer { .. } => None,
-        }
-    }
-
-    /// The outcome for the choice of the transport.
-    pub(crate) fn outcome(&self) -> Outcome {
-        match self {
-            Self::Connector(error) => error.outcome(),
-            // A server accepted the connection, but every principal sends its version to every client.
-            Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotGrpc,
-            Self::Authenticate(_) | Self::Prove { .. } => Outcome::Connected,
-            Self::Address { .. }
-            | Self::NoTls
-            | Self::ConnectTimeout { .. }
-            | Self::ReadUser { .. }
-            | Self::BadUser { .. } => Outcome::Unknown,
-        }
-    }
-
-    /// Whether the principal rejected our credentials.
-    pub(crate) const fn is_refusal(&self) -> bool {
-        matches!(self, Self::Authenticate(_))
-    }
-}
 
 /// The principal's answer to the authentication.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -213,11 +119,7 @@ fn prove(
     identity: Option<&Identity>,
     principal: &VersionResponse,
 ) -> Result<Option<Proof>, Error> {
-    let VersionResponse {
-        version: _,
-        nonce,
-        principal_uid,
-    } = principal;
+    let (nonce, principal_uid) = (&principal.nonce, &principal.principal_uid);
     if nonce.is_empty() {
         return Ok(None);
     }
@@ -242,33 +144,14 @@ fn prove(
 }
 
 fn read_answer(answer: AuthResponse, ours: &Capabilities) -> Welcome {
-    let AuthResponse {
-        access_token,
-        refresh_token: _,
-        version: _,
-        principal_namespace,
-        principal_uid,
-        capabilities,
-        agent_name,
-    } = answer;
     let some = |text: String| (!text.is_empty()).then_some(text);
     Welcome {
-        principal_namespace,
-        principal_uid: some(principal_uid),
-        agent_name: some(agent_name),
-        subject: protocol::token::subject(&access_token),
-        capabilities: ours.negotiate(&Capabilities::read(&capabilities)),
+        principal_namespace: answer.principal_namespace,
+        principal_uid: some(answer.principal_uid),
+        agent_name: some(answer.agent_name),
+        subject: protocol::token::subject(&answer.access_token),
+        capabilities: ours.negotiate(&Capabilities::read(&answer.capabilities)),
     }
-}
-
-/// One unary call with a timeout.
-pub(crate) async fn call<T>(
-    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
-) -> Result<T, Status> {
-    tokio::time::timeout(CALL_TIMEOUT, call)
-        .await
-        .unwrap_or_else(|_elapsed| Err(Status::deadline_exceeded("timed out")))
-        .map(tonic::Response::into_inner)
 }
 
 const fn method_name(method: &Method) -> &'static str {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Request, Status};
 
-use super::connect::Carrier;
-use super::dial::{self, Error};
+use super::connect::{CALL_MESSAGE, Carrier, call};
+use super::error::Error;
 
 /// The least remaining validity of a token in use, as in Go's agent.
 const LEAST: Duration = Duration::from_secs(30);
@@ -106,33 +106,29 @@ impl Tokens {
         if newest != shown {
             return Some(newest);
         }
-        let answer = self
-            .renew(channel)
-            .await
-            .inspect_err(|status| {
-                tracing::warn!(code = ?status.code(), "cannot refresh the session token");
-            })
-            .ok()?;
+        let renewed = self.renew(channel).await.inspect_err(|status| {
+            tracing::warn!(code = ?status.code(), "cannot refresh the session token");
+        });
+        let answer = renewed.ok()?;
         let mut current = self.lock();
-        let refresh = if answer.refresh_token.is_empty() {
-            current.refresh.clone()
-        } else {
-            answer.refresh_token
+        let refresh = match answer.refresh_token.as_str() {
+            "" => current.refresh.clone(),
+            token => token.to_owned(),
         };
         *current = CurrentToken::new(&answer.access_token, refresh).ok()?;
         Some(current.access.clone())
     }
 
     async fn renew(&self, channel: &Carrier) -> Result<AuthResponse, Status> {
-        let mut client = AuthenticationClient::new(channel.clone())
-            .max_decoding_message_size(dial::CALL_MESSAGE);
+        let mut client =
+            AuthenticationClient::new(channel.clone()).max_decoding_message_size(CALL_MESSAGE);
         let refresh_token = self.lock().refresh.clone();
         let refreshing = client.refresh_token(Request::new(RefreshTokenRequest { refresh_token }));
-        match dial::call(refreshing).await {
+        match call(refreshing).await {
             // The session may be older than the life of a refresh token.
             Err(status) if status.code() == Code::Unauthenticated => {
                 let introduction = AuthRequest::clone(&self.introduction);
-                dial::call(client.authenticate(Request::new(introduction))).await
+                call(client.authenticate(Request::new(introduction))).await
             }
             answered => answered,
         }

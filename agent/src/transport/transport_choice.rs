@@ -76,11 +76,10 @@ impl TransportChoice {
         if self.forced {
             return Transport::WebSocket;
         }
-        let is_remembered = self.remembered.is_some_and(|until| now < until);
         match self.state {
             State::Doubt | State::Certain => Transport::WebSocket,
-            State::Probing => Transport::Http2,
-            State::Open => first(is_remembered),
+            State::Open if self.remembered.is_some_and(|until| now < until) => Transport::WebSocket,
+            State::Open | State::Probing => Transport::Http2,
         }
     }
 
@@ -121,14 +120,6 @@ impl TransportChoice {
         if self.remembered.is_none_or(|until| now >= until) {
             self.remembered = Some(now + REMEMBERED);
         }
-    }
-}
-
-const fn first(is_remembered: bool) -> Transport {
-    if is_remembered {
-        Transport::WebSocket
-    } else {
-        Transport::Http2
     }
 }
 

@@ -134,9 +134,8 @@ impl Calls {
             });
         }
         let accept = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
-        if accept
-            .is_none_or(|accept| accept.as_bytes() != derive_accept_key(key.as_bytes()).as_bytes())
-        {
+        let wanted = derive_accept_key(key.as_bytes());
+        if accept.is_none_or(|accept| accept.as_bytes() != wanted.as_bytes()) {
             return Err(Error::Accept { to });
         }
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(failed)?;
@@ -157,22 +156,17 @@ fn upgrade(head: &http::request::Parts, to: &str, key: &str) -> Request<Empty<By
     let path = head.uri.path_and_query().cloned();
     *request.uri_mut() = path.map_or_else(http::Uri::default, http::Uri::from);
     let headers = request.headers_mut();
-    headers.extend(
-        head.headers
-            .iter()
-            .map(|(name, value)| (name.clone(), value.clone())),
-    );
-    headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(
-        header::SEC_WEBSOCKET_VERSION,
-        HeaderValue::from_static("13"),
-    );
-    headers.insert(
-        header::SEC_WEBSOCKET_PROTOCOL,
-        HeaderValue::from_static(SUBPROTOCOL),
-    );
+    let call = head.headers.iter();
+    headers.extend(call.map(|(name, value)| (name.clone(), value.clone())));
+    for (name, value) in [
+        (header::USER_AGENT, USER_AGENT),
+        (header::CONNECTION, "upgrade"),
+        (header::UPGRADE, "websocket"),
+        (header::SEC_WEBSOCKET_VERSION, "13"),
+        (header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
     headers.extend(HeaderValue::from_str(to).map(|to| (header::HOST, to)));
     headers.extend(HeaderValue::from_str(key).map(|key| (header::SEC_WEBSOCKET_KEY, key)));
     request
@@ -181,9 +175,8 @@ fn upgrade(head: &http::request::Parts, to: &str, key: &str) -> Request<Empty<By
 /// The printable beginning of a failed upgrade's answer.
 async fn error_text(response: Response<Incoming>) -> String {
     let body = http_body_util::Limited::new(response.into_body(), 64 << 10);
-    let bytes = body
-        .collect()
-        .await
+    let bytes = body.collect().await;
+    let bytes = bytes
         .map(http_body_util::Collected::to_bytes)
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -258,27 +251,20 @@ fn pieces(
 ) -> impl Stream<Item = Piece> + Send + 'static {
     stream::unfold(Some((read, guard)), |open| async move {
         let (mut read, guard) = open?;
-        match next(&mut read).await {
+        let last = match next(&mut read).await {
             Ok(Some(Frame::Data(data))) => {
-                Some((Ok(http_body::Frame::data(data)), Some((read, guard))))
+                let data = http_body::Frame::data(data);
+                return Some((Ok(data), Some((read, guard))));
             }
-            Ok(Some(Frame::Metadata(lines))) => match read_metadata(&lines) {
-                Ok(trailers) => Some((Ok(http_body::Frame::trailers(trailers)), None)),
-                Err(error) => Some((Err(broken(error.into())), None)),
-            },
+            Ok(Some(Frame::Metadata(lines))) => read_metadata(&lines).map_err(Error::from),
             // A stream without trailers is truncated.
-            Ok(None) => Some((
-                Err(broken(Error::Unexpected("it ended without a status"))),
-                None,
-            )),
-            Err(error) => Some((Err(broken(error)), None)),
-        }
+            Ok(None) => Err(Error::Unexpected("it ended without a status")),
+            Err(error) => Err(error),
+        };
+        // A local status: its source is the error.
+        let last = last.map_err(|error| Status::from_error(Box::new(error)));
+        Some((last.map(http_body::Frame::trailers), None))
     })
-}
-
-/// A local status: its source is the error.
-fn broken(error: Error) -> Status {
-    Status::from_error(Box::new(error))
 }
 
 #[cfg(test)]

@@ -41,10 +41,6 @@ pub enum By {
     Server,
 }
 
-/// Why it is none, and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Doubt(pub(super) String);
-
 /// The `ManagedClusters`, by what they are known by.
 #[derive(Debug, Default)]
 pub(super) struct Known<'a> {
@@ -73,21 +69,21 @@ impl<'a> Known<'a> {
         known
     }
 
-    /// Which one a Secret is.
-    pub(super) fn find(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), Doubt> {
+    /// Which one a Secret is; if none, why and what to do.
+    pub(super) fn find(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), String> {
         match agent_of(secret)? {
             Some(agent) => self.of_agent(&agent),
             None => self.pushed(secret),
         }
     }
 
-    fn of_agent(&self, agent: &str) -> Result<(&'a ManagedCluster, By), Doubt> {
+    fn of_agent(&self, agent: &str) -> Result<(&'a ManagedCluster, By), String> {
         let found = self.by_name.get(agent).map(|it| (*it, By::Name));
         found.ok_or_else(|| {
-            Doubt(format!(
+            format!(
                 "there is no ManagedCluster {agent}; have the cluster join Open Cluster Management under its agent's \
                  name"
-            ))
+            )
         })
     }
 
@@ -96,7 +92,7 @@ impl<'a> Known<'a> {
         cluster.declared.is_empty() || self.same.contains(&cluster.name)
     }
 
-    fn pushed(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), Doubt> {
+    fn pushed(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), String> {
         let named = self.by_name.get(secret.shown.as_str()).copied();
         let address = Address::parse(&secret.server);
         let there = address.as_ref().and_then(|it| self.by_server.get(it));
@@ -111,43 +107,43 @@ impl<'a> Known<'a> {
             (Some(named), there) if there.iter().any(|it| it.name == named.name) => {
                 Ok((named, By::Name))
             }
-            (Some(named), _) => Err(Doubt(format!(
+            (Some(named), _) => Err(format!(
                 "it has the name of ManagedCluster {}, and the API server of {}; correct its name or its server",
                 named.name,
                 listed()
-            ))),
+            )),
             (None, [one]) => Ok((one, By::Server)),
-            (None, []) => Err(Doubt(
+            (None, []) => Err(
                 "no ManagedCluster has its name or its API server; have the cluster join Open Cluster Management \
                  (clusteradm join), or set its API server in managedClusterClientConfigs of its ManagedCluster"
                     .to_owned(),
-            )),
-            (None, _) => Err(Doubt(format!(
+            ),
+            (None, _) => Err(format!(
                 "several ManagedClusters have its API server: {}; rename the Secret after the right one",
                 listed()
-            ))),
+            )),
         }
     }
 }
 
 /// A name alone is no proof where both sides say which API server is meant, and do not mean the same.
-fn another_server(secret: &ClusterSecret, named: &ManagedCluster) -> Doubt {
+fn another_server(secret: &ClusterSecret, named: &ManagedCluster) -> String {
     let (name, declared) = (&named.name, named.declared.join(", "));
-    Doubt(format!(
+    format!(
         "it has the name of ManagedCluster {name}, whose API server is {declared} (managedClusterClientConfigs) and not \
          {}; if they are the same cluster, add --same-cluster {name}; otherwise correct its name",
         secret.server
-    ))
+    )
 }
 
 /// The agent that a Secret names, by its label or in its server.
-fn agent_of(secret: &ClusterSecret) -> Result<Option<String>, Doubt> {
+fn agent_of(secret: &ClusterSecret) -> Result<Option<String>, String> {
     let address = Address::parse(&secret.server);
     let in_server = address.as_ref().and_then(Address::agent);
     match (secret.agent.as_deref(), in_server) {
-        (Some(label), Some(server)) if label != server => Err(Doubt(format!(
+        (Some(label), Some(server)) if label != server => Err(format!(
             "its label names agent {label}, its server agent {server}; correct one of them"
-        ))),
+        )),
         (label, server) => Ok(label.or(server).map(str::to_owned)),
     }
 }

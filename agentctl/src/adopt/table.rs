@@ -1,9 +1,7 @@
 //! The plan as text for people.
 
 use super::{Fate, Kind, Named, Plan, Row, State};
-use crate::output::{Format, Mood, Place, View, draw, one_line, paint};
-
-const NOTHING: &str = "-";
+use crate::output::{Format, Mood, NOTHING, Place, View, draw, one_line, or_nothing, warnings};
 
 impl View for Plan {
     fn text(&self, place: Place) -> String {
@@ -20,13 +18,9 @@ impl View for Plan {
         }
         for finding in &self.hub {
             let next = finding.next.as_deref().unwrap_or(NOTHING);
-            let line = format!(
-                "Obstacle for all clusters: {}: {}; {next}",
-                finding.check, finding.cause
-            );
-            text.push('\n');
-            text.push_str(&paint(&one_line(&line), Mood::Bad, place.colours));
-            text.push('\n');
+            let (check, cause) = (finding.check, &finding.cause);
+            let line = format!("Obstacle for all clusters: {check}: {cause}; {next}");
+            text += &warnings([&line], place.colours);
         }
         text
     }
@@ -50,7 +44,7 @@ fn clusters(rows: &[Row], wide: bool, colours: bool) -> String {
             Kind::Push => "push",
             Kind::Agent => "agent",
         };
-        let cluster = row.cluster.clone().unwrap_or_else(|| NOTHING.to_owned());
+        let cluster = or_nothing(row.cluster.as_ref());
         let count = row.applications.to_string();
         let mut cells = vec![row.secret.clone(), kind.to_owned(), cluster, count];
         cells.extend([state.to_owned(), one_line(&remark(row))]);

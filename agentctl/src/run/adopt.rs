@@ -6,14 +6,14 @@ use serde_json::Value;
 use super::{Answer, Error, addons, hub_settings, inspect, wait};
 use crate::{
     adopt::{
-        Facts,
+        Facts, Row,
         facts::{ClusterSecret, ManagedCluster, brief},
         plan,
     },
     args::{AdoptArgs, Global},
     change::opt_in,
     hub::{APPLICATIONS, By, CLUSTERS, CONFIG_MAPS, Hub, NAMESPACES, OFFERS, SECRETS},
-    names::Unknown,
+    names::{Unknown, missing},
     output::Place,
     progress::Progress,
     wait_state::enrolled,
@@ -29,12 +29,10 @@ pub(super) async fn adopt(
 ) -> Result<Answer, Error> {
     let facts = facts(hub, global, args).await?;
     let mut plan = plan(&facts);
-    let rows = plan.clusters.iter();
-    let all = rows.map(|row| row.cluster.as_ref().unwrap_or(&row.name).clone());
-    let all: Vec<_> = all.collect();
+    let rows = plan.clusters.iter().map(Row::cluster_or_name);
+    let all: Vec<_> = rows.cloned().collect();
     let mut unknown = plan.keep(&args.clusters);
-    let hub_settings = args.same_cluster.iter();
-    unknown.extend(hub_settings.filter(|name| !all.contains(*name)).cloned());
+    unknown.extend(missing(&args.same_cluster, &all));
     if !unknown.is_empty() {
         let known = all.iter().map(String::as_str);
         return Err(Error::NoSecret(Unknown::new(unknown, known)));

@@ -7,11 +7,11 @@ use super::{Answer, Error, addons, one, wait, write};
 use crate::{
     args::{Global, RotateArgs, RotateOf, Wait},
     certs::{self, Certificates, certificates},
-    change,
+    change::{self, Change},
     hub::{Hub, SECRETS},
     output::Place,
     progress::Progress,
-    wait_state::{rekeyed, replaced},
+    wait_state::{WaitState, rekeyed, replaced},
 };
 
 /// Every certificate.
@@ -43,13 +43,10 @@ pub(super) async fn restore(
     progress: &Progress,
 ) -> Result<Answer, Error> {
     let (cluster, before) = one(hub, cluster).await?;
-    let answer = write(hub, change::restore(&cluster, &before, now)?).await?;
-    if !wait.wait {
-        return Ok(answer);
-    }
+    let change = change::restore(&cluster, &before, now)?;
     // It comes with another key, so with another certificate.
     let look = async || Ok(rekeyed(&before, &one(hub, cluster.as_str()).await?.1));
-    wait::until(look, wait.timeout, progress).await
+    write_and_wait(hub, change, wait, look, progress).await
 }
 
 /// Asks for another key of one agent or another authority, and waits for it where that is wanted.
@@ -64,25 +61,31 @@ pub(super) async fn rotate(
     let RotateOf { cluster, ca: _ } = of;
     if let Some(cluster) = cluster {
         let (cluster, before) = one(hub, &cluster).await?;
-        let answer = write(hub, change::rotate_agent(&cluster, &before, now)?).await?;
-        if !wait.wait {
-            return Ok(answer);
-        }
+        let change = change::rotate_agent(&cluster, &before, now)?;
         let look = async || Ok(rekeyed(&before, &one(hub, cluster.as_str()).await?.1));
-        return wait::until(look, wait.timeout, progress).await;
-    }
-    let change = change::rotate_authority(&global.own_namespace, now);
-    let answer = write(hub, change).await?;
-    if !wait.wait {
-        return Ok(answer);
+        return write_and_wait(hub, change, wait, look, progress).await;
     }
     let asked = now.to_string();
+    let own = Some(global.own_namespace.as_str());
     let look = async || {
-        let secret = hub
-            .get(SECRETS, Some(&global.own_namespace), CA_SECRET)
-            .await?;
-        let secret = secret.unwrap_or_default();
+        let secret = hub.get(SECRETS, own, CA_SECRET).await?.unwrap_or_default();
         Ok(replaced(&asked, &secret, &addons(hub).await?))
     };
-    wait::until(look, wait.timeout, progress).await
+    let change = change::rotate_authority(&global.own_namespace, now);
+    write_and_wait(hub, change, wait, look, progress).await
+}
+
+async fn write_and_wait(
+    hub: &Hub,
+    change: Change,
+    wait: Wait,
+    look: impl AsyncFn() -> Result<WaitState, Error>,
+    progress: &Progress,
+) -> Result<Answer, Error> {
+    let answer = write(hub, change).await?;
+    if wait.wait {
+        wait::until(look, wait.timeout, progress).await
+    } else {
+        Ok(answer)
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     args::{Global, StatusArgs},
     fleet,
     hub::{APPLICATIONS, By, Hub},
-    names::Unknown,
+    names::{Unknown, missing},
     output::Place,
     status::{Troubles, belongs_to, trouble},
 };
@@ -18,15 +18,9 @@ pub(super) async fn list(
     place: Place,
 ) -> Result<Answer, Error> {
     let (addons, settings) = (addons(hub).await?, hub_settings(hub, global).await);
-    let is_known = |name: &&String| addons.iter().any(|addon| addon.cluster == **name);
-    let unknown: Vec<_> = args
-        .clusters
-        .iter()
-        .filter(|it| !is_known(it))
-        .cloned()
-        .collect();
+    let known: Vec<_> = addons.iter().map(|addon| addon.cluster.as_str()).collect();
+    let unknown = missing(&args.clusters, &known);
     if !unknown.is_empty() {
-        let known = addons.iter().map(|addon| addon.cluster.as_str());
         return Err(Error::NoCluster(Unknown::new(unknown, known)));
     }
     let servers = servers(hub, &settings).await.unwrap_or_default();

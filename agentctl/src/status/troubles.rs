@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::tally::{SICK, is_behind, is_late};
 use crate::{
     object::{list, text},
-    output::{Format, Mood, Place, View, age, draw, warning},
+    output::{Format, Mood, Place, View, age, draw, or_nothing, warnings},
     why::wanted_since,
 };
 
@@ -162,8 +162,7 @@ impl Troubles {
 
 impl View for Troubles {
     fn text(&self, place: Place) -> String {
-        let silent = self.silent.as_deref();
-        let silent = silent.map_or_else(String::new, |it| warning(it, place.colours));
+        let silent = warnings(&self.silent, place.colours);
         if self.applications.is_empty() {
             return "no Application needs attention\n".to_owned() + &silent;
         }
@@ -174,17 +173,18 @@ impl View for Troubles {
         }
         header.push("WHAT");
         let rows = self.applications.iter().map(|it| {
-            let none = || "-".to_owned();
-            let known = |text: &Option<String>| text.clone().unwrap_or_else(none);
             let mut cells = vec![
                 format!("{}/{}", it.namespace, it.name),
-                known(&it.cluster),
+                or_nothing(it.cluster.as_ref()),
                 it.reason.clone(),
-                it.since.map_or_else(none, |at| age(at, place.now)),
+                or_nothing(it.since.map(|at| age(at, place.now))),
             ];
             if wide {
-                let since = it.since.map_or_else(none, |at| format!("{at:.0}"));
-                cells.extend([since, known(&it.sync), known(&it.health)]);
+                cells.extend([
+                    or_nothing(it.since.map(|at| format!("{at:.0}"))),
+                    or_nothing(it.sync.as_ref()),
+                    or_nothing(it.health.as_ref()),
+                ]);
             }
             cells.push(it.cause.clone());
             (Mood::Bad, cells)

@@ -334,3 +334,38 @@ fn commands_of_a_predecessor_are_not_shown_on_its_successor() {
     let running = app(Some(sync("r")), Some(state("Running", &sync("r"), "t")));
     assert_eq!(follow(&running), Some(sync("r")));
 }
+
+#[test]
+fn ended_operation_of_a_spoke_leaves_the_hub() {
+    let (running, ended) = (
+        state("Running", &sync("2"), "t2"),
+        state("Succeeded", &sync("2"), "t2"),
+    );
+    let hub = app(Some(sync("2")), Some(running.clone()));
+    let left = app(Some(sync("2")), Some(ended.clone()));
+    for known in [RESTARTED, GO] {
+        assert_eq!(operation(&hub, &left, known), CLEAR, "{known:?}");
+        let other = app(Some(sync("2")), Some(state("Running", &sync("3"), "t3")));
+        assert_eq!(operation(&hub, &other, known), CLEAR, "{known:?}");
+    }
+    // a Go agent sets a repeated operation beside the result of the earlier one
+    let repeated = app(Some(sync("2")), None);
+    assert_eq!(operation(&repeated, &left, GO), show(&sync("2")));
+    assert_eq!(operation(&repeated, &left, RESTARTED), CLEAR);
+}
+
+#[test]
+fn operation_of_another_cluster_is_no_command() {
+    for (phase, started) in [("Running", "t2"), ("Succeeded", "t2"), ("Failed", "")] {
+        let hub = app(Some(sync("2")), Some(state(phase, &sync("2"), started)));
+        assert!(is_spent(&hub));
+        for report in [
+            app(None, None),
+            app(None, Some(state("Succeeded", &sync("1"), "t1"))),
+        ] {
+            assert_eq!(operation(&hub, &report, RESTARTED), CLEAR, "{phase}");
+        }
+    }
+    let asked = app(Some(sync("2")), Some(state("Succeeded", &sync("1"), "t1")));
+    assert!(!is_spent(&asked));
+}

@@ -153,9 +153,6 @@ fn digit(byte: u8) -> Option<u8> {
 
 /// Encodes all characters but unreserved ones. A colon, as in names of roles, is not encoded in paths.
 pub(super) fn encode_into(text: &mut String, plain: &str, colon: bool) {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
-    ];
     for byte in plain.bytes() {
         let stays = byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~')
@@ -164,9 +161,7 @@ pub(super) fn encode_into(text: &mut String, plain: &str, colon: bool) {
             text.push(char::from(byte));
         } else {
             text.push('%');
-            for half in [byte >> 4, byte & 15] {
-                text.extend(DIGITS.get(usize::from(half)));
-            }
+            text.push_str(&hex::encode_upper([byte]));
         }
     }
 }

@@ -7,7 +7,6 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{keys, name::AddonName};
@@ -27,9 +26,7 @@ pub const GROUP: &str = "addon.open-cluster-management.io";
 pub const NO_DEFAULT: &str = "__reserved_no_default__";
 
 /// Spec of a `ManagedClusterAddOn`, which enables an add-on for one cluster.
-#[derive(
-    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "addon.open-cluster-management.io",
     version = "v1beta1",
@@ -38,7 +35,8 @@ pub const NO_DEFAULT: &str = "__reserved_no_default__";
     namespaced,
     status = "ManagedClusterAddOnStatus",
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    schema = "disabled"
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedClusterAddOnSpec {
@@ -48,9 +46,7 @@ pub struct ManagedClusterAddOnSpec {
 }
 
 /// Names a configuration object.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AddOnConfig {
     /// API group, empty for the core group.
@@ -67,7 +63,7 @@ pub struct AddOnConfig {
 /// Status of a `ManagedClusterAddOn`.
 ///
 /// The registration agent of the cluster may write all of it: everything here is a claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedClusterAddOnStatus {
     /// Conditions, see [`crate::condition::addon`].
@@ -91,9 +87,7 @@ pub struct ManagedClusterAddOnStatus {
 }
 
 /// A kind of configuration.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ConfigGroupResource {
     /// API group.
@@ -103,7 +97,7 @@ pub struct ConfigGroupResource {
 }
 
 /// A configuration in use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigReference {
     /// API group.
@@ -121,9 +115,7 @@ pub struct ConfigReference {
 }
 
 /// Names one content of a configuration object.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ConfigSpecHash {
     /// Namespace, empty if the resource is cluster-scoped.
@@ -136,7 +128,7 @@ pub struct ConfigSpecHash {
 }
 
 /// One identity of the agent. Exactly one of the two parts is set: the one that `type` names.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RegistrationConfig {
     /// `kubeClient` or `customSigner`.
@@ -156,7 +148,7 @@ pub const KUBE_CLIENT: &str = "kubeClient";
 pub const CUSTOM_SIGNER: &str = "customSigner";
 
 /// A client of the hub's API server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeClientConfig {
     /// `csr` or `token`; the agent decides.
@@ -168,7 +160,7 @@ pub struct KubeClientConfig {
 }
 
 /// A certificate of a custom signer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CustomSignerConfig {
     /// The signer's name, `domain/path`.
@@ -179,7 +171,7 @@ pub struct CustomSignerConfig {
 }
 
 /// The subject of a certificate.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subject {
     /// The common name.
@@ -193,11 +185,21 @@ pub struct Subject {
 }
 
 /// Which component checks the health of the agent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HealthCheck {
     /// `Lease` or `Customized`.
     pub mode: String,
+}
+
+impl AddOnConfig {
+    /// The kind of the object.
+    pub fn kind(&self) -> ConfigGroupResource {
+        ConfigGroupResource {
+            group: self.group.clone(),
+            resource: self.resource.clone(),
+        }
+    }
 }
 
 impl ManagedClusterAddOn {
@@ -253,9 +255,7 @@ impl ManagedClusterAddOn {
 }
 
 /// Spec of a `ClusterManagementAddOn`: an add-on that the hub offers.
-#[derive(
-    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "addon.open-cluster-management.io",
     version = "v1beta1",
@@ -263,13 +263,11 @@ impl ManagedClusterAddOn {
     plural = "clustermanagementaddons",
     status = "ClusterManagementAddOnStatus",
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    schema = "disabled"
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterManagementAddOnSpec {
-    /// Display name and description.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub add_on_meta: Option<AddOnMeta>,
     /// Kinds of configuration with their defaults; the name may be [`NO_DEFAULT`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_configs: Vec<AddOnConfig>,
@@ -277,18 +275,8 @@ pub struct ClusterManagementAddOnSpec {
     pub install_strategy: InstallStrategy,
 }
 
-/// Display name and description of an add-on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct AddOnMeta {
-    /// Name for people.
-    pub display_name: String,
-    /// One line.
-    pub description: String,
-}
-
 /// How `ManagedClusterAddOns` are created: by users (`Manual`) or by OCM (`Placements`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstallStrategy {
     /// `Manual` or `Placements`.
@@ -316,7 +304,7 @@ impl InstallStrategy {
 }
 
 /// One placement of an add-on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlacementStrategy {
     /// Namespace of the Placement.
@@ -329,29 +317,10 @@ pub struct PlacementStrategy {
 }
 
 /// Status of a `ClusterManagementAddOn`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ClusterManagementAddOnStatus {
     /// Defaults in use with their hashes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub default_config_references: Vec<ConfigReference>,
-    /// The roll-out progress of each placement.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub install_progressions: Vec<InstallProgression>,
-}
-
-/// The roll-out progress of one placement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct InstallProgression {
-    /// Namespace of the Placement.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Configurations in use.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub config_references: Vec<ConfigReference>,
-    /// Conditions.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Condition>,
 }

@@ -1,53 +1,30 @@
-//! Group `cluster.open-cluster-management.io`: clusters, sets and placements.
+//! Group `cluster.open-cluster-management.io`: clusters, and the decisions of placements.
 
-use std::borrow::Cow;
-
-use k8s_openapi::{
-    NamespaceResourceScope,
-    apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, ObjectMeta},
-};
-use kube::{CustomResource, Resource};
-use schemars::JsonSchema;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, api::ApiResource, core::GroupVersionKind};
 use serde::{Deserialize, Serialize};
 
 use crate::condition::{self, Status};
 
 /// Spec of a ManagedCluster, as far as add-ons read it.
-#[derive(
-    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "cluster.open-cluster-management.io",
     version = "v1",
     kind = "ManagedCluster",
     status = "ManagedClusterStatus",
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    schema = "disabled"
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedClusterSpec {
     /// Whether the hub accepts the cluster.
     pub hub_accepts_client: bool,
-    /// Taints that keep placements away.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub taints: Vec<Taint>,
-}
-
-/// Keeps placements without a toleration away from a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Taint {
-    /// Key.
-    pub key: String,
-    /// Value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// `NoSelect`, `PreferNoSelect` or `NoSelectIfNew`.
-    pub effect: String,
 }
 
 /// Status of a ManagedCluster. The cluster itself may write it: everything here is a claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManagedClusterStatus {
     /// Conditions, see [`crate::condition::cluster`].
@@ -62,7 +39,7 @@ pub struct ManagedClusterStatus {
 }
 
 /// One claim of a cluster about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterClaim {
     /// Name.
@@ -80,7 +57,7 @@ pub fn is_itself(claimed: Option<&str>, uid: Option<&str>) -> bool {
 }
 
 /// Versions in use on a cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ManagedClusterVersion {
     /// Of Kubernetes.
@@ -124,136 +101,15 @@ impl ManagedCluster {
     }
 }
 
-/// Spec of a `ManagedClusterSetBinding`: lets placements of a namespace see a set.
-#[derive(
-    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1beta2",
-    kind = "ManagedClusterSetBinding",
-    namespaced
-)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ManagedClusterSetBindingSpec {
-    /// The set; the binding's name must be the same.
-    pub cluster_set: String,
-}
-
-/// Spec of a Placement, as far as add-ons read or write it.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[kube(
-    group = "cluster.open-cluster-management.io",
-    version = "v1beta1",
-    kind = "Placement",
-    namespaced
-)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PlacementSpec {
-    /// Sets to choose from; all that are bound to the namespace if empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub cluster_sets: Vec<String>,
-    /// At most so many clusters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub number_of_clusters: Option<i32>,
-    /// A cluster is chosen if one of these fits.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub predicates: Vec<ClusterPredicate>,
-    /// Taints to tolerate.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tolerations: Vec<PlacementToleration>,
-}
-
-/// One way for a cluster to fit a placement.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClusterPredicate {
-    /// What the cluster must have.
-    pub required_cluster_selector: ClusterSelector,
-}
-
-/// What a cluster must have.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClusterSelector {
-    /// Labels.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub label_selector: Option<LabelSelector>,
-}
-
-/// A taint that does not keep a placement away.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PlacementToleration {
-    /// Key of the taint.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// Equal or Exists.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub operator: Option<String>,
-    /// Value of the taint.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// Effect of the taint.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub effect: Option<String>,
-}
-
-/// Clusters that a placement chose. It has no spec.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct PlacementDecision {
-    /// Metadata; the label [`crate::keys::PLACEMENT`] names the Placement.
-    pub metadata: ObjectMeta,
-    /// The decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub status: Option<PlacementDecisionStatus>,
-}
-
-impl Resource for PlacementDecision {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "PlacementDecision".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "cluster.open-cluster-management.io".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1beta1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "placementdecisions".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
-}
-
-/// Status of a `PlacementDecision`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct PlacementDecisionStatus {
-    /// The chosen clusters, at most 100 in one object.
-    pub decisions: Vec<ClusterDecision>,
-}
-
-/// One chosen cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClusterDecision {
-    /// The cluster.
-    pub cluster_name: String,
-    /// Why.
-    pub reason: String,
+/// Where `PlacementDecisions` are, for a dynamic `Api`. They have no spec; the label [`crate::keys::PLACEMENT`] names the
+/// Placement, and the status at most 100 clusters.
+pub fn placement_decisions() -> ApiResource {
+    let group = "cluster.open-cluster-management.io";
+    ApiResource::from_gvk(&GroupVersionKind::gvk(
+        group,
+        "v1beta1",
+        "PlacementDecision",
+    ))
 }
 
 #[cfg(test)]

@@ -5,14 +5,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Spec of a ManifestWork.
-#[derive(
-    CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "work.open-cluster-management.io",
     version = "v1",
@@ -20,7 +17,8 @@ use serde_json::Value;
     namespaced,
     status = "ManifestWorkStatus",
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    schema = "disabled"
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManifestWorkSpec {
@@ -35,27 +33,15 @@ pub struct ManifestWorkSpec {
 }
 
 /// The objects of a work.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Workload {
     /// Whole objects.
-    #[schemars(schema_with = "objects")]
     pub manifests: Vec<Value>,
 }
 
-fn objects(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "array",
-        "items": {
-            "type": "object",
-            "x-kubernetes-embedded-resource": true,
-            "x-kubernetes-preserve-unknown-fields": true,
-        },
-    })
-}
-
 /// What happens to the objects when the work is deleted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeleteOption {
     /// `Foreground`, `Orphan` or `SelectivelyOrphan`.
@@ -66,7 +52,7 @@ pub struct DeleteOption {
 }
 
 /// Which objects stay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SelectivelyOrphan {
     /// An object stays if one of these names it.
@@ -74,9 +60,7 @@ pub struct SelectivelyOrphan {
 }
 
 /// Names an object in a work; namespace and name may have `*` in manifest configs.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceIdentifier {
     /// API group, empty for the core group.
@@ -92,7 +76,7 @@ pub struct ResourceIdentifier {
 }
 
 /// How an object is applied and watched.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManifestConfig {
     /// Which object.
@@ -109,7 +93,7 @@ pub struct ManifestConfig {
 }
 
 /// The values to report for an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeedbackRule {
     /// `WellKnownStatus` or `JSONPaths`.
@@ -121,7 +105,7 @@ pub struct FeedbackRule {
 }
 
 /// One value to report for an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JsonPath {
     /// Name of the value.
@@ -134,7 +118,7 @@ pub struct JsonPath {
 }
 
 /// How an object is applied.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UpdateStrategy {
     /// `Update`, `CreateOnly`, `ServerSideApply` or `ReadOnly`.
@@ -146,7 +130,7 @@ pub struct UpdateStrategy {
 }
 
 /// Options of `ServerSideApply`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServerSideApply {
     /// Take fields from other managers.
@@ -157,7 +141,7 @@ pub struct ServerSideApply {
 }
 
 /// Status of a ManifestWork. The cluster writes it: everything here is a claim.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManifestWorkStatus {
     /// Conditions of the work as a whole, see [`crate::condition::work`].
@@ -168,7 +152,7 @@ pub struct ManifestWorkStatus {
 }
 
 /// The objects of a work one by one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceStatus {
     /// One entry an object.
@@ -176,7 +160,7 @@ pub struct ResourceStatus {
 }
 
 /// The reported state of one object of a work.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ManifestCondition {
     /// Which object.
@@ -190,7 +174,7 @@ pub struct ManifestCondition {
 }
 
 /// Names an object of a work as it is on the cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceMeta {
     /// Place in the work.
@@ -210,7 +194,7 @@ pub struct ResourceMeta {
 }
 
 /// Values that feedback rules requested.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusFeedback {
     /// One entry a value; what is zero or unset on the cluster is missing.
@@ -218,7 +202,7 @@ pub struct StatusFeedback {
 }
 
 /// A value that a feedback rule requested.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeedbackValue {
     /// Its name.
@@ -228,7 +212,7 @@ pub struct FeedbackValue {
 }
 
 /// A value; the part that `type` names is set.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FieldValue {
     /// `Integer`, `String`, `Boolean` or `JsonRaw`.

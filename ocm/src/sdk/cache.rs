@@ -1,6 +1,6 @@
 //! A local copy of the hub's objects, kept current by a watch. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One event of a watch.
 #[derive(Clone, Debug)]
@@ -104,8 +104,8 @@ impl<K, V> Default for Cache<K, V> {
 }
 
 impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
-    /// Applies an event and returns the keys that changed.
-    pub(crate) fn apply(&mut self, update: Update<K, V>) -> Vec<K> {
+    /// Applies an event and returns the keys that changed, with their former values.
+    pub(crate) fn apply(&mut self, update: Update<K, V>) -> Vec<(K, Option<V>)> {
         self.progress.take(&update);
         match update.change {
             Change::Restarted => {
@@ -118,17 +118,32 @@ impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
             }
             Change::Complete => {
                 let new = self.listing.take().unwrap_or_default();
-                let changed = differences(&self.live, &new);
-                self.live = new;
+                let mut old = std::mem::replace(&mut self.live, new);
                 self.synced = true;
+                let mut changed = Vec::new();
+                for (key, value) in &self.live {
+                    let before = old.remove(key);
+                    if before.as_ref() != Some(value) {
+                        changed.push((key.clone(), before));
+                    }
+                }
+                changed.extend(old.into_iter().map(|(key, value)| (key, Some(value))));
                 changed
             }
             Change::Applied(key, value) => {
-                let same = self.live.get(&key).is_some_and(|old| *old == value);
-                self.live.insert(key.clone(), value);
-                if same { Vec::new() } else { vec![key] }
+                if self.live.get(&key) == Some(&value) {
+                    return Vec::new();
+                }
+                let before = self.live.insert(key.clone(), value);
+                vec![(key, before)]
             }
-            Change::Deleted(key) => self.live.remove(&key).map(|_| key).into_iter().collect(),
+            Change::Deleted(key) => {
+                let before = self.live.remove(&key);
+                before
+                    .map(|before| (key, Some(before)))
+                    .into_iter()
+                    .collect()
+            }
             Change::Unread => Vec::new(),
         }
     }
@@ -149,14 +164,6 @@ impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
     }
 }
 
-fn differences<K: Clone + Ord, V: PartialEq>(old: &BTreeMap<K, V>, new: &BTreeMap<K, V>) -> Vec<K> {
-    let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
-    keys.into_iter()
-        .filter(|key| old.get(*key) != new.get(*key))
-        .cloned()
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -175,23 +182,27 @@ mod tests {
         cache.apply(update(Change::Listed("a", 1)));
         cache.apply(update(Change::Listed("b", 1)));
         assert!(!cache.is_synced());
-        assert_eq!(cache.apply(update(Change::Complete)), ["a", "b"]);
+        let added = cache.apply(update(Change::Complete));
+        assert_eq!(added, [("a", None), ("b", None)]);
         assert!(cache.is_synced());
 
         cache.apply(update(Change::Restarted));
         assert_eq!(cache.live().len(), 2);
         cache.apply(update(Change::Listed("b", 2)));
         assert_eq!(cache.live().get("a"), Some(&1));
-        assert_eq!(cache.apply(update(Change::Complete)), ["a", "b"]);
+        let changed = cache.apply(update(Change::Complete));
+        assert_eq!(changed, [("b", Some(1)), ("a", Some(1))]);
         assert_eq!(cache.live(), &BTreeMap::from([("b", 2)]));
     }
 
     #[test]
     fn unchanged_objects_are_not_reported() {
         let mut cache = Cache::default();
-        assert_eq!(cache.apply(update(Change::Applied("a", 1))), ["a"]);
+        let added = cache.apply(update(Change::Applied("a", 1)));
+        assert_eq!(added, [("a", None)]);
         assert!(cache.apply(update(Change::Applied("a", 1))).is_empty());
-        assert_eq!(cache.apply(update(Change::Deleted("a"))), ["a"]);
+        let deleted = cache.apply(update(Change::Deleted("a")));
+        assert_eq!(deleted, [("a", Some(1))]);
         assert!(cache.apply(update(Change::Deleted("a"))).is_empty());
     }
 

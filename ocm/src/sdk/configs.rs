@@ -31,17 +31,13 @@ pub(crate) async fn reconcile<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> 
     let name = hub.addon.name().as_str();
     let resource = hub.version.cluster_management_addons();
     let api = Api::<DynamicObject>::all_with(hub.client.clone(), &resource);
-    let manager = Some(format!("{name}-configs"));
     let params = PatchParams {
-        field_manager: manager,
+        field_manager: Some(format!("{name}-configs")),
         ..PatchParams::default()
     };
     let result = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
-    let offer = result.map_err(|source| Error::Write {
-        action: "patch the configuration hashes of",
-        object: format!("ClusterManagementAddOn {name}"),
-        source: Box::new(source),
-    })?;
+    let object = format!("ClusterManagementAddOn {name}");
+    let offer = result.map_err(Error::write("patch the configuration hashes of", object))?;
     info!("configuration hashes written");
     hub.metrics.wrote(Written::Hashes);
     let version = offer.metadata.resource_version.unwrap_or_default();

@@ -21,8 +21,12 @@ use crate::{
 };
 
 mod request;
+mod summary;
 
-pub(crate) use self::request::public_key;
+pub(crate) use self::{
+    request::public_key,
+    summary::{OPEN_LIMIT, SIZE_LIMIT, Summary, queue},
+};
 
 /// Why a request is left pending.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -254,30 +258,37 @@ fn check_labels(
     Ok(())
 }
 
-/// The user must be the cluster's prefix and one more part, and a member of the cluster's group.
+/// The user who sent a request.
 ///
 /// For requests through OCM's gRPC server the user is its service account, which records the requester in
 /// an annotation; the annotation counts for this user only.
+fn requester(request: &CertificateSigningRequest) -> &str {
+    let username = request.spec.username.as_deref().unwrap_or_default();
+    if username != keys::GRPC_SERVER_USER {
+        return username;
+    }
+    let annotations = request.metadata.annotations.as_ref();
+    let noted = annotations.and_then(|annotations| annotations.get(keys::CSR_USER));
+    noted.map(String::as_str).unwrap_or_default()
+}
+
+/// The cluster whose registration agent this user is: the user must be the cluster's prefix and one more part.
+fn agent_cluster(user: &str) -> Option<ClusterName> {
+    let (cluster, agent) = user.strip_prefix(keys::IDENTITY_PREFIX)?.split_once(':')?;
+    let is_agent = !agent.is_empty() && !agent.contains(':');
+    ClusterName::new(cluster).ok().filter(|_| is_agent)
+}
+
+/// The user must be the cluster's registration agent, and a member of the cluster's group.
 fn check_requester(
     request: &CertificateSigningRequest,
     cluster: &ClusterName,
 ) -> Result<(), Refusal> {
-    let username = request.spec.username.as_deref().unwrap_or_default();
-    let annotations = request.metadata.annotations.as_ref();
-    let through_grpc = username == keys::GRPC_SERVER_USER;
-    let requester = if through_grpc {
-        let noted = annotations.and_then(|annotations| annotations.get(keys::CSR_USER));
-        noted.map(String::as_str).unwrap_or_default()
-    } else {
-        username
-    };
+    let requester = requester(request);
     let group = format!("{}{cluster}", keys::IDENTITY_PREFIX);
-    let agent = requester
-        .strip_prefix(&group)
-        .and_then(|rest| rest.strip_prefix(':'));
-    let is_agent = agent.is_some_and(|agent| !agent.is_empty() && !agent.contains(':'));
+    let through_grpc = request.spec.username.as_deref() == Some(keys::GRPC_SERVER_USER);
     let is_member = through_grpc || request.spec.groups.iter().flatten().any(|g| *g == group);
-    if is_agent && is_member {
+    if agent_cluster(requester).as_ref() == Some(cluster) && is_member {
         Ok(())
     } else {
         Err(Refusal::Requester {
@@ -387,6 +398,6 @@ fn check_subject(content: &Request, granted: &Granted) -> Result<(), Refusal> {
 }
 
 #[cfg(test)]
-pub(crate) mod samples;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use self::tests::samples;

@@ -11,10 +11,11 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::workers::{PendingWork, Workers};
+use self::workers::Workers;
 use super::{
     Addon, Error, Hosts, Metrics, View, event::Events, metrics::Controller,
-    object_cache::ObjectCache, permissions::Part, queue::Outcome, registration, watches::Watches,
+    object_cache::ObjectCache, permissions::Part, queue::PendingWork, registration,
+    watches::Watches,
 };
 use crate::{api::addon::Version, name::ClusterName};
 
@@ -41,15 +42,9 @@ pub struct Setup {
 
 impl std::fmt::Debug for Setup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self {
-            version,
-            concurrency,
-            ..
-        } = self;
-        let mut debug = f.debug_struct("Setup");
-        debug
-            .field("version", version)
-            .field("concurrency", concurrency)
+        f.debug_struct("Setup")
+            .field("version", &self.version)
+            .field("concurrency", &self.concurrency)
             .finish_non_exhaustive()
     }
 }
@@ -115,8 +110,8 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         for kind in registration::supported(&addon.supported_configs()) {
             state.configs.entry(kind).or_default();
         }
-        for signer in addon.own_signers() {
-            state.strays.entry(signer).or_default();
+        for signer in request_kinds(addon.as_ref()) {
+            state.requests.entry(signer).or_default();
         }
         if !addon.hub_permissions().is_empty() {
             for part in Part::ALL {
@@ -125,9 +120,9 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         }
     }
     info!(addon = %addon.name(), version = version.as_str(), "add-on starts");
-    let agenda = Arc::new(PendingWork::default());
-    let mut watches = watch_all(addon.as_ref(), &client, version, &world, &agenda);
-    let events = Events::default();
+    let pending = Arc::new(PendingWork::default());
+    let mut watches = watch_all(addon.as_ref(), &client, version, &world, &pending);
+    let events = Events::new(client.clone(), addon.name(), metrics.clone());
     let hub = Arc::new(Hub {
         addon,
         client,
@@ -136,54 +131,32 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         events,
         metrics,
     });
-    let mut worker_pool = Workers::new(hub, agenda);
+    let mut workers = Workers::new(hub, Arc::clone(&pending));
     let mut wake = wake.chain(stream::pending());
     loop {
-        let next_due = worker_pool.dispatch(concurrency.max(1));
-        match next(&token, &mut watches, &mut worker_pool, &mut wake, next_due).await {
-            Next::Stop => break,
-            Next::WatchEnded(error) => return Err(error),
-            Next::Finished(key, outcome) => worker_pool.finish(key, outcome),
-            Next::Woken(cluster) => worker_pool.agenda.add(Key::Cluster(cluster)),
-            Next::Due => {}
+        let next_due = workers.dispatch(concurrency.max(1));
+        let (listing, mut revision) = (workers.is_listing(), workers.revision.clone());
+        let far = Instant::now() + Duration::from_hours(1);
+        // Every arm is cancel-safe.
+        tokio::select! {
+            biased;
+            () = token.cancelled() => break,
+            Some(ended) = watches.join_next() => return Err(ended.unwrap_or(Error::Panicked)),
+            Some((key, outcome)) = workers.join_next() => workers.finish(key, outcome),
+            Some(cluster) = wake.next() => pending.add(Key::Cluster(cluster)),
+            () = pending.changed.notified() => {}
+            // The last list may be empty and add no key.
+            Ok(()) = revision.changed(), if listing => {}
+            () = sleep_until(next_due.unwrap_or(far)) => {}
         }
     }
-    worker_pool.drain().await;
+    workers.drain().await;
     Ok(())
 }
 
-/// The events of the main loop.
-enum Next {
-    Stop,
-    WatchEnded(Error),
-    Finished(Key, Outcome),
-    Woken(ClusterName),
-    Due,
-}
-
-/// Waits for the first event. Every arm is cancel-safe.
-async fn next<A: Addon>(
-    token: &CancellationToken,
-    watches: &mut JoinSet<Error>,
-    worker_pool: &mut Workers<A>,
-    wake: &mut (impl futures::Stream<Item = ClusterName> + Unpin),
-    next_due: Option<Instant>,
-) -> Next {
-    let agenda = Arc::clone(&worker_pool.agenda);
-    let mut revision = worker_pool.revision.clone();
-    let listing = worker_pool.is_listing();
-    let far = Instant::now() + Duration::from_hours(1);
-    tokio::select! {
-        biased;
-        () = token.cancelled() => Next::Stop,
-        Some(ended) = watches.join_next() => Next::WatchEnded(ended.unwrap_or(Error::Panicked)),
-        Some((key, outcome)) = worker_pool.join_next() => Next::Finished(key, outcome),
-        Some(cluster) = wake.next() => Next::Woken(cluster),
-        () = agenda.changed.notified() => Next::Due,
-        // The last list may be empty and add no key.
-        Ok(()) = revision.changed(), if listing => Next::Due,
-        () = sleep_until(next_due.unwrap_or(far)) => Next::Due,
-    }
+/// The watches of certificate requests: those with our label (`None`), and for each custom signer of ours those without it.
+fn request_kinds(addon: &impl Addon) -> impl Iterator<Item = Option<String>> {
+    std::iter::once(None).chain(addon.own_signers().into_iter().map(Some))
 }
 
 fn watch_all<A: Addon>(
@@ -191,35 +164,32 @@ fn watch_all<A: Addon>(
     client: &Client,
     version: Version,
     world: &Arc<ObjectCache>,
-    agenda: &Arc<PendingWork>,
+    pending: &Arc<PendingWork<Key>>,
 ) -> JoinSet<Error> {
     let watches = Watches {
         client: client.clone(),
         addon: addon.name().clone(),
         version,
         world: Arc::clone(world),
+        work: Arc::clone(pending),
         hosted: addon.hosts() != Hosts::None,
     };
-    let wake = || {
-        let agenda = Arc::clone(agenda);
-        move |key| agenda.add(key)
-    };
     let mut tasks = JoinSet::new();
-    tasks.spawn(watches.clone().clusters(wake()));
-    tasks.spawn(watches.clone().addons(wake()));
-    tasks.spawn(watches.clone().works(wake()));
-    tasks.spawn(watches.clone().requests(wake()));
-    for signer in addon.own_signers() {
-        tasks.spawn(watches.clone().strays(signer, wake()));
+    tasks.spawn(watches.clone().clusters());
+    tasks.spawn(watches.clone().addons());
+    tasks.spawn(watches.clone().works());
+    for signer in request_kinds(addon) {
+        tasks.spawn(watches.clone().requests(signer));
     }
-    tasks.spawn(watches.clone().offer(wake()));
+    tasks.spawn(watches.clone().offer());
+    tasks.spawn(watches.clone().decisions());
     if !addon.hub_permissions().is_empty() {
         for part in Part::ALL {
-            tasks.spawn(watches.clone().permissions(part, wake()));
+            tasks.spawn(watches.clone().permissions(part));
         }
     }
     for kind in addon.supported_configs() {
-        tasks.spawn(watches.clone().configs(kind.0, wake()));
+        tasks.spawn(watches.clone().configs(kind.0));
     }
     tasks
 }

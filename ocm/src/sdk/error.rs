@@ -57,6 +57,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// The error of a failed write, for `map_err`.
+    pub(crate) fn write(action: &'static str, object: String) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Write {
+            action,
+            object,
+            source: Box::new(source),
+        }
+    }
+
+    /// The error of a failed read, for `map_err`.
+    pub(crate) fn read(object: String) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Read {
+            object,
+            source: Box::new(source),
+        }
+    }
+
     /// A word for metrics.
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -78,13 +95,7 @@ impl Error {
             Self::Write { source, .. } | Self::Read { source, .. } => {
                 matches!(source.as_ref(), kube::Error::Api(status) if status.is_conflict())
             }
-            Self::NoAddonApi
-            | Self::Discover(_)
-            | Self::Hook { .. }
-            | Self::Sign { .. }
-            | Self::Overdue(_)
-            | Self::WatchEnded(_)
-            | Self::Panicked => false,
+            _other => false,
         }
     }
 
@@ -110,6 +121,15 @@ impl Error {
     /// The error and its causes in one line.
     pub fn chain(&self) -> String {
         chain(self)
+    }
+}
+
+/// The result of a request for an object; `None` if the object is gone.
+pub(crate) fn unless_gone<T>(result: kube::Result<T>) -> kube::Result<Option<T>> {
+    match result {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

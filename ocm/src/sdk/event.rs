@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use jiff::{SignedDuration, Timestamp};
@@ -18,6 +18,7 @@ use super::{
     hash::digest,
     metrics::{Metrics, Written},
 };
+use crate::name::AddonName;
 
 /// The most Events in one [`WINDOW`], so that a client that floods the hub with requests does not make
 /// the SDK flood it with Events.
@@ -43,8 +44,10 @@ pub(crate) struct NewEvent<'a> {
 /// Writes each Event once per object and reason, however many reconciles run.
 ///
 /// The name of an Event is a digest of its content, so that a restart does not repeat it either.
-#[derive(Debug, Default)]
 pub(crate) struct Events {
+    client: Client,
+    reporter: String,
+    metrics: Metrics,
     emitted: Mutex<LastEmitted>,
 }
 
@@ -83,61 +86,59 @@ impl LastEmitted {
 }
 
 impl Events {
-    /// Allows the Events of an object again: the object is gone, or its problem is solved.
-    pub(crate) fn forget(&self, regarding: &ObjectReference) {
-        let mut emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
-        emitted.by_object.remove(&key(regarding));
+    pub(crate) fn new(client: Client, reporter: &AddonName, metrics: Metrics) -> Self {
+        Self {
+            client,
+            reporter: reporter.to_string(),
+            metrics,
+            emitted: Mutex::default(),
+        }
     }
 
-    /// Writes an Event, unless it was written before, and returns whether it was new. A failed write is
+    fn emitted(&self) -> MutexGuard<'_, LastEmitted> {
+        self.emitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Allows the Events of an object again: the object is gone, or its problem is solved.
+    pub(crate) fn forget(&self, regarding: &ObjectReference) {
+        self.emitted().by_object.remove(&key(regarding));
+    }
+
+    /// Writes a warning, unless it was written before, and returns whether it was new. A failed write is
     /// only logged.
-    pub(crate) async fn emit(
-        &self,
-        client: &Client,
-        reporter: &str,
-        emitting: NewEvent<'_>,
-        now: Timestamp,
-        metrics: &Metrics,
-    ) -> bool {
-        let object = key(&emitting.regarding);
-        let new = {
-            let mut emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
-            emitted.take(&object, emitting.reason, now)
-        };
-        if !new {
-            return false;
+    pub(crate) async fn warn(&self, regarding: ObjectReference, reason: &str, note: &str) -> bool {
+        let now = Timestamp::now();
+        let new = self.emitted().take(&key(&regarding), reason, now);
+        if new {
+            let emitting = NewEvent {
+                regarding,
+                warning: true,
+                reason,
+                note,
+            };
+            self.write(event(&self.reporter, emitting, None, now)).await;
         }
-        write(client, event(reporter, emitting, None, now), metrics).await;
-        true
+        new
     }
 
     /// Writes an Event for each call, within the budget.
-    pub(crate) async fn notify(
-        &self,
-        client: &Client,
-        reporter: &str,
-        emitting: NewEvent<'_>,
-        now: Timestamp,
-        metrics: &Metrics,
-    ) {
-        let within_budget = {
-            let mut emitted = self.emitted.lock().unwrap_or_else(PoisonError::into_inner);
-            emitted.take_budget(now)
-        };
-        if within_budget {
-            write(client, event(reporter, emitting, Some(now), now), metrics).await;
+    pub(crate) async fn notify(&self, emitting: NewEvent<'_>) {
+        let now = Timestamp::now();
+        if self.emitted().take_budget(now) {
+            self.write(event(&self.reporter, emitting, Some(now), now))
+                .await;
         }
     }
-}
 
-async fn write(client: &Client, event: Event, metrics: &Metrics) {
-    let namespace = event.metadata.namespace.clone().unwrap_or_default();
-    let api = Api::<Event>::namespaced(client.clone(), &namespace);
-    match api.create(&PostParams::default(), &event).await {
-        Ok(_) => metrics.wrote(Written::Event),
-        Err(error) => {
-            let name = event.metadata.name;
-            debug!(name, reason = event.reason, %error, "event not written");
+    async fn write(&self, event: Event) {
+        let namespace = event.metadata.namespace.clone().unwrap_or_default();
+        let api = Api::<Event>::namespaced(self.client.clone(), &namespace);
+        match api.create(&PostParams::default(), &event).await {
+            Ok(_) => self.metrics.wrote(Written::Event),
+            Err(error) => {
+                let name = event.metadata.name;
+                debug!(name, reason = event.reason, %error, "event not written");
+            }
         }
     }
 }

@@ -3,9 +3,10 @@
 //! The hash is of the text that Go's `encoding/json` writes for the object, so that other implementations
 //! compute the same hash.
 
-use std::fmt::Write as _;
+use std::io::{self, Write};
 
-use serde_json::{Map, Value, json};
+use serde::Serialize as _;
+use serde_json::{Map, Serializer, Value, json, ser::Formatter};
 use sha2::{Digest as _, Sha256};
 
 use crate::api::addon::{AddOnConfig, ConfigGroupResource, Version};
@@ -27,71 +28,42 @@ pub(crate) fn digest(value: &Value) -> String {
 }
 
 /// The value as Go's `encoding/json` writes it: compact, keys sorted, HTML characters escaped.
-fn canonical(value: &Value) -> String {
-    let mut text = String::new();
-    write_value(&mut text, value);
+fn canonical(value: &Value) -> Vec<u8> {
+    // The map's own order depends on a feature that any crate may enable.
+    let mut value = value.clone();
+    value.sort_all_objects();
+    let mut text = Vec::new();
+    // Writing to memory cannot fail.
+    let _ok = value.serialize(&mut Serializer::with_formatter(&mut text, Go));
     text
 }
 
-fn write_value(text: &mut String, value: &Value) {
-    match value {
-        Value::Null => text.push_str("null"),
-        Value::Bool(yes) => text.push_str(if *yes { "true" } else { "false" }),
-        Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => text.push_str(&go_float(float)),
-            Some(_) | None => text.push_str(&number.to_string()),
-        },
-        Value::String(string) => write_string(text, string),
-        Value::Array(items) => {
-            text.push('[');
-            for (index, item) in items.iter().enumerate() {
-                separate(text, index);
-                write_value(text, item);
+/// Differences of Go's encoder from serde's.
+struct Go;
+
+impl Formatter for Go {
+    fn write_f64<W: Write + ?Sized>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        writer.write_all(go_float(value).as_bytes())
+    }
+
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        writer: &mut W,
+        text: &str,
+    ) -> io::Result<()> {
+        for piece in text.split_inclusive(ESCAPED) {
+            let plain = piece.trim_end_matches(ESCAPED);
+            writer.write_all(plain.as_bytes())?;
+            if let Some(character) = piece.chars().last().filter(|last| ESCAPED.contains(last)) {
+                write!(writer, "\\u{:04x}", u32::from(character))?;
             }
-            text.push(']');
         }
-        Value::Object(object) => {
-            // Sorted here: the map's own order depends on a feature that any crate may enable.
-            let mut fields: Vec<_> = object.iter().collect();
-            fields.sort_unstable_by_key(|(name, _)| name.as_str());
-            text.push('{');
-            for (index, (name, value)) in fields.into_iter().enumerate() {
-                separate(text, index);
-                write_string(text, name);
-                text.push(':');
-                write_value(text, value);
-            }
-            text.push('}');
-        }
+        Ok(())
     }
 }
 
-fn separate(text: &mut String, index: usize) {
-    if index > 0 {
-        text.push(',');
-    }
-}
-
-fn write_string(text: &mut String, string: &str) {
-    text.push('"');
-    for character in string.chars() {
-        match character {
-            '"' => text.push_str("\\\""),
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            '\u{8}' => text.push_str("\\b"),
-            '\u{c}' => text.push_str("\\f"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\x1f' => {
-                // Writing to a String cannot fail.
-                let _ok = write!(text, "\\u{:04x}", u32::from(character));
-            }
-            other => text.push(other),
-        }
-    }
-    text.push('"');
-}
+/// Characters that Go escapes for HTML and JavaScript.
+const ESCAPED: [char; 5] = ['<', '>', '&', '\u{2028}', '\u{2029}'];
 
 /// A float as Go writes it: plain, or with a signed exponent when very large or very small.
 fn go_float(float: f64) -> String {
@@ -188,11 +160,7 @@ fn set_hashes(
         let Some(config) = referred(reference) else {
             continue;
         };
-        let kind = ConfigGroupResource {
-            group: config.group.clone(),
-            resource: config.resource.clone(),
-        };
-        if !supported.contains(&kind) {
+        if !supported.contains(&config.kind()) {
             continue;
         }
         let Some(live) = live(&config) else { continue };

@@ -1,28 +1,31 @@
 //! The SDK's cache of the hub's objects, which the watches keep current.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use k8s_openapi::api::{
-    certificates::v1::CertificateSigningRequest,
-    rbac::v1::{Role, RoleBinding},
-};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::DynamicObject;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use super::{
     cache::{Cache, Change, Update},
+    csr,
     drive::Key,
     hash::Live,
     permissions,
 };
 use crate::{
     api::{
-        addon::{AddOnConfig, ClusterManagementAddOn, ConfigGroupResource, ManagedClusterAddOn},
+        addon::{
+            AddOnConfig, ClusterManagementAddOn, ConfigGroupResource, InstallStrategy,
+            ManagedClusterAddOn, PlacementStrategy,
+        },
         cluster::ManagedCluster,
     },
+    keys,
     name::ClusterName,
 };
 
@@ -53,6 +56,47 @@ pub(crate) struct ConfigObject {
     pub(crate) live: Live,
 }
 
+/// The clusters that a `PlacementDecision` selects.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decision {
+    /// The namespace and the name of the Placement.
+    pub(crate) placement: (String, String),
+    /// The clusters.
+    pub(crate) clusters: BTreeSet<ClusterName>,
+}
+
+impl Decision {
+    /// Reads the label and the status.
+    pub(crate) fn read(decision: &DynamicObject) -> Option<Self> {
+        let metadata = &decision.metadata;
+        let placement = metadata.labels.as_ref()?.get(keys::PLACEMENT)?.clone();
+        let decisions = decision.data.pointer("/status/decisions");
+        let decisions = decisions.and_then(Value::as_array).into_iter().flatten();
+        let clusters = decisions.filter_map(|it| it.get("clusterName")?.as_str());
+        Some(Self {
+            placement: (metadata.namespace.clone()?, placement),
+            clusters: clusters
+                .filter_map(|name| ClusterName::new(name).ok())
+                .collect(),
+        })
+    }
+
+    /// Whether it belongs to this placement.
+    pub(crate) fn is_of(&self, placement: &PlacementStrategy) -> bool {
+        (&self.placement.0, &self.placement.1) == (&placement.namespace, &placement.name)
+    }
+
+    /// The clusters that this decision selects and the other one does not.
+    pub(crate) fn beyond<'a>(
+        &'a self,
+        other: Option<&'a Self>,
+    ) -> impl Iterator<Item = &'a ClusterName> {
+        let other = other.filter(|other| other.placement == self.placement);
+        let clusters = self.clusters.iter();
+        clusters.filter(move |cluster| !other.is_some_and(|it| it.clusters.contains(*cluster)))
+    }
+}
+
 /// The cluster that a work is for, its namespace and its name.
 pub(crate) type WorkKey = (ClusterName, String, String);
 
@@ -72,10 +116,11 @@ pub(crate) struct State {
     pub(crate) addons: Cache<ClusterName, Arc<ManagedClusterAddOn>>,
     /// By the cluster that they are for, their namespace and their name.
     pub(crate) works: Cache<WorkKey, Arc<Work>>,
-    pub(crate) requests: Cache<String, Arc<CertificateSigningRequest>>,
-    /// Requests to our custom signers without our label, by signer.
-    pub(crate) strays: BTreeMap<String, Cache<String, Arc<CertificateSigningRequest>>>,
+    /// Certificate requests by name: those with our label, and for each custom signer of ours those without it.
+    pub(crate) requests: BTreeMap<Option<String>, Cache<String, Arc<csr::Summary>>>,
     pub(crate) offer: Cache<(), Arc<Offer>>,
+    /// By namespace and name.
+    pub(crate) decisions: Cache<(String, String), Arc<Decision>>,
     /// Watched only if agents get permissions.
     pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
     pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
@@ -88,26 +133,71 @@ impl State {
         self.clusters.is_synced()
             && self.addons.is_synced()
             && self.works.is_synced()
-            && self.requests.is_synced()
-            && self.strays.values().all(Cache::is_synced)
+            && self.requests.values().all(Cache::is_synced)
             && self.offer.is_synced()
+            && self.decisions.is_synced()
             && self.permissions.values().all(Cache::is_synced)
             && self.configs.values().all(Cache::is_synced)
     }
 
+    /// The certificate requests, with our label or without.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = (&String, &Arc<csr::Summary>)> {
+        self.requests.values().flat_map(Cache::live)
+    }
+
     /// A certificate request, with our label or without.
-    pub(crate) fn request(&self, name: &str) -> Option<&Arc<CertificateSigningRequest>> {
-        let stray = || self.strays.values().find_map(|it| it.live().get(name));
-        self.requests.live().get(name).or_else(stray)
+    pub(crate) fn request(&self, name: &str) -> Option<&Arc<csr::Summary>> {
+        self.requests.values().find_map(|it| it.live().get(name))
     }
 
     /// A configuration object.
     pub(crate) fn config(&self, named: &AddOnConfig) -> Option<&Arc<ConfigObject>> {
-        let kind = ConfigGroupResource {
-            group: named.group.clone(),
-            resource: named.resource.clone(),
+        self.configs.get(&named.kind())?.live().get(named)
+    }
+
+    /// The placements of the `ClusterManagementAddOn`; none if they do not decide configurations.
+    pub(crate) fn placements(&self) -> &[PlacementStrategy] {
+        let offer = self.offer.live().get(&());
+        let strategy = offer.map(|offer| &offer.model.spec.install_strategy);
+        let decides = |it: &&InstallStrategy| {
+            it.is_placements() && it.placements.iter().any(|it| !it.configs.is_empty())
         };
-        self.configs.get(&kind)?.live().get(named)
+        strategy.filter(decides).map_or(&[], |it| &it.placements)
+    }
+
+    /// The configurations of the placement that counts for a cluster: as for OCM, the last one that selects it.
+    pub(crate) fn placed(&self, cluster: &ClusterName) -> &[AddOnConfig] {
+        let selects = |placement: &&PlacementStrategy| {
+            self.decisions
+                .live()
+                .values()
+                .any(|it| it.is_of(placement) && it.clusters.contains(cluster))
+        };
+        let last = self.placements().iter().rev().find(selects);
+        last.map_or(&[], |placement| &placement.configs)
+    }
+
+    /// The clusters with the add-on that a changed decision adds to a placement, or removes from it.
+    pub(crate) fn moved(
+        &self,
+        key: &(String, String),
+        before: Option<&Decision>,
+    ) -> Vec<ClusterName> {
+        let now = self.decisions.live().get(key).map(AsRef::as_ref);
+        let decides = |it: &&Decision| {
+            self.placements()
+                .iter()
+                .any(|placement| it.is_of(placement))
+        };
+        let (before, now) = (before.filter(decides), now.filter(decides));
+        let removed = before.into_iter().flat_map(|it| it.beyond(now));
+        let added = now.into_iter().flat_map(|it| it.beyond(before));
+        let addons = self.addons.live();
+        removed
+            .chain(added)
+            .filter(|it| addons.contains_key(*it))
+            .cloned()
+            .collect()
     }
 
     /// A cluster's works.
@@ -152,12 +242,12 @@ impl ObjectCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies an event and returns the keys that changed.
+    /// Applies an event and returns the keys that changed, with their former values.
     pub(crate) fn apply<K: Clone + Ord, V: PartialEq>(
         &self,
         cache: impl FnOnce(&mut State) -> &mut Cache<K, V>,
         update: Update<K, V>,
-    ) -> Vec<K> {
+    ) -> Vec<(K, Option<V>)> {
         let completes = matches!(update.change, Change::Complete);
         let changed = cache(&mut self.lock()).apply(update);
         if completes || !changed.is_empty() {
@@ -186,6 +276,7 @@ impl ObjectCache {
             host: host.cloned(),
             abandoned: abandoned.collect(),
             permissions: state.permissions_of(cluster),
+            placed: state.placed(cluster).to_vec(),
             addon,
             works,
             offer: state
@@ -214,3 +305,6 @@ impl ObjectCache {
         behind
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use k8s_openapi::{
     api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
 };
+use kube::api::ApiResource;
 use serde_json::{Value, json};
 
 use super::{Registration, Target, registration};
@@ -39,6 +40,22 @@ impl Part {
         match self {
             Self::Role => "Role",
             Self::Binding => "RoleBinding",
+        }
+    }
+
+    /// The plural of the kind.
+    pub(crate) const fn plural(self) -> &'static str {
+        match self {
+            Self::Role => "roles",
+            Self::Binding => "rolebindings",
+        }
+    }
+
+    /// Where the objects are, for a dynamic `Api`.
+    pub(crate) fn resource(self) -> ApiResource {
+        match self {
+            Self::Role => ApiResource::erase::<Role>(&()),
+            Self::Binding => ApiResource::erase::<RoleBinding>(&()),
         }
     }
 }

@@ -3,29 +3,39 @@
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use tracing::{debug, info};
+use k8s_openapi::api::core::v1::ObjectReference;
+use tracing::{debug, info, warn};
 
 use self::{
-    events::{explain, give_up, notify, regarding, warn_about},
     idle::Idle,
-    plan::{Plan, PlanInput, Stage, Works},
+    plan::{PlanInput, Stage, Works},
     report::Facts,
-    teardown::{Teardown, TeardownInput},
+    teardown::TeardownInput,
 };
 use super::{
-    Addon, Error, HealthInput, Removal, RemovalInput, RemovalPhase, Target, drive::Hub, hosting,
-    object_cache::Observed, permissions, queue::Outcome,
+    Addon, Error, HealthInput, Removal, RemovalInput, RemovalPhase, Target,
+    drive::Hub,
+    event::NewEvent,
+    hosting,
+    object_cache::{ConfigObject, Observed},
+    permissions,
+    queue::Outcome,
 };
-use crate::{condition::Verdict, name::ClusterName};
+use crate::{
+    api::addon::{AddOnConfig, ManagedClusterAddOn},
+    condition::Verdict,
+    name::ClusterName,
+};
 
 mod apply;
 mod changes;
-mod events;
 mod idle;
 mod plan;
 mod report;
 
 pub(crate) use self::plan::blocked;
+#[cfg(test)]
+pub(crate) use self::plan::tests::samples;
 
 /// The pause until a reconcile without an event, as a safety net for missed events. Long, since none should be missed.
 const SWEEP: Duration = Duration::from_hours(2);
@@ -36,300 +46,311 @@ pub(crate) async fn reconcile<A: Addon>(
     name: &ClusterName,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let observed = hub.world.observe(name);
-    match plan::stage(hub.addon.as_ref(), name, &observed) {
-        Stage::Idle => Ok(wait_for_owner(hub, name, &observed, now).await),
+    let observed = &hub.world.observe(name);
+    let one = Reconcile {
+        hub,
+        name,
+        observed,
+        now,
+    };
+    match plan::stage(hub.addon.as_ref(), name, observed) {
+        Stage::Idle => Ok(one.wait_for_owner().await),
         Stage::Removed => {
             hub.events.forget(&regarding(hub, name, None));
-            hub.addon
-                .after_removal(name)
-                .await
-                .map_err(|source| hook("after_removal", name, source))?;
+            one.after_removal().await?;
             Ok(Outcome::Settled(None))
         }
-        Stage::Removing(input) => begin_removal(hub, &input, &observed, now).await,
+        Stage::Removing(input) => one.begin_removal(&input).await,
         Stage::Blocked {
             target,
             verdict,
             remove_works,
         } => {
-            let blocked = hold(hub, target, &verdict, now).await?;
+            let blocked = one.hold(target, &verdict).await?;
             if remove_works {
-                return clear(hub, name, &observed).await;
+                return one.clear().await;
             }
             Ok(blocked)
         }
-        Stage::Served(target) => serve(hub, target, &observed, now).await,
+        Stage::Served(target) => one.serve(target).await,
     }
 }
 
-fn hook(hook: &'static str, cluster: &ClusterName, source: super::HookError) -> Error {
-    Error::Hook {
-        hook,
-        cluster: cluster.to_string(),
-        source,
-    }
-}
-
-/// Waits until OCM sets the owner of the add-on; an Event reports the obstacle when that takes long.
-async fn wait_for_owner<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    observed: &Observed,
+/// One reconcile of one cluster.
+struct Reconcile<'a, A> {
+    hub: &'a Hub<A>,
+    name: &'a ClusterName,
+    observed: &'a Observed,
     now: Timestamp,
-) -> Outcome {
-    let Some(addon) = observed.addon.as_deref() else {
-        return Outcome::Settled(None);
-    };
-    match idle::idle(hub.addon.name(), addon, observed.offer.as_deref(), now) {
-        Idle::Wait(left) => Outcome::Settled(Some(left)),
-        Idle::Warn(reason, note) => {
-            warn_about(
-                hub,
-                regarding(hub, cluster, Some(addon)),
-                (reason, &note),
-                now,
-            )
-            .await;
-            Outcome::Settled(Some(SWEEP))
+}
+
+impl<A: Addon> Reconcile<'_, A> {
+    fn hook(&self, hook: &'static str) -> impl FnOnce(super::HookError) -> Error {
+        let cluster = self.name.to_string();
+        move |source| Error::Hook {
+            hook,
+            cluster,
+            source,
         }
     }
-}
 
-async fn begin_removal<A: Addon>(
-    hub: &Hub<A>,
-    input: &RemovalInput,
-    observed: &Observed,
-    now: Timestamp,
-) -> Result<Outcome, Error> {
-    let removal = hub.addon.before_removal(input).await;
-    match removal.map_err(|source| hook("before_removal", &input.cluster, source))? {
-        Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
-        Removal::Proceed => {}
+    /// A configuration object. The cache is locked for each look-up only: the add-on may read its `View` while it renders.
+    fn config(&self, named: &AddOnConfig) -> Option<Arc<ConfigObject>> {
+        self.hub.world.lock().config(named).map(Arc::clone)
     }
-    match input.phase {
-        RemovalPhase::NotAdmitted => {
-            match plan::not_accepted(hub.addon.as_ref(), &input.cluster, observed) {
-                Some((target, verdict)) => hold(hub, target, &verdict, now).await,
-                None => Ok(Outcome::Settled(Some(SWEEP))),
+
+    /// Waits until OCM sets the owner of the add-on; an Event reports the obstacle when that takes long.
+    async fn wait_for_owner(&self) -> Outcome {
+        let Some(addon) = self.observed.addon.as_deref() else {
+            return Outcome::Settled(None);
+        };
+        let offer = self.observed.offer.as_deref();
+        match idle::idle(self.hub.addon.name(), addon, offer, self.now) {
+            Idle::Wait(left) => Outcome::Settled(Some(left)),
+            Idle::Warn(reason, note) => {
+                let about = regarding(self.hub, self.name, Some(addon));
+                self.hub.events.warn(about, reason, &note).await;
+                Outcome::Settled(Some(SWEEP))
             }
         }
-        RemovalPhase::Refused | RemovalPhase::ClusterDeleting => Ok(Outcome::Settled(Some(SWEEP))),
-        RemovalPhase::AddonDeleting | RemovalPhase::AddonGone => {
-            remove(hub, &input.cluster, observed, now).await
+    }
+
+    /// Whether the author lets the removal wait.
+    async fn before_removal(&self, input: &RemovalInput) -> Result<Option<Outcome>, Error> {
+        let removal = self.hub.addon.before_removal(input).await;
+        Ok(match removal.map_err(self.hook("before_removal"))? {
+            Removal::Wait(pause) => Some(Outcome::Settled(Some(pause))),
+            Removal::Proceed => None,
+        })
+    }
+
+    async fn after_removal(&self) -> Result<(), Error> {
+        let done = self.hub.addon.after_removal(self.name).await;
+        done.map_err(self.hook("after_removal"))
+    }
+
+    async fn begin_removal(&self, input: &RemovalInput) -> Result<Outcome, Error> {
+        if let Some(wait) = self.before_removal(input).await? {
+            return Ok(wait);
+        }
+        match input.phase {
+            RemovalPhase::NotAdmitted => {
+                let addon = self.hub.addon.as_ref();
+                match plan::not_accepted(addon, self.name, self.observed) {
+                    Some((target, verdict)) => self.hold(target, &verdict).await,
+                    None => Ok(Outcome::Settled(Some(SWEEP))),
+                }
+            }
+            RemovalPhase::Refused | RemovalPhase::ClusterDeleting => {
+                Ok(Outcome::Settled(Some(SWEEP)))
+            }
+            RemovalPhase::AddonDeleting | RemovalPhase::AddonGone => self.remove().await,
         }
     }
-}
 
-/// Hooks, then finalizers, then works.
-async fn remove<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    observed: &Observed,
-    now: Timestamp,
-) -> Result<Outcome, Error> {
-    let Teardown {
-        steps,
-        hooks,
-        given_up,
-        finalizers,
-        abandoned,
-        recheck,
-    } = {
-        // Locked for each look-up only: the add-on may read its `View` while it renders.
-        let configs = |named: &_| hub.world.lock().config(named).map(Arc::clone);
-        let teardown_input = TeardownInput {
+    /// Hooks, then finalizers, then works.
+    async fn remove(&self) -> Result<Outcome, Error> {
+        let (hub, cluster) = (self.hub, self.name);
+        let input = TeardownInput {
             version: hub.version,
             cluster,
-            observed,
-            now,
+            observed: self.observed,
+            now: self.now,
         };
-        teardown::tear_down(hub.addon.as_ref(), teardown_input, &configs)
-    };
-    if let Some((hooks, addon)) = hooks.zip(observed.addon.as_deref()) {
-        apply::hooks(hub, cluster, addon, &hooks, now).await?;
-        if let Some(pending) = given_up {
-            give_up(hub, cluster, addon, &pending, now).await;
+        let teardown = teardown::tear_down(hub.addon.as_ref(), input, &|named| self.config(named));
+        let addon = self.observed.addon.as_deref();
+        if let Some((hooks, addon)) = teardown.hooks.zip(addon) {
+            apply::hooks(hub, cluster, addon, &hooks, self.now).await?;
+            if let Some(pending) = teardown.given_up {
+                warn!(%cluster, pending, "pre-delete hooks timed out");
+                let about = regarding(hub, cluster, Some(addon));
+                let note = format!(
+                    "pre-delete hooks timed out; the add-on is removed without them: {pending}"
+                );
+                hub.events.warn(about, "PreDeleteHookGivenUp", &note).await;
+            }
         }
+        // Before the works, which include the hooks: a conflict on the finalizers must not make the hooks run
+        // a second time. Without the `ManagedClusterAddOn` the works are deleted in any case.
+        if let Some((finalizers, addon)) = teardown.finalizers.zip(addon) {
+            apply::finalizers(hub, cluster, addon, &finalizers).await?;
+        }
+        apply::works(hub, cluster, teardown.steps, &mut Facts::default()).await?;
+        for work in &teardown.abandoned {
+            apply::release(hub, cluster, work).await?;
+        }
+        Ok(recheck(teardown.recheck))
     }
-    // Before the works, which include the hooks: a conflict on the finalizers must not make the hooks run
-    // a second time. Without the `ManagedClusterAddOn` the works are deleted in any case.
-    if let Some((finalizers, addon)) = finalizers.zip(observed.addon.as_deref()) {
-        apply::finalizers(hub, cluster, addon, &finalizers).await?;
-    }
-    apply::works(hub, cluster, steps, &mut Facts::default()).await?;
-    for work in &abandoned {
-        apply::release(hub, cluster, work).await?;
-    }
-    let recheck = recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP));
-    Ok(Outcome::Settled(Some(recheck)))
-}
 
-/// Deletes the works of a refused cluster, without hooks, since its `ManagedClusterAddOn` stays.
-async fn clear<A: Addon>(
-    hub: &Hub<A>,
-    cluster: &ClusterName,
-    observed: &Observed,
-) -> Result<Outcome, Error> {
-    if observed.works.is_empty() {
-        let left = hub.addon.after_removal(cluster).await;
-        left.map_err(|source| hook("after_removal", cluster, source))?;
-        return Ok(Outcome::Settled(Some(SWEEP)));
+    /// Deletes the works of a refused cluster, without hooks, since its `ManagedClusterAddOn` stays.
+    async fn clear(&self) -> Result<Outcome, Error> {
+        let works = &self.observed.works;
+        if works.is_empty() {
+            self.after_removal().await?;
+            return Ok(Outcome::Settled(Some(SWEEP)));
+        }
+        let input = RemovalInput {
+            cluster: self.name.clone(),
+            phase: RemovalPhase::Refused,
+            works: works.len(),
+        };
+        if let Some(wait) = self.before_removal(&input).await? {
+            return Ok(wait);
+        }
+        let outgoing = works.iter().filter(|work| !work.deleting);
+        let steps = outgoing.map(|work| plan::Step::delete(work)).collect();
+        apply::works(self.hub, self.name, steps, &mut Facts::default()).await?;
+        Ok(Outcome::Settled(Some(SWEEP)))
     }
-    let input = RemovalInput {
-        cluster: cluster.clone(),
-        phase: RemovalPhase::Refused,
-        works: observed.works.len(),
-    };
-    let removal = hub.addon.before_removal(&input).await;
-    match removal.map_err(|source| hook("before_removal", cluster, source))? {
-        Removal::Wait(pause) => return Ok(Outcome::Settled(Some(pause))),
-        Removal::Proceed => {}
-    }
-    let outgoing = observed.works.iter().filter(|work| !work.deleting);
-    let steps = outgoing.map(|work| plan::Step::delete(work)).collect();
-    apply::works(hub, cluster, steps, &mut Facts::default()).await?;
-    Ok(Outcome::Settled(Some(SWEEP)))
-}
 
-/// Reports why the add-on does not serve the cluster. Hooks and works stay as they are.
-async fn hold<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    verdict: &Verdict,
-    now: Timestamp,
-) -> Result<Outcome, Error> {
-    let live = target.addon.conditions();
-    if let Some(conditions) = report::blocked(hub.addon.health_mode(), verdict, live, now) {
-        info!(cluster = %target.name, reason = verdict.reason, "cluster not served");
-        apply::conditions(hub, target, &conditions).await?;
+    /// Reports why the add-on does not serve the cluster. Hooks and works stay as they are.
+    async fn hold(&self, target: Target<'_>, verdict: &Verdict) -> Result<Outcome, Error> {
+        let (mode, live) = (self.hub.addon.health_mode(), target.addon.conditions());
+        if let Some(conditions) = report::blocked(mode, verdict, live, self.now) {
+            info!(cluster = %target.name, reason = verdict.reason, "cluster not served");
+            apply::conditions(self.hub, target, &conditions).await?;
+        }
+        Ok(Outcome::Settled(Some(SWEEP)))
     }
-    Ok(Outcome::Settled(Some(SWEEP)))
-}
 
-async fn serve<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    observed: &Observed,
-    now: Timestamp,
-) -> Result<Outcome, Error> {
-    let hosting = hosting::hosting(hub.addon.as_ref(), target.addon, observed.host.as_deref());
-    let permitted = apply_permissions(hub, target, observed).await;
-    let Plan {
-        finalizers,
-        hashes,
-        registration,
-        works,
-    } = {
+    async fn serve(&self, target: Target<'_>) -> Result<Outcome, Error> {
+        let (hub, observed) = (self.hub, self.observed);
+        let addon = hub.addon.as_ref();
+        let hosting = hosting::hosting(addon, target.addon, observed.host.as_deref());
+        let permitted = self.apply_permissions(target).await;
         let problem = permitted.as_ref().err().map(Error::chain);
         let input = PlanInput {
             version: hub.version,
             target,
             observed,
-            now,
+            now: self.now,
             problem: problem.as_deref(),
         };
-        // Locked for each look-up only: the add-on may read its `View` while it renders.
-        let configs = |named: &_| hub.world.lock().config(named).map(Arc::clone);
-        plan::plan(hub.addon.as_ref(), input, &hosting, &configs)
-    };
-    if let Some(finalizers) = finalizers {
-        apply::finalizers(hub, target.name, target.addon, &finalizers).await?;
+        let plan = plan::plan(addon, input, &hosting, &|named| self.config(named));
+        if let Some(finalizers) = plan.finalizers {
+            apply::finalizers(hub, target.name, target.addon, &finalizers).await?;
+        }
+        if plan.hashes {
+            apply::hashes(hub, target).await?;
+        }
+        if let Some(registration) = plan.registration {
+            apply::registration(hub, target, &registration).await?;
+        }
+        let mut facts = Facts::of(observed, addon.name(), target, &hosting, self.now);
+        let worked = match permitted {
+            Ok(()) => match addon.prepare_hub(target).await {
+                Ok(()) => self.apply_works(target, plan.works, &mut facts).await,
+                Err(source) => Err(self.hook("prepare_hub")(source)),
+            },
+            Err(error) => Err(error),
+        };
+        // A conflict is not reported: the next reconcile follows at once.
+        if worked.as_ref().is_err_and(Error::is_conflict) {
+            return Ok(Outcome::Soon);
+        }
+        let pause = self.write_report(target, &facts).await?;
+        worked.map(|()| recheck(pause))
     }
-    if hashes {
-        apply::hashes(hub, target).await?;
-    }
-    if let Some(registration) = registration {
-        apply::registration(hub, target, &registration).await?;
-    }
-    let mut facts = Facts::of(observed, hub.addon.name(), target, &hosting, now);
-    let worked = match permitted {
-        Ok(()) => match hub.addon.prepare_hub(target).await {
-            Ok(()) => apply_works(hub, target, works, &mut facts, now).await,
-            Err(source) => Err(hook("prepare_hub", target.name, source)),
-        },
-        Err(error) => Err(error),
-    };
-    // A conflict is not reported: the next reconcile follows at once.
-    if worked.as_ref().is_err_and(Error::is_conflict) {
-        return Ok(Outcome::Soon);
-    }
-    let recheck = write_report(hub, target, &facts, now).await?;
-    worked.map(|()| Outcome::Settled(Some(recheck.map_or(SWEEP, |recheck| recheck.min(SWEEP)))))
-}
 
-/// Applies the agent's permissions on the hub.
-async fn apply_permissions<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    observed: &Observed,
-) -> Result<(), Error> {
-    let wanted = permissions::Wanted {
-        addon: hub.addon.name(),
-        version: hub.version,
-        rules: &hub.addon.hub_permissions(),
-        registrations: &hub.addon.registrations(target),
-    };
-    for step in permissions::plan(wanted, target, &observed.permissions) {
-        apply::permission(hub, target.name, step).await?;
+    /// Applies the agent's permissions on the hub.
+    async fn apply_permissions(&self, target: Target<'_>) -> Result<(), Error> {
+        let wanted = permissions::Wanted {
+            addon: self.hub.addon.name(),
+            version: self.hub.version,
+            rules: &self.hub.addon.hub_permissions(),
+            registrations: &self.hub.addon.registrations(target),
+        };
+        for step in permissions::plan(wanted, target, &self.observed.permissions) {
+            apply::permission(self.hub, target.name, step).await?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-async fn apply_works<A: Addon>(
-    hub: &Hub<A>,
-    target: Target<'_>,
-    works: Works,
-    facts: &mut Facts,
-    now: Timestamp,
-) -> Result<(), Error> {
-    match works {
-        Works::Change(steps) => {
-            facts.settled = true;
+    async fn apply_works(
+        &self,
+        target: Target<'_>,
+        works: Works,
+        facts: &mut Facts,
+    ) -> Result<(), Error> {
+        let about = || regarding(self.hub, target.name, Some(target.addon));
+        match works {
+            Works::Change(steps) => {
+                facts.settled = true;
+                self.hub.events.forget(&about());
+                let changed = apply::works(self.hub, target.name, steps, facts).await;
+                return changed.inspect_err(|error| facts.problem = Some(error.chain()));
+            }
+            Works::Keep(waiting) => {
+                debug!(cluster = %target.name, %waiting, "works kept");
+                // An administrator must act before the works can change.
+                if let Some(reason) = waiting.needs_a_person() {
+                    let note = format!("the removal of the add-on waits: {waiting}");
+                    self.hub.events.warn(about(), reason, &note).await;
+                }
+            }
+            Works::Refused(error) => {
+                facts.problem = Some(error.message.clone());
+                facts.render_error = Some(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes changed conditions and their Events, and returns when to reconcile again.
+    async fn write_report(
+        &self,
+        target: Target<'_>,
+        facts: &Facts,
+    ) -> Result<Option<Duration>, Error> {
+        let (hub, now) = (self.hub, self.now);
+        let health = hub.addon.conditions(HealthInput {
+            target,
+            works: &facts.works,
+            going_since: facts.going_since,
+            render_error: facts.render_error.as_ref(),
+            now,
+        });
+        let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
+        let recheck = health.recheck.into_iter().chain(report.recheck).min();
+        let updates = changes::updates(target.addon.conditions(), &report);
+        if let Some(conditions) = report.deploy {
+            apply::conditions(hub, target, &conditions).await?;
+        }
+        if let Some(available) = report.available {
+            apply::available(hub, target, available).await?;
+        }
+        // After the conditions are written, so a restart repeats no Event.
+        for update in &updates {
             hub.events
-                .forget(&regarding(hub, target.name, Some(target.addon)));
-            let changed = apply::works(hub, target.name, steps, facts).await;
-            changed.inspect_err(|error| facts.problem = Some(error.chain()))
+                .notify(NewEvent {
+                    regarding: regarding(hub, target.name, Some(target.addon)),
+                    warning: update.warning,
+                    reason: &update.reason,
+                    note: &update.note,
+                })
+                .await;
         }
-        Works::Keep(waiting) => {
-            debug!(cluster = %target.name, %waiting, "works kept");
-            explain(hub, target, &waiting, now).await;
-            Ok(())
-        }
-        Works::Refused(error) => {
-            facts.problem = Some(error.message.clone());
-            facts.render_error = Some(error);
-            Ok(())
-        }
+        Ok(recheck)
     }
 }
 
-/// Writes changed conditions and their Events, and returns when to reconcile again.
-async fn write_report<A: Addon>(
+fn recheck(pause: Option<Duration>) -> Outcome {
+    Outcome::Settled(Some(pause.unwrap_or(SWEEP).min(SWEEP)))
+}
+
+fn regarding<A: Addon>(
     hub: &Hub<A>,
-    target: Target<'_>,
-    facts: &Facts,
-    now: Timestamp,
-) -> Result<Option<Duration>, Error> {
-    let health = hub.addon.conditions(HealthInput {
-        target,
-        works: &facts.works,
-        going_since: facts.going_since,
-        render_error: facts.render_error.as_ref(),
-        now,
-    });
-    let report = report::report(hub.addon.health_mode(), target, facts, &health, now);
-    let recheck = health.recheck.into_iter().chain(report.recheck).min();
-    let live = target.addon.conditions();
-    let updates = changes::updates(live, &report);
-    if let Some(conditions) = report.deploy {
-        apply::conditions(hub, target, &conditions).await?;
+    cluster: &ClusterName,
+    addon: Option<&ManagedClusterAddOn>,
+) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(hub.version.api_version()),
+        kind: Some("ManagedClusterAddOn".to_owned()),
+        namespace: Some(cluster.to_string()),
+        name: Some(hub.addon.name().to_string()),
+        uid: addon.and_then(|addon| addon.metadata.uid.clone()),
+        ..ObjectReference::default()
     }
-    if let Some(available) = report.available {
-        apply::available(hub, target, available).await?;
-    }
-    notify(hub, target, &updates, now).await;
-    Ok(recheck)
 }
 
 mod teardown;

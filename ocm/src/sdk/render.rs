@@ -62,8 +62,9 @@ pub(crate) fn manifests(rendered: Rendered) -> Result<Vec<Manifest>, RenderError
     let Rendered { manifests, configs } = rendered;
     let mut seen = BTreeSet::new();
     let mut checked = Vec::with_capacity(manifests.len());
-    for body in manifests {
-        let manifest = manifest(without_nulls(body), &configs)?;
+    for mut body in manifests {
+        drop_nulls(&mut body);
+        let manifest = manifest(body, &configs)?;
         if !seen.insert(manifest.id.clone()) {
             return Err(refused(&manifest.id, "is rendered twice"));
         }
@@ -112,17 +113,12 @@ fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
 }
 
 /// The API server may drop nulls of embedded objects, so ours have none.
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let kept = fields.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(
-                kept.map(|(name, value)| (name, without_nulls(value)))
-                    .collect(),
-            )
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other,
+fn drop_nulls(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+        fields.values_mut().for_each(drop_nulls);
+    } else if let Some(items) = value.as_array_mut() {
+        items.iter_mut().for_each(drop_nulls);
     }
 }
 

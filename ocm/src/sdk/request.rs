@@ -1,6 +1,6 @@
 //! Reconciles one certificate request: checks, approves and signs it, or writes an Event with the reason.
 
-use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -12,19 +12,19 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{Api, api::PostParams};
-use std::time::Duration;
 use tracing::{info, warn};
 
 use super::{
-    Addon, Error, Refusal, SigningCa, Target,
+    Addon, Error, Refusal, SigningCa,
     csr::{self, Granted, Progress, Situation},
     drive::{Hub, Key},
-    event::NewEvent,
+    error::unless_gone,
     metrics::Written,
     object_cache::Expected,
     queue::Outcome,
     reconcile,
 };
+use crate::{api::cluster::ManagedCluster, name::ClusterName};
 
 /// The pause before another attempt while no CA is available.
 const CA_PAUSE: Duration = Duration::from_secs(10);
@@ -38,19 +38,69 @@ pub(crate) async fn reconcile<A: Addon>(
     name: &str,
     now: Timestamp,
 ) -> Result<Outcome, Error> {
-    let request = hub.world.lock().request(name).map(Arc::clone);
-    let Some(request) = request else {
-        hub.events.forget(&regarding(name, None));
-        return Ok(Outcome::Settled(None));
+    let (sender, judged) = {
+        let state = hub.world.lock();
+        let Some(request) = state.request(name) else {
+            hub.events.forget(&regarding(name, None));
+            return Ok(Outcome::Settled(None));
+        };
+        if !request.is_open() {
+            return Ok(Outcome::Settled(None));
+        }
+        let queue = csr::queue(state.requests(), request.sender.as_ref());
+        let judged = queue.iter().take(csr::OPEN_LIMIT).any(|it| *it == name);
+        (request.sender.clone(), judged)
     };
-    match advance(hub, &request, now).await {
-        Err(Error::Write { source, .. }) if is_not_found(&source) => Ok(Outcome::Settled(None)),
-        outcome => outcome,
+    if !judged {
+        ignore(hub, sender.as_ref()).await;
+        return Ok(Outcome::Settled(None));
+    }
+    let api = Api::<CertificateSigningRequest>::all(hub.client.clone());
+    let request = api.get_opt(name).await;
+    let request = request.map_err(Error::read(format!("certificate request {name}")))?;
+    match request {
+        Some(request) => advance(hub, &request, now).await,
+        None => Ok(Outcome::Settled(None)),
     }
 }
 
-fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
+/// Reports once for a sender that its request is too large, or that it has too many.
+async fn ignore<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>) {
+    let (limit, size) = (csr::OPEN_LIMIT, csr::SIZE_LIMIT / 1024);
+    let note = format!(
+        "ignored a certificate request: the {limit} oldest open ones of a cluster are judged, if they have at most \
+        {size} KiB; delete those that are not needed"
+    );
+    let about = regarding_sender(hub, sender);
+    if hub.events.warn(about, "RequestsIgnored", &note).await {
+        let sender = sender.map(ClusterName::as_str);
+        warn!(
+            cluster = sender,
+            "ignoring certificate requests: too many are open, or one is too large"
+        );
+    }
+}
+
+/// The ManagedCluster whose agent sent a request; the `ClusterManagementAddOn` for other requesters.
+fn regarding_sender<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>) -> ObjectReference {
+    let addon = || {
+        (
+            hub.version.api_version(),
+            "ClusterManagementAddOn",
+            hub.addon.name().to_string(),
+        )
+    };
+    let cluster = |name: &ClusterName| {
+        let api_version = <ManagedCluster as kube::Resource>::api_version(&());
+        (api_version.into_owned(), "ManagedCluster", name.to_string())
+    };
+    let (api_version, kind, name) = sender.map_or_else(addon, cluster);
+    ObjectReference {
+        api_version: Some(api_version),
+        kind: Some(kind.to_owned()),
+        name: Some(name),
+        ..ObjectReference::default()
+    }
 }
 
 async fn advance<A: Addon>(
@@ -65,21 +115,23 @@ async fn advance<A: Addon>(
     let granted = match judge(hub, request) {
         Ok(granted) => granted,
         Err(refusal) => {
-            refuse(hub, request, &refusal, now).await;
+            refuse(hub, request, &refusal).await;
             return Ok(Outcome::Settled(None));
         }
     };
+    let sender = csr::claimed_cluster(request);
+    hub.events.forget(&regarding_sender(hub, sender.as_ref()));
+    // Another approver's approval counts, but only for a request that passes our own check.
     let approved = match progress {
         Progress::Pending => approve(hub, request, now).await?,
-        // Another approver's approval counts, but only for a request that passes our own check.
-        Progress::Approved | Progress::Denied | Progress::Issued => request.clone(),
+        Progress::Approved | Progress::Denied | Progress::Issued => Some(request.clone()),
     };
-    if !granted.custom {
+    let Some(approved) = approved.filter(|_| granted.custom) else {
         return Ok(Outcome::Settled(None));
-    }
+    };
     let Some(ca) = hub.addon.signing_ca(&approved.spec.signer_name) else {
         let note = "approved; waiting for a CA to sign with";
-        emit_event(hub, &approved, true, "NoSigningCa", note, now).await;
+        warn_about(hub, &approved, "NoSigningCa", note).await;
         return Ok(Outcome::Settled(Some(CA_PAUSE)));
     };
     issue(hub, approved, &granted, &ca, now).await
@@ -88,14 +140,7 @@ async fn advance<A: Addon>(
 fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<Granted, Refusal> {
     let cluster = csr::claimed_cluster(request).ok_or(Refusal::ClusterLabel)?;
     let observed = hub.world.observe(&cluster);
-    let (managed_cluster, cluster_addon) = (observed.cluster.as_deref(), observed.addon.as_deref());
-    let target = managed_cluster
-        .zip(cluster_addon)
-        .map(|(managed, addon)| Target {
-            name: &cluster,
-            cluster: managed,
-            addon,
-        });
+    let target = observed.target(&cluster);
     let wanted = target
         .map(|target| hub.addon.registrations(target))
         .unwrap_or_default();
@@ -103,8 +148,8 @@ fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<
     let situation = Situation {
         addon,
         cluster: &cluster,
-        managed_cluster,
-        cluster_addon,
+        managed_cluster: observed.cluster.as_deref(),
+        cluster_addon: observed.addon.as_deref(),
         wanted: &wanted,
     };
     let granted = csr::check(request, situation)?;
@@ -119,40 +164,24 @@ fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<
     }
 }
 
-async fn refuse<A: Addon>(
-    hub: &Hub<A>,
-    request: &CertificateSigningRequest,
-    refusal: &Refusal,
-    now: Timestamp,
-) {
+async fn refuse<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest, refusal: &Refusal) {
     let note = format!("left pending: {refusal}");
-    if emit_event(hub, request, true, refusal.reason(), &note, now).await {
+    if warn_about(hub, request, refusal.reason(), &note).await {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         warn!(request = name, reason = refusal.reason(), %refusal, "certificate request left pending");
         hub.metrics.refused(refusal.reason());
     }
 }
 
-async fn emit_event<A: Addon>(
+async fn warn_about<A: Addon>(
     hub: &Hub<A>,
     request: &CertificateSigningRequest,
-    warning: bool,
     reason: &'static str,
     note: &str,
-    now: Timestamp,
 ) -> bool {
     let name = request.metadata.name.as_deref().unwrap_or_default();
-    let regarding = regarding(name, request.metadata.uid.clone());
-    let emitting = NewEvent {
-        regarding,
-        warning,
-        reason,
-        note,
-    };
-    let reporter = hub.addon.name().as_str();
-    hub.events
-        .emit(&hub.client, reporter, emitting, now, &hub.metrics)
-        .await
+    let about = regarding(name, request.metadata.uid.clone());
+    hub.events.warn(about, reason, note).await
 }
 
 fn regarding(name: &str, uid: Option<String>) -> ObjectReference {
@@ -171,7 +200,7 @@ async fn approve<A: Addon>(
     hub: &Hub<A>,
     request: &CertificateSigningRequest,
     now: Timestamp,
-) -> Result<CertificateSigningRequest, Error> {
+) -> Result<Option<CertificateSigningRequest>, Error> {
     let mut approved = request.clone();
     let conditions = &mut approved.status.get_or_insert_default().conditions;
     conditions
@@ -185,11 +214,13 @@ async fn approve<A: Addon>(
             last_transition_time: Some(Time(now)),
         });
     let approved = replace(hub, "approval", "approve", &approved).await?;
-    info!(
-        request = approved.metadata.name,
-        "certificate request approved"
-    );
-    hub.metrics.wrote(Written::Approval);
+    if approved.is_some() {
+        info!(
+            request = request.metadata.name,
+            "certificate request approved"
+        );
+        hub.metrics.wrote(Written::Approval);
+    }
     Ok(approved)
 }
 
@@ -213,33 +244,27 @@ async fn issue<A: Addon>(
     let certificate = match certificate {
         Ok(certificate) => certificate,
         Err(source) => {
-            emit_event(
-                hub,
-                &request,
-                true,
-                "SigningFailed",
-                &source.to_string(),
-                now,
-            )
-            .await;
+            warn_about(hub, &request, "SigningFailed", &source.to_string()).await;
             let request = request.metadata.name.unwrap_or_default();
             return Err(Error::Sign { request, source });
         }
     };
     let status = request.status.get_or_insert_default();
     status.certificate = Some(ByteString(certificate.into_bytes()));
-    let issued = replace(hub, "status", "sign", &request).await?;
-    info!(request = issued.metadata.name, "certificate issued");
-    hub.metrics.wrote(Written::Certificate);
+    if let Some(issued) = replace(hub, "status", "sign", &request).await? {
+        info!(request = issued.metadata.name, "certificate issued");
+        hub.metrics.wrote(Written::Certificate);
+    }
     Ok(Outcome::Settled(None))
 }
 
+/// Writes a subresource; `None` if the request is gone.
 async fn replace<A: Addon>(
     hub: &Hub<A>,
     subresource: &str,
     action: &'static str,
     request: &CertificateSigningRequest,
-) -> Result<CertificateSigningRequest, Error> {
+) -> Result<Option<CertificateSigningRequest>, Error> {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let api = Api::<CertificateSigningRequest>::all(hub.client.clone());
     let params = PostParams {
@@ -249,17 +274,101 @@ async fn replace<A: Addon>(
     let result = api
         .replace_subresource(subresource, name, &params, request)
         .await;
-    let replaced = result.map_err(|source| Error::Write {
-        action,
-        object: format!("certificate request {name}"),
-        source: Box::new(source),
-    })?;
-    let version = replaced
-        .metadata
-        .resource_version
-        .clone()
-        .unwrap_or_default();
-    hub.world
-        .expect(&Key::Request(name.to_owned()), Expected::Version(version));
+    let object = format!("certificate request {name}");
+    let replaced = unless_gone(result).map_err(Error::write(action, object))?;
+    if let Some(replaced) = &replaced {
+        let version = replaced
+            .metadata
+            .resource_version
+            .clone()
+            .unwrap_or_default();
+        let key = Key::Request(name.to_owned());
+        hub.world.expect(&key, Expected::Version(version));
+    }
     Ok(replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Arc, Mutex},
+    };
+
+    use http::{Request, Response};
+    use kube::{Client, client::Body};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        api::addon::Version,
+        sdk::{
+            Metrics, View,
+            cache::{Change, Update},
+            csr::{OPEN_LIMIT, SIZE_LIMIT, Summary, samples::Sample},
+            event::Events,
+            reconcile::samples::{Author, author},
+        },
+    };
+
+    /// A hub without the requests that its watch has delivered, and the paths that are called on it.
+    fn hub() -> (Hub<Author>, Arc<Mutex<Vec<String>>>) {
+        let calls = Arc::<Mutex<Vec<String>>>::default();
+        let seen = Arc::clone(&calls);
+        let answer = move |request: Request<Body>| {
+            seen.lock().unwrap().push(request.uri().path().to_owned());
+            let status = json!({ "status": "Failure", "reason": "NotFound", "code": 404 });
+            let body = Body::from(status.to_string().into_bytes());
+            let gone = Response::builder().status(404).body(body).unwrap();
+            std::future::ready(Ok::<_, Infallible>(gone))
+        };
+        let client = Client::new(tower::service_fn(answer), "default");
+        let addon = Arc::new(author(Vec::new()));
+        let hub = Hub {
+            events: Events::new(client.clone(), addon.name(), Metrics::default()),
+            addon,
+            client,
+            version: Version::V1Beta1,
+            world: Arc::clone(View::new().world()),
+            metrics: Metrics::default(),
+        };
+        (hub, calls)
+    }
+
+    fn deliver(hub: &Hub<Author>, name: &str, request: &CertificateSigningRequest) {
+        let object = serde_json::from_value(json!(request)).unwrap();
+        let summary = Arc::new(Summary::read(&object).unwrap());
+        let (change, version) = (Change::Applied(name.to_owned(), summary), None);
+        let update = Update { change, version };
+        hub.world
+            .apply(|state| state.requests.entry(None).or_default(), update);
+    }
+
+    #[tokio::test]
+    async fn flood_of_requests_is_reported_once_per_cluster_and_not_read() {
+        let (hub, calls) = hub();
+        let mut request = Sample::good().request();
+        let names: Vec<_> = (0..50)
+            .map(|number| format!("request-{number:02}"))
+            .collect();
+        for name in &names {
+            deliver(&hub, name, &request);
+        }
+        request.spec.request.0 = vec![b'x'; SIZE_LIMIT];
+        deliver(&hub, "a-large-one", &request);
+        for name in names.iter().map(String::as_str).chain(["a-large-one"]) {
+            reconcile(&hub, name, Timestamp::UNIX_EPOCH).await.unwrap();
+        }
+        let calls = calls.lock().unwrap().clone();
+        let (events, reads): (Vec<_>, Vec<_>) = calls.iter().partition(|it| it.contains("events"));
+        assert_eq!(events.len(), 1, "{events:?}");
+        assert_eq!(reads.len(), OPEN_LIMIT, "{reads:?}");
+        assert!(
+            reads
+                .iter()
+                .zip(&names)
+                .all(|(path, name)| path.ends_with(name)),
+            "{reads:?}"
+        );
+    }
 }

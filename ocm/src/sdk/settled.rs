@@ -11,7 +11,7 @@ use super::{Config, hash::spec_hash};
 use crate::{
     api::addon::{
         AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, ConfigGroupResource,
-        ConfigReference, ManagedClusterAddOn,
+        ConfigReference, ManagedClusterAddOn, NO_DEFAULT,
     },
     condition,
 };
@@ -28,7 +28,7 @@ pub(crate) enum Waiting {
     /// The object does not exist.
     #[error("{0} does not exist")]
     Absent(String),
-    /// The object has changed and the change is not rolled out to this cluster.
+    /// OCM has not rolled the object, or its present content, out to this cluster yet.
     #[error("the content of {0} is not rolled out to this cluster yet")]
     NotRolledOut(String),
     /// The annotation of the cluster's add-on is not a valid namespace; only the old version of the API validates it.
@@ -73,48 +73,116 @@ pub(crate) struct Settled {
     pub(crate) annotation: Option<String>,
 }
 
+/// What the hub's own objects configure for one cluster.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Configured<'a> {
+    /// The add-on on the cluster.
+    pub(crate) addon: &'a ManagedClusterAddOn,
+    /// The `ClusterManagementAddOn`.
+    pub(crate) offer: Option<&'a ClusterManagementAddOn>,
+    /// The configurations of the placement that selects the cluster.
+    pub(crate) placed: &'a [AddOnConfig],
+}
+
 /// Resolves the configuration of one cluster.
 ///
-/// The references are in a status that the cluster may write, so each must also be configured in the
-/// hub's own objects: a cluster must not read the configuration of another one.
+/// The references are in a status that the cluster may write. So the configuration comes from the hub's own objects, and the
+/// status only confirms that OCM has rolled it out: while a reference is missing or names another object, the works wait.
 pub(crate) fn settle(
-    addon: &ManagedClusterAddOn,
-    offer: Option<&ClusterManagementAddOn>,
+    configured: Configured<'_>,
     supported: &[ConfigGroupResource],
     object: impl Fn(&AddOnConfig) -> Option<Value>,
 ) -> Result<Settled, Waiting> {
+    let Configured { addon, offer, .. } = configured;
     if !condition::is_true(addon.conditions(), condition::addon::CONFIGURED) {
         return Err(Waiting::NotConfigured);
     }
+    // Hooks of a removal run without it, with the cluster's own configuration.
+    if offer.is_none() && !addon.is_deleting() {
+        return Err(Waiting::NoOffer);
+    }
+    let expected = configured.expected();
+    let references = addon.config_references().iter().map(|it| (it, desired(it)));
+    let references: Vec<_> = references.collect();
+    let is_unexpected =
+        |named: &AddOnConfig| supported.contains(&named.kind()) && !expected.contains(&named);
+    let mut unexpected = references
+        .iter()
+        .filter(|(_, (named, _))| is_unexpected(named));
+    if let Some((reference, (named, _))) = unexpected.clone().find(|it| !configured.offers(&it.1.0))
+    {
+        return Err(not_offered(reference, named, offer));
+    }
     let mut config = Config::default();
-    let mut hashes = BTreeMap::new();
-    for reference in addon.config_references() {
-        let (named, hash) = desired(reference);
-        hashes.insert(label(&named), hash.clone());
-        let kind = ConfigGroupResource {
-            group: named.group.clone(),
-            resource: named.resource.clone(),
-        };
-        if !supported.contains(&kind) {
-            continue;
-        }
-        if !is_offered(&named, addon, offer) {
-            return Err(not_offered(reference, &named, offer));
-        }
-        let object = object(&named).ok_or_else(|| Waiting::Absent(label(&named)))?;
+    for named in expected
+        .iter()
+        .filter(|named| supported.contains(&named.kind()))
+    {
+        let hash = references.iter().find(|(_, (it, _))| it == *named);
+        let (_, (_, hash)) = hash.ok_or_else(|| Waiting::NotRolledOut(label(named)))?;
+        let object = object(named).ok_or_else(|| Waiting::Absent(label(named)))?;
         if hash.is_empty() {
-            return Err(Waiting::NoHash(label(&named)));
+            return Err(Waiting::NoHash(label(named)));
         }
-        if spec_hash(&object) != hash {
-            return Err(Waiting::NotRolledOut(label(&named)));
+        if spec_hash(&object) != *hash {
+            return Err(Waiting::NotRolledOut(label(named)));
         }
         if named.resource == "addondeploymentconfigs" && config.deployment.is_none() {
             config.deployment = deployment(&object);
         }
         config.objects.push(object);
     }
+    if let Some((_, (named, _))) = unexpected.next() {
+        return Err(Waiting::NotRolledOut(label(named)));
+    }
+    let hashes = references
+        .iter()
+        .map(|(_, (named, hash))| (label(named), hash));
+    let hashes: BTreeMap<_, _> = hashes.collect();
     let annotation = (!hashes.is_empty()).then(|| serde_json::json!(hashes).to_string());
     Ok(Settled { config, annotation })
+}
+
+impl<'a> Configured<'a> {
+    /// The configurations for the cluster, as OCM computes them: of each kind those of the cluster's add-on, else those of
+    /// the placement, else the defaults.
+    fn expected(self) -> Vec<&'a AddOnConfig> {
+        let defaults = self
+            .offer
+            .into_iter()
+            .flat_map(|it| &it.spec.default_configs);
+        let defaults = defaults.filter(|it| !["", NO_DEFAULT].contains(&it.name.as_str()));
+        let mut expected = Vec::new();
+        for level in [
+            defaults.collect(),
+            self.placed.iter().collect(),
+            self.addon.spec.configs.iter().collect(),
+        ] {
+            let level: Vec<&AddOnConfig> = level;
+            expected
+                .retain(|it: &&AddOnConfig| level.iter().all(|above| above.kind() != it.kind()));
+            for config in level {
+                if !expected.contains(&config) {
+                    expected.push(config);
+                }
+            }
+        }
+        expected
+    }
+
+    /// Whether the hub's own objects name this configuration, for this cluster or another one.
+    fn offers(self, named: &AddOnConfig) -> bool {
+        let spec = self.offer.map(|offer| &offer.spec);
+        let defaults = spec.into_iter().flat_map(|spec| &spec.default_configs);
+        let placements = spec
+            .into_iter()
+            .flat_map(|spec| &spec.install_strategy.placements);
+        let placed = placements.flat_map(|placement| &placement.configs);
+        let own = self.addon.spec.configs.iter();
+        own.chain(defaults)
+            .chain(placed)
+            .any(|config| config == named)
+    }
 }
 
 /// Why a reference is not configured on the hub: perhaps because it was replaced, and OCM has not rolled the replacement
@@ -164,25 +232,6 @@ fn label(config: &AddOnConfig) -> String {
     } = config;
     let dot = if group.is_empty() { "" } else { "." };
     format!("{resource}{dot}{group}/{namespace}/{name}")
-}
-
-fn is_offered(
-    named: &AddOnConfig,
-    addon: &ManagedClusterAddOn,
-    offer: Option<&ClusterManagementAddOn>,
-) -> bool {
-    let spec = offer.map(|offer| &offer.spec);
-    let defaults = spec.into_iter().flat_map(|spec| &spec.default_configs);
-    let placements = spec
-        .into_iter()
-        .flat_map(|spec| &spec.install_strategy.placements);
-    addon
-        .spec
-        .configs
-        .iter()
-        .chain(defaults)
-        .chain(placements.flat_map(|placement| &placement.configs))
-        .any(|config| config == named)
 }
 
 #[cfg(test)]
@@ -238,8 +287,27 @@ mod tests {
         addon
     }
 
+    fn settle_with(
+        addon: &ManagedClusterAddOn,
+        offer: Option<&ClusterManagementAddOn>,
+        placed: &[AddOnConfig],
+    ) -> Result<Settled, Waiting> {
+        let configured = Configured {
+            addon,
+            offer,
+            placed,
+        };
+        settle(configured, &supported(), |_| Some(object()))
+    }
+
     fn judge(addon: &ManagedClusterAddOn, object: Option<&Value>) -> Result<Settled, Waiting> {
-        settle(addon, None, &supported(), |_| object.cloned())
+        let offer = ClusterManagementAddOn::default();
+        let configured = Configured {
+            addon,
+            offer: Some(&offer),
+            placed: &[],
+        };
+        settle(configured, &supported(), |_| object.cloned())
     }
 
     #[test]
@@ -273,7 +341,13 @@ mod tests {
             spec_hash: spec_hash(&other),
         });
         references.push(second);
-        let settled = settle(&addon, None, &supported(), |named| {
+        let offer = ClusterManagementAddOn::default();
+        let configured = Configured {
+            addon: &addon,
+            offer: Some(&offer),
+            placed: &[],
+        };
+        let settled = settle(configured, &supported(), |named| {
             let it = if named.name == "n" { &first } else { &other };
             Some(it.clone())
         });
@@ -300,11 +374,17 @@ mod tests {
                 Some(&object),
                 Waiting::NotRolledOut(name()),
             ),
-            (addon(&hash, false), Some(&object), Waiting::NoOffer),
+            (
+                addon(&hash, false),
+                Some(&object),
+                Waiting::NotOffered(name()),
+            ),
         ];
         for (addon, object, waiting) in cases {
             assert_eq!(judge(&addon, object), Err(waiting));
         }
+        let without_offer = settle_with(&addon(&hash, false), None, &[]);
+        assert_eq!(without_offer, Err(Waiting::NoOffer));
     }
 
     fn offer(configs: &Value, deleted: bool) -> ClusterManagementAddOn {
@@ -321,8 +401,9 @@ mod tests {
     fn forged_reference_is_reported_and_a_deleting_definition_is_not() {
         let addon = addon(&spec_hash(&object()), false);
         let reason = |offer: &ClusterManagementAddOn| {
-            let judged = settle(&addon, Some(offer), &supported(), |_| Some(object()));
-            judged.unwrap_err().needs_a_person()
+            settle_with(&addon, Some(offer), &[])
+                .unwrap_err()
+                .needs_a_person()
         };
         let nothing = json!([]);
         assert_eq!(
@@ -341,8 +422,7 @@ mod tests {
         let mut another = named();
         another.name = "another".to_owned();
         let offer = offer(&json!([another]), false);
-        let judged = settle(&addon, Some(&offer), &supported(), |_| Some(object.clone()));
-        let waiting = judged.unwrap_err();
+        let waiting = settle_with(&addon, Some(&offer), &[]).unwrap_err();
         assert!(matches!(waiting, Waiting::Replaced(_)), "{waiting}");
         assert_eq!(waiting.needs_a_person(), None);
     }
@@ -351,10 +431,7 @@ mod tests {
     fn the_addons_own_offer_counts() {
         let offer = offer(&json!([named()]), false);
         let hash = spec_hash(&object());
-        let settled = settle(&addon(&hash, false), Some(&offer), &supported(), |_| {
-            Some(object())
-        });
-        assert!(settled.is_ok());
+        assert!(settle_with(&addon(&hash, false), Some(&offer), &[]).is_ok());
     }
 
     #[test]
@@ -362,5 +439,72 @@ mod tests {
         let mut addon = addon("", false);
         addon.status.as_mut().unwrap().config_references.clear();
         assert_eq!(judge(&addon, None).unwrap().annotation, None);
+    }
+
+    #[test]
+    fn missing_reference_waits_instead_of_using_defaults() {
+        let mut addon = addon("", true);
+        addon.status.as_mut().unwrap().config_references.clear();
+        let offer = offer(&json!([]), false);
+        let judged = settle_with(&addon, Some(&offer), &[]);
+        assert_eq!(judged, Err(Waiting::NotRolledOut(label(&named()))));
+        addon.spec.configs.clear();
+        let judged = settle_with(&addon, Some(&offer), &[named()]);
+        assert_eq!(judged, Err(Waiting::NotRolledOut(label(&named()))));
+        assert_eq!(
+            settle_with(&addon, Some(&offer), &[]).unwrap().annotation,
+            None
+        );
+        assert_eq!(settle_with(&addon, None, &[]), Err(Waiting::NoOffer));
+    }
+
+    #[test]
+    fn only_the_configuration_with_precedence_is_accepted() {
+        // The status names the default, which a configuration of the placement or of the cluster overrides.
+        let mut addon = addon(&spec_hash(&object()), false);
+        let mut other = named();
+        other.name = "other".to_owned();
+        let offer = offer(&json!([named()]), false);
+        let waits = Err(Waiting::NotRolledOut(label(&other)));
+        let placed = std::slice::from_ref(&other);
+        assert_eq!(settle_with(&addon, Some(&offer), placed), waits);
+        addon.spec.configs.push(other.clone());
+        assert_eq!(settle_with(&addon, Some(&offer), &[]), waits);
+        assert_eq!(settle_with(&addon, Some(&offer), &[named()]), waits);
+        // The status names the one with precedence.
+        addon.spec.configs = vec![named()];
+        assert!(settle_with(&addon, Some(&offer), placed).is_ok());
+    }
+
+    #[test]
+    fn reference_beside_the_expected_ones_waits() {
+        let mut addon = addon(&spec_hash(&object()), true);
+        let mut other = named();
+        other.name = "other".to_owned();
+        let offer = offer(&json!([other]), false);
+        assert!(settle_with(&addon, Some(&offer), &[]).is_ok());
+        let references = &mut addon.status.as_mut().unwrap().config_references;
+        let mut second = references[0].clone();
+        second.desired_config.as_mut().unwrap().name = "other".to_owned();
+        references.push(second);
+        let judged = settle_with(&addon, Some(&offer), &[]);
+        assert_eq!(judged, Err(Waiting::NotRolledOut(label(&other))));
+    }
+
+    #[test]
+    fn cluster_outside_the_batch_keeps_the_previous_reference() {
+        // A progressive roll-out replaces the placement's configuration; this cluster still has the earlier one.
+        let mut addon = addon(&spec_hash(&object()), false);
+        let reference = &mut addon.status.as_mut().unwrap().config_references[0];
+        reference.last_applied_config = reference.desired_config.clone();
+        let mut next = named();
+        next.name = "next".to_owned();
+        let offer = offer(&json!([]), false);
+        let judged = settle_with(&addon, Some(&offer), std::slice::from_ref(&next));
+        assert_eq!(judged, Err(Waiting::Replaced(label(&named()))));
+        // The status follows when OCM reaches the cluster.
+        let reference = &mut addon.status.as_mut().unwrap().config_references[0];
+        reference.desired_config.as_mut().unwrap().name = "next".to_owned();
+        assert!(settle_with(&addon, Some(&offer), &[next]).is_ok());
     }
 }

@@ -1,32 +1,32 @@
 //! The watches: they keep the cache current and wake the keys that changed.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use k8s_openapi::api::{
-    certificates::v1::CertificateSigningRequest,
-    rbac::v1::{Role, RoleBinding},
-};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::{
-    Api, Client,
+    Client,
     api::{ApiResource, DynamicObject},
     runtime::watcher,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use self::follow::{Source, follow};
+use self::follow::Source;
 use super::{
     Error,
+    csr::{self, Summary},
     drive::Key,
     hash::{Live, spec_hash},
-    object_cache::{ConfigObject, ObjectCache, Offer, Permission, Work},
+    object_cache::{ConfigObject, Decision, ObjectCache, Offer, Permission, Work},
     permissions::Part,
-    place, settled,
+    place,
+    queue::PendingWork,
+    settled,
 };
 use crate::{
     api::{
-        addon::{AddOnConfig, ConfigGroupResource, Version},
-        cluster::ManagedCluster,
+        addon::{AddOnConfig, ConfigGroupResource, ManagedClusterAddOn, Version},
+        cluster::{ManagedCluster, placement_decisions},
         work::ManifestWork,
     },
     keys,
@@ -42,19 +42,12 @@ pub(crate) struct Watches {
     pub(crate) addon: AddonName,
     pub(crate) version: Version,
     pub(crate) world: Arc<ObjectCache>,
+    pub(crate) work: Arc<PendingWork<Key>>,
     /// Whether clusters may host agents of others, so that changes of a host wake those.
     pub(crate) hosted: bool,
 }
 
-/// A callback for keys to reconcile.
-pub(crate) trait Wake: Fn(Key) + Send + Sync + 'static {}
-impl<F: Fn(Key) + Send + Sync + 'static> Wake for F {}
-
 impl Watches {
-    fn api(&self, resource: &ApiResource) -> Api<DynamicObject> {
-        Api::all_with(self.client.clone(), resource)
-    }
-
     fn by_name(&self) -> watcher::Config {
         watcher::Config::default().fields(&format!("metadata.name={}", self.addon))
     }
@@ -64,129 +57,130 @@ impl Watches {
     }
 
     /// `ManagedClusters` without fields that change often and decide nothing.
-    pub(crate) async fn clusters(self, wake: impl Wake) -> Error {
-        let resource = ApiResource::erase::<ManagedCluster>(&());
+    pub(crate) async fn clusters(self) -> Error {
         let source = Source {
-            key: |object: &DynamicObject| named_cluster(object.metadata.name.as_deref()),
+            what: "managedclusters",
+            resource: ApiResource::erase::<ManagedCluster>(&()),
+            config: watcher::Config::default(),
+            key: |object: &DynamicObject| cluster_name(object.metadata.name.as_ref()),
             read: |object| Some(Arc::new(cluster(object))),
         };
         let apply = |change| {
             let changed = self.world.apply(|state| &mut state.clusters, change);
-            self.wake_hosted(&changed, &wake);
-            for cluster in changed {
-                self.wake_cluster(cluster, &wake);
+            let changed = changed.into_iter().map(|(name, before)| {
+                let now = self.world.lock().clusters.live().get(&name).cloned();
+                let both = before.zip(now);
+                let paced = both.is_some_and(|(before, now)| differs_in_labels(&before, &now));
+                (name, paced)
+            });
+            let changed: BTreeMap<_, _> = changed.collect();
+            for (name, paced) in &changed {
+                self.wake_cluster(name, *paced);
             }
+            self.wake_hosted(&changed);
         };
-        let config = watcher::Config::default();
-        follow(
-            "managedclusters",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
+        source.follow(&self.client, apply).await
+    }
+
+    fn wake(&self, key: Key, paced: bool) {
+        if paced {
+            self.work.add_paced(key);
+        } else {
+            self.work.add(key);
+        }
     }
 
     /// Wakes the certificate requests of a cluster, and the cluster itself if it has the add-on or works.
-    fn wake_cluster(&self, cluster: ClusterName, wake: &impl Wake) {
-        let (involved, requests) = {
+    fn wake_cluster(&self, cluster: &ClusterName, paced: bool) {
+        self.wake_requests(cluster, paced);
+        let involved = {
             let state = self.world.lock();
-            let involved = state.addons.live().contains_key(&cluster)
-                || state.works_of(&cluster).next().is_some();
-            let label = Some(cluster.as_str());
-            let requests = state.requests.live().iter();
-            let requests = requests.filter(|(_, request)| {
-                let labels = request.metadata.labels.as_ref();
-                labels
-                    .and_then(|l| l.get(keys::CLUSTER_NAME))
-                    .map(String::as_str)
-                    == label
-            });
-            (
-                involved,
-                requests.map(|(name, _)| name.clone()).collect::<Vec<_>>(),
-            )
+            let has_addon = state.addons.live().contains_key(cluster);
+            has_addon || state.works_of(cluster).next().is_some()
         };
-        requests.into_iter().map(Key::Request).for_each(wake);
         if involved {
-            wake(Key::Cluster(cluster));
+            self.wake(Key::Cluster(cluster.clone()), paced);
+        }
+    }
+
+    fn wake_requests(&self, cluster: &ClusterName, paced: bool) {
+        let state = self.world.lock();
+        for (name, request) in state.requests() {
+            if request.is_open() && request.claimed.as_ref() == Some(cluster) {
+                self.wake(Key::Request(name.clone()), paced);
+            }
         }
     }
 
     /// Wakes the clusters whose agents these hosts run, since the state of a host decides where they go.
-    fn wake_hosted(&self, hosts: &[ClusterName], wake: &impl Wake) {
+    fn wake_hosted(&self, hosts: &BTreeMap<ClusterName, bool>) {
         if !self.hosted || hosts.is_empty() {
             return;
         }
-        let hosts: BTreeSet<_> = hosts.iter().map(ClusterName::as_str).collect();
-        let hosted: Vec<_> = {
-            let state = self.world.lock();
-            let addons = state.addons.live().iter();
-            let on = |host: &str| hosts.contains(host);
-            let hosted = addons.filter(|(_, addon)| addon.hosting_cluster().is_some_and(on));
-            hosted.map(|(cluster, _)| cluster.clone()).collect()
-        };
-        hosted.into_iter().map(Key::Cluster).for_each(wake);
+        for (cluster, addon) in self.world.lock().addons.live() {
+            if let Some(paced) = addon.hosting_cluster().and_then(|host| hosts.get(host)) {
+                self.wake(Key::Cluster(cluster.clone()), *paced);
+            }
+        }
+    }
+
+    /// Wakes clusters with the add-on.
+    fn wake_addons(&self, which: impl Fn(&ManagedClusterAddOn) -> bool) {
+        for (cluster, addon) in self.world.lock().addons.live() {
+            if which(addon) {
+                self.work.add(Key::Cluster(cluster.clone()));
+            }
+        }
     }
 
     /// This add-on on all clusters.
-    pub(crate) async fn addons(self, wake: impl Wake) -> Error {
-        let resource = self.version.managed_cluster_addons();
+    pub(crate) async fn addons(self) -> Error {
         let source = Source {
-            key: |object: &DynamicObject| named_cluster(object.metadata.namespace.as_deref()),
+            what: "managedclusteraddons",
+            resource: self.version.managed_cluster_addons(),
+            config: self.by_name(),
+            key: |object: &DynamicObject| cluster_name(object.metadata.namespace.as_ref()),
             read: |object| Some(Arc::new(self.version.read_addon(object))),
         };
         let apply = |change| {
-            for cluster in self.world.apply(|state| &mut state.addons, change) {
-                // Not through `involved`: this add-on may just have gone.
-                self.wake_cluster(cluster.clone(), &wake);
-                wake(Key::Cluster(cluster));
+            for (cluster, _) in self.world.apply(|state| &mut state.addons, change) {
+                self.wake_requests(&cluster, false);
+                self.work.add(Key::Cluster(cluster));
             }
         };
-        let config = self.by_name();
-        follow(
-            "managedclusteraddons",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
+        source.follow(&self.client, apply).await
     }
 
     /// Works of this add-on, without their objects. The label selector limits the traffic; the name decides to which
     /// cluster a work belongs.
-    pub(crate) async fn works(self, wake: impl Wake) -> Error {
-        let resource = ApiResource::erase::<ManifestWork>(&());
+    pub(crate) async fn works(self) -> Error {
         let source = Source {
+            what: "manifestworks",
+            resource: ApiResource::erase::<ManifestWork>(&()),
+            config: self.by_label(),
             key: |object: &DynamicObject| {
-                let (namespace, name) = (
-                    object.metadata.namespace.clone()?,
-                    object.metadata.name.clone()?,
-                );
+                let (namespace, name) = namespaced(object)?;
                 let cluster = place::served(&self.addon, &namespace, &name)?;
                 Some((cluster, namespace, name))
             },
             read: |object| Some(Arc::new(Work::read(object))),
         };
         let apply = |change| {
-            for (cluster, _, _) in self.world.apply(|state| &mut state.works, change) {
-                wake(Key::Cluster(cluster));
+            for ((cluster, _, _), _) in self.world.apply(|state| &mut state.works, change) {
+                self.work.add(Key::Cluster(cluster));
             }
         };
-        let config = self.by_label();
-        follow("manifestworks", self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
     /// Roles, or `RoleBindings`, of this add-on's agents.
-    pub(crate) async fn permissions(self, part: Part, wake: impl Wake) -> Error {
-        let (resource, what) = match part {
-            Part::Role => (ApiResource::erase::<Role>(&()), "roles"),
-            Part::Binding => (ApiResource::erase::<RoleBinding>(&()), "rolebindings"),
-        };
+    pub(crate) async fn permissions(self, part: Part) -> Error {
+        let name = super::permissions::name(&self.addon);
         let source = Source {
-            key: |object: &DynamicObject| named_cluster(object.metadata.namespace.as_deref()),
+            what: part.plural(),
+            resource: part.resource(),
+            config: self.by_label().fields(&format!("metadata.name={name}")),
+            key: |object: &DynamicObject| cluster_name(object.metadata.namespace.as_ref()),
             read: |object| match part {
                 Part::Role => typed(&object).map(Permission::Role),
                 Part::Binding => typed(&object).map(Permission::Binding),
@@ -196,54 +190,66 @@ impl Watches {
             let changed = self
                 .world
                 .apply(|state| state.permissions.entry(part).or_default(), change);
-            changed.into_iter().map(Key::Cluster).for_each(&wake);
+            for (cluster, _) in changed {
+                self.work.add(Key::Cluster(cluster));
+            }
         };
-        let name = super::permissions::name(&self.addon);
-        let config = self.by_label().fields(&format!("metadata.name={name}"));
-        follow(what, self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
-    /// Certificate requests with this add-on's label.
-    pub(crate) async fn requests(self, wake: impl Wake) -> Error {
-        let resource = ApiResource::erase::<CertificateSigningRequest>(&());
-        let source = Source {
-            key: |object: &DynamicObject| object.metadata.name.clone(),
-            read: |object| typed::<CertificateSigningRequest>(&object),
+    /// Certificate requests with this add-on's label; or those to a custom signer of ours without it, since no other
+    /// component would report them.
+    pub(crate) async fn requests(self, signer: Option<String>) -> Error {
+        let (what, config) = match &signer {
+            None => ("certificatesigningrequests", self.by_label()),
+            Some(signer) => (
+                "certificatesigningrequests without our label",
+                watcher::Config::default()
+                    .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
+                    .fields(&format!("spec.signerName={signer}")),
+            ),
         };
-        let apply = |change| {
-            let changed = self.world.apply(|state| &mut state.requests, change);
-            changed.into_iter().map(Key::Request).for_each(&wake);
-        };
-        let config = self.by_label();
-        let what = "certificatesigningrequests";
-        follow(what, self.api(&resource), config, source, apply).await
-    }
-
-    /// Requests to a custom signer of ours without this add-on's label: no other component would report them.
-    pub(crate) async fn strays(self, signer: String, wake: impl Wake) -> Error {
-        let resource = ApiResource::erase::<CertificateSigningRequest>(&());
         let source = Source {
+            what,
+            resource: ApiResource::erase::<CertificateSigningRequest>(&()),
+            config,
             key: |object: &DynamicObject| object.metadata.name.clone(),
-            read: |object| typed::<CertificateSigningRequest>(&object),
+            read: |object| Summary::read(&object).map(Arc::new),
         };
         let apply = |change| {
             let changed = self.world.apply(
-                |state| state.strays.entry(signer.clone()).or_default(),
+                |state| state.requests.entry(signer.clone()).or_default(),
                 change,
             );
-            changed.into_iter().map(Key::Request).for_each(&wake);
+            for (name, before) in changed {
+                if let Some(next) = before.and_then(|before| self.next_request(&name, &before)) {
+                    self.work.add(Key::Request(next));
+                }
+                self.work.add(Key::Request(name));
+            }
         };
-        let config = watcher::Config::default()
-            .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
-            .fields(&format!("spec.signerName={signer}"));
-        let what = "certificatesigningrequests without our label";
-        follow(what, self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
+    }
+
+    /// The request that is judged now because this one, which was open before, no longer is.
+    fn next_request(&self, name: &str, before: &Summary) -> Option<String> {
+        let state = self.world.lock();
+        let is_open = state.request(name).is_some_and(|it| it.is_open());
+        if !before.is_open() || is_open {
+            return None;
+        }
+        let queue = csr::queue(state.requests(), before.sender.as_ref());
+        queue
+            .get(csr::OPEN_LIMIT - 1)
+            .map(|next| (*next).to_owned())
     }
 
     /// This add-on's `ClusterManagementAddOn`.
-    pub(crate) async fn offer(self, wake: impl Wake) -> Error {
-        let resource = self.version.cluster_management_addons();
+    pub(crate) async fn offer(self) -> Error {
         let source = Source {
+            what: "clustermanagementaddons",
+            resource: self.version.cluster_management_addons(),
+            config: self.by_name(),
             key: |_: &DynamicObject| Some(()),
             read: |object: DynamicObject| {
                 let raw = json!(object);
@@ -252,42 +258,29 @@ impl Watches {
             },
         };
         let apply = |change| {
-            let spec = || {
-                let state = self.world.lock();
-                state
-                    .offer
-                    .live()
-                    .get(&())
-                    .map(|offer| offer.model.spec.clone())
-            };
-            let before = spec();
-            let changed = self.world.apply(|state| &mut state.offer, change);
-            if !changed.is_empty() {
-                wake(Key::Configs);
-            }
-            // Waiting clusters may proceed with the changed configurations.
-            if spec() != before {
-                self.wake_all(&wake, |_| true);
+            for ((), before) in self.world.apply(|state| &mut state.offer, change) {
+                self.work.add(Key::Configs);
+                let now = self.world.lock().offer.live().get(&()).cloned();
+                let [before, now] = [before, now].map(|it| it.map(|it| it.model.spec.clone()));
+                // Waiting clusters may proceed with the changed configurations.
+                if before != now {
+                    self.wake_addons(|_| true);
+                }
             }
         };
-        let config = self.by_name();
-        follow(
-            "clustermanagementaddons",
-            self.api(&resource),
-            config,
-            source,
-            apply,
-        )
-        .await
+        source.follow(&self.client, apply).await
     }
 
     /// All objects of one kind of configuration.
-    pub(crate) async fn configs(self, resource: ApiResource, wake: impl Wake) -> Error {
+    pub(crate) async fn configs(self, resource: ApiResource) -> Error {
         let kind = ConfigGroupResource {
             group: resource.group.clone(),
             resource: resource.plural.clone(),
         };
         let source = Source {
+            what: "configurations",
+            resource,
+            config: watcher::Config::default(),
             key: |object: &DynamicObject| {
                 Some(AddOnConfig {
                     group: kind.group.clone(),
@@ -299,40 +292,44 @@ impl Watches {
             read: |object: DynamicObject| {
                 let generation = object.metadata.generation.unwrap_or_default();
                 let raw = json!(object);
-                let live = Live {
-                    hash: spec_hash(&raw),
-                    generation,
-                };
+                let hash = spec_hash(&raw);
+                let live = Live { hash, generation };
                 Some(Arc::new(ConfigObject { raw, live }))
             },
         };
         let apply = |change| {
-            let changed = self.world.apply(
+            let configs = self.world.apply(
                 |state| state.configs.entry(kind.clone()).or_default(),
                 change,
             );
-            for config in changed {
-                wake(Key::Configs);
-                self.wake_all(&wake, |named| *named == config);
+            for (config, _) in configs {
+                self.work.add(Key::Configs);
+                self.wake_addons(|addon| {
+                    let mut references = addon.config_references().iter().map(settled::desired);
+                    references.any(|(named, _)| named == config)
+                });
             }
         };
-        let config = watcher::Config::default();
-        follow("configurations", self.api(&resource), config, source, apply).await
+        source.follow(&self.client, apply).await
     }
 
-    /// Wakes the clusters that use a configuration.
-    fn wake_all(&self, wake: &impl Wake, uses: impl Fn(&AddOnConfig) -> bool) {
-        let clusters: Vec<_> = {
-            let state = self.world.lock();
-            let addons = state.addons.live().iter().filter(|(_, addon)| {
-                let references = addon.config_references().iter();
-                references
-                    .map(|reference| settled::desired(reference).0)
-                    .any(|named| uses(&named))
-            });
-            addons.map(|(cluster, _)| cluster.clone()).collect()
+    /// Decisions of all placements: OCM configures the clusters that a placement selects.
+    pub(crate) async fn decisions(self) -> Error {
+        let source = Source {
+            what: "placementdecisions",
+            resource: placement_decisions(),
+            config: watcher::Config::default(),
+            key: namespaced,
+            read: |object| Decision::read(&object).map(Arc::new),
         };
-        clusters.into_iter().map(Key::Cluster).for_each(wake);
+        let apply = |change| {
+            for (key, before) in self.world.apply(|state| &mut state.decisions, change) {
+                for cluster in self.world.lock().moved(&key, before.as_deref()) {
+                    self.work.add(Key::Cluster(cluster));
+                }
+            }
+        };
+        source.follow(&self.client, apply).await
     }
 }
 
@@ -340,8 +337,27 @@ fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Option<Arc<T>> {
     serde_json::from_value(json!(object)).ok().map(Arc::new)
 }
 
-fn named_cluster(name: Option<&str>) -> Option<ClusterName> {
+fn cluster_name(name: Option<&String>) -> Option<ClusterName> {
     ClusterName::new(name?).ok()
+}
+
+fn namespaced(object: &DynamicObject) -> Option<(String, String)> {
+    let metadata = &object.metadata;
+    metadata.namespace.clone().zip(metadata.name.clone())
+}
+
+/// Whether two states of a cluster differ only in parts that it may change at any rate: its labels, annotations, claims and
+/// version.
+fn differs_in_labels(before: &ManagedCluster, now: &ManagedCluster) -> bool {
+    let parts = |cluster: &ManagedCluster| {
+        let metadata = &cluster.metadata;
+        (
+            metadata.uid.clone(),
+            metadata.deletion_timestamp.clone(),
+            cluster.spec.clone(),
+        )
+    };
+    parts(before) == parts(now) && before.conditions() == now.conditions()
 }
 
 /// Reads a cluster without fields that change often. An unreadable part counts as absent, which admits
@@ -360,5 +376,47 @@ fn cluster(object: DynamicObject) -> ManagedCluster {
         metadata,
         spec,
         status,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::{api::cluster::ClusterClaim, condition::Verdict};
+
+    #[test]
+    fn only_labels_annotations_and_claims_are_paced() {
+        let mut before = ManagedCluster::default();
+        before.spec.hub_accepts_client = true;
+        let mut flapped = before.clone();
+        let label = [("env".to_owned(), "dev".to_owned())];
+        flapped.metadata.labels = Some(label.clone().into());
+        flapped.metadata.annotations = Some(label.into());
+        let (name, value) = ("region".to_owned(), "eu".to_owned());
+        let claim = ClusterClaim { name, value };
+        flapped
+            .status
+            .get_or_insert_default()
+            .cluster_claims
+            .push(claim);
+        assert!(differs_in_labels(&before, &flapped));
+
+        let mut refused = flapped.clone();
+        refused.spec.hub_accepts_client = false;
+        let mut deleting = flapped.clone();
+        deleting.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
+        let mut recreated = flapped.clone();
+        recreated.metadata.uid = Some("another".to_owned());
+        let mut lost = flapped;
+        let verdict = Verdict::new("ManagedClusterConditionAvailable", false, "R", "");
+        let lost_status = lost.status.get_or_insert_default();
+        lost_status
+            .conditions
+            .push(verdict.onto(&[], jiff::Timestamp::UNIX_EPOCH));
+        for now in [refused, deleting, recreated, lost] {
+            assert!(!differs_in_labels(&before, &now), "{now:?}");
+        }
     }
 }

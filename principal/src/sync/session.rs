@@ -14,6 +14,7 @@
 
 use std::{fmt, sync::Arc};
 
+use futures::future::OptionFuture;
 use protocol::wire::eventstreamapi::Event;
 use runtime::{clock::Clock, parts::Spawner};
 use tokio::sync::{mpsc, watch};
@@ -37,7 +38,6 @@ use crate::{
 mod brake;
 mod driver;
 mod end;
-mod heartbeat;
 mod inventory;
 mod ownership;
 mod pace;
@@ -153,7 +153,7 @@ pub(crate) async fn enforce_policy(sessions: Arc<Sessions>, inputs: PolicyInputs
             () = changed(&mut fleet) => {}
             () = changed(&mut active) => {}
             () = changed(&mut revoked) => {}
-            () = changed_if_any(users.as_mut()) => {}
+            Some(()) = OptionFuture::from(users.as_mut().map(changed)) => {}
             Some(trust) = roots.changed() => sessions.follow_trust(&trust),
         }
     }
@@ -164,14 +164,6 @@ pub(crate) async fn enforce_policy(sessions: Arc<Sessions>, inputs: PolicyInputs
 async fn changed<T>(source: &mut watch::Receiver<T>) {
     if source.changed().await.is_err() {
         std::future::pending::<()>().await;
-    }
-}
-
-/// Like [`changed`], for an optional input.
-async fn changed_if_any<T>(source: Option<&mut watch::Receiver<T>>) {
-    match source {
-        Some(source) => changed(source).await,
-        None => std::future::pending().await,
     }
 }
 

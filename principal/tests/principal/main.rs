@@ -21,6 +21,8 @@ mod hostile;
 #[cfg(test)]
 mod mirrors;
 #[cfg(test)]
+mod moved_operations;
+#[cfg(test)]
 mod proxied_agents;
 #[cfg(test)]
 mod redis;

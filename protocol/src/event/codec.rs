@@ -44,17 +44,8 @@ pub(super) fn decode(mut raw: CloudEvent) -> Result<Event, Unread> {
             answer: None,
         });
     }
-    let mut event = Event {
-        target: Target::Ack,
-        verb: Verb::Processed,
-        resource_id,
-        event_id,
-        subject: None,
-        principal_uid: None,
-        sent_at: None,
-        extensions: BTreeMap::new(),
-        payload: Bytes::new(),
-    };
+    let kind = (Target::Ack, Verb::Processed);
+    let mut event = Event::named(kind, resource_id, event_id, Bytes::new());
     match fill(&mut event, raw) {
         Ok(()) => Ok(event),
         Err(why) => Err(Unread {
@@ -79,19 +70,15 @@ fn fill(event: &mut Event, raw: CloudEvent) -> Result<(), Malformed> {
     }
     let mut take = |name: &str| attributes.remove(name).and_then(text);
     let schema = take("dataschema").unwrap_or_default();
-    let (subject, principal_uid, sent_at) = (take("subject"), take("principaluid"), take("sentat"));
     take("datacontenttype");
     take("time");
-    for (name, value) in [
-        ("subject", &subject),
-        ("principaluid", &principal_uid),
-        ("sentat", &sent_at),
-    ] {
-        if value.as_ref().is_some_and(|value| value.len() > LONGEST_ID) {
-            return Err(Malformed::TooLong(name));
-        }
-    }
-    (event.subject, event.principal_uid, event.sent_at) = (subject, principal_uid, sent_at);
+    let mut short = |name| match take(name) {
+        Some(value) if value.len() > LONGEST_ID => Err(Malformed::TooLong(name)),
+        value => Ok(value),
+    };
+    event.subject = short("subject")?;
+    event.principal_uid = short("principaluid")?;
+    event.sent_at = short("sentat")?;
     event.extensions = extensions(attributes)?;
     event.target =
         Target::parse(&schema).ok_or_else(|| Malformed::UnknownTarget(quote(&schema)))?;
@@ -119,7 +106,7 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
     // a Go peer reads an empty DataSchema() if this attribute is a string
     attributes.insert(
         "dataschema".to_owned(),
-        attribute(Attr::CeUri(target.as_str().to_owned())),
+        attribute(Attr::CeUri(target.to_string())),
     );
     attributes.insert("resourceid".to_owned(), string(resource_id));
     attributes.insert("eventid".to_owned(), string(event_id));

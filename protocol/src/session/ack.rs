@@ -77,7 +77,7 @@ impl Session {
         let Some(flight) = self.flights.land(ack) else {
             match (refusal, about(ack)) {
                 (Some(reason), Some(key)) => self.note_refusal(key, Facet::State, reason.clone()),
-                (Some(_), None) | (None, _) => self.strays = self.strays.saturating_add(1),
+                (Some(_), None) | (None, _) => self.counted.strays += 1,
             }
             return;
         };

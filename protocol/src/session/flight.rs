@@ -105,24 +105,26 @@ impl Flights {
 
     /// Age of the oldest event.
     pub(super) fn oldest(&self, now: Duration) -> Duration {
-        let ages = self
-            .by_identity
-            .values()
-            .map(|flight| now.saturating_sub(flight.first_sent));
-        ages.max().unwrap_or_default()
+        self.oldest_where(now, |_| true)
     }
 
     /// Age of the oldest event that a peer acknowledges promptly. A command may wait for another operation, and a delete
     /// for its finalizers.
     pub(super) fn oldest_value(&self, now: Duration) -> Duration {
-        let states = self.by_identity.values().filter(|flight| {
-            matches!(
-                flight.matter,
-                Matter::Facet(_, Facet::State | Facet::Status) | Matter::Control
-            )
-        });
-        let ages = states.map(|flight| now.saturating_sub(flight.first_sent));
-        ages.max().unwrap_or_default()
+        self.oldest_where(now, |matter| match matter {
+            Matter::Facet(_, facet) => *facet != Facet::Command,
+            Matter::Delete(_) => false,
+            Matter::Control => true,
+        })
+    }
+
+    fn oldest_where(&self, now: Duration, counts: impl Fn(&Matter) -> bool) -> Duration {
+        let flights = self.by_identity.values();
+        flights
+            .filter(|flight| counts(&flight.matter))
+            .map(|flight| now.saturating_sub(flight.first_sent))
+            .max()
+            .unwrap_or_default()
     }
 
     /// Searches again at the next call: a new mark makes an event due earlier.

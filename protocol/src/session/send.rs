@@ -44,7 +44,7 @@ impl Session {
         while flight.is_sent_once() {
             flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
         }
-        self.resent = self.resent.saturating_add(1);
+        self.counted.resent += 1;
         if let Matter::Facet(key, facet) = &flight.matter
             && self.outbox.is_marked(key, *facet)
         {

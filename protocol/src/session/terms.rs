@@ -54,6 +54,8 @@ pub struct Limits {
     pub message_bytes: usize,
     /// The agent's heartbeat; none on the principal.
     pub heartbeat: Option<Duration>,
+    /// How long a peer with learned heartbeats may be silent at least.
+    pub silence: Duration,
 }
 
 impl Default for Limits {
@@ -68,6 +70,7 @@ impl Default for Limits {
             acks: 2_000,
             message_bytes: 200 << 20,
             heartbeat: None,
+            silence: Duration::from_secs(25),
         }
     }
 }

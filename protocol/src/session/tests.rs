@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::*;
 
+mod liveness;
 mod receipt;
 mod receiving;
 mod sending;

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use protocol::payload::{self, RequestUpdate};
-use protocol::resync::Unconfirmed;
 use protocol::{Event, Facet, ObjectKey, Session, Source, Verb};
 
 use crate::link::Dice;
@@ -46,7 +45,7 @@ pub(crate) struct Hub {
     pub(crate) objects: BTreeMap<String, HubObject>,
     version: u64,
     pub(crate) asked: BTreeSet<String>,
-    unconfirmed: Unconfirmed,
+    unconfirmed: BTreeSet<ObjectKey>,
 }
 
 impl Source for Hub {
@@ -99,7 +98,7 @@ impl Hub {
     }
 
     pub(crate) fn connected(&mut self, session: &mut Session) {
-        self.unconfirmed = Unconfirmed::new(self.objects.keys().map(|name| key(name)));
+        self.unconfirmed = self.objects.keys().map(|name| key(name)).collect();
         session.emit(Event::request_resource_resync());
     }
 
@@ -108,7 +107,7 @@ impl Hub {
             Verb::StatusUpdate => self.take_status(event, session),
             Verb::RequestUpdate => self.compare(event, session),
             Verb::RequestSyncedResourceList => {
-                for key in self.unconfirmed.finish() {
+                for key in std::mem::take(&mut self.unconfirmed) {
                     session.mark(key, Facet::State);
                 }
                 let commanded = self
@@ -153,10 +152,10 @@ impl Hub {
                 stub(&body.uid),
             )),
             Some(object) if body.digest == Some(object.digest()) => {
-                self.unconfirmed.confirm(&key);
+                self.unconfirmed.remove(&key);
             }
             Some(_) => {
-                self.unconfirmed.forget(&key);
+                self.unconfirmed.remove(&key);
                 session.mark(key, Facet::State);
             }
         }

@@ -194,10 +194,18 @@ pub(crate) async fn a_large_application_with_an_odd_name_arrives_and_comes_back(
 pub(crate) async fn hub_finalizers_do_not_reach_the_replica(pair: &mut Pair) -> Result<()> {
     allow(pair, PROJECT).await?;
     let app = Replicated::new(pair, "app");
+    // The owner exists: the garbage collector deletes what has none.
+    let set = json!({"spec": {"generators": [], "template": {
+        "metadata": {}, "spec": {"project": PROJECT, "destination": {}},
+    }}});
+    let set = pair
+        .hub
+        .apply(&At::application_set(&pair.names.agent, "set"), set)
+        .await?;
     let mut object = body(&pair.names.agent, &[CASCADE, "hub.example/archive"]);
     object["metadata"]["ownerReferences"] = json!([{
         "apiVersion": "argoproj.io/v1alpha1", "kind": "ApplicationSet", "name": "set",
-        "uid": "11111111-1111-1111-1111-111111111111", "controller": true, "blockOwnerDeletion": true,
+        "uid": set["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
     }]);
     pair.hub.apply(&app.hub, object).await?;
     let replica = app.until_revision(pair, "v1").await?;

@@ -113,13 +113,23 @@ pub(crate) fn run(arguments: &[&str], sets: &[&str]) -> HelmOutput {
     }
 }
 
+/// An API that the chart uses where the hub serves it; `helm template` knows no hub.
+const OPTIONAL_API: &str = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy";
+
 pub(crate) fn template(sets: &[&str]) -> HelmOutput {
+    template_for(&["--api-versions", OPTIONAL_API], sets)
+}
+
+/// Renders for a hub without optional APIs.
+pub(crate) fn template_for_old_hub(sets: &[&str]) -> HelmOutput {
+    template_for(&[], sets)
+}
+
+fn template_for(hub: &[&str], sets: &[&str]) -> HelmOutput {
     let chart = helm::chart();
     let chart = helm::text(&chart).expect("a path");
-    run(
-        &["template", RELEASE, chart, "--namespace", NAMESPACE],
-        sets,
-    )
+    let command = ["template", RELEASE, chart, "--namespace", NAMESPACE];
+    run(&[&command, hub].concat(), sets)
 }
 
 /// The text of every object.

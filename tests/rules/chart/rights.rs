@@ -1,6 +1,9 @@
 //! The rights that the chart grants.
 
-use super::{rendered::documents, *};
+use super::{
+    rendered::{documents, template_for_old_hub},
+    *,
+};
 
 #[test]
 fn every_rule_has_a_reason_and_none_has_a_wildcard() {
@@ -72,4 +75,50 @@ fn uninstall_rights_exist_only_during_uninstall() {
         .iter()
         .filter(|it| it["metadata"]["name"] == "argocd-agent-addon-uninstall");
     assert_eq!(left.count(), 0);
+}
+
+const MANAGER: &str = "argocd-agent-addon-manager";
+const POLICY: &str = "ValidatingAdmissionPolicy";
+
+#[test]
+fn admission_policy_confines_the_manager_in_the_namespace_of_argo_cd() {
+    let policy = one(&["argocd.namespace=gitops"], POLICY, MANAGER);
+    let matched = &policy["spec"]["matchConstraints"];
+    let selected = &matched["namespaceSelector"]["matchLabels"];
+    assert_eq!(*selected, json!({"kubernetes.io/metadata.name": "gitops"}));
+    let rule = &matched["resourceRules"][0];
+    assert_eq!(rule["resources"], json!(["secrets"]));
+    assert_eq!(rule["operations"], json!(["CREATE", "UPDATE", "DELETE"]));
+    let conditions = policy["spec"]["matchConditions"].to_string();
+    let account = format!("system:serviceaccount:{NAMESPACE}:{MANAGER}");
+    assert!(conditions.contains(&account), "{conditions}");
+    let binding = one(&[], "ValidatingAdmissionPolicyBinding", MANAGER);
+    assert_eq!(binding["spec"]["policyName"], MANAGER);
+    assert_eq!(binding["spec"]["validationActions"], json!(["Deny"]));
+}
+
+#[test]
+fn admission_policy_spares_own_secrets_in_a_shared_namespace() {
+    let conditions = |sets: &[&str]| {
+        let policy = one(sets, POLICY, MANAGER);
+        policy["spec"]["matchConditions"].to_string()
+    };
+    let shared = conditions(&[&format!("argocd.namespace={NAMESPACE}")]);
+    let role = one(&[], "Role", MANAGER);
+    let own = role["rules"][0]["resourceNames"].as_array();
+    let own = own.expect("names of Secrets");
+    assert_eq!(own.len(), 4);
+    for name in own.iter().filter_map(Value::as_str) {
+        assert!(shared.contains(name), "{name} in {shared}");
+        assert!(!conditions(&[]).contains(name), "{name}");
+    }
+}
+
+#[test]
+fn admission_policy_can_be_turned_off_or_missing() {
+    let off = template(&["admissionPolicy.enabled=false"]);
+    for output in [off, template_for_old_hub(&[])] {
+        assert!(output.success, "{}", output.err);
+        assert!(!output.out.contains(POLICY));
+    }
 }

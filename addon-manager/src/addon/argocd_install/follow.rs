@@ -6,7 +6,10 @@ use std::{
 };
 
 use futures::future::join_all;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{
+    api::apps::v1::Deployment,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject},
@@ -57,11 +60,7 @@ impl Hub {
                 }
                 let name = object.metadata.name.clone().unwrap_or_default();
                 let known = plain(*object);
-                if self.deployments.get(&name).map(AsRef::as_ref) == Some(&known) {
-                    return false;
-                }
-                self.deployments.insert(name, Arc::new(known));
-                true
+                replace(&mut self.deployments, name, known)
             }
             Event::Deleted(gone) => self.deployments.remove(&gone.name).is_some(),
             Event::Synced => self.listed.insert(DEPLOYMENTS.to_owned()),
@@ -76,11 +75,7 @@ impl Hub {
                 let Some(crd) = object.as_ref().and_then(definition) else {
                     return false;
                 };
-                if self.crds.get(name).map(AsRef::as_ref) == Some(&crd) {
-                    return false;
-                }
-                self.crds.insert(name.to_owned(), Arc::new(crd));
-                true
+                replace(&mut self.crds, name.to_owned(), crd)
             }
             Event::Deleted(_) => self.crds.remove(name).is_some(),
             Event::Synced => self.listed.insert(name.to_owned()),
@@ -117,6 +112,12 @@ impl Hub {
     }
 }
 
+/// Takes over a value, and returns whether it differs from the known one.
+fn replace<V: PartialEq>(known: &mut BTreeMap<String, Arc<V>>, name: String, value: V) -> bool {
+    let value = Arc::new(value);
+    known.insert(name, Arc::clone(&value)) != Some(value)
+}
+
 /// Whether all Pods match the template and at least one is available, as in `kubectl rollout status`.
 fn is_rolled_out(deployment: &Deployment) -> bool {
     let Some(status) = &deployment.status else {
@@ -151,13 +152,7 @@ pub async fn follow(
     let following = watch_trimmed(watched, token.clone(), |event| {
         hub.send_if_modified(|hub| hub.deployment(event));
     });
-    let crd = ApiResource {
-        group: "apiextensions.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "apiextensions.k8s.io/v1".to_owned(),
-        kind: "CustomResourceDefinition".to_owned(),
-        plural: "customresourcedefinitions".to_owned(),
-    };
+    let crd = ApiResource::erase::<CustomResourceDefinition>(&());
     let definitions = CRDS.into_iter().map(|name| {
         let watched = Watch::<DynamicObject>::new(Api::all_with(client.clone(), &crd))
             .fields(&format!("metadata.name={name}"));

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     addon::{
         manifests::Spoke,
-        template::{Error, Template},
+        template::{Error, Template, embedded},
     },
     keys,
 };
@@ -24,26 +24,11 @@ const FOR_THE_AGENT: &str = "argocd/agent.yaml";
 
 /// The files in the order of creation; each has several objects.
 const FILES: [(&str, &str); 5] = [
-    (
-        FOR_THE_AGENT,
-        include_str!("../../../../manifests/spoke/argocd/agent.yaml"),
-    ),
-    (
-        "argocd/config.yaml",
-        include_str!("../../../../manifests/spoke/argocd/config.yaml"),
-    ),
-    (
-        "argocd/redis.yaml",
-        include_str!("../../../../manifests/spoke/argocd/redis.yaml"),
-    ),
-    (
-        "argocd/repo-server.yaml",
-        include_str!("../../../../manifests/spoke/argocd/repo-server.yaml"),
-    ),
-    (
-        "argocd/controller.yaml",
-        include_str!("../../../../manifests/spoke/argocd/controller.yaml"),
-    ),
+    embedded!("argocd/agent.yaml"),
+    embedded!("argocd/config.yaml"),
+    embedded!("argocd/redis.yaml"),
+    embedded!("argocd/repo-server.yaml"),
+    embedded!("argocd/controller.yaml"),
 ];
 
 /// Created once; changes by users stay.
@@ -173,11 +158,7 @@ fn marked(object: Value) -> Value {
 }
 
 fn with(mut object: Value, marks: &str, key: &str, value: &str) -> Value {
-    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
-    let marks = metadata.map(|it| it.entry(marks).or_insert_with(|| json!({})));
-    if let Some(marks) = marks.and_then(Value::as_object_mut) {
-        marks.insert(key.to_owned(), json!(value));
-    }
+    argocd::patch::merge(&mut object, &json!({"metadata": {marks: {key: value}}}));
     object
 }
 

@@ -50,6 +50,15 @@ pub struct AvailableVerdict {
     pub recheck: Option<Duration>,
 }
 
+impl From<Verdict> for AvailableVerdict {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            verdict: Some(verdict),
+            recheck: None,
+        }
+    }
+}
+
 /// Whether this reason of `Available` proves that the agent had a session.
 pub fn implies_past_session(reason: &str) -> bool {
     reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
@@ -67,10 +76,7 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> AvailableVerdict {
         let verdict = facts
             .render_error
             .map(|message| unavailable(AGENT_NOT_DEPLOYED, message));
-        return AvailableVerdict {
-            verdict,
-            recheck: None,
-        };
+        return verdict.map(Into::into).unwrap_or_default();
     };
     // Disconnected since its session ended, or since it could first connect.
     let since = [
@@ -87,10 +93,7 @@ pub fn available(facts: &Facts<'_>, now: Timestamp) -> AvailableVerdict {
     }
     let (reason, message) = absence(facts, deployed_at);
     let message = known_before(facts, reason).unwrap_or(message);
-    AvailableVerdict {
-        verdict: Some(unavailable(reason, &message)),
-        recheck: None,
-    }
+    unavailable(reason, &message).into()
 }
 
 /// An earlier `ManifestWork` must be deleted first. A healthy work agent needs a moment for that, a broken one does not
@@ -104,10 +107,7 @@ fn outgoing(facts: &Facts<'_>, since: Timestamp, now: Timestamp) -> AvailableVer
         "an earlier ManifestWork has been in deletion since {since:.0} because the cluster has not removed its \
         objects; the manager creates a new one after that; check the cluster's work agent"
     );
-    AvailableVerdict {
-        verdict: Some(unavailable(AGENT_NOT_DEPLOYED, &message)),
-        recheck: None,
-    }
+    unavailable(AGENT_NOT_DEPLOYED, &message).into()
 }
 
 /// The present message about an agent that this principal has not seen yet. Its author knew more, and a less precise
@@ -129,10 +129,7 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Avai
     if facts.ready == Some(true) {
         let works = availability::works(session.agent_version.as_deref());
         let verdict = Verdict::new(AVAILABLE, true, AGENT_CONNECTED, works);
-        return AvailableVerdict {
-            verdict: Some(verdict),
-            recheck: None,
-        };
+        return verdict.into();
     }
     // The session starts some seconds before the feedback of the work agent arrives.
     let left = GRACE.saturating_sub(now.duration_since(session.since));
@@ -140,10 +137,7 @@ fn connected(facts: &Facts<'_>, session: &SessionReport, now: Timestamp) -> Avai
         return hold(facts, left);
     }
     let message = "the agent is connected, but the cluster reports no ready pod of its Deployment";
-    AvailableVerdict {
-        verdict: Some(unavailable(AGENT_UNAVAILABLE, message)),
-        recheck: None,
-    }
+    unavailable(AGENT_UNAVAILABLE, message).into()
 }
 
 fn absence(facts: &Facts<'_>, deployed_at: Timestamp) -> (&'static str, String) {

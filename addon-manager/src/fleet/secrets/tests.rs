@@ -216,6 +216,6 @@ fn our_secret_is_repaired_but_not_its_replacement() {
     assert_eq!(todo("c", Some(&live), &wanted), Todo::Mend { uid });
     assert_eq!(todo("c", Some(&wanted), &wanted), Todo::Nothing);
     let mut patch = marked(desired("eu"));
-    demand(&mut patch, "1".to_owned());
+    demand(&mut patch, "1");
     assert_eq!(patch["metadata"]["uid"], "1");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::WRITTEN;
@@ -11,14 +11,8 @@ use super::WRITTEN;
 /// Adds the digest of the object to its annotations.
 pub(super) fn marked(mut desired: Value) -> Value {
     let digest = hex::encode(Sha256::digest(desired.to_string()));
-    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
-        let annotations = metadata
-            .entry("annotations")
-            .or_insert_with(|| Value::Object(serde_json::Map::default()));
-        if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(WRITTEN.to_owned(), Value::String(digest));
-        }
-    }
+    let mark = json!({"metadata": {"annotations": {WRITTEN: digest}}});
+    argocd::patch::merge(&mut desired, &mark);
     desired
 }
 
@@ -57,10 +51,8 @@ pub(super) fn todo(cluster: &str, live: Option<&Secret>, wanted: &Secret) -> Tod
 }
 
 /// Adds the UID as a precondition: the write fails on a later Secret of the same name.
-pub(super) fn demand(desired: &mut Value, uid: String) {
-    if let Some(metadata) = desired.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("uid".to_owned(), Value::String(uid));
-    }
+pub(super) fn demand(desired: &mut Value, uid: &str) {
+    argocd::patch::merge(desired, &json!({"metadata": {"uid": uid}}));
 }
 
 /// Whether the live Secret contains everything desired. A difference in the digest, which is among the annotations,

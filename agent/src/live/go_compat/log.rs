@@ -10,9 +10,9 @@ use protocol::wire::logstreamapi::LogStreamData;
 use protocol::wire::logstreamapi::log_stream_service_client::LogStreamServiceClient;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tonic::Status;
 
-use super::pod::{self, Pod, on, text};
-use super::{refused, stream_opener::Opening};
+use super::pod::{self, Pod, on, refused, text};
 use crate::live::tunnel::ApiHandler;
 use crate::transport::Carrier;
 use crate::transport::tokens::Shown;
@@ -24,14 +24,14 @@ const UNSENT: usize = 2;
 /// How long the principal may take to confirm the end.
 const LAST_MESSAGE: Duration = Duration::from_secs(10);
 
-/// Sends a log to its end, or until its reader leaves. Without a place there are too many logs already.
+/// Sends a log to its end, or until its reader leaves; returns how the principal ended the stream. Without a place there are too many logs already.
 pub(super) async fn send(
     api_handler: &ApiHandler,
     channel: Carrier,
     token: Shown,
     asked: &LogRequest,
     has_place: bool,
-) -> Opening {
+) -> Result<(), Status> {
     let (pieces, request) = pod::stream(UNSENT, token);
     let mut client = LogStreamServiceClient::new(channel);
     let arrived = client.stream_logs(request);
@@ -42,20 +42,17 @@ pub(super) async fn send(
         // The principal closed the stream: its viewer left.
         ended = &mut arrived => {
             tracing::debug!(?ended, "the viewer of a log left");
-            return Opening::of(&ended);
+            return ended.map(drop);
         }
         _sent = emitting => {}
     }
     drop(pieces);
-    match timeout(LAST_MESSAGE, arrived).await {
-        Ok(ended) => {
-            if let Err(status) = &ended {
-                tracing::debug!(code = ?status.code(), "the principal did not confirm the end of a log");
-            }
-            Opening::of(&ended)
-        }
-        Err(_elapsed) => Opening::Taken,
-    }
+    let Ok(ended) = timeout(LAST_MESSAGE, arrived).await else {
+        return Ok(());
+    };
+    ended.map(drop).inspect_err(|status| {
+        tracing::debug!(code = ?status.code(), "the principal did not confirm the end of a log");
+    })
 }
 
 /// Sends the pieces of the log; none if the stream is closed.
@@ -101,9 +98,7 @@ async fn send_chunks(
 
 /// The target of the HTTP request.
 fn target(asked: &LogRequest) -> String {
-    let number = |name: &str, number: Option<i64>| {
-        number.map(|number| (name.to_owned(), number.to_string()))
-    };
+    let number = |name: &str, number: Option<i64>| Some((name.to_owned(), number?.to_string()));
     let pod = Pod {
         namespace: &asked.namespace,
         name: &asked.pod_name,

@@ -1,11 +1,18 @@
 //! Requests of a Go principal about a Pod: the HTTP request to the API, and the stream for the answer.
 
+use http::Response;
+use http_body_util::{BodyExt as _, Collected, Limited};
 use live::request::{Object, Query, Request as Asked, Subject, Verb as AskedVerb};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Request;
 
+use crate::live::tunnel::Body;
 use crate::transport::tokens::Shown;
+
+/// The most bytes of an API's error that are read.
+const LONGEST_REASON: usize = 16 << 10;
 
 /// A subresource of a Pod.
 #[derive(Debug)]
@@ -57,4 +64,31 @@ pub(super) fn stream<T>(
     let mut request = Request::new(ReceiverStream::new(messages));
     request.metadata_mut().insert("authorization", token);
     (emit, request)
+}
+
+/// The reason of a failed request: the API's message, or else `cannot` with the status.
+pub(super) async fn refused(answered: Response<Body>, cannot: &str) -> String {
+    let code = answered.status();
+    let body = Limited::new(answered.into_body(), LONGEST_REASON);
+    let body = body.collect().await;
+    let body = body.map(Collected::to_bytes).unwrap_or_default();
+    reason(&body).unwrap_or_else(|| format!("{cannot}: {code}"))
+}
+
+/// The message in an API's error.
+fn reason(body: &[u8]) -> Option<String> {
+    let status: Value = serde_json::from_slice(body).ok()?;
+    Some(status.get("message")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_of_a_failure_is_the_message_of_the_api() {
+        let stated = reason(br#"{"message":"not there"}"#);
+        assert_eq!(stated.as_deref(), Some("not there"));
+        assert_eq!(reason(b"x"), None);
+    }
 }

@@ -17,16 +17,20 @@ use protocol::payload::{
 };
 use tokio::time::{Instant, sleep};
 
-use super::{Answered, LARGEST};
-use crate::live::tunnel::{ApiHandler, handler};
+use crate::live::tunnel::{ApiHandler, Body};
 use crate::transport::Welcome;
 
+/// The largest answer: it is one message of the session, and delays others.
+pub(super) const LARGEST: usize = 16 << 20;
 /// Idle timeout of a connection of Argo CD at the hub: the principal pings once a minute.
 const GONE: Duration = Duration::from_mins(10);
 /// How often a subscription checks that timeout.
 const LOOK: Duration = Duration::from_mins(1);
 /// The most known connections; a new one evicts the one that is idle longest.
 const MOST: usize = 1024;
+
+/// The answer to a request, and the events that follow it.
+pub(super) type Answered = (Event, Option<BoxStream<'static, Event>>);
 
 /// A request, and the identifiers of its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,27 +188,22 @@ pub(super) async fn ask(
     match &question.asked {
         Asked::Get(key) => {
             let value = get(api_handler, welcome, &question.uuid, key).await;
-            question.value(value).into()
+            (question.value(value), None)
         }
         Asked::Subscribe(channel) => {
             let answered = request(api_handler, welcome, &question.uuid, channel, true).await;
-            match answered {
-                // A channel of no Application, or without access, never has messages.
-                None => question.subscribed("").into(),
-                Some(answered) if is_nothing(answered.status()) => question.subscribed("").into(),
-                Some(answered) if answered.status() == StatusCode::OK => {
-                    let channel = channel.clone();
-                    let answer = question.subscribed("");
-                    let pushes = pushes(answered.into_body(), question, channel, connections);
-                    Answered {
-                        answer,
-                        then: Some(pushes),
-                    }
-                }
-                Some(_) => question.subscribed(NOT_READ).into(),
+            // A channel of no Application, or without access, never has messages.
+            let Some(answered) = answered.filter(|it| !is_nothing(it.status())) else {
+                return (question.subscribed(""), None);
+            };
+            if answered.status() != StatusCode::OK {
+                return (question.subscribed(NOT_READ), None);
             }
+            let (answer, channel) = (question.subscribed(""), channel.clone());
+            let pushes = pushes(answered.into_body(), question, channel, connections);
+            (answer, Some(pushes))
         }
-        Asked::Ping | Asked::Unknown => question.value(RedisValue::default()).into(),
+        Asked::Ping | Asked::Unknown => (question.value(RedisValue::default()), None),
     }
 }
 
@@ -215,13 +214,12 @@ fn is_nothing(status: StatusCode) -> bool {
 }
 
 async fn get(api_handler: &ApiHandler, welcome: &Welcome, uuid: &str, key: &str) -> RedisValue {
-    let Some(answered) = request(api_handler, welcome, uuid, key, false).await else {
+    let answered = request(api_handler, welcome, uuid, key, false).await;
+    let Some(answered) = answered.filter(|it| !is_nothing(it.status())) else {
         return RedisValue::default();
     };
-    match answered.status() {
-        StatusCode::OK => {}
-        status if is_nothing(status) => return RedisValue::default(),
-        _ => return failed(NOT_READ),
+    if answered.status() != StatusCode::OK {
+        return failed(NOT_READ);
     }
     let body = Limited::new(answered.into_body(), LARGEST).collect().await;
     match body {
@@ -241,12 +239,9 @@ async fn request(
     uuid: &str,
     key: &str,
     watch: bool,
-) -> Option<Response<handler::Body>> {
-    let key = key_here(
-        &CacheKey::parse(key.as_bytes())?,
-        welcome,
-        api_handler.keeps_namespaces(),
-    );
+) -> Option<Response<Body>> {
+    let key = CacheKey::parse(key.as_bytes())?;
+    let key = key_here(&key, welcome, api_handler.keeps_namespaces());
     let request = Request::get(key.target(watch)).header("x-request-id", uuid);
     let request = request.body(Empty::<Bytes>::new()).ok()?;
     Some(api_handler.cache()?.answer(request).await)
@@ -264,7 +259,7 @@ pub(super) fn key_here(key: &CacheKey, welcome: &Welcome, keeps_namespaces: bool
 
 /// An event for each message, until redis or the subscriber is gone.
 fn pushes(
-    body: handler::Body,
+    body: Body,
     question: Question,
     channel: String,
     connections: Connections,
@@ -278,18 +273,17 @@ fn pushes(
             }
             tokio::select! {
                 biased;
-                frame = body.frame() => match frame {
-                    Some(Ok(frame)) if frame.data_ref().is_some_and(|data| !data.is_empty()) => {
-                        let push = question.push(&channel);
-                        return Some((push, Some((body, question, channel, connections))));
-                    }
-                    Some(Ok(_)) => {}
-                    Some(Err(_)) | None => {
+                frame = body.frame() => {
+                    let Some(Ok(frame)) = frame else {
                         // Its next ping gets no answer, so that Argo CD subscribes again.
                         connections.forget(&question.connection);
                         return None;
+                    };
+                    if frame.data_ref().is_some_and(|data| !data.is_empty()) {
+                        let push = question.push(&channel);
+                        return Some((push, Some((body, question, channel, connections))));
                     }
-                },
+                }
                 () = sleep(LOOK) => {}
             }
         }

@@ -29,9 +29,10 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use super::pod::{self, Pod, on, text};
-use super::{StreamOpener, refused};
+use super::pod::{self, Pod, on, refused, text};
+use super::stream_opener::StreamOpener;
 use crate::live::tunnel::ApiHandler;
+use crate::transport::Carrier;
 
 /// Concurrent terminals, as with our own principal.
 const MOST: usize = 16;
@@ -152,7 +153,7 @@ fn frame(uuid: &str) -> TerminalStreamData {
 
 /// Forwards keys and window sizes until the principal ends the stream.
 async fn types(
-    mut client: TerminalStreamServiceClient<super::Carrier>,
+    mut client: TerminalStreamServiceClient<Carrier>,
     request: tonic::Request<ReceiverStream<TerminalStreamData>>,
     socket: oneshot::Receiver<(SplitSink<Socket, Message>, &'static str)>,
 ) {

@@ -27,6 +27,7 @@ use runtime::parts::Spawner;
 use tokio::time::Instant;
 
 use self::api::{Api, Failed};
+use super::answer::{AUDIT, Body, request_id};
 use super::redis_values::Cache;
 use crate::config::{Scope, Ui};
 
@@ -35,11 +36,6 @@ mod belongs;
 mod onward;
 mod terminal;
 
-/// The body of an answer.
-pub(crate) type Body = UnsyncBoxBody<Bytes, kube::Error>;
-
-/// Correlates the log lines of both ends.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The headers of the API's answer that the handler passes on.
@@ -55,9 +51,6 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
-/// The log target of audit lines.
-const AUDIT: &str = "audit";
-
 /// The handler of live requests.
 pub struct ApiHandler {
     api: Api,
@@ -164,19 +157,20 @@ impl ApiHandler {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let id = request.headers().get(&REQUEST_ID);
-        let id = id.and_then(|it| it.to_str().ok()).unwrap_or_default();
-        let mut line = Line::new(id.chars().take(64).collect());
+        let mut line = Line::new(request_id(request.headers()));
         match self.ask(request, &mut line).await {
             Ok(answered) => {
                 let (parts, body) = answered.into_parts();
                 line.code = parts.status.as_u16();
                 let mut response = Response::new(counted(body, line));
                 *response.status_mut() = parts.status;
-                carry(&parts.headers, response.headers_mut(), &ANSWERED);
                 let begun = [upgrade::HEADER].into_iter().chain(upgrade::ANSWERED);
-                let begun: Vec<_> = begun.map(HeaderName::from_static).collect();
-                carry(&parts.headers, response.headers_mut(), &begun);
+                let begun = begun.map(HeaderName::from_static);
+                carry(
+                    &parts.headers,
+                    response.headers_mut(),
+                    ANSWERED.into_iter().chain(begun),
+                );
                 response
             }
             Err(refused) => {
@@ -206,10 +200,12 @@ impl ApiHandler {
         }
         let onward = self.onward(&parts, body, &asked, allowed).await?;
         let answered = self.api.send(onward).await?;
-        if asked.object().is_some_and(request::Object::is_secret) {
-            let shown = without_values(answered, &asked).await?;
-            return Ok(shown.map(UnsyncBoxBody::new));
-        }
+        let is_secret = asked.object().is_some_and(request::Object::is_secret);
+        let answered = if is_secret {
+            without_values(answered, &asked).await?
+        } else {
+            answered
+        };
         Ok(answered.map(UnsyncBoxBody::new))
     }
 }
@@ -234,15 +230,13 @@ async fn without_values(
 
 fn no_impersonation(headers: &HeaderMap) -> Result<(), Refused> {
     let mut names = headers.keys();
-    match names.find(|it| request::is_impersonation(it.as_str())) {
-        Some(name) => Err(Refused::Impersonation(name.clone())),
-        None => Ok(()),
-    }
+    let found = names.find(|it| request::is_impersonation(it.as_str()));
+    found.map_or(Ok(()), |name| Err(Refused::Impersonation(name.clone())))
 }
 
-fn carry(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+fn carry(from: &HeaderMap, to: &mut HeaderMap, names: impl IntoIterator<Item = HeaderName>) {
     for name in names {
-        for value in from.get_all(name) {
+        for value in from.get_all(&name) {
             to.append(name.clone(), value.clone());
         }
     }
@@ -300,24 +294,15 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        let Self {
-            id,
-            verb,
-            subject,
-            begun,
-            code,
-            why,
-            bytes,
-        } = self;
         tracing::info!(
             target: AUDIT,
-            request = %id,
-            verb,
-            object = %subject,
-            code,
-            why = %why,
-            bytes,
-            took = ?begun.elapsed(),
+            request = %self.id,
+            verb = self.verb,
+            object = %self.subject,
+            code = self.code,
+            why = %self.why,
+            bytes = self.bytes,
+            took = ?self.begun.elapsed(),
             "resource request"
         );
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
@@ -14,13 +14,8 @@ use live::ui_access::UiAccess;
 use runtime::error::Chain;
 use tokio::time::Instant;
 
-use super::handler::Body;
+use super::answer::{AUDIT, Body, request_id};
 use crate::live::redis::{self, Redis};
-
-/// Correlates the log lines of both ends.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The log target of audit lines.
-const AUDIT: &str = "audit";
 
 /// Answers requests for values of redis.
 #[derive(Debug)]
@@ -71,9 +66,7 @@ impl Cache {
     /// Answers one request.
     pub(crate) async fn answer<B: Send>(&self, request: Request<B>) -> Response<Body> {
         let (request, _body) = request.into_parts();
-        let id = request.headers.get(&REQUEST_ID);
-        let id = id.and_then(|it| it.to_str().ok()).unwrap_or_default();
-        let id: String = id.chars().take(64).collect();
+        let id = request_id(&request.headers);
         let target = request.uri.path_and_query().map_or("", |it| it.as_str());
         let asked = CacheKey::from_target(target).filter(|_| request.method == Method::GET);
         let asked = asked.map(|(key, watch)| (self.as_here(&key), watch));

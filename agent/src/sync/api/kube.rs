@@ -4,7 +4,6 @@ use std::fmt;
 
 use argocd::keys::REPOSITORY_SELECTOR;
 use argocd::{Meta, Patch};
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
@@ -18,7 +17,7 @@ use runtime::kube::{Event, Gone, Observation, Watch, watch_if_served};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Report, Reporter, Spoke, Target, shared};
+use super::{Answer, Error, Report, Reporter, Spoke, Target, shared};
 
 mod error;
 
@@ -60,18 +59,16 @@ impl Kubernetes {
 
 /// The API resource of a kind.
 fn resource(kind: Kind) -> ApiResource {
-    let (name, plural) = match kind {
-        Kind::AppProject => ("AppProject", "appprojects"),
-        Kind::Application => ("Application", "applications"),
-        Kind::Repository => return ApiResource::erase::<Secret>(&()),
-        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
-            return ApiResource::erase::<ConfigMap>(&());
-        }
+    let of_argocd = |name| {
+        let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", name);
+        ApiResource::from_gvk(&kind)
     };
-    ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk("argoproj.io", "v1alpha1", name),
-        plural,
-    )
+    match kind {
+        Kind::AppProject => of_argocd("AppProject"),
+        Kind::Application => of_argocd("Application"),
+        Kind::Repository => ApiResource::erase::<Secret>(&()),
+        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => ApiResource::erase::<ConfigMap>(&()),
+    }
 }
 
 impl Spoke for Kubernetes {
@@ -88,66 +85,48 @@ impl Spoke for Kubernetes {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource(kind)),
         };
         let watch = narrowed(Watch::new(api), kind, &self.label_selector);
-        watch_if_served(watch, token, move |observation| {
+        Box::pin(watch_if_served(watch, token, move |observation| {
             if let Some(reply) = to_report(kind, observation) {
                 report(reply);
             }
-        })
-        .boxed()
+        }))
     }
 
     /// Uses a list, which the agent's Role allows already.
-    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, Error>> {
-        async move {
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> Answer<'a, bool> {
+        Box::pin(async move {
             let labels = labels(key.kind, "");
-            let params = ListParams::default()
-                .labels(&labels)
-                .fields(&format!("metadata.name={}", key.name))
-                .limit(1);
-            match self.api(key).list_metadata(&params).await {
+            match self
+                .api(key)
+                .list_metadata(&only(key).labels(&labels))
+                .await
+            {
                 Ok(found) => Ok(!found.items.is_empty()),
                 // The spoke does not serve this kind.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
                 Err(error) => Err(sorted(error, &[])),
             }
-        }
-        .boxed()
+        })
     }
 
     /// Every authenticated client may read the version, so a 401 means that the API rejects our identity.
     fn knows_us(&self) -> BoxFuture<'_, bool> {
-        async move {
+        Box::pin(async move {
             let asked = self.client.apiserver_version().await;
             !matches!(asked, Err(kube::Error::Api(status)) if status.code == 401)
-        }
-        .boxed()
+        })
     }
 
-    fn create<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, Error>> {
-        async move {
-            let object: DynamicObject =
-                serde_json::from_value(object.clone()).map_err(malformed)?;
-            let params = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
-            let made = self.api(key).create(&params, &object).await;
+    fn create<'a>(&'a self, key: &'a ObjectKey, object: &'a Value) -> Answer<'a, Value> {
+        Box::pin(async move {
+            let object = serde_json::from_value(object.clone()).map_err(malformed)?;
+            let made = self.api(key).create(&creates(), &object).await;
             value(made.map_err(|error| sorted(error, &[409]))?)
-        }
-        .boxed()
+        })
     }
 
-    fn patch<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        uid: &'a str,
-        patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, Error>> {
-        async move {
+    fn patch<'a>(&'a self, key: &'a ObjectKey, uid: &'a str, patch: Patch) -> Answer<'a, Value> {
+        Box::pin(async move {
             let body = only_for(uid, patch).map_err(malformed)?;
             let params = PatchParams {
                 field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -162,69 +141,49 @@ impl Spoke for Kubernetes {
                     sorted(error, &[404, 409])
                 }
             })?)
-        }
-        .boxed()
+        })
     }
 
-    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        async move {
+    fn make_namespace<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let metadata = ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            };
             let namespace = Namespace {
-                metadata: ObjectMeta {
-                    name: Some(name.to_owned()),
-                    ..ObjectMeta::default()
-                },
+                metadata,
                 ..Namespace::default()
             };
-            let params = PostParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PostParams::default()
-            };
             let namespaces = Api::<Namespace>::all(self.client.clone());
-            match namespaces.create(&params, &namespace).await {
+            match namespaces.create(&creates(), &namespace).await {
                 Ok(_made) => Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
                 Err(error) => Err(sorted(error, &[])),
             }
-        }
-        .boxed()
+        })
     }
 
-    fn application_namespaces<'a>(
-        &'a self,
-        argocd_namespace: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
-        async move {
-            let maps = Api::<ConfigMap>::namespaced(self.client.clone(), argocd_namespace);
+    fn application_namespaces<'a>(&'a self, argocd: &'a str) -> Answer<'a, Option<String>> {
+        Box::pin(async move {
+            let maps = Api::<ConfigMap>::namespaced(self.client.clone(), argocd);
             let settings = maps.get_opt(SETTINGS).await;
             let settings = settings.map_err(|error| sorted(error, &[]))?;
             Ok(settings.and_then(|map| map.data?.remove(APPLICATION_NAMESPACES)))
-        }
-        .boxed()
+        })
     }
 
-    fn last_writer<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-    ) -> BoxFuture<'a, Result<Option<String>, Error>> {
-        async move {
+    fn last_writer<'a>(&'a self, key: &'a ObjectKey) -> Answer<'a, Option<String>> {
+        Box::pin(async move {
             // A list of one object, since reading it would need another right.
-            let params = ListParams::default()
-                .fields(&format!("metadata.name={}", key.name))
-                .limit(1);
-            let list = self.api(key).list(&params).await;
+            let list = self.api(key).list(&only(key)).await;
             let list = list.map_err(|error| sorted(error, &[]))?;
             let object = list.items.into_iter().next();
             Ok(object.and_then(|object| last_writer(object.metadata.managed_fields?)))
-        }
-        .boxed()
+        })
     }
 
-    fn delete<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        uid: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Value>, Error>> {
-        async move {
+    fn delete<'a>(&'a self, key: &'a ObjectKey, uid: &'a str) -> Answer<'a, Option<Value>> {
+        Box::pin(async move {
             let params = DeleteParams::background().preconditions(Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: None,
@@ -234,8 +193,20 @@ impl Spoke for Kubernetes {
             // The API answers with a status if the object is gone, or with its last version.
             let left = answer.left().map(|object| json!(object));
             Ok(left.filter(|left| Meta::of(left).is_deleting()))
-        }
-        .boxed()
+        })
+    }
+}
+
+/// Selects one object of a list.
+fn only(key: &ObjectKey) -> ListParams {
+    let name = format!("metadata.name={}", key.name);
+    ListParams::default().fields(&name).limit(1)
+}
+
+fn creates() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
     }
 }
 

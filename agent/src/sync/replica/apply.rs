@@ -1,85 +1,215 @@
-//! Writes to the spoke's API.
+//! Carries out plans: writes to the spoke's API, remembers the results and reports them.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use argocd::projection::{Written, patch_for_spoke};
+use argocd::projection::Written;
 use argocd::{Meta, Patch};
-use protocol::ObjectKey;
+use protocol::{Mode, ObjectKey, Verdict};
 use serde_json::{Value, json};
+use tokio::sync::{Mutex, MutexGuard, watch};
 
-use super::plan::Step;
-use crate::metrics::{Metrics, WriteKind};
+use super::cache_status::CacheStatus;
+use super::drift::Drift;
+use super::plan::{self, Memory, Plan, Step};
+use super::stale_cache_backoff::StaleCacheBackoff;
+use crate::config::Scope;
+use crate::metrics::Metrics;
 use crate::sync::api::{self, Spoke};
-use crate::sync::cache::Store;
+use crate::sync::cache::{Store, Wanted};
+use crate::sync::report::Reports;
 use crate::sync::spans;
 
 mod error;
+mod verdict;
 
-pub(super) use error::Error;
+pub(super) use error::{BUSY_PAUSE, Error};
+use error::{TRANSIENT_PAUSE, WRITE_TIMEOUT};
 
-/// Timeout of one write; a working API server answers in milliseconds.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Number of locks; two objects rarely share one.
+const LOCKS: usize = 64;
 /// Timeout of the check whether the API accepts our identity; an unavailable API must not delay the session.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Patches per write; a difference that remains is the API server's normal form.
+/// Patches per create or change; a difference that remains is the API server's normal form.
 const PATCHES: usize = 2;
 
-/// Carries out the steps of plans.
-#[derive(Debug, Clone)]
-pub(super) struct Writer {
+/// Carries out plans.
+#[derive(Debug)]
+pub(super) struct Applier {
     pub(super) spoke: Arc<dyn Spoke>,
-    pub(super) store: Arc<Store>,
+    pub(super) scope: Scope,
     pub(super) metrics: Metrics,
-    /// Whether it creates missing namespaces.
-    pub(super) creates_namespaces: bool,
+    pub(super) store: Arc<Store>,
+    pub(super) reports: Arc<Reports>,
+    /// How complete the caches are; shared with the watches.
+    pub(super) sync_status: Arc<watch::Sender<CacheStatus>>,
+    pub(super) drift: Arc<Drift>,
+    pub(super) backoff: StaleCacheBackoff,
+    pub(super) locks: Locks,
 }
 
-impl Writer {
-    /// Carries out one step; returns the written form of `desired` if the step wrote it.
+/// One object always has the same lock; others may share it.
+#[derive(Debug)]
+pub(super) struct Locks([Mutex<()>; LOCKS]);
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl Applier {
+    /// The right to write this object, for one task at a time.
+    pub(super) async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        let slot = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
+        match self.locks.0.get(slot) {
+            Some(lock) => Some(lock.lock().await),
+            None => None,
+        }
+    }
+
+    /// Carries out a plan, and remembers its result only if all steps succeed.
+    pub(super) async fn apply(
+        &self,
+        key: &ObjectKey,
+        plan: Plan,
+        mut wanted: Option<Wanted>,
+    ) -> Verdict {
+        let Plan {
+            steps,
+            memory,
+            gone,
+        } = plan;
+        let is_new = steps.iter().any(|step| matches!(step, Step::Create(_)));
+        if !steps.is_empty() {
+            if !self.sync_status.borrow().serves(key.kind) {
+                tracing::debug!(object = %key, "waits for Argo CD");
+                return Verdict::Retry {
+                    after: TRANSIENT_PAUSE,
+                };
+            }
+            tracing::debug!(object = %key, steps = steps.len(), ?memory, "applying");
+            // The watch may report the change before the API answers.
+            self.reports.changing(key);
+        }
+        if memory == Memory::Leaving {
+            self.mark_leaving(key, wanted.as_ref());
+        }
+        if let Err(error) = self.carry_out(key, steps, &mut wanted).await {
+            return self.verdict(key, &error);
+        }
+        self.memorise(key, memory, wanted);
+        if let Some(source_uid) = gone {
+            self.reports.gone(key, &source_uid, None);
+        }
+        if is_new {
+            self.report_unwatched_namespace(key).await;
+        }
+        Verdict::Done
+    }
+
+    /// Carries out steps in order; the first failure ends them. Notes the written form of the desired state.
     pub(super) async fn carry_out(
+        &self,
+        key: &ObjectKey,
+        steps: Vec<Step>,
+        wanted: &mut Option<Wanted>,
+    ) -> Result<(), Error> {
+        for step in steps {
+            let desired = wanted.as_ref().map(|wanted| &wanted.desired);
+            let written = self.write(key, step, desired).await?;
+            if let (Some(wanted), Some(written)) = (wanted.as_mut(), written) {
+                wanted.written = Some(written);
+            }
+            // The status in the answer may be newer than the next report of the watch.
+            match self.scope.mode {
+                Mode::Managed => self.reports.status(key.clone()),
+                Mode::Autonomous => self.reports.owned(key.clone()),
+            }
+        }
+        self.backoff.end(key);
+        Ok(())
+    }
+
+    /// Marks the object as leaving, so that the drift loop does not recreate it.
+    ///
+    /// Without a digest: until we requested the deletion, the hub must resend it after a lost
+    /// connection.
+    fn mark_leaving(&self, key: &ObjectKey, wanted: Option<&Wanted>) {
+        let known = self.store.get(key).wanted;
+        if let Some(wanted) = wanted.or(known.as_deref()) {
+            let leaving = Wanted {
+                leaving: true,
+                digest: String::new(),
+                ..wanted.clone()
+            };
+            self.store.remember(key.clone(), leaving);
+        }
+    }
+
+    fn memorise(&self, key: &ObjectKey, memory: Memory, wanted: Option<Wanted>) {
+        match (memory, wanted) {
+            (Memory::Forget, _) => self.store.forget(key),
+            (Memory::Want, Some(wanted)) => {
+                self.store.remember(key.clone(), wanted);
+                // The object may have changed while we wrote.
+                self.drift.check(key.clone());
+            }
+            (Memory::Leaving, Some(wanted)) => {
+                let leaving = Wanted {
+                    leaving: true,
+                    ..wanted
+                };
+                self.store.remember(key.clone(), leaving);
+                if self.store.live(key).is_none() {
+                    // The object is gone already, and the observer reported that.
+                    self.store.forget(key);
+                }
+            }
+            (Memory::Keep, _) | (Memory::Want | Memory::Leaving, None) => {}
+        }
+    }
+
+    /// Carries out one step; returns the written form of `desired` if the step wrote it.
+    pub(super) async fn write(
         &self,
         key: &ObjectKey,
         step: Step,
         desired: Option<&Value>,
     ) -> Result<Option<Written>, Error> {
-        match step {
-            Step::Create(object) => {
-                let object = self.with_records(key, object);
-                let answer = self.create_in_its_namespace(key, &object).await?;
-                let desired = desired.unwrap_or(&object);
-                self.converge(key, answer, desired).await.map(Some)
-            }
-            Step::Converge { uid } => {
-                let live = self
-                    .store
-                    .live(key)
-                    .filter(|live| Meta::of(live).uid() == uid);
-                match (live, desired) {
-                    (Some(live), Some(desired)) => {
-                        self.converge(key, live, desired).await.map(Some)
-                    }
-                    (None, _) | (_, None) => Err(Error::Write {
-                        write: "patch",
-                        object: key.clone(),
-                        source: api::Error::Stale,
-                    }),
-                }
-            }
-            Step::Patch { uid, patch } => self.patch(key, &uid, patch).await.map(|_answer| None),
-            Step::Delete { uid } => self.delete(key, &uid).await.map(|()| None),
+        let (mut live, patched) = match step {
+            Step::Create(object) => (self.create_in_its_namespace(key, object).await?, 0),
+            Step::Converge { uid, patch } => (self.patch(key, &uid, patch).await?, 1),
+            Step::Patch { uid, patch } => return self.patch(key, &uid, patch).await.map(|_| None),
+            Step::Delete { uid } => return self.delete(key, &uid).await.map(|()| None),
+        };
+        let Some(desired) = desired else {
+            return Ok(None);
+        };
+        // The answer may still differ, after a concurrent edit or in the API server's normal form.
+        for _ in patched..PATCHES {
+            let Some(patch) = plan::difference(&live, desired) else {
+                break;
+            };
+            let uid = Meta::of(&live).uid().to_owned();
+            live = self.patch(key, &uid, patch).await?;
         }
+        Ok(Some(Written::new(desired, &live)))
     }
 
     /// Creates the object, and its namespace if that is missing and the settings allow it.
     async fn create_in_its_namespace(
         &self,
         key: &ObjectKey,
-        object: &Value,
+        object: Value,
     ) -> Result<Arc<Value>, Error> {
-        let made = self.create(key, object).await;
+        let object = self.with_records(key, object);
+        let made = self.create(key, &object).await;
         let missing = matches!(&made, Err(error) if error.misses_namespace());
-        if !missing || !self.creates_namespaces {
+        if !missing || !self.scope.create_namespaces {
             return made;
         }
         let namespace = &key.namespace;
@@ -89,45 +219,19 @@ impl Writer {
         );
         let write = "create the namespace of";
         let making = self.spoke.make_namespace(namespace);
-        self.bounded(WriteKind::Create, write, key, making).await?;
-        self.create(key, object).await
-    }
-
-    /// Patches until nothing differs, at most twice: a remaining difference is the API server's normal
-    /// form, and not a concurrent edit.
-    async fn converge(
-        &self,
-        key: &ObjectKey,
-        live: Arc<Value>,
-        desired: &Value,
-    ) -> Result<Written, Error> {
-        let mut live = live;
-        for _ in 0..PATCHES {
-            let Some(patch) = patch_for_spoke(&live, desired) else {
-                break;
-            };
-            let meta = Meta::of(&live);
-            let patch = match patch {
-                // Its paths fit only this version.
-                Patch::Json(_) => patch.under(meta.resource_version()),
-                Patch::Merge(_) => patch,
-            };
-            let uid = meta.uid().to_owned();
-            live = self.patch(key, &uid, patch).await?;
-        }
-        Ok(Written::new(desired, &live))
+        self.bounded("create", write, key, making).await?;
+        self.create(key, &object).await
     }
 
     /// Adds the records of commands that an earlier copy has taken.
     fn with_records(&self, key: &ObjectKey, mut object: Value) -> Value {
         let source_uid = Meta::of(&object).source_uid().unwrap_or_default();
-        let taken = self.store.taken(key, source_uid).into_iter();
-        let has_newer = |record| Meta::of(&object).annotation(record).is_some();
-        let taken: Vec<_> = taken.filter(|(record, _)| !has_newer(record)).collect();
-        for (record, value) in taken {
-            let annotations = json!({ record: value });
-            let metadata = json!({ "metadata": { "annotations": annotations } });
-            argocd::patch::merge(&mut object, &metadata);
+        for (record, value) in self.store.taken(key, source_uid) {
+            if Meta::of(&object).annotation(record).is_none() {
+                let annotations = json!({ record: value });
+                let metadata = json!({ "metadata": { "annotations": annotations } });
+                argocd::patch::merge(&mut object, &metadata);
+            }
         }
         object
     }
@@ -135,36 +239,28 @@ impl Writer {
     async fn create(&self, key: &ObjectKey, object: &Value) -> Result<Arc<Value>, Error> {
         let making = self.store.making(key.clone());
         let create = self.spoke.create(key, object);
-        let answer = self
-            .bounded(WriteKind::Create, "create", key, create)
-            .await?;
-        let answer = Arc::new(answer);
+        let answer = Arc::new(self.bounded("create", "create", key, create).await?);
         making.made(&answer);
         Ok(answer)
     }
 
     async fn patch(&self, key: &ObjectKey, uid: &str, patch: Patch) -> Result<Arc<Value>, Error> {
         let patch = self.spoke.patch(key, uid, patch);
-        let answer = self.bounded(WriteKind::Patch, "patch", key, patch).await?;
-        let answer = Arc::new(answer);
+        let answer = Arc::new(self.bounded("patch", "patch", key, patch).await?);
         self.store.written(key, &answer);
         Ok(answer)
     }
 
     async fn delete(&self, key: &ObjectKey, uid: &str) -> Result<(), Error> {
         let delete = self.spoke.delete(key, uid);
-        let deleted = self.bounded(WriteKind::Delete, "delete", key, delete).await;
-        match deleted {
-            Ok(left) => {
-                // The next plan must see the deletion even before the watch reports it.
-                if let Some(left) = left {
-                    self.store.written(key, &Arc::new(left));
-                }
-                Ok(())
-            }
-            Err(error) if error.is_stale() && self.store.live(key).is_none() => Ok(()),
-            Err(error) => Err(error),
+        match self.bounded("delete", "delete", key, delete).await {
+            // The next plan must see the deletion even before the watch reports it.
+            Ok(Some(left)) => self.store.written(key, &Arc::new(left)),
+            Ok(None) => {}
+            Err(error) if error.is_stale() && self.store.live(key).is_none() => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     /// Whether the spoke has the object; asks the API server instead of the cache.
@@ -180,13 +276,13 @@ impl Writer {
 
     async fn bounded<T>(
         &self,
-        kind: WriteKind,
+        kind: &'static str,
         write: &'static str,
         key: &ObjectKey,
         call: impl Future<Output = Result<T, api::Error>>,
     ) -> Result<T, Error> {
-        self.metrics.writes.count(kind.as_str());
-        let span = spans::writing(kind.as_str(), key);
+        self.metrics.writes.count(kind);
+        let span = spans::writing(kind, key);
         let outcome = in_time(write, key, call).await;
         if let Some(mut span) = span {
             span.ended(&outcome);

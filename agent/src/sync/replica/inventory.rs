@@ -11,72 +11,107 @@ use serde_json::Value;
 use super::message::Reader;
 use crate::sync::cache::{Entry, Store};
 
-/// Objects of the spoke, as a resync names them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Inventory {
-    /// One message for each object.
-    pub updates: Vec<RequestUpdate>,
-    /// Go's checksum over all objects.
-    pub checksum: Option<Vec<u8>>,
+/// The objects of the spoke from one principal, as a resync names them.
+#[derive(Clone, Copy)]
+pub(crate) struct Inventory<'a> {
+    store: &'a Store,
+    reader: Reader<'a>,
 }
 
-/// All objects from this principal.
-pub(super) fn all(store: &Store, reader: Reader<'_>) -> Inventory {
-    let all = store.all().into_iter();
-    list(
-        all.filter_map(|(key, entry)| update(&key, &entry, reader))
-            .collect(),
-    )
-}
-
-/// The objects from this principal in some ranges.
-pub(super) fn in_ranges(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Inventory {
-    let mut inventory = all(store, reader);
-    inventory.updates.retain(|update| {
-        is_in(
-            &ranges::name_of(&update.kind, &update.namespace, &update.name),
-            ranges,
-        )
-    });
-    list(inventory.updates)
-}
-
-/// The Applications from this principal in some ranges.
-pub(super) fn apps_in(store: &Store, reader: Reader<'_>, ranges: &Ranges) -> Vec<ObjectKey> {
-    let all = shown(store, reader).into_iter();
-    all.filter(|(name, ..)| is_in(name, ranges))
-        .map(|(_, key, _)| key)
-        .collect()
-}
-
-/// Sums over the objects from this principal and over their statuses.
-pub(super) fn sums(store: &Store, reader: Reader<'_>) -> SyncedResourceList {
-    let inventory = all(store, reader);
-    let mut objects = Sums::for_objects(inventory.updates.len());
-    for update in &inventory.updates {
-        let name = ranges::name_of(&update.kind, &update.namespace, &update.name);
-        objects.add(&name, update.digest.as_deref().unwrap_or_default());
+impl<'a> Inventory<'a> {
+    pub(super) const fn new(store: &'a Store, reader: Reader<'a>) -> Self {
+        Self { store, reader }
     }
-    let shown = shown(store, reader);
-    let mut statuses = Sums::for_objects(shown.len());
-    for (name, _, live) in shown {
-        statuses.add(&name, &ranges::shown(&live));
+
+    /// All objects.
+    pub(crate) fn all(self) -> Vec<RequestUpdate> {
+        let all = self.store.all().into_iter();
+        all.filter_map(|(key, entry)| update(&key, &entry, self.reader))
+            .collect()
     }
-    SyncedResourceList {
-        checksum: inventory.checksum,
-        ranges: Some(objects.to_bytes()),
-        statuses: Some(statuses.to_bytes()),
+
+    /// The objects in some ranges.
+    pub(crate) fn in_ranges(self, ranges: &Ranges) -> Vec<RequestUpdate> {
+        let mut updates = self.all();
+        updates.retain(|update| is_in(&name_of(update), ranges));
+        updates
+    }
+
+    /// The Applications in some ranges.
+    pub(crate) fn apps_in(self, ranges: &Ranges) -> Vec<ObjectKey> {
+        let all = self.shown().into_iter();
+        all.filter(|(name, ..)| is_in(name, ranges))
+            .map(|(_, key, _)| key)
+            .collect()
+    }
+
+    /// Sums over the objects and over the statuses.
+    pub(crate) fn sums(self) -> SyncedResourceList {
+        let updates = self.all();
+        let mut objects = Sums::for_objects(updates.len());
+        for update in &updates {
+            let digest = update.digest.as_deref().unwrap_or_default();
+            objects.add(&name_of(update), digest);
+        }
+        let shown = self.shown();
+        let mut statuses = Sums::for_objects(shown.len());
+        for (name, _, live) in shown {
+            statuses.add(&name, &ranges::shown(&live));
+        }
+        SyncedResourceList {
+            checksum: checksum(&updates),
+            ranges: Some(objects.to_bytes()),
+            statuses: Some(statuses.to_bytes()),
+        }
+    }
+
+    /// The Applications: the hub's name, the spoke's key and the live object of each.
+    fn shown(self) -> Vec<(String, ObjectKey, Arc<Value>)> {
+        let applications = |(key, entry): (ObjectKey, Entry)| {
+            let update = update(&key, &entry, self.reader)?;
+            (key.kind == Kind::Application).then_some((name_of(&update), key, entry.live?))
+        };
+        self.store
+            .all()
+            .into_iter()
+            .filter_map(applications)
+            .collect()
+    }
+
+    /// One object that the principal asks about; an answer without a UID reports that it does not exist. None for an unknown
+    /// kind.
+    pub(crate) fn find(self, asked: &SyncedResource) -> Option<RequestUpdate> {
+        let kind = asked.kind.parse::<Kind>().ok()?;
+        let argocd_namespace = &self.reader.scope.argocd_namespace;
+        let moved = kind != Kind::Application
+            || asked.namespace.is_empty()
+            || asked.namespace == self.reader.welcome.principal_namespace;
+        let namespace = if moved {
+            argocd_namespace
+        } else {
+            &asked.namespace
+        };
+        let found = [namespace, argocd_namespace].into_iter().find_map(|it| {
+            let key = ObjectKey::new(kind, it, &asked.name);
+            update(&key, &self.store.get(&key), self.reader)
+        });
+        Some(found.unwrap_or_else(|| RequestUpdate {
+            name: asked.name.clone(),
+            namespace: asked.namespace.clone(),
+            kind: asked.kind.clone(),
+            ..RequestUpdate::default()
+        }))
     }
 }
 
-/// The Applications from this principal: the hub's name, the spoke's key and the live object of each.
-fn shown(store: &Store, reader: Reader<'_>) -> Vec<(String, ObjectKey, Arc<Value>)> {
-    let applications = |(key, entry): (ObjectKey, Entry)| {
-        let update = update(&key, &entry, reader)?;
-        let name = ranges::name_of(&update.kind, &update.namespace, &update.name);
-        (key.kind == Kind::Application).then_some((name, key, entry.live?))
-    };
-    store.all().into_iter().filter_map(applications).collect()
+/// Go's checksum over objects.
+pub(crate) fn checksum(updates: &[RequestUpdate]) -> Option<Vec<u8>> {
+    let entries = updates.iter();
+    digest::list_checksum(entries.map(|u| (u.kind.as_str(), u.name.as_str(), u.uid.as_str())))
+}
+
+fn name_of(update: &RequestUpdate) -> String {
+    ranges::name_of(&update.kind, &update.namespace, &update.name)
 }
 
 fn is_in(name: &str, ranges: &Ranges) -> bool {
@@ -84,54 +119,12 @@ fn is_in(name: &str, ranges: &Ranges) -> bool {
     u32::try_from(ranges::range_of(name, of)).is_ok_and(|range| ranges.these.contains(&range))
 }
 
-fn list(updates: Vec<RequestUpdate>) -> Inventory {
-    let entries = updates
-        .iter()
-        .map(|u| (u.kind.as_str(), u.name.as_str(), u.uid.as_str()));
-    let checksum = digest::list_checksum(entries);
-    Inventory { updates, checksum }
-}
-
-/// One object that the principal asks about; an answer without a UID reports that it does not exist.
-pub(super) fn one(store: &Store, reader: Reader<'_>, asked: &SyncedResource) -> Inventory {
-    let Ok(kind) = asked.kind.parse::<Kind>() else {
-        return Inventory::default();
-    };
-    let argocd_namespace = &reader.scope.argocd_namespace;
-    let moved = kind != Kind::Application
-        || asked.namespace.is_empty()
-        || asked.namespace == reader.welcome.principal_namespace;
-    let namespace = if moved {
-        argocd_namespace
-    } else {
-        &asked.namespace
-    };
-    let here = ObjectKey::new(kind, namespace, &asked.name);
-    let in_argocd = ObjectKey::new(kind, argocd_namespace, &asked.name);
-    let found = [here, in_argocd]
-        .into_iter()
-        .find_map(|key| update(&key, &store.get(&key), reader));
-    let update = found.unwrap_or_else(|| RequestUpdate {
-        name: asked.name.clone(),
-        namespace: asked.namespace.clone(),
-        kind: asked.kind.clone(),
-        ..RequestUpdate::default()
-    });
-    Inventory {
-        updates: vec![update],
-        checksum: None,
-    }
-}
-
 fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestUpdate> {
     let live = entry.live.as_deref()?;
     let meta = Meta::of(live);
     let capabilities = &reader.welcome.capabilities;
-    if key
-        .kind
-        .needs()
-        .is_some_and(|needed| !capabilities.has(needed))
-    {
+    let needed = key.kind.needs();
+    if needed.is_some_and(|needed| !capabilities.has(needed)) {
         return None;
     }
     // The hub may delete a reported object that it does not know. A Go principal stamps only some objects, so for it
@@ -145,13 +138,13 @@ fn update(key: &ObjectKey, entry: &Entry, reader: Reader<'_>) -> Option<RequestU
         namespace: reader.hub_namespace(key, live),
         uid: meta.source_uid()?.to_owned(),
         kind: key.kind.as_str().to_owned(),
-        checksum: checksum(key.kind, live, capabilities.is_ours()),
+        checksum: spec_checksum(key.kind, live, capabilities.is_ours()),
         digest: entry.wanted.as_ref().map(|wanted| wanted.digest.clone()),
     })
 }
 
-/// Go's checksum. Our principal does not read it, so the agent sends it none of a Secret's data.
-fn checksum(kind: Kind, live: &Value, is_ours: bool) -> Option<Vec<u8>> {
+/// Go's checksum of one object. Our principal does not read it, so the agent sends it none of a Secret's data.
+fn spec_checksum(kind: Kind, live: &Value, is_ours: bool) -> Option<Vec<u8>> {
     match kind {
         Kind::Application | Kind::AppProject => digest::spec_checksum(live),
         Kind::Repository if is_ours => None,
@@ -215,6 +208,11 @@ mod tests {
         }
     }
 
+    fn all(store: &Store, welcome: &Welcome) -> Vec<RequestUpdate> {
+        let scope = &scope();
+        Inventory::new(store, Reader { scope, welcome }).all()
+    }
+
     #[test]
     fn inventory_uses_hub_names_and_spoke_names_for_go() {
         let ours = Welcome {
@@ -224,15 +222,9 @@ mod tests {
             ..welcome()
         };
         for (welcome, namespace) in [(ours, "spoke1"), (welcome(), "argocd")] {
-            let inventory = all(
-                &store(),
-                Reader {
-                    scope: &scope(),
-                    welcome: &welcome,
-                },
-            );
+            let updates = all(&store(), &welcome);
             assert_eq!(
-                inventory.updates.first().map(|u| u.namespace.as_str()),
+                updates.first().map(|u| u.namespace.as_str()),
                 Some(namespace)
             );
         }
@@ -241,17 +233,9 @@ mod tests {
     #[test]
     fn inventory_has_only_objects_with_the_stamp_of_this_principal() {
         let names = |welcome: &Welcome| -> Vec<String> {
-            let reader = Reader {
-                scope: &scope(),
-                welcome,
-            };
-            let inventory = all(&store(), reader);
-            assert!(inventory.checksum.is_some());
-            inventory
-                .updates
-                .into_iter()
-                .map(|update| update.name)
-                .collect()
+            let updates = all(&store(), welcome);
+            assert!(checksum(&updates).is_some());
+            updates.into_iter().map(|update| update.name).collect()
         };
         assert_eq!(names(&welcome()), ["ours"]);
         let unnamed = Welcome {
@@ -274,15 +258,8 @@ mod tests {
             leaving: false,
         };
         store.remember(ObjectKey::new(Kind::Application, "argocd", "ours"), wanted);
-        let inventory = all(
-            &store,
-            Reader {
-                scope: &scope(),
-                welcome: &welcome(),
-            },
-        );
-        let digests: Vec<_> = inventory
-            .updates
+        let updates = all(&store, &welcome());
+        let digests: Vec<_> = updates
             .iter()
             .map(|update| update.digest.as_deref())
             .collect();
@@ -296,17 +273,12 @@ mod tests {
             kind: "Application".to_owned(),
             ..SyncedResource::default()
         };
-        let inventory = one(
-            &store(),
-            Reader {
-                scope: &scope(),
-                welcome: &welcome(),
-            },
-            &asked,
-        );
-        assert_eq!(
-            inventory.updates.first().map(|update| update.uid.as_str()),
-            Some("")
-        );
+        let (scope, welcome) = (scope(), welcome());
+        let reader = Reader {
+            scope: &scope,
+            welcome: &welcome,
+        };
+        let found = Inventory::new(&store(), reader).find(&asked);
+        assert_eq!(found.map(|update| update.uid).as_deref(), Some(""));
     }
 }

@@ -4,7 +4,7 @@ use argocd::entries;
 use argocd::projection::{SpokeContext, Unusable, desired_on_spoke, desired_project_on_spoke};
 use argocd::repository::{content_id, desired_secret_on_spoke};
 use argocd::{Meta, digest, glob, keys};
-use protocol::{Event, Kind, ObjectKey, Target, Verb};
+use protocol::{Event, Kind, Mode, ObjectKey, Target, Verb};
 use serde_json::Value;
 
 use crate::config::Scope;
@@ -20,6 +20,8 @@ pub(super) enum Unfit {
     NoMeaning { target: Target, verb: Verb },
     #[error("the message names no object")]
     NoObject,
+    #[error("an autonomous cluster takes commands on Applications only")]
+    NoApplication,
     #[error("the message is not an object")]
     NotAnObject(#[source] serde_json::Error),
     #[error("the message and its body name different objects")]
@@ -42,27 +44,22 @@ pub(super) enum Order {
     Delete,
     Sync,
     Terminate,
+    /// A command that a user gave on the mirror of an object that the spoke owns.
+    OfMirror(Verb),
 }
 
 impl Order {
     fn of(kind: Kind, verb: Verb) -> Option<Self> {
-        let of_any = [
+        [
             (Verb::Create, Self::State),
             (Verb::SpecUpdate, Self::State),
             (Verb::Delete, Self::Delete),
-        ];
-        let of_applications = [
             (Verb::SetOperation, Self::Sync),
             (Verb::TerminateOperation, Self::Terminate),
-        ];
-        let of_applications = of_applications
-            .into_iter()
-            .filter(|_| kind == Kind::Application);
-        of_any
-            .into_iter()
-            .chain(of_applications)
-            .find(|(v, _)| *v == verb)
-            .map(|(_, order)| order)
+        ]
+        .into_iter()
+        .find_map(|(of, order)| (of == verb).then_some(order))
+        .filter(|it| kind == Kind::Application || matches!(it, Self::State | Self::Delete))
     }
 }
 
@@ -82,7 +79,7 @@ impl Message {
         match self.order {
             Order::Delete => true,
             Order::State => Meta::of(&self.body).is_deleting(),
-            Order::Sync | Order::Terminate => false,
+            Order::Sync | Order::Terminate | Order::OfMirror(_) => false,
         }
     }
 }
@@ -97,6 +94,9 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Checks a message and maps its object to the key on this cluster.
     pub(super) fn understand(&self, event: &Event) -> Result<Message, Unfit> {
+        if self.scope.mode == Mode::Autonomous {
+            return self.understand_command(event);
+        }
         let Target::Object(kind) = event.target else {
             return Err(Unfit::Unsupported(event.target));
         };
@@ -113,7 +113,7 @@ impl Reader<'_> {
         // The agent puts a name into the path of a request.
         for name in [&hub.name, &hub.namespace] {
             if !is_name(name) {
-                return Err(Unfit::BadName(name.chars().take(64).collect()));
+                return Err(bad_name(name));
             }
         }
         // Messages of this kind write one object only.
@@ -130,6 +130,21 @@ impl Reader<'_> {
             hub,
             key,
             body,
+        })
+    }
+
+    /// In autonomous mode, the mirrored object is in Argo CD's namespace.
+    fn understand_command(&self, event: &Event) -> Result<Message, Unfit> {
+        let hub = event.object().filter(|it| it.kind == Kind::Application);
+        let hub = hub.ok_or(Unfit::NoApplication)?;
+        if !is_name(&hub.name) {
+            return Err(bad_name(&hub.name));
+        }
+        Ok(Message {
+            order: Order::OfMirror(event.verb),
+            key: ObjectKey::new(hub.kind, &self.scope.argocd_namespace, &hub.name),
+            hub,
+            body: serde_json::from_slice(&event.payload).map_err(Unfit::NotAnObject)?,
         })
     }
 
@@ -234,6 +249,10 @@ impl Reader<'_> {
     }
 }
 
+fn bad_name(name: &str) -> Unfit {
+    Unfit::BadName(name.chars().take(64).collect())
+}
+
 /// The digest of a message's content, so that the hub need not resend it.
 pub(super) fn digest(kind: Kind, body: &Value) -> String {
     match kind {
@@ -244,7 +263,7 @@ pub(super) fn digest(kind: Kind, body: &Value) -> String {
 }
 
 /// Whether the text is a DNS subdomain, as names of objects and namespaces are.
-pub(super) fn is_name(text: &str) -> bool {
+fn is_name(text: &str) -> bool {
     let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     text.len() <= 253

@@ -9,11 +9,12 @@ use runtime::parts::Spawner;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::apply::Applier;
 use super::cache_status::CacheStatus;
 use super::drift::Drift;
 use super::refresh_nudger::RefreshNudger;
 use crate::config::Scope;
-use crate::sync::api::{Report, Reporter, Spoke, Target};
+use crate::sync::api::{Report, Reporter, Target};
 use crate::sync::cache::{Change, Entry, Store};
 use crate::sync::report::Reports;
 use crate::sync::source;
@@ -30,21 +31,13 @@ pub(super) struct Observer {
 }
 
 /// Starts one watch per kind and namespace.
-pub(super) fn start(
-    spoke: &Arc<dyn Spoke>,
-    scope: &Scope,
-    observer: &Observer,
-    sync_status: &Arc<watch::Sender<CacheStatus>>,
-    spawner: &Spawner,
-) {
-    for target in targets(scope) {
+pub(super) fn start(applier: &Applier, observer: &Observer, spawner: &Spawner) {
+    for target in targets(&applier.scope) {
         let (kind, token) = (target.kind, spawner.token().clone());
-        let name = format!(
-            "watch {kind}s in {}",
-            target.namespace.as_deref().unwrap_or("all namespaces")
-        );
-        let (observer, sync_status, watched) =
-            (observer.clone(), Arc::clone(sync_status), target.clone());
+        let place = target.namespace.as_deref().unwrap_or("all namespaces");
+        let name = format!("watch {kind}s in {place}");
+        let sync_status = Arc::clone(&applier.sync_status);
+        let (observer, watched) = (observer.clone(), target.clone());
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
             Report::Gone { key, uid, is_seen } => observer.gone(&key, &uid, is_seen),
@@ -55,32 +48,22 @@ pub(super) fn start(
             Report::Rewound => observer.store.outdate(|key| watched.covers(key)),
             Report::NotServed => observer.sees(&sync_status, &watched, false),
         });
-        spawner.spawn(name, spoke.watch(target, report, token));
+        spawner.spawn(name, applier.spoke.watch(target, report, token));
     }
 }
 
 /// The watches to start: one for all namespaces if any is a pattern, else one per namespace.
 pub(super) fn targets(scope: &Scope) -> Vec<Target> {
-    if scope.mode == Mode::Autonomous {
-        // The hub mirrors only these; the agent has no right to read others.
-        let shown = |kind| Target {
-            kind,
-            namespace: Some(scope.argocd_namespace.clone()),
-        };
-        return vec![shown(Kind::AppProject), shown(Kind::Application)];
-    }
-    let is_name = |pattern: &String| {
-        pattern
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
     let target = |kind, namespace| Target { kind, namespace };
     let of_argocd = |kind| target(kind, Some(scope.argocd_namespace.clone()));
-    let mut targets: Vec<Target> = Kind::ALL
-        .into_iter()
-        .filter(|kind| *kind != Kind::Application)
-        .map(of_argocd)
-        .collect();
+    if scope.mode == Mode::Autonomous {
+        // The hub mirrors only these; the agent has no right to read others.
+        return [Kind::AppProject, Kind::Application].map(of_argocd).into();
+    }
+    let is_in_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let is_name = |pattern: &String| pattern.bytes().all(is_in_name);
+    let others = Kind::ALL.into_iter().filter(|it| *it != Kind::Application);
+    let mut targets: Vec<Target> = others.map(of_argocd).collect();
     if scope.further_namespaces.iter().all(is_name) {
         let own = std::iter::once(&scope.argocd_namespace);
         let names = own.chain(&scope.further_namespaces).cloned();
@@ -107,13 +90,10 @@ impl Observer {
             return;
         }
         tracing::info!("Argo CD is installed");
-        for (key, _) in self
-            .store
-            .all()
-            .into_iter()
-            .filter(|(_, e)| e.wanted.is_some())
-        {
-            self.drift.check(key);
+        for (key, entry) in self.store.all() {
+            if entry.wanted.is_some() {
+                self.drift.check(key);
+            }
         }
     }
 

@@ -3,23 +3,24 @@
 //! The rules are in one place: the owner of an object, the effect of a differing source, deletions.
 //! No plan deletes an object without the stamp of the principal that requests it.
 
-use std::fmt;
-
 use argocd::command;
-use argocd::masked::Masked;
 use argocd::projection::{Written, patch_for_spoke, release_patch_for_spoke};
 use argocd::{Meta, Patch, entries};
 use serde_json::{Value, json};
 
 use crate::config::{Adoption, Mismatch, Policy, Recreated};
 
+mod of_mirror;
 mod operation;
 mod relation;
+mod step;
 #[cfg(test)]
 mod tests;
 
+pub(super) use of_mirror::of_mirror;
 pub(super) use operation::{along, sync, terminate};
-use relation::{Relation, adoption, has_stamp, is_meant, mismatch, relation};
+use relation::{NOT_ADOPTED, Relation, adoption, has_stamp, is_meant, mismatch, relation};
+pub(super) use step::{Memory, No, Plan, Step};
 
 /// A state of the hub's object, and its desired form on the spoke.
 #[derive(Clone, Copy)]
@@ -30,94 +31,6 @@ pub(super) struct Incoming<'a> {
     pub(super) desired: &'a Value,
     /// The live object came from one with the same name on the hub.
     pub(super) same_name: bool,
-}
-
-/// One write.
-#[derive(Clone, PartialEq)]
-pub(super) enum Step {
-    /// Creates the object.
-    Create(Value),
-    /// Patches the object with this UID to the desired value, in as few patches as possible.
-    Converge { uid: String },
-    /// Sends this patch to the object with this UID.
-    Patch { uid: String, patch: Patch },
-    /// Deletes the object with this UID.
-    Delete { uid: String },
-}
-
-impl fmt::Debug for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(object) => f.debug_tuple("Create").field(&Masked(object)).finish(),
-            Self::Converge { uid } => f.debug_struct("Converge").field("uid", uid).finish(),
-            Self::Patch { uid, patch } => f
-                .debug_struct("Patch")
-                .field("uid", uid)
-                .field("patch", patch)
-                .finish(),
-            Self::Delete { uid } => f.debug_struct("Delete").field("uid", uid).finish(),
-        }
-    }
-}
-
-/// The change of the remembered desired state after the steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Memory {
-    /// Keep the old one.
-    Keep,
-    /// Remember the new one.
-    Want,
-    /// The hub deletes the object: the agent reports the deletion and does not recreate the object.
-    Leaving,
-    /// The hub wants no object of this name.
-    Forget,
-}
-
-/// The plan for one message, or for a local change.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plan {
-    /// Steps in order; the first failure ends the plan.
-    pub(super) steps: Vec<Step>,
-    /// Takes effect only after all steps.
-    pub(super) memory: Memory,
-    /// Report that the hub's object with this UID has no replica (any more).
-    pub(super) gone: Option<String>,
-}
-
-impl Plan {
-    pub(super) const NOTHING: Self = Self {
-        steps: vec![],
-        memory: Memory::Keep,
-        gone: None,
-    };
-
-    /// Forgets the desired state of a deleted object, even if it has no replica.
-    pub(super) fn forgetting(mut self, source_uid: &str, wanted: Option<&Value>) -> Self {
-        let same = wanted.is_some_and(|it| Meta::of(it).source_uid() == Some(source_uid));
-        if same && self.memory == Memory::Keep {
-            self.memory = Memory::Forget;
-        }
-        self
-    }
-
-    pub(super) const fn steps(steps: Vec<Step>, memory: Memory) -> Self {
-        Self {
-            steps,
-            memory,
-            gone: None,
-        }
-    }
-}
-
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum No {
-    /// Never possible; the hub gets the reason.
-    Refused(String),
-    /// A local object is in the way; the hub gets the reason, and the agent creates the object when the other is gone.
-    Occupied(&'static str),
-    /// Not yet possible.
-    NotYet(&'static str),
 }
 
 /// How the agent treats a local object of the same name that did not come from the hub.
@@ -197,9 +110,6 @@ pub(super) fn state(
         }
     }
 }
-
-/// The exact message of the Go agent.
-const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
 
 /// A local Secret is in the way.
 pub(super) const TAKEN: &str = "a Secret of this name exists on the cluster and did not come from the hub; the \
@@ -339,37 +249,37 @@ pub(super) fn drift(
     Plan::steps(steps, Memory::Keep)
 }
 
-pub(super) fn one_patch(live: &Value, patch: Patch) -> Plan {
-    let uid = Meta::of(live).uid().to_owned();
-    Plan::steps(vec![Step::Patch { uid, patch }], Memory::Keep)
-}
-
 fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Step> {
     // The API server would turn the next write of this value into the same normal form.
     if written.is_some_and(|written| written.is_normal_form(live, desired)) {
         return vec![];
     }
-    let needed = patch_for_spoke(live, desired).is_some();
-    needed
-        .then(|| Step::Converge {
-            uid: Meta::of(live).uid().to_owned(),
-        })
+    let uid = Meta::of(live).uid().to_owned();
+    let patch = difference(live, desired);
+    patch
+        .map(|patch| Step::Converge { uid, patch })
         .into_iter()
         .collect()
+}
+
+/// The patch that turns the live object into the desired one; none if nothing differs.
+pub(super) fn difference(live: &Value, desired: &Value) -> Option<Patch> {
+    Some(match patch_for_spoke(live, desired)? {
+        // Its paths fit only this version.
+        patch @ Patch::Json(_) => patch.under(Meta::of(live).resource_version()),
+        patch @ Patch::Merge(_) => patch,
+    })
 }
 
 /// The object to recreate after a local deletion.
 fn recreated(desired: &Value, policy: Policy) -> Value {
     let mut object = desired.clone();
-    match policy.recreated {
-        // A desired value has no status, so both start without one.
-        Recreated::Ignore | Recreated::ClearStatus => {}
-        Recreated::Resync if Manner::of(desired) != Manner::Adopt => {}
-        Recreated::Resync => {
-            if let Some(fields) = object.as_object_mut() {
-                fields.insert("operation".to_owned(), json!({ "sync": {} }));
-            }
-        }
+    // A desired value has no status, so with the other policies it starts without one.
+    if policy.recreated == Recreated::Resync
+        && Manner::of(desired) == Manner::Adopt
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.insert("operation".to_owned(), json!({ "sync": {} }));
     }
     object
 }

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Replica;
+use super::apply::Applier;
 use super::plan::Step;
 use crate::sync::cache::Store;
 
@@ -58,6 +58,25 @@ impl RefreshNudger {
         }
     }
 
+    /// Requests refreshes with back-off until `token` is cancelled.
+    pub(super) async fn run(&self, applier: &Applier, token: CancellationToken) {
+        let refreshing = async {
+            loop {
+                self.wake.notified().await;
+                let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
+                while !self.lock().is_empty() {
+                    self.pause(&mut backoff).await;
+                    for key in self.all() {
+                        if !nudge(applier, &key).await {
+                            self.lock().remove(&key);
+                        }
+                    }
+                }
+            }
+        };
+        token.run_until_cancelled(refreshing).await;
+    }
+
     /// Waits for the back-off; a new Application resets it.
     async fn pause(&self, backoff: &mut Backoff) {
         let pause = backoff.failed(Instant::now());
@@ -78,26 +97,25 @@ impl RefreshNudger {
     }
 }
 
+/// Whether the Application has a condition of this type whose message fits.
+fn has_condition(app: &Value, kind: &str, fits: impl Fn(&str) -> bool) -> bool {
+    let conditions = app.pointer("/status/conditions").and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        condition["type"] == kind && condition["message"].as_str().is_some_and(&fits)
+    })
+}
+
 /// The project that Argo CD reports as missing.
 fn waits_for_project(app: &Value) -> Option<&str> {
-    let conditions = app.pointer("/status/conditions")?.as_array()?;
-    let is_missing = conditions.iter().any(|condition| {
-        condition["type"] == "InvalidSpecError"
-            && condition["message"]
-                .as_str()
-                .is_some_and(|message| message.ends_with("which does not exist"))
-    });
-    is_missing.then(|| app.pointer("/spec/project")?.as_str())?
+    let is_missing = |message: &str| message.ends_with("which does not exist");
+    has_condition(app, "InvalidSpecError", is_missing)
+        .then(|| app.pointer("/spec/project")?.as_str())?
 }
 
 /// Whether Argo CD reports that it could not connect to its repo server.
 fn waits_for_repo_server(app: &Value) -> bool {
-    let conditions = app.pointer("/status/conditions").and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| {
-        let message = condition["message"].as_str().unwrap_or_default();
-        condition["type"] == "ComparisonError"
-            && message.contains("code = Unavailable")
-            && message.contains("Error while dialing")
+    has_condition(app, "ComparisonError", |message| {
+        message.contains("code = Unavailable") && message.contains("Error while dialing")
     })
 }
 
@@ -115,65 +133,36 @@ fn waits(app: &Value) -> Option<Wait<'_>> {
     project.or_else(|| waits_for_repo_server(app).then_some(Wait::RepoServer))
 }
 
-impl Replica {
-    /// Requests refreshes with back-off until no Application is stuck.
-    pub(super) async fn refresh_stuck(&self, token: CancellationToken) {
-        while token
-            .run_until_cancelled(self.stuck.wake.notified())
-            .await
-            .is_some()
-        {
-            let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
-            while !self.stuck.lock().is_empty() {
-                if token
-                    .run_until_cancelled(self.stuck.pause(&mut backoff))
-                    .await
-                    .is_none()
-                {
-                    return;
-                }
-                for key in self.stuck.all() {
-                    if !self.nudge(&key).await {
-                        self.stuck.lock().remove(&key);
-                    }
-                }
-            }
+/// Requests one refresh; false if it would not help before something changes.
+async fn nudge(applier: &Applier, key: &ObjectKey) -> bool {
+    let _only_writer = applier.lock(key).await;
+    let Some(app) = applier.store.live(key) else {
+        return false;
+    };
+    let is_there = match waits(&app) {
+        None => false,
+        Some(Wait::Project(name)) => {
+            let namespace = &applier.scope.argocd_namespace;
+            let project = ObjectKey::new(Kind::AppProject, namespace, name);
+            applier.store.live(&project).is_some()
         }
+        // Argo CD checks this itself.
+        Some(Wait::RepoServer) => true,
+    };
+    let meta = Meta::of(&app);
+    if !is_there || meta.source_uid().is_none() {
+        return false;
     }
-
-    /// Requests one refresh; false if it would not help before something changes.
-    async fn nudge(&self, key: &ObjectKey) -> bool {
-        let _only_writer = self.lock(key).await;
-        let Some(app) = self.store.live(key) else {
-            return false;
-        };
-        let Some(wait) = waits(&app) else {
-            return false;
-        };
-        let meta = Meta::of(&app);
-        let is_there = match wait {
-            Wait::Project(name) => {
-                let namespace = &self.scope.argocd_namespace;
-                let project = ObjectKey::new(Kind::AppProject, namespace, name);
-                self.store.live(&project).is_some()
-            }
-            // Argo CD checks this itself.
-            Wait::RepoServer => true,
-        };
-        if !is_there || meta.source_uid().is_none() {
-            return false;
-        }
-        tracing::info!(object = %key, ?wait, "requesting a refresh: Argo CD compared the Application too early");
-        let patch = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
-        let step = Step::Patch {
-            uid: meta.uid().to_owned(),
-            patch: Patch::Merge(patch),
-        };
-        if let Err(error) = self.writer.carry_out(key, step, None).await {
-            tracing::debug!(object = %key, error = %Chain(&error), "cannot request a refresh of Argo CD; retrying");
-        }
-        true
+    tracing::info!(object = %key, wait = ?waits(&app), "requesting a refresh: Argo CD compared the Application too early");
+    let patch = json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } });
+    let step = Step::Patch {
+        uid: meta.uid().to_owned(),
+        patch: Patch::Merge(patch),
+    };
+    if let Err(error) = applier.write(key, step, None).await {
+        tracing::debug!(object = %key, error = %Chain(&error), "cannot request a refresh of Argo CD; retrying");
     }
+    true
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::sync::source;
 
 /// See [`Reports::encoder`].
 #[derive(Debug)]
-pub struct ReportEncoder<'a> {
+pub(crate) struct ReportEncoder<'a> {
     reports: &'a Reports,
     operations: bool,
     mode: Mode,
@@ -21,7 +21,7 @@ impl Reports {
     /// `operations`: whether reports contain the operation that is set on the spoke. A Go principal that lacks it, or
     /// overwrote it with an older report, takes it for a new command and sends it back: the sync would run twice. It
     /// learns of an operation by the state that Argo CD records.
-    pub const fn encoder(&self, operations: bool, mode: Mode) -> ReportEncoder<'_> {
+    pub(crate) const fn encoder(&self, operations: bool, mode: Mode) -> ReportEncoder<'_> {
         ReportEncoder {
             reports: self,
             operations,

@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{ResourceRequirements, Toleration};
 use kube::CustomResource;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Spec of an `AddOnDeploymentConfig`: the configuration that every add-on may take.
 ///
 /// v1alpha1 is served by every hub and stored by all; the two versions are the same.
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "addon.open-cluster-management.io",
     version = "v1alpha1",
@@ -18,7 +17,8 @@ use serde::{Deserialize, Serialize};
     plural = "addondeploymentconfigs",
     namespaced,
     derive = "PartialEq",
-    derive = "Default"
+    derive = "Default",
+    schema = "disabled"
 )]
 #[serde(rename_all = "camelCase", default)]
 pub struct AddOnDeploymentConfigSpec {
@@ -54,7 +54,7 @@ impl AddOnDeploymentConfigSpec {
 }
 
 /// A value with a name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CustomizedVariable {
     /// Name.
@@ -64,7 +64,7 @@ pub struct CustomizedVariable {
 }
 
 /// Where an agent runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodePlacement {
     /// Labels of nodes.
@@ -76,7 +76,7 @@ pub struct NodePlacement {
 }
 
 /// Replaces one image registry (or the beginning of an image's name) by another.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImageMirror {
     /// What to use.
@@ -87,7 +87,7 @@ pub struct ImageMirror {
 }
 
 /// Proxies on an agent's way out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProxyConfig {
     /// For `http://`.
@@ -105,7 +105,7 @@ pub struct ProxyConfig {
 }
 
 /// Resources of some containers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContainerResourceRequirements {
     /// `resource:name:container`, each of them may be `*`.

@@ -5,7 +5,7 @@ use kube::{
     core::GroupVersionKind,
 };
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     ClusterManagementAddOn, GROUP, ManagedClusterAddOn, ManagedClusterAddOnStatus, NO_DEFAULT,
@@ -222,18 +222,11 @@ fn rename(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let kept = object.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.collect::<Map<_, _>>())
-        }
-        other @ (Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Array(_)) => other,
+fn without_nulls(mut value: Value) -> Value {
+    if let Some(object) = value.as_object_mut() {
+        object.retain(|_, value| !value.is_null());
     }
+    value
 }
 
 #[cfg(test)]

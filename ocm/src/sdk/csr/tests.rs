@@ -1,3 +1,5 @@
+pub(crate) mod samples;
+
 use k8s_openapi::{
     ByteString,
     api::certificates::v1::{CertificateSigningRequestCondition, CertificateSigningRequestStatus},
@@ -6,7 +8,8 @@ use k8s_openapi::{
 use proptest::prelude::*;
 use rcgen::{KeyPair, SanType};
 
-use super::{samples::*, *};
+use self::samples::*;
+use super::*;
 
 fn judge(request: &CertificateSigningRequest) -> Result<Granted, Refusal> {
     judge_on(request, Some(&managed_cluster()), Some(&cluster_addon()))

@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::{
-    sync::{Notify, watch},
+    sync::watch,
     task::{Id, JoinSet},
     time::{Instant, timeout},
 };
@@ -18,7 +18,7 @@ use super::{Hub, Key};
 use crate::sdk::{
     Addon, Error, configs,
     failures::{Transition, Troubles},
-    queue::{Outcome, Queue},
+    queue::{Outcome, PendingWork},
     reconcile, request,
 };
 
@@ -30,38 +30,10 @@ pub const DRAIN: Duration = Duration::from_secs(2);
 /// hanging reconcile occupies a worker and blocks its key.
 const DEADLINE: Duration = Duration::from_mins(5);
 
-/// The queue, shared with the watches. The lock is released before every await.
-#[derive(Debug)]
-pub(super) struct PendingWork {
-    queue: Mutex<Queue<Key>>,
-    /// Notified when a key is added.
-    pub(super) changed: Notify,
-}
-
-impl Default for PendingWork {
-    fn default() -> Self {
-        Self {
-            queue: Mutex::new(Queue::new()),
-            changed: Notify::new(),
-        }
-    }
-}
-
-impl PendingWork {
-    pub(super) fn add(&self, key: Key) {
-        self.with(|queue| queue.add(key, Instant::now()));
-        self.changed.notify_one();
-    }
-
-    fn with<T>(&self, act: impl FnOnce(&mut Queue<Key>) -> T) -> T {
-        act(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// The running reconciles.
 pub(super) struct Workers<A> {
     hub: Arc<Hub<A>>,
-    pub(super) agenda: Arc<PendingWork>,
+    pending: Arc<PendingWork<Key>>,
     /// Marked as seen before each dispatch, so that a change during the dispatch is noticed.
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
@@ -71,11 +43,11 @@ pub(super) struct Workers<A> {
 }
 
 impl<A: Addon> Workers<A> {
-    pub(super) fn new(hub: Arc<Hub<A>>, agenda: Arc<PendingWork>) -> Self {
+    pub(super) fn new(hub: Arc<Hub<A>>, pending: Arc<PendingWork<Key>>) -> Self {
         let revision = hub.world.revision();
         Self {
             hub,
-            agenda,
+            pending,
             revision,
             tasks: JoinSet::new(),
             keys: HashMap::new(),
@@ -98,10 +70,10 @@ impl<A: Addon> Workers<A> {
         let now = Instant::now();
         self.hub
             .metrics
-            .waiting(self.agenda.with(|queue| queue.waiting(now)));
+            .waiting(self.pending.with(|queue| queue.waiting(now)));
         while self.tasks.len() < concurrency {
-            let Some(key) = self.agenda.with(|queue| queue.take(now)) else {
-                return self.agenda.with(|queue| queue.next_due());
+            let Some(key) = self.pending.with(|queue| queue.take(now)) else {
+                return self.pending.with(|queue| queue.next_due());
             };
             let (hub, troubles) = (Arc::clone(&self.hub), Arc::clone(&self.troubles));
             let task = self.tasks.spawn(run_key(hub, key.clone(), troubles));
@@ -124,7 +96,7 @@ impl<A: Addon> Workers<A> {
 
     pub(super) fn finish(&self, key: Key, outcome: Outcome) {
         let jitter = rand::random();
-        self.agenda
+        self.pending
             .with(|queue| queue.finish(key, outcome, Instant::now(), jitter));
     }
 

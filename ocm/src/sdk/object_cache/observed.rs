@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::{
     api::{
-        addon::{ClusterManagementAddOn, ManagedClusterAddOn},
+        addon::{AddOnConfig, ClusterManagementAddOn, ManagedClusterAddOn},
         cluster::ManagedCluster,
         work::ResourceIdentifier,
     },
     keys,
     name::{AddonName, ClusterName},
     sdk::{
-        WorkReport, permissions,
+        Target, WorkReport, permissions,
         place::{self, Place, Purpose},
         render,
     },
@@ -41,9 +41,20 @@ pub(crate) struct Observed {
     pub(crate) permissions: permissions::Live,
     /// The `ClusterManagementAddOn`.
     pub(crate) offer: Option<Arc<ClusterManagementAddOn>>,
+    /// The configurations of the placement that selects the cluster.
+    pub(crate) placed: Vec<AddOnConfig>,
 }
 
 impl Observed {
+    /// The cluster with its add-on, if both exist.
+    pub(crate) fn target<'a>(&'a self, name: &'a ClusterName) -> Option<Target<'a>> {
+        Some(Target {
+            name,
+            cluster: self.cluster.as_deref()?,
+            addon: self.addon.as_deref()?,
+        })
+    }
+
     /// The works of one purpose in one place, by number.
     pub(crate) fn deploys<'a>(
         &'a self,

@@ -118,9 +118,10 @@ const fn is_removal(expected: &Expected) -> bool {
 pub(super) fn progress(state: &State, key: &Key, expected: &Expected) -> Progress {
     match (expected, key) {
         (Expected::Version(_), Key::Request(name)) => {
-            let stray = |cache: &&Cache<_, _>| cache.live().contains_key(name);
-            let stray = state.strays.values().find(stray);
-            stray.map_or_else(|| state.requests.progress(), Cache::progress)
+            let mut caches = state.requests.values();
+            let cache = caches.find(|cache| cache.live().contains_key(name));
+            let cache = cache.or_else(|| state.requests.get(&None));
+            cache.map(Cache::progress).unwrap_or_default()
         }
         (Expected::Version(_), Key::Configs) => state.offer.progress(),
         (Expected::Version(_) | Expected::NoAddon { .. }, _) => state.addons.progress(),

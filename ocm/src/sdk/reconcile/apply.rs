@@ -17,6 +17,7 @@ use crate::{
     sdk::{
         Addon, Error, Target,
         drive::{Hub, Key},
+        error::unless_gone,
         hash,
         metrics::Written,
         object_cache::Expected,
@@ -44,9 +45,12 @@ pub(super) async fn registration<A: Addon>(
     registration: &ManagedClusterAddOnStatus,
 ) -> Result<(), Error> {
     let status = hub.version.write_status(registration);
-    let (cluster, addon) = (target.name, target.addon);
-    let part = Part::of("registration", Written::Registration);
-    status_part(hub, cluster, addon, part, status).await
+    let part = Part {
+        manager: "registration",
+        written: Written::Registration,
+        guarded: false,
+    };
+    status_part(hub, target.name, target.addon, part, status).await
 }
 
 /// Writes all conditions of the deploy part with `Available`: server-side apply removes omitted ones.
@@ -62,13 +66,12 @@ pub(super) async fn conditions<A: Addon>(
         log_change(target, available);
     }
     let status = json!({ "conditions": conditions });
-    let (cluster, addon) = (target.name, target.addon);
     let part = Part {
         manager: "deploy",
         written: Written::Conditions,
         guarded: available.is_some(),
     };
-    status_part(hub, cluster, addon, part, status).await
+    status_part(hub, target.name, target.addon, part, status).await
 }
 
 /// Writes the condition of the hooks, if it changed. It has its own field manager, so that the conditions
@@ -86,7 +89,11 @@ pub(super) async fn hooks<A: Addon>(
         return Ok(());
     }
     let status = json!({ "conditions": [new] });
-    let part = Part::of("hooks", Written::Conditions);
+    let part = Part {
+        manager: "hooks",
+        written: Written::Conditions,
+        guarded: false,
+    };
     status_part(hub, cluster, addon, part, status).await
 }
 
@@ -98,9 +105,12 @@ pub(super) async fn available<A: Addon>(
 ) -> Result<(), Error> {
     log_change(target, &available);
     let status = json!({ "conditions": [available] });
-    let (cluster, addon) = (target.name, target.addon);
-    let part = Part::of("health", Written::Available);
-    status_part(hub, cluster, addon, part, status).await
+    let part = Part {
+        manager: "health",
+        written: Written::Available,
+        guarded: false,
+    };
+    status_part(hub, target.name, target.addon, part, status).await
 }
 
 fn log_change(target: Target<'_>, available: &Condition) {
@@ -121,16 +131,6 @@ struct Part {
     guarded: bool,
 }
 
-impl Part {
-    const fn of(manager: &'static str, written: Written) -> Self {
-        Self {
-            manager,
-            written,
-            guarded: false,
-        }
-    }
-}
-
 async fn status_part<A: Addon>(
     hub: &Hub<A>,
     cluster: &ClusterName,
@@ -140,7 +140,7 @@ async fn status_part<A: Addon>(
 ) -> Result<(), Error> {
     let Part {
         manager: part,
-        written,
+        written: kind,
         guarded,
     } = part;
     let name = hub.addon.name();
@@ -158,24 +158,15 @@ async fn status_part<A: Addon>(
     });
     let params = PatchParams::apply(&format!("{name}-{part}")).force();
     let api = addons_of(hub, cluster);
-    let result = api
-        .patch_status(name.as_str(), &params, &Patch::Apply(&body))
-        .await;
-    let object = match result {
-        Ok(object) => object,
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
-            debug!(%cluster, part, "deleted before its status was written");
-            return Ok(());
-        }
-        Err(source) => {
-            return Err(Error::Write {
-                action: "apply the status of",
-                object: format!("ManagedClusterAddOn {cluster}/{name}"),
-                source: Box::new(source),
-            });
-        }
+    let patch = Patch::Apply(&body);
+    let result = api.patch_status(name.as_str(), &params, &patch).await;
+    let object = format!("ManagedClusterAddOn {cluster}/{name}");
+    let written = unless_gone(result).map_err(Error::write("apply the status of", object))?;
+    let Some(object) = written else {
+        debug!(%cluster, part, "deleted before its status was written");
+        return Ok(());
     };
-    hub.metrics.wrote(written);
+    hub.metrics.wrote(kind);
     expect_addon(hub, cluster, object);
     Ok(())
 }
@@ -193,11 +184,7 @@ pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result
     let name = hub.addon.name().as_str();
     let object = || format!("ManagedClusterAddOn {}/{name}", target.name);
     let api = addons_of(hub, target.name);
-    let fresh = api.get(name).await;
-    let fresh = fresh.map_err(|e| Error::Read {
-        object: object(),
-        source: Box::new(e),
-    })?;
+    let fresh = api.get(name).await.map_err(Error::read(object()))?;
     let supported = registration::supported(&hub.addon.supported_configs());
     let live = |named: &_| {
         hub.world
@@ -213,11 +200,8 @@ pub(super) async fn hashes<A: Addon>(hub: &Hub<A>, target: Target<'_>) -> Result
         ..Default::default()
     };
     let written = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
-    let written = written.map_err(|e| Error::Write {
-        action: "patch the configuration hashes of",
-        object: object(),
-        source: Box::new(e),
-    })?;
+    let action = "patch the configuration hashes of";
+    let written = written.map_err(Error::write(action, object()))?;
     hub.metrics.wrote(Written::Hashes);
     expect_addon(hub, target.name, written);
     Ok(())

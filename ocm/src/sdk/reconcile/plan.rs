@@ -15,7 +15,7 @@ use crate::{
         hosting::Hosting,
         object_cache::{ConfigObject, Observed},
         registration,
-        settled::{self, Settled, Waiting},
+        settled::{self, Configured, Settled, Waiting},
     },
 };
 
@@ -70,23 +70,18 @@ pub(crate) fn stage<'a>(
     if cluster_addon.is_deleting() {
         return removing(RemovalPhase::AddonDeleting);
     }
-    let Some(cluster) = observed.cluster.as_deref() else {
+    let Some(target) = observed.target(name) else {
         return removing(RemovalPhase::NotAdmitted);
     };
-    if cluster.is_deleting() {
+    if target.cluster.is_deleting() {
         return removing(RemovalPhase::ClusterDeleting);
     }
-    if !cluster.is_admitted() {
+    if !target.cluster.is_admitted() {
         return removing(RemovalPhase::NotAdmitted);
     }
     if !cluster_addon.is_managed_by(addon.name()) {
         return Stage::Idle;
     }
-    let target = Target {
-        name,
-        cluster,
-        addon: cluster_addon,
-    };
     match blocked(addon, target, observed) {
         Some(verdict) => Stage::Blocked {
             target,
@@ -105,14 +100,9 @@ pub(crate) fn not_accepted<'a>(
     name: &'a ClusterName,
     observed: &'a Observed,
 ) -> Option<(Target<'a>, Verdict)> {
-    let (cluster, cluster_addon) = observed.cluster.as_deref().zip(observed.addon.as_deref())?;
-    let target = Target {
-        name,
-        cluster,
-        addon: cluster_addon,
-    };
-    if cluster.spec.hub_accepts_client
-        || !cluster_addon.is_managed_by(addon.name())
+    let target = observed.target(name)?;
+    if target.cluster.spec.hub_accepts_client
+        || !target.addon.is_managed_by(addon.name())
         || uses_template(observed)
     {
         return None;
@@ -216,10 +206,14 @@ pub(crate) fn settle(
 ) -> Result<(Settled, String), Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
-    let (cluster_addon, offer) = (input.target.addon, input.observed.offer.as_deref());
-    let settled = settled::settle(cluster_addon, offer, &supported, object)?;
+    let configured = Configured {
+        addon: input.target.addon,
+        offer: input.observed.offer.as_deref(),
+        placed: &input.observed.placed,
+    };
+    let settled = settled::settle(configured, &supported, object)?;
     let namespace =
-        registration::install_namespace(cluster_addon, settled.config.deployment.as_ref());
+        registration::install_namespace(input.target.addon, settled.config.deployment.as_ref());
     if is_dns_label(&namespace) {
         Ok((settled, namespace))
     } else {
@@ -298,10 +292,4 @@ fn needs_hashes(
 }
 
 #[cfg(test)]
-mod hosted_tests;
-#[cfg(test)]
-mod rollout_tests;
-#[cfg(test)]
-pub(crate) mod samples;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -15,7 +15,7 @@ use crate::{
     keys,
     name::ClusterName,
     sdk::{
-        Addon, Target, finalizers, hooks,
+        Addon, finalizers, hooks,
         hosting::{self, Hosting},
         object_cache::{ConfigObject, Observed, Work},
         place::Place,
@@ -110,11 +110,10 @@ fn hook_progress(
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Option<HookProgress> {
     let observed = teardown_input.observed;
-    let cluster_addon = observed.addon.as_deref()?;
     // Without works there is nothing to undo, and a cluster that is gone cannot run hooks.
-    let (cluster, true) = (observed.cluster.as_deref()?, !observed.works.is_empty()) else {
-        return None;
-    };
+    let target = observed.target(teardown_input.cluster);
+    let target = target.filter(|_| !observed.works.is_empty())?;
+    let cluster_addon = target.addon;
     let hosting = hosting::hosting(addon, cluster_addon, observed.host.as_deref());
     let places = hook_places(cluster_addon, &hosting);
     if places.is_empty() {
@@ -124,11 +123,6 @@ fn hook_progress(
         pending: Vec::new(),
         steps: Vec::new(),
         left: left(cluster_addon, addon.hook_deadline(), teardown_input.now),
-    };
-    let target = Target {
-        name: teardown_input.cluster,
-        cluster,
-        addon: cluster_addon,
     };
     let input = PlanInput {
         version: teardown_input.version,

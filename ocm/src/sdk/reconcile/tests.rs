@@ -8,12 +8,9 @@ use kube::{Client, client::Body};
 use super::*;
 use crate::{
     api::addon::Version,
-    sdk::{
-        Metrics, View,
-        event::{Events, NewEvent},
-    },
+    sdk::{Metrics, View, event::Events},
 };
-use plan::samples::{Author, author, cluster_name, observed};
+use samples::{Author, author, cluster_name, observed};
 
 /// A hub that refuses every write.
 fn hub() -> Hub<Author> {
@@ -25,12 +22,13 @@ fn hub() -> Hub<Author> {
 }
 
 fn hub_of(client: Client) -> Hub<Author> {
+    let addon = Arc::new(author(Vec::new()));
     Hub {
-        addon: Arc::new(author(Vec::new())),
+        events: Events::new(client.clone(), addon.name(), Metrics::default()),
+        addon,
         client,
         version: Version::V1Beta1,
         world: Arc::clone(View::new().world()),
-        events: Events::default(),
         metrics: Metrics::default(),
     }
 }
@@ -40,14 +38,8 @@ async fn an_event_is_repeated_for_a_recreated_add_on() {
     let (hub, name, now) = (hub(), cluster_name(), Timestamp::UNIX_EPOCH);
     let addon = observed().addon.unwrap();
     let emits = async || {
-        let emitting = NewEvent {
-            regarding: regarding(&hub, &name, Some(&addon)),
-            warning: true,
-            reason: "NotTakenIn",
-            note: "",
-        };
-        let (client, metrics) = (&hub.client, &hub.metrics);
-        hub.events.emit(client, "a", emitting, now, metrics).await
+        let about = regarding(&hub, &name, Some(&addon));
+        hub.events.warn(about, "NotTakenIn", "").await
     };
     assert!(emits().await);
     assert!(!emits().await);

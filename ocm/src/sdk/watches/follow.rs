@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
 use kube::{
-    Api,
-    api::DynamicObject,
+    Api, Client,
+    api::{ApiResource, DynamicObject},
     runtime::{
         WatchStreamExt as _,
         utils::{Backoff, ResetTimerBackoff},
@@ -21,49 +21,81 @@ use crate::sdk::{
     queue,
 };
 
-/// How to read the objects of a watch. A deletion needs only the key.
+/// A watch, and how to read its objects. A deletion needs only the key.
 pub(super) struct Source<F, G> {
+    /// Its name in logs.
+    pub(super) what: &'static str,
+    pub(super) resource: ApiResource,
+    pub(super) config: watcher::Config,
     pub(super) key: F,
     pub(super) read: G,
 }
 
-/// Follows one watch for ever; the watcher backs off and lists again after errors.
-pub(super) async fn follow<K, V>(
-    what: &'static str,
-    api: Api<DynamicObject>,
-    config: watcher::Config,
-    source: Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-    apply: impl Fn(Update<K, V>),
-) -> Error {
-    let events =
-        watcher::watcher(api, config).backoff(ResetTimerBackoff::new(Pauses(FIRST), HEALTHY));
-    pin_mut!(events);
-    let mut healthy = true;
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) if healthy => {
-                warn!(watch = what, error = chain(&error), "watch broken");
-                healthy = false;
-                continue;
+impl<K, V, F: Fn(&DynamicObject) -> Option<K>, G: Fn(DynamicObject) -> Option<V>> Source<F, G> {
+    /// Follows the watch for ever; the watcher backs off and lists again after errors.
+    pub(super) async fn follow(self, client: &Client, apply: impl Fn(Update<K, V>)) -> Error {
+        let what = self.what;
+        let api = Api::all_with(client.clone(), &self.resource);
+        let backoff = ResetTimerBackoff::new(Pauses(FIRST), HEALTHY);
+        let events = watcher::watcher(api, self.config.clone()).backoff(backoff);
+        pin_mut!(events);
+        let mut healthy = true;
+        while let Some(event) = events.next().await {
+            let event = match event {
+                Ok(event) => event,
+                Err(error) => {
+                    let error = chain(&error);
+                    if healthy {
+                        warn!(watch = what, error, "watch broken");
+                    } else {
+                        debug!(watch = what, error, "watch still failing; retrying");
+                    }
+                    healthy = false;
+                    continue;
+                }
+            };
+            // `Init` only starts an attempt to list.
+            if !healthy && !matches!(event, Event::Init) {
+                info!(watch = what, "watch recovered");
+                healthy = true;
             }
-            Err(error) => {
-                debug!(
-                    watch = what,
-                    error = chain(&error),
-                    "watch still failing; retrying"
-                );
-                continue;
-            }
-        };
-        // `Init` only starts an attempt to list.
-        if !healthy && !matches!(event, Event::Init) {
-            info!(watch = what, "watch recovered");
-            healthy = true;
+            apply(self.update(event));
         }
-        apply(update(what, event, &source));
+        Error::WatchEnded(what)
     }
-    Error::WatchEnded(what)
+
+    /// Converts an event of the watcher. An unreadable object is skipped, so that it does not hide the others.
+    fn update(&self, event: Event<DynamicObject>) -> Update<K, V> {
+        let version = match &event {
+            Event::Init | Event::InitDone => None,
+            Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => object
+                .metadata
+                .resource_version
+                .as_deref()
+                .and_then(version),
+        };
+        let read = |mut object: DynamicObject, change: fn(K, V) -> Change<K, V>| {
+            object.metadata.managed_fields = None;
+            let name = object.metadata.name.clone();
+            let entry = (self.key)(&object).zip((self.read)(object));
+            if entry.is_none() {
+                warn!(
+                    watch = self.what,
+                    object = name,
+                    "skipping an unreadable object"
+                );
+            }
+            entry.map_or(Change::Unread, |(key, value)| change(key, value))
+        };
+        let change = match event {
+            Event::Init => Change::Restarted,
+            Event::InitApply(object) => read(object, Change::Listed),
+            Event::InitDone => Change::Complete,
+            Event::Apply(object) => read(object, Change::Applied),
+            Event::Delete(object) => (self.key)(&object).map_or(Change::Unread, Change::Deleted),
+        };
+        Update { change, version }
+    }
 }
 
 /// The back-off of a broken watch. Its maximum is shorter than kube's own (30 s): there are few watches,
@@ -91,37 +123,4 @@ impl Backoff for Pauses {
     fn reset(&mut self) {
         self.0 = FIRST;
     }
-}
-
-/// Converts an event of the watcher. An unreadable object is skipped, so that it does not hide the others.
-fn update<K, V>(
-    what: &'static str,
-    event: Event<DynamicObject>,
-    source: &Source<impl Fn(&DynamicObject) -> Option<K>, impl Fn(DynamicObject) -> Option<V>>,
-) -> Update<K, V> {
-    let version = match &event {
-        Event::Init | Event::InitDone => None,
-        Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => object
-            .metadata
-            .resource_version
-            .as_deref()
-            .and_then(version),
-    };
-    let read = |mut object: DynamicObject, change: fn(K, V) -> Change<K, V>| {
-        object.metadata.managed_fields = None;
-        let name = object.metadata.name.clone();
-        let entry = (source.key)(&object).zip((source.read)(object));
-        if entry.is_none() {
-            warn!(watch = what, object = name, "skipping an unreadable object");
-        }
-        entry.map_or(Change::Unread, |(key, value)| change(key, value))
-    };
-    let change = match event {
-        Event::Init => Change::Restarted,
-        Event::InitApply(object) => read(object, Change::Listed),
-        Event::InitDone => Change::Complete,
-        Event::Apply(object) => read(object, Change::Applied),
-        Event::Delete(object) => (source.key)(&object).map_or(Change::Unread, Change::Deleted),
-    };
-    Update { change, version }
 }

@@ -174,7 +174,7 @@ fn is_merge_patch(kind: &str) -> bool {
 fn object_request(asked: &Asked, method: Method, object: &Object, body: &[u8]) -> Translation {
     let params = asked.query.pairs();
     let request = ResourceRequest {
-        method: Verb::Http(method).as_str().to_owned(),
+        method: Verb::Http(method).to_string(),
         params: params
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect(),
@@ -195,7 +195,7 @@ pub(super) fn get_request(object: &Object) -> ResourceRequest {
         subresource,
     } = object.clone();
     ResourceRequest {
-        method: Verb::Http(Method::Get).as_str().to_owned(),
+        method: Verb::Http(Method::Get).to_string(),
         group,
         version,
         resource,

@@ -88,6 +88,11 @@ impl Objects {
         keys.into_iter().filter_map(expected).collect()
     }
 
+    /// The number of objects that a cluster should have.
+    pub(crate) fn delivered_count(&self, cluster: &ClusterName) -> usize {
+        self.lock().index.delivered_to(cluster).len()
+    }
+
     /// Whether an Application is being deleted and waits for its cluster.
     pub(crate) fn is_deleting(&self, key: &ObjectKey) -> bool {
         let state = self.lock();

@@ -3,12 +3,13 @@
 //! A restored backup, a wrong filter or a bug of ours looks like a hub that has lost most of its objects. So when a
 //! large part of a spoke's objects would be deleted, nothing is deleted until a user has confirmed exactly this list.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use argocd::digest;
+use protocol::Kind;
 use serde_json::json;
 
-use super::inventory::{Inventory, Named};
+use super::inventory::Named;
 use crate::report::BlockedDeletion;
 
 /// So many objects of a kind may be deleted on any spoke.
@@ -32,9 +33,9 @@ pub(super) struct Waiting {
 /// The objects that would be deleted.
 #[derive(Debug)]
 pub(super) struct DeletionCandidates {
-    list: Vec<Named>,
+    list: Vec<Arc<Named>>,
     /// The number of objects of each kind on the spoke.
-    of: BTreeMap<String, usize>,
+    of: BTreeMap<Kind, usize>,
     digest: String,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct DeletionCandidates {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     /// Delete these; there may be none.
-    Delete(Vec<Named>),
+    Delete(Vec<Arc<Named>>),
     /// Too many: delete nothing.
     Block(BlockedDeletion),
 }
@@ -73,14 +74,14 @@ impl Waiting {
 }
 
 impl DeletionCandidates {
-    /// The objects of a complete inventory that the hub does not know.
-    pub(super) fn of(inventory: Inventory, is_unknown: impl Fn(&Named) -> bool) -> Self {
-        let of = inventory.counts();
-        let list: Vec<Named> = inventory
-            .into_named()
-            .into_iter()
-            .filter(is_unknown)
-            .collect();
+    /// The objects of a complete inventory that the hub does not know. `of`: the number of its objects of each kind.
+    pub(super) fn new(
+        unknown: impl IntoIterator<Item = Arc<Named>>,
+        of: BTreeMap<Kind, usize>,
+    ) -> Self {
+        let mut list = Vec::from_iter(unknown);
+        // The digest that a user confirms depends on the order: by the word for the kind.
+        list.sort_by_key(|it| it.kind.as_str());
         let digest = digest_of(&list);
         Self { list, of, digest }
     }
@@ -93,11 +94,14 @@ impl DeletionCandidates {
     ) -> Decision {
         // By the reported digest, even if some of the objects have come back since.
         let confirmed = confirmed == Some(self.digest.as_str());
-        self.list.retain(is_unknown);
+        let before = self.list.len();
+        self.list.retain(|named| is_unknown(named));
         if confirmed || !self.is_too_much() {
             return Decision::Delete(std::mem::take(&mut self.list));
         }
-        self.digest = digest_of(&self.list);
+        if self.list.len() != before {
+            self.digest = digest_of(&self.list);
+        }
         let listed = self.list.iter().take(LISTED);
         Decision::Block(BlockedDeletion {
             names: listed
@@ -110,21 +114,21 @@ impl DeletionCandidates {
     }
 
     fn is_too_much(&self) -> bool {
-        let mut going: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut going: BTreeMap<Kind, usize> = BTreeMap::new();
         for named in &self.list {
-            *going.entry(named.kind.as_str()).or_default() += 1;
+            *going.entry(named.kind).or_default() += 1;
         }
         going.into_iter().any(|(kind, count)| {
-            let retained = self.of.get(kind).copied().unwrap_or_default();
+            let retained = self.of.get(&kind).copied().unwrap_or_default();
             count > FEW.max(retained / SHARE)
         })
     }
 }
 
-fn digest_of(list: &[Named]) -> String {
+fn digest_of(list: &[Arc<Named>]) -> String {
     let entries: Vec<_> = list
         .iter()
-        .map(|it| json!([it.kind, it.namespace, it.name, it.uid]))
+        .map(|it| json!([it.kind.as_str(), it.namespace, it.name, it.uid]))
         .collect();
     digest::short(&entries.into())
 }
@@ -133,9 +137,9 @@ fn digest_of(list: &[Named]) -> String {
 mod tests {
     use super::*;
 
-    fn named(kind: &str, number: usize) -> Named {
+    fn named(kind: Kind, number: usize) -> Named {
         Named {
-            kind: kind.to_owned(),
+            kind,
             namespace: "argocd".to_owned(),
             name: format!("name-{number:04}"),
             uid: format!("uid-{number}"),
@@ -144,13 +148,9 @@ mod tests {
 
     /// A spoke with `retained` Applications, of which the hub does not know the first `unknown`.
     fn deletion_candidates(retained: usize, unknown: usize) -> DeletionCandidates {
-        let mut inventory = Inventory::default();
-        for number in 0..retained {
-            inventory.add(named("Application", number));
-        }
-        inventory.add(named("AppProject", 0));
-        let first: Vec<Named> = (0..unknown).map(|n| named("Application", n)).collect();
-        DeletionCandidates::of(inventory, |it| first.contains(it))
+        let first = (0..unknown).map(|n| Arc::new(named(Kind::Application, n)));
+        let of = [(Kind::Application, retained), (Kind::AppProject, 1)];
+        DeletionCandidates::new(first, of.into())
     }
 
     fn blocked_deletion(decision: Decision) -> Option<BlockedDeletion> {
@@ -182,21 +182,21 @@ mod tests {
             blocked_deletion(deletion_candidates.decide(Some("another"), |_| true)).unwrap();
         assert_eq!((reply.count, reply.names.len()), (30, LISTED));
         assert_eq!(reply.names[0], "Application argocd/name-0000");
-        let back = named("Application", 3);
+        let back = named(Kind::Application, 3);
         let Decision::Delete(going) =
             deletion_candidates.decide(Some(&reply.digest), |it| *it != back)
         else {
             panic!("it was confirmed");
         };
         assert_eq!(going.len(), 29);
-        assert!(!going.contains(&back), "the hub has it again");
+        assert!(!going.contains(&Arc::new(back)), "the hub has it again");
     }
 
     #[test]
     fn a_list_that_changes_has_another_digest() {
         let mut deletion_candidates = deletion_candidates(30, 30);
         let before = blocked_deletion(deletion_candidates.decide(None, |_| true)).unwrap();
-        let back = named("Application", 3);
+        let back = named(Kind::Application, 3);
         let after = blocked_deletion(deletion_candidates.decide(None, |it| *it != back)).unwrap();
         assert_ne!(before.digest, after.digest);
         assert_eq!(after.count, 29);

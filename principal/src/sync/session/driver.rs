@@ -2,15 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
+use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Event, Facet, Peer as MachinePeer, Role, Session, Target, Verdict, Work, WorkId,
+    Facet, Peer as MachinePeer, Role, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
-    wire::eventstreamapi::Event as Frame,
+    wire::{eventstreamapi::Event as Frame, frame_bytes},
 };
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     time::Instant,
 };
 use tonic::{Status, Streaming};
@@ -18,10 +18,10 @@ use tonic::{Status, Streaming};
 use super::{
     Sessions,
     end::{Over, close},
-    heartbeat::HeartbeatMonitor,
-    ownership::Ownership,
+    ownership::{Ownership, Step},
     pace::Pace,
-    spoke_info,
+    resync::Resync,
+    spoke_owned::Claims,
     violations::{PeerViolations, Violation},
 };
 use crate::{
@@ -31,12 +31,9 @@ use crate::{
     },
     fleet::{Fleet, Mode},
     live::go_compat::GoRequestChannel,
-    report::Stuck,
+    report::{Figures, Update},
     sync::hub::{EventEncoder, Hub, Sender, Subscription},
 };
-
-/// The type of a heartbeat on the wire; the machine answers it by itself.
-const PING: &str = "io.argoproj.argocd-agent.event.ping";
 
 type Working = FuturesUnordered<BoxFuture<'static, (WorkId, Verdict, Option<&'static str>)>>;
 type Releases = FuturesUnordered<BoxFuture<'static, ()>>;
@@ -47,7 +44,7 @@ pub(super) struct Driver {
     hub: Arc<Hub>,
     session_slot: SessionSlot,
     machine: Session,
-    resync: Ownership,
+    resync: Box<dyn Ownership>,
     subscription: Subscription,
     from: Sender,
     fleet: watch::Receiver<Arc<Fleet>>,
@@ -56,20 +53,17 @@ pub(super) struct Driver {
     inbound: Streaming<Frame>,
     outbound: mpsc::Sender<Result<Frame, Status>>,
     working: Working,
+    /// Lets one large message be applied at a time.
+    large: Arc<Semaphore>,
+    budget: Budget,
     /// Deletions that end because the agent has no copy. Bounded by its Applications.
     releases: Releases,
     pace: Pace,
     started: Instant,
     /// The latest end, and its reason.
     ends: (Instant, End),
-    pulse: HeartbeatMonitor,
     peer_violations: PeerViolations,
-    /// The last reported failing writes.
-    stuck: Option<Stuck>,
-    /// The version of the last reported refusals.
-    complaints: Option<u64>,
-    /// The machine's counters in the metrics: resends and stray acknowledgements.
-    counted: (u64, u64),
+    reported: Reported,
 }
 
 impl Driver {
@@ -89,6 +83,7 @@ impl Driver {
         let limits = MachineLimits {
             message_bytes: sessions.limits.message_bytes,
             inbox_bytes: sessions.limits.inbox_bytes,
+            silence: sessions.limits.silence,
             ..MachineLimits::default()
         };
         let from = Sender {
@@ -104,14 +99,18 @@ impl Driver {
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
-        let resync = Ownership::begin(
-            &mut machine,
-            &sessions.hub,
-            &mut subscription,
-            &holder.announced.namespace,
-            enrolment.fresh,
-            sessions.limits.compare_every,
-        );
+        let fresh = enrolment.fresh;
+        let resync: Box<dyn Ownership> = match holder.mode {
+            Mode::Managed => Box::new(Resync::begin(
+                &mut machine,
+                &holder.cluster,
+                &holder.announced.namespace,
+                fresh,
+                std::mem::take(&mut subscription.delivered),
+                sessions.limits.compare_every,
+            )),
+            Mode::Autonomous => Box::new(Claims::begin(&sessions.hub, &holder.cluster, fresh)),
+        };
         sessions.metrics.resynced("connect");
         Self {
             hub: Arc::clone(&sessions.hub),
@@ -124,15 +123,14 @@ impl Driver {
             inbound,
             outbound,
             working: FuturesUnordered::new(),
+            large: Arc::new(Semaphore::new(1)),
+            budget: Budget::default(),
             releases: FuturesUnordered::new(),
             pace: Pace::default(),
             started: Instant::now(),
             ends: ends(sessions, peer_credentials),
-            pulse: HeartbeatMonitor::default(),
             peer_violations: PeerViolations::default(),
-            stuck: None,
-            complaints: None,
-            counted: (0, 0),
+            reported: Reported::default(),
             session_slot,
             sessions: Arc::clone(sessions),
         }
@@ -146,9 +144,8 @@ impl Driver {
     /// Drives until the end and returns its reason, as a word.
     pub(super) async fn run(mut self) -> &'static str {
         let over = loop {
-            match self.turn().await {
-                Ok(()) => {}
-                Err(over) => break over,
+            if let Err(over) = self.turn().await {
+                break over;
             }
         };
         match over {
@@ -180,18 +177,19 @@ impl Driver {
         }
         self.take_notes();
         let now = self.started.elapsed();
-        if self.resync.begin_when_due(&mut self.machine, now) {
+        // Work first: a resync answers at once, and its messages have to be written before we wait.
+        self.start_work(now).await;
+        let (resync, mut step) = self.resync_step(now);
+        if resync.advance(&mut step) {
             self.sessions.metrics.resynced("periodic");
         }
-        self.resync.end_when_due(&mut self.machine, &self.hub, now);
-        // Work first: a resync answers at once, and its messages have to be written before we wait.
-        self.start_work(now);
         self.delete_unknown(now);
         self.release_deletions();
-        self.leave_unread(now);
+        if !self.machine.has_room() {
+            self.machine.skip_read(now);
+        }
         let full = self.write(now);
         self.count(now);
-        self.report_refused();
         for refusal in self.machine.take_refusals() {
             self.hub
                 .objects
@@ -199,22 +197,26 @@ impl Driver {
         }
         match self.next(full).await {
             Next::Over(over) => Err(over),
-            Next::Frame(frame) => self.read(frame),
+            Next::Frame(frame) => {
+                self.budget.charge(frame_bytes(&frame));
+                self.read(frame)
+            }
             Next::Worked(id, verdict, reason) => {
                 let now = self.started.elapsed();
                 self.machine.finished(id, verdict, now);
                 if let Some(peer_violation) = reason.and_then(Violation::of) {
                     self.peer_violations.record(peer_violation, now);
                 }
-                if self.resync.is_autonomous() {
+                if self.from.is_autonomous {
                     let unmirrored = self.hub.mirrors.unmirrored(&self.from.cluster);
                     self.session_slot.report_unmirrored(unmirrored);
                 }
-                self.report_stuck();
+                let stuck = self.hub.objects.stuck(&self.from.cluster);
+                self.reported.stuck(&self.session_slot, stuck);
                 Ok(())
             }
             Next::Fleet => {
-                self.resync.waiting_mut().review(self.started.elapsed());
+                self.resync.waiting().review(self.started.elapsed());
                 Ok(())
             }
             Next::GoRequest(event) => {
@@ -223,6 +225,16 @@ impl Driver {
             }
             Next::Turn => self.listen(),
         }
+    }
+
+    /// The resync, and what its next step acts on.
+    fn resync_step(&mut self, now: Duration) -> (&mut dyn Ownership, Step<'_>) {
+        let step = Step {
+            session: &mut self.machine,
+            hub: &self.hub,
+            now,
+        };
+        (&mut *self.resync, step)
     }
 
     fn take_notes(&mut self) {
@@ -235,7 +247,7 @@ impl Driver {
                 self.machine.emit(self.hub.final_update(&key, &last));
             }
             // The hub deletes no object that an autonomous cluster owns.
-            if let Some(uid) = note.gone.filter(|_| !self.resync.is_autonomous()) {
+            if let Some(uid) = note.gone.filter(|_| !self.from.is_autonomous) {
                 let event = self.subscription.delete(&key, &uid);
                 self.machine.emit(event);
             }
@@ -258,9 +270,8 @@ impl Driver {
         }
         let cluster = self.from.cluster.as_str();
         let enrolment = self.fleet.borrow().clusters.get(cluster).cloned();
-        let retained = self
-            .resync
-            .decide(&mut self.machine, &self.hub, enrolment, now);
+        let (resync, mut step) = self.resync_step(now);
+        let retained = resync.decide(&mut step, enrolment);
         self.session_slot.report_blocked_deletion(retained);
     }
 
@@ -293,49 +304,6 @@ impl Driver {
         }
     }
 
-    fn start_work(&mut self, now: Duration) {
-        while self.working.len() < self.sessions.limits.writes_per_session {
-            let Some(Work { id, event }) = self.machine.next_work(now) else {
-                return;
-            };
-            if event.target == Target::Resync {
-                let verdict = self.resync.take(&mut self.machine, &self.hub, &event, now);
-                self.machine.finished(id, verdict, now);
-                continue;
-            }
-            if event.target == Target::ClusterInfo {
-                // At once: a later message replaces this one.
-                spoke_info::record(&self.session_slot, &event);
-            }
-            if self
-                .go_requests
-                .as_ref()
-                .is_some_and(|go_requests| go_requests.handle_response(&event))
-            {
-                self.machine.finished(id, Verdict::Done, now);
-                continue;
-            }
-            if let Some(verdict) = self.resync.take_message(&self.hub, &event, now) {
-                self.machine.finished(id, verdict, now);
-                continue;
-            }
-            if let Some(after) = self.throttle(&event, now) {
-                self.machine.finished(id, Verdict::Retry { after }, now);
-                continue;
-            }
-            self.begin(id, event);
-        }
-    }
-
-    fn begin(&self, id: WorkId, event: Event) {
-        let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-        let work = async move {
-            let (verdict, reason) = hub.reports.apply_for(&from, &event).await;
-            (id, verdict, reason)
-        };
-        self.working.push(work.boxed());
-    }
-
     fn read(&mut self, frame: Frame) -> Result<(), Over> {
         self.sessions.metrics.event_received();
         self.session_slot.arrived();
@@ -345,9 +313,6 @@ impl Driver {
             return Ok(());
         };
         let now = self.started.elapsed();
-        if event.r#type == PING {
-            self.pulse.beat(now);
-        }
         let before = self.machine.stats(now);
         let received = self.machine.receive(event, now).map_err(Over::Violation);
         let after = self.machine.stats(now);
@@ -362,21 +327,29 @@ impl Driver {
         received
     }
 
-    /// Finishes the current work, so that the peer need not send it again to the next replica.
-    async fn finish_work(&mut self) {
-        let bound = self.sessions.limits.drain;
-        let drained = async {
-            self.write_throttled().await;
-            self.machine.drain();
-            while let Some((id, verdict, _reason)) = self.working.next().await {
-                self.machine.finished(id, verdict, self.started.elapsed());
-            }
-        };
-        if tokio::time::timeout(bound, drained).await.is_err() {
-            tracing::debug!("some work timed out at the end of the session");
+    /// Updates the metrics and the report, and finds violations.
+    fn count(&mut self, now: Duration) {
+        let stats = self.machine.stats(now);
+        self.reported.counters(&self.sessions.metrics, &stats);
+        self.session_slot.show(Figures {
+            outbox_objects: stats.outbox_objects,
+            in_flight: stats.in_flight,
+            unacknowledged: stats.unacknowledged,
+            inbox_objects: stats.inbox_objects,
+            agreed: self.resync.agreed().map(|at| now.saturating_sub(at)),
+            arrived: now.saturating_sub(stats.last_received),
+        });
+        if self.session_slot.take_contested() {
+            self.peer_violations.record(Violation::Contested, now);
         }
-        self.machine.drain();
-        self.write(self.started.elapsed());
+        if self.resync.has_too_many() {
+            self.peer_violations.record(Violation::TooManyObjects, now);
+        }
+        if let Update::Now(misconduct) = self.peer_violations.updates(stats.unacknowledged, now) {
+            self.session_slot.report_misconduct(misconduct);
+        }
+        self.reported
+            .refused(&self.session_slot, &self.hub, &self.from.cluster);
     }
 }
 
@@ -394,8 +367,10 @@ fn ends(sessions: &Sessions, peer_credentials: &Credentials) -> (Instant, End) {
 
 mod report;
 #[cfg(test)]
-mod tests;
-mod throttle;
+pub(super) mod tests;
 mod wait;
+mod work;
 
+use report::Reported;
 use wait::Next;
+use work::Budget;

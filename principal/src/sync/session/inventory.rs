@@ -2,18 +2,25 @@
 //!
 //! An agent names its objects one by one and closes with a checksum over all of them. The inventory is complete only
 //! when the two agree: a lost, forged or cut list must not look like a spoke with fewer or more objects.
-//! more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use argocd::digest;
-use protocol::payload::{RequestUpdate, SyncedResourceList};
+use protocol::{
+    Kind,
+    payload::{RequestUpdate, SyncedResourceList},
+};
 
-/// A spoke has far fewer objects: a longer list is not believed.
-const MOST: usize = 100_000;
+/// A spoke may have so many objects per object that the hub delivers there: a restored hub delivers fewer than before.
+const SHARE: usize = 4;
+/// Objects that every hub may deliver, so that one that has lost all its objects still asks a user about them.
+const SPARE: usize = 5_000;
 /// Memory of one inventory in bytes. 60,000 objects with names of usual length fit.
 const MOST_BYTES: usize = 16 << 20;
-/// Memory of one entry besides its text: four strings and a place in the set.
+/// Memory of one entry besides its text: three strings and a place in the set.
 const ENTRY_BYTES: usize = 128;
 /// The longest name that Kubernetes allows.
 const LONGEST: usize = 253;
@@ -21,18 +28,20 @@ const LONGEST: usize = 253;
 /// One object that an agent names. A claim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Named {
-    pub(super) kind: String,
+    pub(super) kind: Kind,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
 }
 
 /// The objects that were named since the last resync.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Inventory {
-    named: BTreeSet<Named>,
-    /// The number of objects of each kind that were not named because both ends have the same.
-    same: BTreeMap<String, usize>,
+    named: BTreeSet<Arc<Named>>,
+    /// The number of objects of each kind, with those that were not named because both ends have the same.
+    counts: BTreeMap<Kind, usize>,
+    /// The most objects that are believed.
+    most: usize,
     /// Memory of `named`.
     bytes: usize,
     too_many: bool,
@@ -41,8 +50,8 @@ pub(super) struct Inventory {
 }
 
 impl Named {
-    /// None if an object cannot have this name.
-    pub(super) fn read(claim: &RequestUpdate) -> Option<Self> {
+    /// The reason if no object of a spoke can have this name.
+    pub(super) fn read(claim: &RequestUpdate) -> Result<Self, String> {
         let RequestUpdate {
             name,
             namespace,
@@ -53,21 +62,19 @@ impl Named {
         } = claim;
         let plausible =
             |text: &String| text.len() <= LONGEST && text.bytes().all(|b| b.is_ascii_graphic());
-        [name, namespace, uid, kind]
-            .into_iter()
-            .all(plausible)
-            .then(|| Self {
-                kind: kind.clone(),
-                namespace: namespace.clone(),
-                name: name.clone(),
-                uid: uid.clone(),
-            })
+        if ![name, namespace, uid].into_iter().all(plausible) {
+            return Err("invalid name".to_owned());
+        }
+        Ok(Self {
+            kind: kind.parse().map_err(|error| format!("{error}"))?,
+            namespace: namespace.clone(),
+            name: name.clone(),
+            uid: uid.clone(),
+        })
     }
-}
 
-impl Named {
     fn bytes(&self) -> usize {
-        [&self.kind, &self.namespace, &self.name, &self.uid]
+        [&self.namespace, &self.name, &self.uid]
             .into_iter()
             .map(String::len)
             .fold(ENTRY_BYTES, usize::saturating_add)
@@ -75,35 +82,70 @@ impl Named {
 }
 
 impl Inventory {
+    /// An empty inventory of a spoke to which the hub delivers so many objects.
+    pub(super) const fn new(delivered: usize) -> Self {
+        Self {
+            named: BTreeSet::new(),
+            counts: BTreeMap::new(),
+            most: delivered.saturating_add(SPARE).saturating_mul(SHARE),
+            bytes: 0,
+            too_many: false,
+            end: None,
+        }
+    }
+
+    /// Takes the inventory and begins a new one of the same spoke.
+    pub(super) fn take(&mut self) -> Self {
+        let most = self.most;
+        std::mem::replace(
+            self,
+            Self {
+                most,
+                ..Self::new(0)
+            },
+        )
+    }
+
     /// The agent has this object; without a UID it only asks for it.
     pub(super) fn add(&mut self, named: Named) {
         if named.uid.is_empty() {
             return;
         }
-        let bytes = self.bytes.saturating_add(named.bytes());
-        if self.named.len() >= MOST || bytes > MOST_BYTES {
+        let (kind, bytes) = (named.kind, self.bytes.saturating_add(named.bytes()));
+        if self.named.len() >= self.most || bytes > MOST_BYTES {
             self.too_many = true;
-        } else if self.named.insert(named) {
+        } else if self.named.insert(Arc::new(named)) {
             self.bytes = bytes;
+            self.add_same(kind);
         }
     }
 
     /// An object that the agent need not name: both ends have the same.
-    pub(super) fn add_same(&mut self, kind: &str) {
-        *self.same.entry(kind.to_owned()).or_default() += 1;
+    pub(super) fn add_same(&mut self, kind: Kind) {
+        *self.counts.entry(kind).or_default() += 1;
     }
 
     /// The objects named so far.
-    pub(super) fn named(&self) -> impl Iterator<Item = &Named> {
+    pub(super) fn named(&self) -> impl Iterator<Item = &Arc<Named>> {
         self.named.iter()
     }
 
-    /// The agent closed its list.
-    pub(super) fn end(&mut self, list: SyncedResourceList) {
-        self.end = Some(list);
+    /// The number of objects of each kind.
+    pub(super) fn into_counts(self) -> BTreeMap<Kind, usize> {
+        self.counts
     }
 
-    /// Whether the list is closed, and its checksum matches the named objects.
+    /// Whether the agent named more objects than are believed.
+    pub(super) const fn has_too_many(&self) -> bool {
+        self.too_many
+    }
+
+    /// The agent closed its list; returns whether it did so for the first time.
+    pub(super) fn end(&mut self, list: SyncedResourceList) -> bool {
+        self.end.replace(list).is_none()
+    }
+
+    /// Whether the list is closed, and its checksum matches the named objects. Sorts them all.
     pub(super) fn is_complete(&self) -> bool {
         let entries = self.named.iter();
         let entries = entries.map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
@@ -119,21 +161,7 @@ impl Inventory {
     /// `closes`: the agent closes its lists, so one without an end was cut off. A Go agent closes a list only after the
     /// start of its process, and counts objects there that it never names.
     pub(super) fn is_whole(&self, closes: bool) -> bool {
-        self.is_complete() || (!closes && !self.too_many)
-    }
-
-    /// The number of objects of each kind.
-    pub(super) fn counts(&self) -> BTreeMap<String, usize> {
-        let mut counts = self.same.clone();
-        for named in &self.named {
-            *counts.entry(named.kind.clone()).or_default() += 1;
-        }
-        counts
-    }
-
-    /// All named objects.
-    pub(super) fn into_named(self) -> BTreeSet<Named> {
-        self.named
+        !self.too_many && (!closes || self.is_complete())
     }
 }
 
@@ -143,7 +171,7 @@ mod tests {
 
     fn named(name: &str) -> Named {
         Named {
-            kind: "Application".to_owned(),
+            kind: Kind::Application,
             namespace: "argocd".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
@@ -163,7 +191,7 @@ mod tests {
 
     #[test]
     fn inventory_is_complete_when_the_closing_checksum_matches() {
-        let mut inventory = Inventory::default();
+        let mut inventory = Inventory::new(0);
         assert!(!inventory.is_complete(), "there was no end");
         inventory.add(named("a"));
         inventory.end(end(&["a", "b"]));
@@ -175,7 +203,7 @@ mod tests {
         assert!(!inventory.is_complete(), "one is too many");
         assert!(!inventory.is_whole(true));
         assert!(inventory.is_whole(false), "a Go agent does not close lists");
-        let mut nothing = Inventory::default();
+        let mut nothing = Inventory::new(0);
         nothing.end(end(&[]));
         assert!(nothing.is_complete());
     }
@@ -187,16 +215,16 @@ mod tests {
             namespace: "n".repeat(LONGEST),
             ..named(&format!("{number:0>253}"))
         };
-        let mut inventory = Inventory::default();
-        for number in 0..MOST {
+        let (many, mut inventory) = (100_000, Inventory::new(100_000));
+        for number in 0..many {
             inventory.add(long(number % 10));
         }
         assert!(!inventory.too_many, "the same names cost nothing");
-        for number in 0..MOST {
+        for number in 0..many {
             inventory.add(long(number));
         }
         assert!(inventory.too_many && inventory.bytes <= MOST_BYTES);
-        assert!(inventory.named.len() < MOST / 4);
+        assert!(inventory.named.len() < many / 4);
         assert!(!inventory.is_whole(false), "nothing is deleted after it");
     }
 
@@ -204,11 +232,42 @@ mod tests {
     fn invalid_name_is_rejected() {
         let claim = |name: &str| RequestUpdate {
             name: name.to_owned(),
+            kind: "Application".to_owned(),
             ..RequestUpdate::default()
         };
-        assert!(Named::read(&claim("app")).is_some());
+        assert!(Named::read(&claim("app")).is_ok());
         for bad in ["two\nlines", "ä", &"x".repeat(254)] {
-            assert_eq!(Named::read(&claim(bad)), None);
+            assert_eq!(Named::read(&claim(bad)), Err("invalid name".to_owned()));
+        }
+    }
+
+    #[test]
+    fn unknown_kind_is_rejected() {
+        let claim = RequestUpdate {
+            name: "app".to_owned(),
+            kind: "Ingress".to_owned(),
+            ..RequestUpdate::default()
+        };
+        let reason = "kind \"Ingress\" is not replicated".to_owned();
+        assert_eq!(Named::read(&claim), Err(reason));
+    }
+
+    #[test]
+    fn believed_objects_are_bounded_by_the_delivered_ones() {
+        for (delivered, most) in [(0, 20_000), (1_000, 24_000)] {
+            let mut inventory = Inventory::new(delivered);
+            for number in 0..most {
+                inventory.add(named(&format!("app-{number}")));
+            }
+            assert!(!inventory.has_too_many() && inventory.is_whole(false));
+            for number in most..2 * most {
+                inventory.add(named(&format!("app-{number}")));
+            }
+            assert!(inventory.has_too_many());
+            assert_eq!(inventory.named().count(), most);
+            assert!(!inventory.is_whole(false), "nothing is deleted after it");
+            assert!(!inventory.take().named.is_empty());
+            assert!(inventory.named.is_empty() && inventory.most == most);
         }
     }
 }

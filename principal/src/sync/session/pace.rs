@@ -17,26 +17,6 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// The size of the reserve: a sync of an idle Application does not use it up.
 const RESERVE: u32 = 10;
 
-/// When the next write of an object may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// Now; the reserve will be full at `full`.
-    Now { full: Duration },
-    /// At that time.
-    At(Duration),
-}
-
-/// Whether a write of an object whose reserve is full at `full` may begin `now`.
-fn turn(full: Duration, now: Duration) -> Turn {
-    let at = full.saturating_sub(PAUSE.saturating_mul(RESERVE - 1));
-    if now < at {
-        return Turn::At(at);
-    }
-    Turn::Now {
-        full: full.max(now).saturating_add(PAUSE),
-    }
-}
-
 /// The throttle of one session.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -51,17 +31,17 @@ impl Pace {
     /// How long the next write of an object has to wait; none if it begins now, which counts against the reserve.
     pub(super) fn throttle(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
         self.sweep(now);
-        match turn(self.full.get(key).copied().unwrap_or_default(), now) {
-            Turn::Now { full } => {
-                self.full.insert(key.clone(), full);
-                self.throttled.remove(key);
-                None
-            }
-            Turn::At(at) => {
-                self.throttled.insert(key.clone());
-                Some(at.saturating_sub(now))
-            }
+        let full = self.full.get(key).copied().unwrap_or_default();
+        // One write is in reserve from then on.
+        let next = full.saturating_sub(PAUSE.saturating_mul(RESERVE - 1));
+        if now < next {
+            self.throttled.insert(key.clone());
+            return Some(next.saturating_sub(now));
         }
+        let full = full.max(now).saturating_add(PAUSE);
+        self.full.insert(key.clone(), full);
+        self.throttled.remove(key);
+        None
     }
 
     /// Stops throttling the object; returns whether it was throttled.

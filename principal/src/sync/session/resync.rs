@@ -4,12 +4,12 @@
 //! sent. Unwanted copies are then deleted, all at once or not at all: only if the agent's inventory and the hub's are
 //! complete, this is not the first session after an enrolment, and the brake allows it.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
+use argocd::ranges::Sums;
 use protocol::{
-    Event, Facet, Kind, ObjectKey, Session, Verb, Verdict,
-    payload::{self, RequestUpdate, SyncedResourceList},
-    resync::{RESPONSE_TIMEOUT, Unconfirmed},
+    Event, Facet, ObjectKey, Session, Verb, Verdict,
+    payload::{self, RequestUpdate, ResyncRequest, SyncedResourceList},
     version::Capability,
 };
 use runtime::error::Chain;
@@ -17,6 +17,7 @@ use runtime::error::Chain;
 use super::{
     brake::{Decision, DeletionCandidates, Waiting},
     inventory::{Inventory, Named},
+    ownership::{Ownership, Step},
 };
 use crate::{
     fleet::{ClusterName, Enrolment},
@@ -24,16 +25,15 @@ use crate::{
     sync::hub::{Hub, Lookup},
 };
 
-/// The resync of one session.
+/// The resync of one session with a cluster whose objects the hub owns.
 #[derive(Debug)]
 pub(super) struct Resync {
-    unconfirmed: Unconfirmed,
+    /// Objects that the agent should have and has not confirmed.
+    unconfirmed: BTreeSet<ObjectKey>,
     cluster: ClusterName,
     agent_namespace: String,
     /// The first session after an enrolment deletes no copies.
     fresh: bool,
-    /// Until when more messages of the agent are expected.
-    response_timeout: Option<Duration>,
     inventory: Inventory,
     /// Objects that the hub is deleting and a Go agent has not named yet. It would create, and keep, each object that
     /// it receives.
@@ -42,50 +42,49 @@ pub(super) struct Resync {
     early: BTreeSet<ObjectKey>,
     /// Objects that the agent does not have, so that the hub need not wait.
     absent: Vec<ObjectKey>,
-    pub(super) waiting: Waiting,
+    waiting: Waiting,
     rounds: Comparison,
 }
 
-use comparison::Comparison;
+mod comparison;
+#[cfg(test)]
+mod tests;
+
+use comparison::{Comparison, differing, range, these};
 
 impl Resync {
-    /// Asks the agent for its inventory. `every` is the interval of the comparisons, if the agent supports them.
+    /// Asks the agent for its inventory. `agent_namespace` is the agent's name of its Argo CD namespace; `every` the
+    /// interval of the comparisons, if the agent supports them.
     pub(super) fn begin(
         session: &mut Session,
         cluster: &ClusterName,
         agent_namespace: &str,
         fresh: bool,
         delivered: Vec<ObjectKey>,
-        every: Option<Duration>,
+        every: Duration,
     ) -> Self {
-        let rounds = Comparison::begin(session, every);
+        let compares = session.peer().capabilities.has(Capability::RangeSums);
         Self {
-            unconfirmed: Unconfirmed::new(delivered),
+            inventory: Inventory::new(delivered.len()),
+            unconfirmed: delivered.into_iter().collect(),
             cluster: cluster.clone(),
             agent_namespace: agent_namespace.to_owned(),
             fresh,
-            response_timeout: Some(RESPONSE_TIMEOUT),
-            inventory: Inventory::default(),
             going: BTreeSet::new(),
             early: BTreeSet::new(),
             absent: Vec::new(),
             waiting: Waiting::default(),
-            rounds,
+            rounds: Comparison::begin(session, compares.then_some(every)),
         }
     }
+}
 
-    /// Handles a message of the agent about its copies.
-    pub(super) fn take(
-        &mut self,
-        session: &mut Session,
-        hub: &Hub,
-        event: &Event,
-        now: Duration,
-    ) -> Verdict {
+impl Ownership for Resync {
+    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Verdict {
         if event.verb == Verb::RequestSyncedResourceList {
             return match payload::decode::<SyncedResourceList>("end of a resync", &event.payload) {
-                Ok(list) if list.ranges.is_some() => self.compare(session, hub, &list, now),
-                Ok(list) => self.end_inventory(session, hub, list, now),
+                Ok(list) if list.ranges.is_some() => self.compare(step, &list),
+                Ok(list) => self.end_inventory(step, list),
                 Err(error) => refused(Chain(&error).to_string()),
             };
         }
@@ -93,155 +92,160 @@ impl Resync {
             return refused("a managed cluster may not send this");
         }
         match payload::decode("request-update", &event.payload) {
-            Ok(claim) => self.claim(session, hub, &claim, now),
+            Ok(claim) => self.claim(step, &claim),
             Err(error) => refused(Chain(&error).to_string()),
         }
     }
 
-    /// The time until the next action without a message.
-    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        let requested = self.is_requested().then_some(now);
-        let next = [
-            self.response_timeout,
-            self.waiting.decision,
-            self.rounds.next,
-            requested,
-        ];
+    fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        let next = [self.waiting.decision, self.rounds.next_timeout(now)];
         let next = next.into_iter().flatten().min();
         next.map(|until| until.saturating_sub(now))
     }
 
-    /// Ends the resync when the agent's time is over.
-    pub(super) fn end_when_due(&mut self, session: &mut Session, hub: &Hub, now: Duration) {
-        if self.response_timeout.is_some_and(|until| until <= now) {
-            self.send_the_rest(session, hub);
-            let closes = session.peer().capabilities.has(Capability::DigestResync);
-            if self.inventory.is_whole(closes) {
-                self.absent.extend(std::mem::take(&mut self.going));
-                self.find_deletion_candidates(hub, now);
-            } else {
-                for key in std::mem::take(&mut self.going) {
-                    session.mark(key, Facet::State);
-                }
-                tracing::debug!("the inventory is incomplete; skipping deletions");
-                self.inventory = Inventory::default();
-            }
-            self.response_timeout = None;
-            self.rounds.ended(now);
+    fn advance(&mut self, step: &mut Step<'_>) -> bool {
+        if self.rounds.has_timed_out(step.now) {
+            self.time_out(step);
         }
+        let begins = self.rounds.ask_when_due(step.session, step.now);
+        if begins {
+            self.inventory = Inventory::new(step.hub.objects.delivered_count(&self.cluster));
+        }
+        begins
     }
 
-    /// Drops the object from the resync: the hub sends a message about it anyway.
-    pub(super) fn forget(&mut self, session: &mut Session, key: &ObjectKey) {
-        self.unconfirmed.forget(key);
+    fn resync_now(&mut self) {
+        self.rounds.request();
+    }
+
+    fn forget(&mut self, session: &mut Session, key: &ObjectKey) {
+        self.unconfirmed.remove(key);
         self.going.remove(key);
         self.send_early_command(session, key);
     }
 
-    /// Sends a command when the agent has the object.
-    pub(super) fn command(&mut self, session: &mut Session, key: &ObjectKey) {
-        if !session.peer().capabilities.is_ours() && self.unconfirmed.is_open(key) {
+    fn command(&mut self, session: &mut Session, key: &ObjectKey) {
+        if !session.peer().capabilities.is_ours() && self.unconfirmed.contains(key) {
             self.early.insert(key.clone());
         } else {
             session.mark(key, Facet::Command);
         }
     }
 
-    /// The objects that the agent does not have and whose deletion the hub waits for.
-    pub(super) fn take_absent(&mut self) -> Vec<ObjectKey> {
+    fn take_absent(&mut self) -> Vec<ObjectKey> {
         std::mem::take(&mut self.absent)
     }
 
-    /// When the last comparison ended.
-    pub(super) const fn agreed(&self) -> Option<Duration> {
+    fn agreed(&self) -> Option<Duration> {
         self.rounds.last
     }
 
-    /// Deletes the unknown objects; returns a deletion that the brake blocks instead.
-    ///
-    /// `enrolment` is the current one, not that of the session's begin.
-    pub(super) fn decide(
+    fn decide(
         &mut self,
-        session: &mut Session,
-        hub: &Hub,
+        step: &mut Step<'_>,
         enrolment: Option<Enrolment>,
-        now: Duration,
     ) -> Option<BlockedDeletion> {
         self.waiting.decision = None;
         let mut deletion_candidates = self.waiting.deletion_candidates.take()?;
         let enrolment = enrolment?;
-        if self.fresh || enrolment.fresh || !hub.objects.is_authority_for(&self.cluster) {
+        if self.fresh || enrolment.fresh || !step.hub.objects.is_authority_for(&self.cluster) {
             tracing::debug!("skipping deletions: first session after enrolment");
             return None;
         }
         let confirmed = enrolment.confirm_delete.as_deref();
-        match deletion_candidates.decide(confirmed, |named| self.is_unknown(hub, named)) {
+        match deletion_candidates.decide(confirmed, |named| self.is_unknown(step.hub, named)) {
             Decision::Delete(list) => {
                 for named in &list {
-                    delete(session, hub, named);
+                    delete(step, named);
                 }
                 None
             }
             Decision::Block(retained) => {
-                self.waiting.block(deletion_candidates, now);
+                self.waiting.block(deletion_candidates, step.now);
                 Some(retained)
             }
         }
     }
 
-    fn claim(
-        &mut self,
-        session: &mut Session,
-        hub: &Hub,
-        claim: &RequestUpdate,
-        now: Duration,
-    ) -> Verdict {
-        let Some(named) = Named::read(claim) else {
-            return refused("invalid name");
+    fn waiting(&mut self) -> &mut Waiting {
+        &mut self.waiting
+    }
+
+    fn has_too_many(&self) -> bool {
+        self.inventory.has_too_many()
+    }
+}
+
+impl Resync {
+    fn claim(&mut self, step: &mut Step<'_>, claim: &RequestUpdate) -> Verdict {
+        let named = match Named::read(claim) {
+            Ok(named) => named,
+            Err(why) => return refused(why),
         };
-        if let Lookup::Wanted { key, digest } = self.lookup(hub, claim) {
-            self.unconfirmed.confirm(&key);
+        if let Lookup::Wanted { key, digest } = self.lookup(step.hub, claim) {
+            self.unconfirmed.remove(&key);
             self.going.remove(&key);
-            self.send_early_command(session, &key);
+            self.send_early_command(step.session, &key);
             if claim.digest.as_ref() != Some(&digest) {
-                session.mark(key, Facet::State);
+                step.session.mark(key, Facet::State);
             }
         }
         self.inventory.add(named);
-        self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
+        self.rounds.expect_more(step.now);
         Verdict::Done
     }
 
-    fn end_inventory(
-        &mut self,
-        session: &mut Session,
-        hub: &Hub,
-        list: SyncedResourceList,
-        now: Duration,
-    ) -> Verdict {
-        self.inventory.end(list);
-        self.send_the_rest(session, hub);
-        if self.inventory.is_complete() {
-            self.absent.extend(std::mem::take(&mut self.going));
-            self.response_timeout = None;
-            self.find_deletion_candidates(hub, now);
-            self.rounds.ended(now);
+    fn end_inventory(&mut self, step: &mut Step<'_>, list: SyncedResourceList) -> Verdict {
+        let is_first = self.inventory.end(list);
+        self.send_the_rest(step);
+        // A Go agent may close the list before it is complete. Each check sorts the whole list, so later ends of the same
+        // list are checked when the agent is silent.
+        if is_first && self.inventory.is_complete() {
+            self.complete(step);
         } else {
-            // A Go agent may close the list before it is complete.
-            self.response_timeout = Some(now.saturating_add(RESPONSE_TIMEOUT));
+            self.rounds.expect_more(step.now);
         }
         Verdict::Done
     }
 
-    fn send_the_rest(&mut self, session: &mut Session, hub: &Hub) {
-        let is_ours = session.peer().capabilities.is_ours();
-        for key in self.unconfirmed.finish() {
-            if !is_ours && hub.objects.is_deleting(&key) {
+    /// Ends the resync when the agent's time is over.
+    fn time_out(&mut self, step: &mut Step<'_>) {
+        self.send_the_rest(step);
+        let capabilities = &step.session.peer().capabilities;
+        if (self.inventory).is_whole(capabilities.has(Capability::DigestResync)) {
+            return self.complete(step);
+        }
+        for key in std::mem::take(&mut self.going) {
+            step.session.mark(key, Facet::State);
+        }
+        let inventory = self.inventory.take();
+        if inventory.has_too_many() {
+            tracing::warn!(
+                objects = inventory.named().count(),
+                "the agent names far more objects than the hub delivers; skipping deletions"
+            );
+        } else {
+            tracing::debug!("the inventory is incomplete; skipping deletions");
+        }
+        self.rounds.ended(step.now);
+    }
+
+    /// The agent has named all its objects.
+    fn complete(&mut self, step: &Step<'_>) {
+        self.absent.extend(std::mem::take(&mut self.going));
+        self.find_deletion_candidates(step);
+        self.rounds.ended(step.now);
+    }
+
+    fn send_the_rest(&mut self, step: &mut Step<'_>) {
+        let is_ours = step.session.peer().capabilities.is_ours();
+        for key in std::mem::take(&mut self.unconfirmed) {
+            if !is_ours && step.hub.objects.is_deleting(&key) {
                 self.early.remove(&key);
                 self.going.insert(key);
             } else {
-                self.send_early_command(session, &key);
-                session.mark(key, Facet::State);
+                self.send_early_command(step.session, &key);
+                step.session.mark(key, Facet::State);
             }
         }
     }
@@ -253,16 +257,17 @@ impl Resync {
         }
     }
 
-    fn find_deletion_candidates(&mut self, hub: &Hub, now: Duration) {
-        let inventory = std::mem::take(&mut self.inventory);
-        let unknown = inventory
-            .named()
-            .filter(|named| self.is_unknown(hub, named));
-        let deletion_candidates = self.rounds.deletion_candidates(unknown.cloned().collect());
-        self.waiting.deletion_candidates = Some(DeletionCandidates::of(inventory, |named| {
-            deletion_candidates.contains(named)
-        }));
-        self.waiting.decision = Some(now);
+    fn find_deletion_candidates(&mut self, step: &Step<'_>) {
+        let inventory = self.inventory.take();
+        let named = inventory.named();
+        let unknown: BTreeSet<Arc<Named>> = named
+            .filter(|named| self.is_unknown(step.hub, named))
+            .cloned()
+            .collect();
+        let unknown = self.rounds.deletion_candidates(unknown);
+        self.waiting.deletion_candidates =
+            Some(DeletionCandidates::new(unknown, inventory.into_counts()));
+        self.waiting.decision = Some(step.now);
     }
 
     fn is_unknown(&self, hub: &Hub, named: &Named) -> bool {
@@ -270,7 +275,7 @@ impl Resync {
             name: named.name.clone(),
             namespace: named.namespace.clone(),
             uid: named.uid.clone(),
-            kind: named.kind.clone(),
+            kind: named.kind.to_string(),
             ..RequestUpdate::default()
         };
         self.lookup(hub, &claim) == Lookup::Unknown
@@ -280,18 +285,60 @@ impl Resync {
         hub.objects
             .lookup(&self.cluster, &self.agent_namespace, claim)
     }
+
+    /// Compares the agent's checksums with ours and asks for the differences.
+    fn compare(&mut self, step: &mut Step<'_>, list: &SyncedResourceList) -> Verdict {
+        // A comparison costs us more than its request costs the peer.
+        if !self.rounds.take_sums() {
+            return refused("unexpected digests");
+        }
+        let sums = |bytes: &Option<Vec<u8>>| Sums::from_bytes(bytes.as_ref()?);
+        let (Some(theirs), Some(shown)) = (sums(&list.ranges), sums(&list.statuses)) else {
+            return refused("invalid digests");
+        };
+        let mut expected = step.hub.objects.expected(&self.cluster);
+        expected.retain(|it| step.session.peer().knows(it.key.kind));
+        let objects = differing(&theirs, &expected, |it| Some(it.digest.as_str()));
+        let statuses = differing(&shown, &expected, |it| it.shown.as_deref());
+        self.inventory = Inventory::new(expected.len());
+        self.unconfirmed.clear();
+        for it in expected {
+            if objects.contains(&range(&theirs, &it)) {
+                self.unconfirmed.insert(it.key);
+            } else {
+                self.inventory.add_same(it.key.kind);
+            }
+        }
+        tracing::debug!(
+            ranges = objects.len(),
+            statuses = statuses.len(),
+            "compared sums"
+        );
+        if objects.is_empty() {
+            self.send_the_rest(step);
+            self.find_deletion_candidates(step);
+            self.rounds.ended(step.now);
+        } else {
+            self.rounds.expect_more(step.now);
+        }
+        let request = ResyncRequest {
+            sums: false,
+            ranges: these(&theirs, &objects),
+            statuses: these(&shown, &statuses),
+        };
+        if request != ResyncRequest::default() {
+            step.session.emit(Event::resync_request(&request));
+        }
+        Verdict::Done
+    }
 }
 
-fn delete(session: &mut Session, hub: &Hub, named: &Named) {
-    let Ok(kind) = named.kind.parse::<Kind>() else {
-        return;
-    };
+fn delete(step: &mut Step<'_>, named: &Named) {
     tracing::info!(kind = %named.kind, name = %named.name, "the hub no longer has this object");
-    let key = ObjectKey::new(kind, &named.namespace, &named.name);
-    session.emit(hub.delete(&key, &named.uid));
+    let key = ObjectKey::new(named.kind, &named.namespace, &named.name);
+    step.session.emit(step.hub.delete(&key, &named.uid));
 }
 
 fn refused(why: impl Into<String>) -> Verdict {
     Verdict::Refused(why.into())
 }
-mod comparison;

@@ -1,12 +1,16 @@
 //! The resync with an autonomous cluster: the hub lists its mirrors, and the cluster answers with the differences.
 //!
-//! It answers with newer states, and with deletes of objects that it does not have. Such a delete answers a question;
+//! A list may have ten thousand mirrors, so it is sent as the agent acknowledges it, and only the last of many requests
+//! for it within a minute is answered.
+//!
+//! The agent answers with newer states, and with deletes of objects that it does not have. Such a delete answers a question;
 //! no user deleted the object. If an agent watched the wrong namespace or saw no objects yet, most mirrors would be
 //! deleted. So these deletes are collected until no more arrive. Then all are carried out or, if they are too many,
 //! wait for a user's confirmation. Their event ids have no version, with a Go agent as with ours.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,7 +23,8 @@ use runtime::error::Chain;
 
 use super::{
     brake::{Decision, DeletionCandidates, Waiting},
-    inventory::{Inventory, Named},
+    inventory::Named,
+    ownership::{Ownership, Step},
 };
 use crate::{
     fleet::{ClusterName, Enrolment},
@@ -29,6 +34,8 @@ use crate::{
 
 /// The decision follows this long after the last such delete.
 const SETTLED: Duration = Duration::from_secs(2);
+/// After a requested list, the next one follows no sooner than this.
+const REQUEST_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The resync of one session with an autonomous cluster.
 #[derive(Debug)]
@@ -38,51 +45,48 @@ pub(super) struct Claims {
     fresh: bool,
     /// The objects that the cluster reports as missing: the UIDs of their mirrors' sources.
     missing: BTreeMap<ObjectKey, String>,
-    pub(super) waiting: Waiting,
+    waiting: Waiting,
+    list: MirrorList,
+    /// The agent requested the list again.
+    requested: bool,
+    /// When the next request is answered.
+    next_answer: Duration,
+}
+
+/// The list of mirrors, as far as it was not sent yet.
+#[derive(Debug)]
+struct MirrorList {
+    claims: std::vec::IntoIter<RequestUpdate>,
+    end: Option<SyncedResourceList>,
 }
 
 impl Claims {
-    /// Sends the inventory of mirrors to the agent.
-    pub(super) fn begin(
-        machine: &mut Session,
-        hub: &Hub,
-        cluster: &ClusterName,
-        fresh: bool,
-    ) -> Self {
+    /// Begins the list of mirrors for the agent.
+    pub(super) fn begin(hub: &Hub, cluster: &ClusterName, fresh: bool) -> Self {
         hub.mirrors.forget_unmirrored(cluster);
-        send_inventory(machine, hub, cluster);
         Self {
             cluster: cluster.clone(),
             fresh,
             missing: BTreeMap::new(),
             waiting: Waiting::default(),
-        }
-    }
-
-    /// Handles a resync message of the agent. Only a Go agent sends any: ours sends the objects themselves.
-    pub(super) fn take(&mut self, machine: &mut Session, hub: &Hub, event: &Event) -> Verdict {
-        if event.verb == Verb::RequestResourceResync {
-            send_inventory(machine, hub, &self.cluster);
-            return Verdict::Done;
-        }
-        match payload::decode::<SyncedResource>("synced resource", &event.payload) {
-            Err(error) => Verdict::Refused(Chain(&error).to_string()),
-            Ok(there) => self.ask_for(machine, hub, &there),
+            list: MirrorList::new(hub, cluster),
+            requested: false,
+            next_answer: Duration::ZERO,
         }
     }
 
     /// The cluster has this object: requests its state, unless the inventory contained it.
-    fn ask_for(&self, machine: &mut Session, hub: &Hub, there: &SyncedResource) -> Verdict {
-        let key = there
-            .kind
-            .parse()
-            .ok()
-            .and_then(|kind| hub.mirrors.mirror_key(&self.cluster, kind, &there.name));
+    fn ask_for(&self, step: &mut Step<'_>, there: &SyncedResource) -> Verdict {
+        let key = there.kind.parse().ok().and_then(|kind| {
+            step.hub
+                .mirrors
+                .mirror_key(&self.cluster, kind, &there.name)
+        });
         let Some(key) = key else {
             return Verdict::Refused("nothing that is mirrored has this name".to_owned());
         };
-        if !hub.mirrors.shows(&self.cluster, &key, &there.uid) {
-            machine.emit(Event::request_update(&RequestUpdate {
+        if !step.hub.mirrors.shows(&self.cluster, &key, &there.uid) {
+            step.session.emit(Event::request_update(&RequestUpdate {
                 name: key.name,
                 namespace: key.namespace,
                 kind: there.kind.clone(),
@@ -92,13 +96,43 @@ impl Claims {
         Verdict::Done
     }
 
-    /// Handles a message about an object; a verdict if it answers that the object does not exist.
-    pub(super) fn take_message(
-        &mut self,
-        hub: &Hub,
-        event: &Event,
-        now: Duration,
-    ) -> Option<Verdict> {
+    /// The mirrors of objects that the cluster does not have.
+    fn deletion_candidates(&self, hub: &Hub) -> DeletionCandidates {
+        let mut counts: BTreeMap<Kind, usize> = BTreeMap::new();
+        let mut missing = BTreeSet::new();
+        let claims = hub.mirrors.claims(&self.cluster);
+        let named = claims.iter().filter_map(|claim| Named::read(claim).ok());
+        for named in named.filter(|named| !named.uid.is_empty()) {
+            let count = counts.entry(named.kind).or_default();
+            *count = count.saturating_add(1);
+            if self.is_missing(hub, &named) {
+                missing.insert(Arc::new(named));
+            }
+        }
+        DeletionCandidates::new(missing, counts)
+    }
+
+    fn is_missing(&self, hub: &Hub, named: &Named) -> bool {
+        let key = key(named);
+        self.missing.get(&key) == Some(&named.uid)
+            && hub.mirrors.shows(&self.cluster, &key, &named.uid)
+    }
+}
+
+impl Ownership for Claims {
+    /// Only a Go agent sends any: ours sends the objects themselves.
+    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Verdict {
+        if event.verb == Verb::RequestResourceResync {
+            self.requested = true;
+            return Verdict::Done;
+        }
+        match payload::decode::<SyncedResource>("synced resource", &event.payload) {
+            Err(error) => Verdict::Refused(Chain(&error).to_string()),
+            Ok(there) => self.ask_for(step, &there),
+        }
+    }
+
+    fn take_message(&mut self, hub: &Hub, event: &Event, now: Duration) -> Option<Verdict> {
         let object = event.object()?;
         let key = hub
             .mirrors
@@ -120,16 +154,37 @@ impl Claims {
         Some(Verdict::Done)
     }
 
-    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        self.waiting.decision.map(|until| until.saturating_sub(now))
+    fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        let next = [
+            self.waiting.decision,
+            self.requested.then_some(self.next_answer),
+        ];
+        let next = next.into_iter().flatten().min();
+        next.map(|until| until.saturating_sub(now))
     }
 
-    /// Deletes the mirrors of missing objects; returns a deletion that the brake blocks instead.
-    pub(super) fn decide(
+    fn advance(&mut self, step: &mut Step<'_>) -> bool {
+        if self.requested && self.next_answer <= step.now {
+            self.requested = false;
+            self.next_answer = step.now.saturating_add(REQUEST_INTERVAL);
+            self.list = MirrorList::new(step.hub, &self.cluster);
+        }
+        // The brake has to see all missing objects at once.
+        if !self.missing.is_empty() && self.list.is_incomplete() {
+            self.waiting.decision = Some(step.now.saturating_add(SETTLED));
+        }
+        self.list.emit(step.session);
+        false
+    }
+
+    fn waiting(&mut self) -> &mut Waiting {
+        &mut self.waiting
+    }
+
+    fn decide(
         &mut self,
-        hub: &Hub,
+        step: &mut Step<'_>,
         enrolment: Option<Enrolment>,
-        now: Duration,
     ) -> Option<BlockedDeletion> {
         self.waiting.decision = None;
         let enrolment = enrolment?;
@@ -138,26 +193,22 @@ impl Claims {
             self.missing.clear();
             return None;
         }
-        let mut deletion_candidates = match self.waiting.deletion_candidates.take() {
-            Some(deletion_candidates) => deletion_candidates,
-            None => {
-                DeletionCandidates::of(self.inventory(hub), |named| self.is_missing(hub, named))
-            }
-        };
+        let candidates = self.waiting.deletion_candidates.take();
+        let mut deletion_candidates =
+            candidates.unwrap_or_else(|| self.deletion_candidates(step.hub));
         let confirmed = enrolment.confirm_delete.as_deref();
-        match deletion_candidates.decide(confirmed, |named| self.is_missing(hub, named)) {
+        match deletion_candidates.decide(confirmed, |named| self.is_missing(step.hub, named)) {
             Decision::Delete(list) => {
                 for named in &list {
-                    if let Some(key) = key(named) {
-                        tracing::info!(object = %key, "the cluster no longer has this object");
-                        hub.mirrors.end_mirror(&self.cluster, &key, &named.uid);
-                    }
+                    let key = key(named);
+                    tracing::info!(object = %key, "the cluster no longer has this object");
+                    step.hub.mirrors.end_mirror(&self.cluster, &key, &named.uid);
                 }
                 self.missing.clear();
                 None
             }
             Decision::Block(retained) => {
-                self.waiting.block(deletion_candidates, now);
+                self.waiting.block(deletion_candidates, step.now);
                 Some(BlockedDeletion {
                     mirrors: true,
                     ..retained
@@ -165,55 +216,56 @@ impl Claims {
             }
         }
     }
+}
 
-    /// All mirrors; the cluster may not have some of them.
-    fn inventory(&self, hub: &Hub) -> Inventory {
-        let mut inventory = Inventory::default();
-        let claims = hub.mirrors.claims(&self.cluster);
-        for named in claims.iter().filter_map(Named::read) {
-            inventory.add(named);
+impl MirrorList {
+    /// The list of all mirrors, with its end.
+    fn new(hub: &Hub, cluster: &ClusterName) -> Self {
+        let claims = hub.mirrors.claims(cluster);
+        // By the names on the cluster, so that a Go agent can compare; equal lines count once.
+        let lines: BTreeSet<_> = claims
+            .iter()
+            .map(|claim| {
+                let name = if claim.kind == Kind::AppProject.as_str() {
+                    mirror::source_name(cluster.as_str(), &claim.name).unwrap_or(&claim.name)
+                } else {
+                    &claim.name
+                };
+                (claim.kind.as_str(), name, claim.uid.as_str())
+            })
+            .collect();
+        let end = SyncedResourceList {
+            checksum: digest::list_checksum(lines),
+            ..SyncedResourceList::default()
+        };
+        tracing::debug!(objects = claims.len(), "sending the inventory of mirrors");
+        Self {
+            claims: claims.into_iter(),
+            end: Some(end),
         }
-        inventory
     }
 
-    fn is_missing(&self, hub: &Hub, named: &Named) -> bool {
-        key(named).is_some_and(|key| {
-            self.missing.get(&key) == Some(&named.uid)
-                && hub.mirrors.shows(&self.cluster, &key, &named.uid)
-        })
+    const fn is_incomplete(&self) -> bool {
+        self.end.is_some()
     }
-}
 
-fn key(named: &Named) -> Option<ObjectKey> {
-    let kind: Kind = named.kind.parse().ok()?;
-    Some(ObjectKey::new(kind, &named.namespace, &named.name))
-}
-
-/// Sends the list of all mirrors, with its end.
-fn send_inventory(machine: &mut Session, hub: &Hub, cluster: &ClusterName) {
-    let claims = hub.mirrors.claims(cluster);
-    for claim in &claims {
-        machine.emit(Event::request_update(claim));
-    }
-    // By the names on the cluster, so that a Go agent can compare; equal lines count once.
-    let lines: BTreeSet<_> = claims
-        .iter()
-        .map(|claim| {
-            let name = if claim.kind == Kind::AppProject.as_str() {
-                mirror::source_name(cluster.as_str(), &claim.name).unwrap_or(&claim.name)
+    /// Emits as much of the list as there is room for.
+    fn emit(&mut self, machine: &mut Session) {
+        for _ in 0..machine.list_room() {
+            if let Some(claim) = self.claims.next() {
+                machine.emit(Event::request_update(&claim));
+            } else if let Some(end) = self.end.take() {
+                machine.emit(Event::request_synced_resource_list(&end));
             } else {
-                &claim.name
-            };
-            (claim.kind.as_str(), name, claim.uid.as_str())
-        })
-        .collect();
-    let end = SyncedResourceList {
-        checksum: digest::list_checksum(lines),
-        ..SyncedResourceList::default()
-    };
-    machine.emit(Event::request_synced_resource_list(&end));
-    tracing::debug!(
-        objects = claims.len(),
-        "sent the inventory of mirrors to the agent"
-    );
+                return;
+            }
+        }
+    }
 }
+
+fn key(named: &Named) -> ObjectKey {
+    ObjectKey::new(named.kind, &named.namespace, &named.name)
+}
+
+#[cfg(test)]
+mod tests;

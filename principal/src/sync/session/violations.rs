@@ -19,6 +19,8 @@ pub(super) enum Violation {
     Malformed,
     /// It sends messages that its mode does not allow.
     NotAllowed,
+    /// It names far more objects than the hub delivers.
+    TooManyObjects,
     /// It does not acknowledge.
     Unacknowledged,
     /// Two agents use its identity.
@@ -39,6 +41,9 @@ impl Violation {
         match self {
             Self::Malformed => "it sends invalid messages",
             Self::NotAllowed => "it sends messages that its mode does not allow",
+            Self::TooManyObjects => {
+                "it names far more objects than the hub delivers, so none are deleted"
+            }
             Self::Unacknowledged => "it has not acknowledged messages for two minutes",
             Self::Contested => "two agents with the same identity take the session from each other",
         }
@@ -46,20 +51,11 @@ impl Violation {
 }
 
 /// The recent violations of one agent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PeerViolations {
     violations: BTreeMap<Violation, Duration>,
     /// The last report of this session.
     last: Update<String>,
-}
-
-impl Default for PeerViolations {
-    fn default() -> Self {
-        Self {
-            violations: BTreeMap::new(),
-            last: Update::Same,
-        }
-    }
 }
 
 impl PeerViolations {

@@ -272,10 +272,12 @@ fn control_queue_keeps_order_and_drops_duplicates() {
             ..Default::default()
         })
     };
+    let decoded = crate::payload::DECODED.get();
     // An autonomous cluster with 10,000 mirrors that reconnects while nothing was sent.
     for number in (0..10_000).chain(0..5_000) {
         outbox.control(request(number));
     }
+    assert_eq!(crate::payload::DECODED.get() - decoded, 15_000, "once each");
     let names: Vec<usize> = std::iter::from_fn(|| outbox.next_control())
         .map(|event| {
             let body: crate::payload::RequestUpdate =

@@ -51,19 +51,15 @@ impl<'a> Search<'a> {
         for _ in 0..DEEPEST {
             let mut owners = Vec::new();
             for object in &objects {
+                let namespace = Meta::of(object).namespace();
                 for owner in Owner::all_of(object) {
-                    let Some(owner) = self.owner(&owner, Meta::of(object).namespace()).await?
-                    else {
-                        continue;
-                    };
-                    if self.is_listed(&owner).await? {
-                        return Ok(true);
+                    if let Some(owner) = self.owner(&owner, namespace).await? {
+                        if self.is_listed(&owner).await? {
+                            return Ok(true);
+                        }
+                        owners.push(owner);
                     }
-                    owners.push(owner);
                 }
-            }
-            if owners.is_empty() {
-                break;
             }
             objects = owners;
         }
@@ -156,13 +152,9 @@ impl<'a> Search<'a> {
             ..Object::default()
         };
         let settings = self.api.object(object).await?.unwrap_or_default();
-        let data = settings.get("data");
-        let set = data
-            .and_then(|data| data.get(LABEL))
-            .and_then(Value::as_str);
+        let set = settings["data"][LABEL].as_str();
         let label = set.filter(|it| !it.is_empty()).unwrap_or(keys::INSTANCE);
-        self.label = Some(label.to_owned());
-        Ok(label.to_owned())
+        Ok(self.label.insert(label.to_owned()).clone())
     }
 
     const fn may_look(&mut self) -> bool {

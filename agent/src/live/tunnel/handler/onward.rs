@@ -40,7 +40,7 @@ impl ApiHandler {
             .method(parts.method.clone())
             .uri(asked.target())
             .body(KubeBody::empty())?;
-        carry(&parts.headers, onward.headers_mut(), &ASKED);
+        carry(&parts.headers, onward.headers_mut(), ASKED);
         let object = match (allowed, asked.object()) {
             (Allowed::IfItBelongs | Allowed::IfItsOwnerBelongs, Some(object)) => object,
             (Allowed::AsItIs, _) | (_, None) => return Ok(onward),
@@ -56,12 +56,11 @@ impl ApiHandler {
             self.judged(object).await?;
             return Ok(onward);
         }
-        let body = tokio::time::timeout(RESPONSE_TIMEOUT, Limited::new(body, LARGEST).collect())
-            .await
-            .map_err(|_elapsed| Refused::Body)?
-            .map_err(|_too_long_or_gone| Refused::Body)?
-            .to_bytes();
-        let (body, kind) = self.body(parts, asked, object, &body).await?;
+        let body = Limited::new(body, LARGEST).collect();
+        let Ok(Ok(body)) = tokio::time::timeout(RESPONSE_TIMEOUT, body).await else {
+            return Err(Refused::Body);
+        };
+        let (body, kind) = self.body(parts, asked, object, &body.to_bytes()).await?;
         *onward.body_mut() = KubeBody::from(body);
         onward.headers_mut().insert(CONTENT_TYPE, kind);
         Ok(onward)
@@ -116,13 +115,8 @@ impl ApiHandler {
             let namespace = object.namespace.clone().unwrap_or_default();
             metadata.insert("namespace".to_owned(), namespace.into());
         }
-        if Search::new(&self.api, &self.scope)
-            .has_owner(&placed)
-            .await?
-        {
-            Ok(())
-        } else {
-            Err(Bad::Unowned.into())
-        }
+        let mut search = Search::new(&self.api, &self.scope);
+        let is_owned = search.has_owner(&placed).await?;
+        is_owned.then_some(()).ok_or(Refused::Bad(Bad::Unowned))
     }
 }

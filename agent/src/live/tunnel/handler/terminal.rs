@@ -19,7 +19,8 @@ use runtime::error::Chain;
 use runtime::tunnel::{self, Tunnel};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{ApiHandler, Body, Refused, carry};
+use super::super::answer::Body;
+use super::{ApiHandler, Refused, carry};
 
 impl ApiHandler {
     /// Opens a terminal, if the Pod belongs to an Application.
@@ -49,7 +50,7 @@ impl ApiHandler {
             .header(UPGRADE, upgrade.as_str())
             .body(KubeBody::empty())?;
         let names = upgrade::ASKED.map(HeaderName::from_static);
-        carry(&parts.headers, onward.headers_mut(), &names);
+        carry(&parts.headers, onward.headers_mut(), names);
         let answered = self.api.send(onward).await?;
         if answered.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Ok(answered.map(UnsyncBoxBody::new));
@@ -60,7 +61,7 @@ impl ApiHandler {
         let headers = begun.headers_mut();
         headers.insert(upgrade::HEADER, HeaderValue::from_static(upgrade.as_str()));
         let names = upgrade::ANSWERED.map(HeaderName::from_static);
-        carry(answered.headers(), headers, &names);
+        carry(answered.headers(), headers, names);
         let incoming = body.into_data_stream().map_err(io::Error::other);
         let agent_tunnel = Tunnel::new(incoming, send);
         self.spawner.spawn_short("terminal", async move {

@@ -4,8 +4,8 @@ use argocd::command::{self, Take};
 use argocd::{Application, Meta, keys};
 use serde_json::Value;
 
-use super::relation::adoption;
-use super::{Memory, NOT_ADOPTED, No, Plan, Step, one_patch};
+use super::relation::{NOT_ADOPTED, adoption};
+use super::step::{Memory, No, Plan, Step};
 use crate::config::{Adoption, Policy};
 
 /// Plans a sync. `event_id` identifies the request.
@@ -15,14 +15,22 @@ pub(in crate::sync::replica) fn sync(
     live: Option<&Value>,
     policy: Policy,
 ) -> Result<Plan, No> {
-    let live = replica_for_command(message, live, policy)?;
+    taken(
+        event_id,
+        message,
+        replica_for_command(message, live, policy)?,
+    )
+}
+
+/// Sets the operation of a message on the live object, once.
+pub(super) fn taken(event_id: &str, message: &Value, live: &Value) -> Result<Plan, No> {
     let operation = Application::of(message)
         .operation()
         .ok_or_else(|| No::Refused("the message has no operation".to_owned()))?;
     match command::take(live, event_id, operation) {
         Take::AlreadyTaken => Ok(Plan::NOTHING),
         Take::Busy => Err(No::NotYet("another operation is in progress")),
-        Take::Set(patch) => Ok(one_patch(live, patch)),
+        Take::Set(patch) => Ok(Plan::patch(live, patch)),
     }
 }
 
@@ -68,7 +76,7 @@ pub(in crate::sync::replica) fn terminate(
 ) -> Result<Plan, No> {
     let live = replica_for_command(message, live, policy)?;
     let patch = command::take_termination(live, message);
-    Ok(patch.map_or(Plan::NOTHING, |patch| one_patch(live, patch)))
+    Ok(patch.map_or(Plan::NOTHING, |patch| Plan::patch(live, patch)))
 }
 
 /// The replica that a command applies to.

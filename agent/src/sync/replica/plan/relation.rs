@@ -5,6 +5,9 @@ use serde_json::Value;
 
 use crate::config::{Adoption, Mismatch, Policy};
 
+/// The exact message of the Go agent.
+pub(super) const NOT_ADOPTED: &str = "Adoption policy for application is set to never. Either change the policy and recreate the app on the principal or delete the existing app on the agent.";
+
 /// How the live object relates to the hub's object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Relation {

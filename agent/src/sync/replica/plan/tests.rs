@@ -44,7 +44,7 @@ fn desired(message: &Value) -> Value {
 }
 
 /// The object after the API server carried out a step.
-fn carried_out(live: Option<Value>, step: &Step, desired: &Value) -> Option<Value> {
+fn carried_out(live: Option<Value>, step: &Step) -> Option<Value> {
     match (step, live) {
         (Step::Create(object), None) => {
             let mut object = object.clone();
@@ -52,10 +52,9 @@ fn carried_out(live: Option<Value>, step: &Step, desired: &Value) -> Option<Valu
             object["metadata"]["resourceVersion"] = "1".into();
             Some(object)
         }
-        (Step::Converge { .. }, Some(live)) => Some(
-            patch_for_spoke(&live, desired).map_or_else(|| live.clone(), |p| p.applied_to(&live)),
-        ),
-        (Step::Patch { patch, .. }, Some(live)) => Some(patch.applied_to(&live)),
+        (Step::Converge { patch, .. } | Step::Patch { patch, .. }, Some(live)) => {
+            Some(patch.applied_to(&live))
+        }
         (Step::Delete { .. }, Some(live)) => {
             let stays = !Meta::of(&live).finalizers().is_empty();
             stays.then(|| deleting(live))
@@ -72,10 +71,7 @@ fn executed(live: Option<Value>, message: &Value) -> (Option<Value>, Plan) {
         same_name: true,
     };
     let plan = state(incoming, live.as_ref(), None, POLICY).unwrap();
-    let world = plan
-        .steps
-        .iter()
-        .fold(live, |live, step| carried_out(live, step, &desired));
+    let world = plan.steps.iter().fold(live, carried_out);
     (world, plan)
 }
 
@@ -271,10 +267,7 @@ fn a_delete_of_a_successor_deletes_its_predecessor_only_if_stamped() {
 fn a_delete_without_cascade_leaves_the_workload() {
     let (world, _) = executed(None, &hub_app("u1", "main"));
     let plan = delete("u1", true, Some(PRINCIPAL), world.as_ref());
-    let after = plan
-        .steps
-        .iter()
-        .fold(world, |live, step| carried_out(live, step, &Value::Null));
+    let after = plan.steps.iter().fold(world, carried_out);
     assert_eq!(after, None, "no finalizer may block it");
 }
 
@@ -348,10 +341,7 @@ fn a_sync_runs_once_and_only_on_the_replica_of_its_object() {
     let mut message = hub_app("u1", "main");
     message["operation"] = json!({ "sync": { "revision": "main" } });
     let plan = sync("app_u1_5_operation", &message, world.as_ref(), POLICY).unwrap();
-    let live = plan
-        .steps
-        .iter()
-        .fold(world, |live, step| carried_out(live, step, &Value::Null));
+    let live = plan.steps.iter().fold(world, carried_out);
     assert_eq!(live.as_ref().unwrap()["operation"], message["operation"]);
     let again = sync("app_u1_5_operation", &message, live.as_ref(), POLICY).unwrap();
     assert_eq!(again.steps, []);

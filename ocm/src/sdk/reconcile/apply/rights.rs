@@ -1,9 +1,8 @@
 //! Writes of finalizers, and of an agent's permissions on the hub.
 
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{
     Api,
-    api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
 use serde_json::json;
 use tracing::info;
@@ -15,6 +14,7 @@ use crate::{
     sdk::{
         Addon, Error,
         drive::{Hub, Key},
+        error::unless_gone,
         metrics::Written,
         object_cache::Expected,
         permissions::{self, Part, Step},
@@ -37,20 +37,15 @@ pub(in crate::sdk::reconcile) async fn finalizers<A: Addon>(
         ..PatchParams::default()
     };
     let patch = Patch::Merge(json!({ "metadata": metadata }));
-    match addons_of(hub, cluster).patch(name, &params, &patch).await {
-        Ok(object) => {
-            info!(%cluster, ?finalizers, "finalizers written");
-            hub.metrics.wrote(Written::Finalizers);
-            expect_addon(hub, cluster, object);
-            Ok(())
-        }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(source) => Err(Error::Write {
-            action: "write the finalizers of",
-            object: format!("ManagedClusterAddOn {cluster}/{name}"),
-            source: Box::new(source),
-        }),
+    let written = addons_of(hub, cluster).patch(name, &params, &patch).await;
+    let object = format!("ManagedClusterAddOn {cluster}/{name}");
+    let written = unless_gone(written).map_err(Error::write("write the finalizers of", object))?;
+    if let Some(object) = written {
+        info!(%cluster, ?finalizers, "finalizers written");
+        hub.metrics.wrote(Written::Finalizers);
+        expect_addon(hub, cluster, object);
     }
+    Ok(())
 }
 
 /// Writes a Role or a `RoleBinding`.
@@ -73,16 +68,9 @@ pub(in crate::sdk::reconcile) async fn permission<A: Addon>(
             (part, deleted.map(|_| None))
         }
     };
-    let version = match written {
-        Ok(version) => version,
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-        Err(source) => {
-            return Err(Error::Write {
-                action: "write",
-                object: format!("{} {cluster}/{name}", part.kind()),
-                source: Box::new(source),
-            });
-        }
+    let object = format!("{} {cluster}/{name}", part.kind());
+    let Some(version) = unless_gone(written).map_err(Error::write("write", object))? else {
+        return Ok(());
     };
     info!(%cluster, kind = part.kind(), "permissions written");
     hub.metrics.wrote(Written::Permission);
@@ -92,9 +80,5 @@ pub(in crate::sdk::reconcile) async fn permission<A: Addon>(
 }
 
 fn api<A: Addon>(hub: &Hub<A>, cluster: &ClusterName, part: Part) -> Api<DynamicObject> {
-    let resource = match part {
-        Part::Role => ApiResource::erase::<Role>(&()),
-        Part::Binding => ApiResource::erase::<RoleBinding>(&()),
-    };
-    Api::namespaced_with(hub.client.clone(), cluster.as_str(), &resource)
+    Api::namespaced_with(hub.client.clone(), cluster.as_str(), &part.resource())
 }

@@ -14,11 +14,16 @@ use crate::{
     sdk::{
         Addon, Error, WorkReport,
         drive::{Hub, Key},
+        error::unless_gone,
         metrics::Written,
         object_cache::{Expected, Work},
         reconcile::{plan::Step, report::Facts},
     },
 };
+
+fn title(namespace: &str, name: &str) -> String {
+    format!("ManifestWork {namespace}/{name}")
+}
 
 fn works_in<A: Addon>(hub: &Hub<A>, namespace: &str) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<ManifestWork>(&());
@@ -68,11 +73,7 @@ async fn apply<A: Addon>(
     let work = works_in(hub, namespace)
         .patch(name, &params, &Patch::Apply(body))
         .await;
-    let work = work.map_err(|source| Error::Write {
-        action: "apply",
-        object: format!("ManifestWork {namespace}/{name}"),
-        source: Box::new(source),
-    })?;
+    let work = work.map_err(Error::write("apply", title(namespace, name)))?;
     info!(%cluster, namespace, work = name, generation = work.metadata.generation, "work applied");
     hub.metrics.wrote(Written::WorkApplied);
     let version = work.metadata.resource_version.clone().unwrap_or_default();
@@ -89,18 +90,8 @@ async fn delete<A: Addon>(
     name: &str,
 ) -> Result<(), Error> {
     let params = DeleteParams::default();
-    match works_in(hub, namespace).delete(name, &params).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        Err(source) => {
-            let object = format!("ManifestWork {namespace}/{name}");
-            return Err(Error::Write {
-                action: "delete",
-                object,
-                source: Box::new(source),
-            });
-        }
-    }
+    let deleted = works_in(hub, namespace).delete(name, &params).await;
+    unless_gone(deleted).map_err(Error::write("delete", title(namespace, name)))?;
     info!(%cluster, namespace, work = name, "work deleted");
     hub.metrics.wrote(Written::WorkDeleted);
     let expected = Expected::NoWork {
@@ -124,16 +115,11 @@ pub(in crate::sdk::reconcile) async fn release<A: Addon>(
     let metadata = json!({ "resourceVersion": work.resource_version, "finalizers": others });
     let patch = Patch::Merge(json!({ "metadata": metadata }));
     let params = PatchParams::default();
-    match works_in(hub, namespace).patch(name, &params, &patch).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.is_not_found() => return Ok(()),
-        Err(source) => {
-            return Err(Error::Write {
-                action: "remove the finalizer from",
-                object: format!("ManifestWork {namespace}/{name}"),
-                source: Box::new(source),
-            });
-        }
+    let released = works_in(hub, namespace).patch(name, &params, &patch).await;
+    let action = "remove the finalizer from";
+    let released = unless_gone(released).map_err(Error::write(action, title(namespace, name)))?;
+    if released.is_none() {
+        return Ok(());
     }
     warn!(%cluster, namespace, work = name, "released the ManifestWork: its cluster no longer exists and cannot remove it");
     hub.metrics.wrote(Written::WorkDeleted);

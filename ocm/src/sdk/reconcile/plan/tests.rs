@@ -1,6 +1,11 @@
+mod hosted;
+mod rollout;
+pub(crate) mod samples;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{samples::*, *};
+use self::samples::*;
+use super::*;
 use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
     sdk::{RenderError, object_cache::Work, reconcile::report::Facts},

@@ -7,7 +7,7 @@ use crate::{
     condition::Status,
     sdk::{
         Hosts,
-        reconcile::plan::samples::{
+        reconcile::samples::{
             Author, author, carry_out, cluster_name, config_map, names, observed,
         },
     },

@@ -14,7 +14,7 @@ use crate::{
     condition::Status,
     sdk::Health,
 };
-use plan::samples::read_addon;
+use samples::read_addon;
 
 /// The conditions of one add-on, and their field managers. A condition without a manager is removed.
 #[derive(Default)]
@@ -156,9 +156,13 @@ async fn write(
         settled: true,
         ..Facts::default()
     };
-    write_report(hub, target, &facts, Timestamp::UNIX_EPOCH)
-        .await
-        .map(drop)
+    let one = Reconcile {
+        hub,
+        name: &name,
+        observed: &Observed::default(),
+        now: Timestamp::UNIX_EPOCH,
+    };
+    one.write_report(target, &facts).await.map(drop)
 }
 
 #[tokio::test]

@@ -246,11 +246,11 @@ impl Entry {
         }
     }
 
-    /// Whether the hub wants the running operation to end.
+    /// Whether the hub wants the running operation to end. Without a start the cluster could not tell which one.
     pub(crate) fn is_terminating(&self) -> bool {
         self.application()
             .operation_state()
-            .is_some_and(|state| state.phase() == "Terminating")
+            .is_some_and(|state| state.phase() == "Terminating" && state.started_at().is_some())
     }
 
     /// Whether there is a command to send.
@@ -296,6 +296,10 @@ impl Entry {
         };
         let before = self.stated.take();
         let before = before.filter(|stated| stated.cluster == now.cluster);
+        if before.is_none() && command::is_spent(&self.object) {
+            // Another cluster may have left it: only a report of this one shows whether it is a command.
+            self.commands.operation = None;
+        }
         let is_other = before.as_ref() != Some(&now);
         self.is_report_former |= is_other;
         if is_other || introduced.refresh {

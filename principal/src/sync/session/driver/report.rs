@@ -1,53 +1,48 @@
-//! The metrics and the report of a session.
+//! The last reported state of a session: only changes are reported.
 
-use std::time::Duration;
+use protocol::session::Stats;
 
-use super::{Driver, Violation};
-use crate::report::{Figures, Update};
+use crate::{
+    admission::registry::SessionSlot,
+    fleet::ClusterName,
+    metrics::Metrics,
+    report::{Stuck, Update},
+    sync::hub::Hub,
+};
 
-impl Driver {
+/// The last report of one session.
+#[derive(Debug, Default)]
+pub(super) struct Reported {
+    stuck: Option<Stuck>,
+    /// The version of the refusals.
+    complaints: Option<u64>,
+    resent: u64,
+    strays: u64,
+}
+
+impl Reported {
     /// Reports the failing writes.
-    pub(super) fn report_stuck(&mut self) {
-        let stuck = self.hub.objects.stuck(&self.from.cluster);
+    pub(super) fn stuck(&mut self, slot: &SessionSlot, stuck: Option<Stuck>) {
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
-            self.session_slot.report_stuck(stuck);
+            slot.report_stuck(stuck);
         }
     }
 
-    /// Updates the metrics and figures with the machine's counters, and reports violations.
-    pub(super) fn count(&mut self, now: Duration) {
-        let stats = self.machine.stats(now);
-        let (resent, strays) = self.counted;
-        self.sessions.metrics.session_counted(
-            stats.resent.saturating_sub(resent),
-            stats.strays.saturating_sub(strays),
+    /// Adds the machine's counters to the metrics.
+    pub(super) fn counters(&mut self, metrics: &Metrics, stats: &Stats) {
+        metrics.session_counted(
+            stats.resent.saturating_sub(self.resent),
+            stats.strays.saturating_sub(self.strays),
         );
-        self.counted = (stats.resent, stats.strays);
-        self.session_slot.show(Figures {
-            outbox_objects: stats.outbox_objects,
-            in_flight: stats.in_flight,
-            unacknowledged: stats.unacknowledged,
-            inbox_objects: stats.inbox_objects,
-            agreed: self.resync.agreed().map(|at| now.saturating_sub(at)),
-            arrived: now.saturating_sub(stats.last_received),
-        });
-        if self.session_slot.take_contested() {
-            self.peer_violations.record(Violation::Contested, now);
-        }
-        if let Update::Now(misconduct) = self.peer_violations.updates(stats.unacknowledged, now) {
-            self.session_slot.report_misconduct(misconduct);
-        }
+        (self.resent, self.strays) = (stats.resent, stats.strays);
     }
 
     /// Reports the refused objects, if they have changed.
-    pub(super) fn report_refused(&mut self) {
-        let (complaints, refused) = self
-            .hub
-            .objects
-            .refused(&self.from.cluster, self.complaints);
+    pub(super) fn refused(&mut self, slot: &SessionSlot, hub: &Hub, cluster: &ClusterName) {
+        let (complaints, refused) = hub.objects.refused(cluster, self.complaints);
         if let Update::Now(refused) = refused {
-            self.session_slot.report_refused(refused);
+            slot.report_refused(refused);
         }
         self.complaints = Some(complaints);
     }

@@ -1,13 +1,17 @@
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Poll,
+};
 
 use argocd::keys;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use futures::{future, stream};
+use futures::{StreamExt as _, future, stream};
 use http_body_util::StreamBody;
 use hyper::body::Frame as Chunk;
 use live::events::{self, Observed};
 use prost::Message as _;
-use protocol::{Event, Kind, ObjectKey, Verb};
+use protocol::{Event, Kind, ObjectKey, Target, Verb};
 use runtime::{clock::Clock, parts::Parts};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -32,9 +36,12 @@ use crate::{
 /// More turns than any state needs in a minute without input.
 const TOO_MANY: usize = 1000;
 
-/// A hub on which a write to `stuck` never ends, and every other fails.
-#[derive(Debug)]
-struct Slow;
+/// A hub on which a write to `stuck…` never ends, and every other fails.
+#[derive(Debug, Default)]
+struct Slow {
+    /// Begun writes that never end.
+    stuck: AtomicUsize,
+}
 
 impl Store for Slow {
     fn watch(&self, _: Reporter, _: CancellationToken) -> BoxFuture<'static, ()> {
@@ -62,7 +69,8 @@ impl Store for Slow {
         _: &'a str,
         _: argocd::Patch,
     ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        if application.name == "stuck" {
+        if application.name.starts_with("stuck") {
+            self.stuck.fetch_add(1, Ordering::Relaxed);
             future::pending().boxed()
         } else {
             future::ready(Err(WriteError::Unavailable("busy".into()))).boxed()
@@ -88,13 +96,18 @@ impl Store for Slow {
 
 /// The frame with a status of the copy of this Application.
 fn status(application: &str) -> Bytes {
+    status_of(application, 0)
+}
+
+/// Like [`status`], with a message of so many bytes.
+fn status_of(application: &str, bytes: usize) -> Bytes {
     let key = ObjectKey::new(Kind::Application, "argocd", application);
     let copy = json!({
         "metadata": {
             "namespace": "argocd", "name": application, "uid": "local",
             "annotations": { keys::SOURCE_UID: format!("uid-{application}") },
         },
-        "status": { "health": { "status": "Healthy" } },
+        "status": { "health": { "status": "Healthy", "message": "x".repeat(bytes) } },
     });
     let body = serde_json::to_vec(&copy).unwrap().into();
     let event = Event::about(&key, Verb::StatusUpdate, "local", "1", body);
@@ -108,35 +121,41 @@ fn status(application: &str) -> Bytes {
     bytes.freeze()
 }
 
-/// A stream with these statuses that never ends.
-fn emitting(statuses: &[&str]) -> Streaming<Frame> {
-    let chunks: Vec<_> = statuses
-        .iter()
-        .map(|name| Ok::<_, Infallible>(Chunk::data(status(name))))
-        .collect();
+/// A stream with these frames that never ends.
+fn emitting(frames: Vec<Bytes>) -> Streaming<Frame> {
+    let chunks = frames
+        .into_iter()
+        .map(|frame| Ok::<_, Infallible>(Chunk::data(frame)));
     let body = StreamBody::new(stream::iter(chunks).chain(stream::pending()));
     let decoder = tonic_prost::ProstCodec::<Frame, Frame>::default().decoder();
     Streaming::new_request(decoder, body, None, None)
 }
 
 fn sessions(applications: &[String], limits: Limits) -> Arc<Sessions> {
-    let sessions = sessions_on(Arc::new(Slow), limits);
+    sessions_with(Arc::default(), applications, limits)
+}
+
+fn sessions_with(hub: Arc<Slow>, applications: &[String], limits: Limits) -> Arc<Sessions> {
+    let sessions = sessions_on(hub, limits);
     for name in applications {
         let object = application("a", name, &format!("uid-{name}"), 1);
         let report = Report::Applied(Watched::Application, object);
-        sessions.hub.report(report);
+        sessions.hub.objects.report(report);
     }
     sessions
 }
 
 /// Sessions with a hub that has a project and a cluster `a`.
-pub(super) fn sessions_on(store: Arc<dyn Store>, limits: Limits) -> Arc<Sessions> {
+pub(in crate::sync::session) fn sessions_on(
+    store: Arc<dyn Store>,
+    limits: Limits,
+) -> Arc<Sessions> {
     let (clock, metrics) = (Clock::system(), Metrics::default());
     let settings = Settings::usual(([127, 0, 0, 1], 0).into());
     let hub = Hub::new(&settings, store, clock.clone(), metrics.clone());
     let enrolled = fleet(&["a"]);
     hub.set_fleet(&enrolled);
-    hub.report(Report::Applied(
+    hub.objects.report(Report::Applied(
         Watched::AppProject,
         open_project("default"),
     ));
@@ -180,6 +199,15 @@ pub(super) async fn driver(
     statuses: &[&str],
     outbound: mpsc::Sender<Result<Frame, Status>>,
 ) -> Driver {
+    let frames = statuses.iter().map(|name| status(name)).collect();
+    driver_of(sessions, emitting(frames), outbound).await
+}
+
+async fn driver_of(
+    sessions: &Arc<Sessions>,
+    inbound: Streaming<Frame>,
+    outbound: mpsc::Sender<Result<Frame, Status>>,
+) -> Driver {
     let certificate = Arc::new(Authority::new().agent("a").peer_certificate());
     let admitted = Admitted {
         holder: Holder {
@@ -200,13 +228,7 @@ pub(super) async fn driver(
         .acquire_slot(&name("a"), mode, &admitted.peer_credentials)
         .await;
     let session_slot = session_slot.unwrap();
-    Driver::new(
-        sessions,
-        session_slot,
-        &admitted,
-        emitting(statuses),
-        outbound,
-    )
+    Driver::new(sessions, session_slot, &admitted, inbound, outbound)
 }
 
 /// The turns of a session in a minute in which the peer sends only `statuses` and reads nothing.
@@ -289,7 +311,6 @@ async fn backpressure_is_not_mistaken_for_silence() {
     for _ in 0..2 {
         tokio::time::advance(10 * second).await;
         let now = driver.started.elapsed();
-        driver.pulse.beat(now);
         let ping = beat.clone().into_cloud_event("agent://agent-managed");
         driver.machine.receive(ping, now).unwrap();
     }
@@ -306,4 +327,57 @@ async fn backpressure_is_not_mistaken_for_silence() {
     drop(tokio::time::timeout(600 * second, turning).await);
     assert!(!driver.machine.has_room());
     assert!((55..70).contains(&acks), "{acks} answers in ten minutes");
+}
+
+/// How many large messages a session decodes while no other task runs.
+#[tokio::test(start_paused = true)]
+async fn session_lets_other_tasks_run_between_messages() {
+    let sessions = sessions(&[], Limits::default());
+    let frames = vec![status_of("unknown", 100 << 10); 60];
+    let (outbound, _unread) = mpsc::channel(1_000);
+    let mut driver = driver_of(&sessions, emitting(frames), outbound).await;
+    let others = AtomicUsize::new(0);
+    let other = future::poll_fn(|_| {
+        others.fetch_add(1, Ordering::Relaxed);
+        Poll::<()>::Pending
+    });
+    let (mut in_a_row, mut longest, mut before) = (0, 0, 0);
+    let turning = async {
+        for _ in 0..60 {
+            driver.turn().await.unwrap();
+            let now = others.load(Ordering::Relaxed);
+            in_a_row = if now == before { in_a_row + 1 } else { 0 };
+            longest = longest.max(in_a_row);
+            before = now;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = turning => {}
+        () = other => {}
+    }
+    assert!(longest <= 3, "{longest} messages in a row");
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_messages_are_applied_one_at_a_time() {
+    let names: Vec<String> = (0..6).map(|number| format!("stuck-{number}")).collect();
+    let hub = Arc::<Slow>::default();
+    let sessions = sessions_with(Arc::clone(&hub), &names, Limits::default());
+    let (large, small) = names.split_at(4);
+    let mut frames: Vec<_> = large
+        .iter()
+        .map(|name| status_of(name, 300 << 10))
+        .collect();
+    frames.extend(small.iter().map(|name| status(name)));
+    let (outbound, _unread) = mpsc::channel(1_000);
+    let mut driver = driver_of(&sessions, emitting(frames), outbound).await;
+    let turning = async {
+        loop {
+            driver.turn().await.unwrap();
+        }
+    };
+    drop(tokio::time::timeout(Duration::from_secs(1), turning).await);
+    assert_eq!(driver.working.len(), 6);
+    assert_eq!(hub.stuck.load(Ordering::Relaxed), 1 + small.len());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::OptionFuture};
 use protocol::{Event, Verdict, WorkId, wire::eventstreamapi::Event as Frame};
 use runtime::error::Chain;
 use tokio::time::{sleep, sleep_until};
@@ -36,7 +36,10 @@ impl Driver {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
         let room = self.machine.has_room();
+        let is_blocked = self.resync.waiting().is_blocking();
         let asks = !full && self.machine.can_emit_at_once();
+        // None for an agent with a tunnel.
+        let go_request = OptionFuture::from(self.go_requests.as_mut().map(GoRequestChannel::next));
         let next = tokio::select! {
             biased;
             end = self.session_slot.ended() => Next::Over(Over::Hub(end)),
@@ -51,14 +54,14 @@ impl Driver {
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
                 Err(status) => Next::Over(self.lost(&status)),
             },
-            Ok(()) = self.fleet.changed(), if self.resync.waiting().is_blocking() => Next::Fleet,
+            Ok(()) = self.fleet.changed(), if is_blocked => Next::Fleet,
             () = self.subscription.mailbox.changed() => Next::Turn,
-            Some(event) = next_go_request(self.go_requests.as_mut()), if asks => Next::GoRequest(event),
+            Some(Some(event)) = go_request, if asks => Next::GoRequest(event),
             _room = self.outbound.reserve(), if full => Next::Turn,
             () = sleep(pause) => Next::Turn,
         };
         if !room {
-            self.pulse.unread(self.started.elapsed());
+            self.machine.skip_read(self.started.elapsed());
         }
         next
     }
@@ -84,13 +87,10 @@ impl Driver {
     fn pause(&self, now: Duration, full: bool) -> Duration {
         let busy = self.working.len() >= self.sessions.limits.writes_per_session;
         let least = if full || busy { BLOCKED } else { SHORTEST };
-        let is_unread = !self.machine.has_room();
-        let sign = self.pulse.next_sign(now).filter(|_| is_unread);
         [
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
-            self.response_timeout(now),
-            sign,
+            self.machine.silence_left(now),
         ]
         .into_iter()
         .flatten()
@@ -101,35 +101,9 @@ impl Driver {
 
     /// Times out a peer that has sent heartbeats and is silent now.
     pub(super) fn listen(&self) -> Result<(), Over> {
-        if self.response_timeout(self.started.elapsed()) == Some(Duration::ZERO) {
+        if self.machine.silence_left(self.started.elapsed()) == Some(Duration::ZERO) {
             return Err(Over::Peer("the agent timed out".to_owned()));
         }
         Ok(())
-    }
-
-    /// How long the agent may still be silent.
-    fn response_timeout(&self, now: Duration) -> Option<Duration> {
-        let arrived = self.machine.stats(now).last_received;
-        let least = self.sessions.limits.silence;
-        self.pulse.response_timeout(least, arrived, now)
-    }
-
-    /// Sends signs of life while the inbox has no room: we do not read the agent then, and unanswered heartbeats would
-    /// make it disconnect.
-    pub(super) fn leave_unread(&mut self, now: Duration) {
-        if !self.machine.has_room() {
-            self.pulse.unread(now);
-            if self.pulse.takes_sign(now) {
-                self.machine.answer_again();
-            }
-        }
-    }
-}
-
-/// The next request to a Go agent; never resolves for an agent with a tunnel. Cancel-safe.
-async fn next_go_request(go_requests: Option<&mut GoRequestChannel>) -> Option<Event> {
-    match go_requests {
-        Some(go_requests) => go_requests.next().await,
-        None => std::future::pending().await,
     }
 }

@@ -55,7 +55,7 @@ fn stated(
     let plan = state(incoming, live.as_ref(), None, POLICY)?;
     let mut after = live;
     for step in &plan.steps {
-        after = carried_out(after, step, desired);
+        after = carried_out(after, step);
     }
     Ok((after, plan))
 }
@@ -147,7 +147,7 @@ fn keys_are_put_beside_those_of_the_spoke_and_taken_back_alone() {
     assert_eq!(plan.memory, Memory::Forget);
     let mut after = Some(live);
     for step in &plan.steps {
-        after = carried_out(after, step, &desired);
+        after = carried_out(after, step);
     }
     assert_eq!(after.unwrap()["data"], local["data"]);
 }

@@ -7,7 +7,7 @@ use k8s_openapi::{
 };
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 
-use super::*;
+use super::super::*;
 
 pub(crate) const SIGNER: &str = "open-cluster-management.io/a";
 

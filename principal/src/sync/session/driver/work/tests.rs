@@ -19,7 +19,7 @@ const MOMENT: Duration = Duration::from_millis(1);
 /// A session of cluster `a` with Applications `busy` and `other` on a hub in memory.
 struct Flooded {
     memory: Memory,
-    sessions: std::sync::Arc<Sessions>,
+    sessions: Arc<Sessions>,
     driver: Driver,
     reads: mpsc::Receiver<Result<protocol::wire::eventstreamapi::Event, Status>>,
     stated: u32,
@@ -28,7 +28,7 @@ struct Flooded {
 impl Flooded {
     async fn begin() -> Self {
         let memory = Memory::new();
-        let store = std::sync::Arc::new(memory.clone());
+        let store = Arc::new(memory.clone());
         let sessions = tests::sessions_on(store, Limits::default());
         let (outbound, reads) = mpsc::channel(10_000);
         for name in ["busy", "other"] {
@@ -57,7 +57,7 @@ impl Flooded {
     /// The watch reports its current state.
     fn watch(&self, name: &str) {
         let reply = Report::Applied(Watched::Application, self.live(name));
-        self.sessions.hub.report(reply);
+        self.sessions.hub.objects.report(reply);
     }
 
     /// The agent sends an event about its copy.

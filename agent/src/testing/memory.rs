@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use argocd::memory::{Change, Denied, Objects, Seen};
+use argocd::testing::memory::{Change, Denied, Objects, Seen};
 use argocd::{Meta, Patch, patch};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -12,7 +12,7 @@ use runtime::notifier::ChangeNotifier as Changes;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Error, Report, Reporter, Spoke, Target};
+use crate::sync::api::{Error, Report, Reporter, Spoke, Target};
 
 /// A spoke in memory; clones share it.
 #[derive(Clone, Debug, Default)]

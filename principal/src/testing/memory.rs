@@ -7,7 +7,7 @@ use std::{
 
 use argocd::{
     Meta, Patch,
-    memory::{Change, Denied, Objects, Seen},
+    testing::memory::{Change, Denied, Objects, Seen},
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use live::events::{self, Observed};
@@ -15,8 +15,10 @@ use runtime::notifier::ChangeNotifier as Changes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{Report, Reporter, Store, Watched, WriteError};
-use crate::domain::Key;
+use crate::{
+    domain::Key,
+    store::{Report, Reporter, Store, Watched, WriteError},
+};
 
 /// A hub in memory; clones share it.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{samples::*, *};
+use super::*;
 use crate::sdk::hash::{Live, spec_hash};
 
 const RESOURCE: &str = "addondeploymentconfigs";

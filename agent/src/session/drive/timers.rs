@@ -2,35 +2,25 @@
 
 use std::time::Duration;
 
-use super::{DRAIN, HANG_UP_GRACE, Moving, work::CONCURRENT_WORK};
+use tokio::time::Instant;
 
-impl Moving<'_> {
-    /// The time until the next timer is due.
-    pub(super) fn wait(&self, heartbeat: Option<Duration>) -> Duration {
+use super::{CONCURRENT_WORK, SessionState};
+
+impl SessionState<'_> {
+    /// The time until the next timer is due. `is_full`: the outgoing half has no room.
+    pub(super) fn wait(&self, heartbeat: Option<Duration>, is_full: bool) -> Duration {
         let now = self.begun.elapsed();
         let silence = heartbeat
             .map(|interval| (self.arrived(now) + silence_limit(interval)).saturating_sub(now));
-        let drain = self
-            .draining
-            .as_ref()
-            .map(|(since, _)| DRAIN.saturating_sub(since.elapsed()));
-        let hang_up = self
-            .hung_up
-            .map(|since| HANG_UP_GRACE.saturating_sub(since.elapsed()));
-        let due = [self.session.next_timeout(now), silence, drain, hang_up]
+        let ends = self.phase.ends();
+        let end = ends.map(|at| at.saturating_duration_since(Instant::now()));
+        let due = [self.session.next_timeout(now), silence, end]
             .into_iter()
             .flatten()
             .min();
         // A timer that is due but blocked must not spin the loop.
-        let cannot = self.full
-            || self.hung_up.is_some()
-            || self.draining.is_some()
-            || self.working.len() >= CONCURRENT_WORK;
-        let least = if cannot {
-            Duration::from_millis(50)
-        } else {
-            Duration::from_millis(1)
-        };
+        let is_blocked = is_full || !self.phase.is_up() || self.working.len() >= CONCURRENT_WORK;
+        let least = Duration::from_millis(if is_blocked { 50 } else { 1 });
         due.unwrap_or(Duration::from_mins(1)).max(least)
     }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Mutex};
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::*;
+use super::super::*;
 use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
     name::AddonName,
@@ -110,6 +110,7 @@ pub(crate) fn observed() -> Observed {
     Observed {
         cluster: Some(Arc::new(cluster)),
         addon: Some(Arc::new(read_addon(addon))),
+        offer: Some(Arc::default()),
         ..Observed::default()
     }
 }

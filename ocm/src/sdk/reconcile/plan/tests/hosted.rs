@@ -1,6 +1,6 @@
 //! Hosted mode and its finalizers.
 
-use super::{samples::*, *};
+use super::*;
 use crate::api::cluster::ManagedCluster;
 
 fn located(name: &str, location: &str) -> serde_json::Value {

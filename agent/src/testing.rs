@@ -1,0 +1,3 @@
+//! Test doubles; no program contains them.
+
+pub mod memory;

@@ -1,0 +1,188 @@
+//! Starts and finishes the work of a session.
+//!
+//! Throttles the writes of one object: the newest value waits in the inbox, where newer ones replace it. One session does
+//! not occupy its thread: after a bounded number of bytes it lets other tasks run, and applies large messages one by one.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt as _, StreamExt as _};
+use protocol::{Event, Kind, Target, Verb, Verdict, Work, WorkId};
+
+use super::Driver;
+use crate::sync::session::spoke_info;
+
+/// Bytes that a session decodes before it lets other tasks run: a few milliseconds.
+const BUDGET: usize = 256 << 10;
+/// The cost of a message besides its bytes.
+const MESSAGE: usize = 1 << 10;
+/// Messages above this size are applied one at a time: a decoded one may need a hundred times its bytes.
+const LARGE: usize = 256 << 10;
+
+/// The bytes that a session may still decode before it lets other tasks run.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { left: BUDGET }
+    }
+}
+
+impl Budget {
+    /// Counts one message.
+    pub(super) const fn charge(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes.saturating_add(MESSAGE));
+    }
+
+    /// Lets other tasks run if the budget is used up. Cancel-safe.
+    async fn settle(&mut self) {
+        if self.left == 0 {
+            tokio::task::yield_now().await;
+            self.left = BUDGET;
+        }
+    }
+}
+
+impl Driver {
+    /// Starts the work that is ready, as far as there is room.
+    pub(super) async fn start_work(&mut self, now: Duration) {
+        loop {
+            self.budget.settle().await;
+            if self.working.len() >= self.sessions.limits.writes_per_session {
+                return;
+            }
+            let Some(Work { id, event }) = self.machine.next_work(now) else {
+                return;
+            };
+            self.budget.charge(event.payload.len());
+            if event.target == Target::Resync {
+                let (resync, mut step) = self.resync_step(now);
+                let verdict = resync.take(&mut step, &event);
+                self.machine.finished(id, verdict, now);
+                continue;
+            }
+            if event.target == Target::ClusterInfo {
+                // At once: a later message replaces this one.
+                spoke_info::record(&self.session_slot, &event);
+            }
+            if self
+                .go_requests
+                .as_ref()
+                .is_some_and(|go_requests| go_requests.handle_response(&event))
+            {
+                self.machine.finished(id, Verdict::Done, now);
+                continue;
+            }
+            if let Some(verdict) = self.resync.take_message(&self.hub, &event, now) {
+                self.machine.finished(id, verdict, now);
+                continue;
+            }
+            if let Some(after) = self.throttle(&event, now) {
+                self.machine.finished(id, Verdict::Retry { after }, now);
+                continue;
+            }
+            self.begin(id, event);
+        }
+    }
+
+    fn begin(&self, id: WorkId, event: Event) {
+        let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
+        let large = (event.payload.len() > LARGE).then(|| Arc::clone(&self.large));
+        let work = async move {
+            let _permit = match large {
+                Some(large) => large.acquire_owned().await.ok(),
+                None => None,
+            };
+            let (verdict, reason) = hub.reports.apply_for(&from, &event).await;
+            (id, verdict, reason)
+        };
+        self.working.push(work.boxed());
+    }
+
+    /// How long a throttled event has to wait; none if it begins now.
+    ///
+    /// Throttles only the state of an object: no commands, no deletions, and no reports that the hub waits for.
+    fn throttle(&mut self, event: &Event, now: Duration) -> Option<Duration> {
+        let key = event.object()?;
+        let shows = event.target == Target::Object(Kind::Application)
+            && (event.verb == Verb::StatusUpdate
+                // An autonomous cluster sends the whole object.
+                || (event.verb == Verb::SpecUpdate && self.from.is_autonomous));
+        if !shows {
+            self.pace.release(&key);
+            return None;
+        }
+        let wait = self.pace.throttle(&key, now)?;
+        if self.hub.reports.awaits(&self.from, event) {
+            self.pace.release(&key);
+            return None;
+        }
+        Some(wait)
+    }
+
+    /// Writes the throttled values and finishes the current work: the agent sends them again only in a next session, if
+    /// any.
+    async fn write_throttled(&mut self) {
+        if !self.pace.is_throttling() {
+            return;
+        }
+        self.machine.end_backoff();
+        loop {
+            self.start_throttled(self.started.elapsed());
+            let Some((id, verdict, _reason)) = self.working.next().await else {
+                return;
+            };
+            let now = self.started.elapsed();
+            self.machine.finished(id, verdict, now);
+        }
+    }
+
+    /// Finishes the current work, so that the peer need not send it again to the next replica.
+    pub(super) async fn finish_work(&mut self) {
+        let bound = self.sessions.limits.drain;
+        let drained = async {
+            self.write_throttled().await;
+            self.machine.drain();
+            while let Some((id, verdict, _reason)) = self.working.next().await {
+                self.machine.finished(id, verdict, self.started.elapsed());
+            }
+        };
+        if tokio::time::timeout(bound, drained).await.is_err() {
+            tracing::debug!("some work timed out at the end of the session");
+        }
+        self.machine.drain();
+        self.write(self.started.elapsed());
+    }
+
+    /// Writes the throttled values after a disconnect, as the agent may never come back. A reconnecting agent waits for
+    /// us, and sends them again.
+    pub(super) async fn write_after_disconnect(&mut self) {
+        let bound = self.sessions.limits.drain;
+        let end = self.session_slot.end();
+        tokio::select! {
+            biased;
+            _end = end => {}
+            _late = tokio::time::timeout(bound, self.write_throttled()) => {}
+        }
+    }
+
+    fn start_throttled(&mut self, now: Duration) {
+        while self.working.len() < self.sessions.limits.writes_per_session {
+            let Some(Work { id, event }) = self.machine.next_work(now) else {
+                return;
+            };
+            let retained = event.object().is_some_and(|key| self.pace.release(&key));
+            if retained {
+                self.begin(id, event);
+            } else {
+                let after = Duration::MAX;
+                self.machine.finished(id, Verdict::Retry { after }, now);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
