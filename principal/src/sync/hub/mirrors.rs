@@ -3,7 +3,8 @@
 //! The namespace and the prefix of a project come from the session's certificate, the rest of the name from the spoke,
 //! checked. An object without the cluster's mark is never touched.
 //!
-//! Here: the reports of a cluster, and the queries of its session. `revert` reverts edits on the hub.
+//! Here: the reports of a cluster, and the queries of its session. `names` gives each name to one cluster, `revert`
+//! reverts edits on the hub.
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::{
     store::Step,
 };
 
+mod names;
 mod revert;
 #[cfg(test)]
 mod tests;
@@ -94,6 +96,9 @@ impl Mirrors {
         };
         let meta = Meta::of(&desired);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        if let Some(outcome) = self.judge_name(from, &key, &source) {
+            return outcome;
+        }
         let (source_uid, bytes) = (Meta::of(&source).uid(), event.payload.len().max(1));
         let begun = self
             .objects
