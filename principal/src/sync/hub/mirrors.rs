@@ -72,10 +72,12 @@ impl Mirrors {
             let why = "the message and its body name different objects";
             return Outcome::refused("malformed", why);
         }
-        match verb {
-            Verb::Create | Verb::SpecUpdate => self.show(from, kind, source, event).await,
-            Verb::Delete => self.end(from, kind, &source).await,
-            _ => Outcome::refused("not_allowed", "an autonomous cluster may not send this"),
+        if matches!(verb, Verb::Create | Verb::SpecUpdate) {
+            self.show(from, kind, source, event).await
+        } else if verb == Verb::Delete {
+            self.end(from, kind, &source).await
+        } else {
+            Outcome::refused("not_allowed", "an autonomous cluster may not send this")
         }
     }
 
@@ -133,7 +135,7 @@ impl Mirrors {
                         self.objects.lock().mirrors.forget(&claimed.key);
                         self.not_shown(from, kind, &claimed.source, reason, message)
                     }
-                    outcome => outcome,
+                    outcome @ (Outcome::Done | Outcome::Retry(_)) => outcome,
                 }
             }
         }

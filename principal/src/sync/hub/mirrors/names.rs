@@ -1,4 +1,4 @@
-//! The names of mirrored AppProjects, which can fit several clusters: `a-b-c` is project `b-c` of cluster `a` and project
+//! The names of mirrored projects, which can fit several clusters: `a-b-c` is project `b-c` of cluster `a` and project
 //! `c` of cluster `a-b`. One of them owns the name; the others are refused and lose their mirror.
 
 use argocd::{Meta, mirror};
@@ -14,7 +14,7 @@ use crate::domain::{ClusterName, Sender};
 const TAKEN: &str = "its name on the hub belongs to cluster ";
 
 impl Mirrors {
-    /// The outcome of a reported AppProject, if its name belongs to another cluster, or if that cluster still has it.
+    /// The outcome of a reported project, if its name belongs to another cluster, or if that cluster still has it.
     pub(super) fn judge_name(
         &self,
         from: &Sender,
