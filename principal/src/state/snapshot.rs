@@ -42,8 +42,11 @@ pub(crate) struct Totals {
     pub(crate) first_expiry: Option<Timestamp>,
 }
 
+/// Whether a cluster has a problem.
+type HasTrouble = fn(&SessionReport) -> bool;
+
 /// The problems that need the attention of an administrator: a word for each, and whether a cluster has it.
-const TROUBLE: [(&str, fn(&SessionReport) -> bool); 5] = [
+const TROUBLE: [(&str, HasTrouble); 5] = [
     ("deletion_held", |it| it.blocked_deletion.is_some()),
     ("misconduct", |it| it.misconduct.is_some()),
     ("refused", |it| it.refused.is_some()),

@@ -175,6 +175,7 @@ impl Hub {
     /// Updates the enrolled clusters.
     pub(crate) fn set_fleet(&self, fleet: &Fleet) {
         self.objects.set_fleet(fleet);
+        self.mirrors.judge_names();
     }
 
     /// Subscribes a session: it is notified of every change from now on, and gets the list of current objects.

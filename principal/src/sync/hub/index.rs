@@ -201,6 +201,18 @@ impl Index {
             .collect()
     }
 
+    /// All projects that are marked as mirrors.
+    pub(crate) fn mirrored_projects(&self) -> Vec<ObjectKey> {
+        let projects = self.provisions.kept_projects();
+        let mirrored = projects.filter(|(_, object)| argocd::mirror::is_mirror(object));
+        mirrored.map(|(key, _)| key).collect()
+    }
+
+    /// The cluster that may have an AppProject of this name on the hub.
+    pub(crate) fn owner_of_project(&self, name: &str) -> Option<ClusterName> {
+        self.enrolled(self.clusters.owner_of_project(name)?)
+    }
+
     /// The enrolled cluster with this server.
     pub(crate) fn cluster_at(&self, server: &str) -> Option<ClusterName> {
         self.enrolled(self.clusters.by_server(server)?)

@@ -303,6 +303,17 @@ impl KnownMirrors {
         self.refused.remove(cluster);
     }
 
+    /// The objects that cannot be mirrored, by their names on the cluster, with the reason.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (&ClusterName, &ObjectKey, &str)> {
+        let of = |(cluster, refused)| {
+            let refused: &BTreeMap<ObjectKey, String> = refused;
+            refused
+                .iter()
+                .map(move |(key, why)| (cluster, key, why.as_str()))
+        };
+        self.refused.iter().flat_map(of)
+    }
+
     /// The objects of a cluster that cannot be mirrored, if there are any.
     pub(super) fn unmirrored(&self, cluster: &ClusterName) -> Option<Unmirrored> {
         let refused = self.refused.get(cluster)?;

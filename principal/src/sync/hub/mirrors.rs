@@ -3,7 +3,8 @@
 //! The namespace and the prefix of a project come from the session's certificate, the rest of the name from the spoke,
 //! checked. An object without the cluster's mark is never touched.
 //!
-//! Here: the reports of a cluster, and the queries of its session. `revert` reverts edits on the hub.
+//! Here: the reports of a cluster, and the queries of its session. `names` gives each name to one cluster, `revert`
+//! reverts edits on the hub.
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use crate::{
     store::Step,
 };
 
+mod names;
 mod revert;
 #[cfg(test)]
 mod tests;
@@ -70,10 +72,12 @@ impl Mirrors {
             let why = "the message and its body name different objects";
             return Outcome::refused("malformed", why);
         }
-        match verb {
-            Verb::Create | Verb::SpecUpdate => self.show(from, kind, source, event).await,
-            Verb::Delete => self.end(from, kind, &source).await,
-            _ => Outcome::refused("not_allowed", "an autonomous cluster may not send this"),
+        if matches!(verb, Verb::Create | Verb::SpecUpdate) {
+            self.show(from, kind, source, event).await
+        } else if verb == Verb::Delete {
+            self.end(from, kind, &source).await
+        } else {
+            Outcome::refused("not_allowed", "an autonomous cluster may not send this")
         }
     }
 
@@ -94,6 +98,9 @@ impl Mirrors {
         };
         let meta = Meta::of(&desired);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        if let Some(outcome) = self.judge_name(from, &key, &source) {
+            return outcome;
+        }
         let (source_uid, bytes) = (Meta::of(&source).uid(), event.payload.len().max(1));
         let begun = self
             .objects
@@ -128,7 +135,7 @@ impl Mirrors {
                         self.objects.lock().mirrors.forget(&claimed.key);
                         self.not_shown(from, kind, &claimed.source, reason, message)
                     }
-                    outcome => outcome,
+                    outcome @ (Outcome::Done | Outcome::Retry(_)) => outcome,
                 }
             }
         }

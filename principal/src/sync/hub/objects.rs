@@ -23,7 +23,7 @@ use tokio::time::{Instant, error::Elapsed};
 
 use super::{
     failing_writes::FailingWrites,
-    index::{Effect, Index},
+    index::{Effect, Entry, Index},
     known_mirrors::KnownMirrors,
     mailbox::Mailbox,
     spans::Cause,
@@ -202,23 +202,20 @@ impl Objects {
     /// Records a refusal of a cluster, for a condition on the Application, or on those that need the object.
     pub(crate) fn refused_by(&self, cluster: &ClusterName, key: &ObjectKey, reason: &str) {
         let mut state = self.lock();
-        let effects = match Key::from_object(key) {
-            Some(key) => {
-                let entry = state.index.application(&key);
-                if entry.is_none_or(|entry| entry.cluster() != Some(cluster)) {
-                    return;
-                }
-                let report = format!("cluster {cluster} refuses it: {reason}");
-                state.index.set_report(&key, Some(report))
+        let effects = if let Some(key) = Key::from_object(key) {
+            let entry = state.index.application(&key);
+            if entry.is_none_or(|entry| entry.cluster() != Some(cluster)) {
+                return;
             }
-            None => {
-                let before = state.index.complaints_of(cluster);
-                let effects = state.index.refuse(cluster, key, reason);
-                if state.index.complaints_of(cluster) != before {
-                    tracing::warn!(%cluster, object = %key, reason, "a cluster refuses a provisioned object");
-                }
-                effects
+            let report = format!("cluster {cluster} refuses it: {reason}");
+            state.index.set_report(&key, Some(report))
+        } else {
+            let before = state.index.complaints_of(cluster);
+            let effects = state.index.refuse(cluster, key, reason);
+            if state.index.complaints_of(cluster) != before {
+                tracing::warn!(%cluster, object = %key, reason, "a cluster refuses a provisioned object");
             }
+            effects
         };
         self.post(&state, effects);
     }
@@ -344,7 +341,7 @@ fn remove(state: &mut State, key: &ObjectKey, uid: &str, is_seen: bool) -> Vec<E
     let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
     let last = entry
         .filter(|entry| entry.uid() == uid)
-        .and_then(|entry| entry.final_state());
+        .and_then(Entry::final_state);
     let mut effects = state.index.remove(key, uid);
     effects.retain(|effect| {
         let Effect::Gone { cluster, key, .. } = effect else {

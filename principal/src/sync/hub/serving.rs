@@ -18,7 +18,7 @@ impl Serving {
             && self.active.wait_for(|active| *active).await.is_ok();
         if !serves {
             // The program stops, and then the caller is cancelled too.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -259,7 +259,7 @@ impl Driver {
             }
         }
         if self.subscription.mailbox.take_comparison() {
-            self.resync.resync_now();
+            self.resync.resync_now(&self.hub);
         }
     }
 

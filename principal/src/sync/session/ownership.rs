@@ -32,8 +32,9 @@ pub(super) trait Ownership: fmt::Debug + Send {
     /// Does what is due by now; returns whether another comparison began.
     fn advance(&mut self, step: &mut Step<'_>) -> bool;
 
-    /// Makes the next comparison due at once: the agent may have copies whose deletion the hub did not see.
-    fn resync_now(&mut self) {}
+    /// Makes the next comparison due at once: a managed cluster may have copies whose deletion the hub did not see, an
+    /// autonomous one may have objects that the hub can mirror now.
+    fn resync_now(&mut self, hub: &Hub);
 
     /// When the last comparison ended; none while the first one is under way.
     ///

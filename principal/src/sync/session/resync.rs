@@ -114,7 +114,7 @@ impl Ownership for Resync {
         begins
     }
 
-    fn resync_now(&mut self) {
+    fn resync_now(&mut self, _hub: &Hub) {
         self.rounds.request();
     }
 

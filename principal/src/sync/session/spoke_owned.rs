@@ -177,6 +177,12 @@ impl Ownership for Claims {
         false
     }
 
+    /// Sends the list again: the agent answers with the objects that it lacks.
+    fn resync_now(&mut self, hub: &Hub) {
+        hub.mirrors.forget_unmirrored(&self.cluster);
+        self.list = MirrorList::new(hub, &self.cluster);
+    }
+
     fn waiting(&mut self) -> &mut Waiting {
         &mut self.waiting
     }

@@ -21,10 +21,10 @@ impl Index {
         let before = std::mem::replace(&mut entry.placement, placement);
         self.list(key, &entry, before.cluster(), entry.cluster());
         let uses = entry.uses_now();
-        let used = std::mem::replace(&mut entry.uses, uses.clone());
+        let former = std::mem::replace(&mut entry.uses, uses.clone());
         let (claim, after) = (entry.claim(), entry.placement.place().cloned());
         self.applications.insert(key.clone(), entry);
-        let mut effects = self.provisions.exchange_hosts(used, uses, &self.clusters);
+        let mut effects = self.provisions.exchange_hosts(former, uses, &self.clusters);
         if before.place() == after.as_ref() {
             effects.extend(self.settle(key, introduced));
             return effects;
