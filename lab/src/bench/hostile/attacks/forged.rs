@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::Observed;
 use crate::{
     bench::hostile::attacker::{Attacker, MARK, Named, about, raw, report},
-    raw_client::Answer,
+    raw_client::{Answer, Stream},
     steps::At,
 };
 
@@ -58,7 +58,7 @@ pub(super) async fn deletion(attacker: &Attacker, _until: Instant) -> Result<Obs
     for version in 0..10 {
         let stub = report(&attacker.victim, version);
         let event = about(&attacker.victim, Verb::Delete, version, &stub);
-        stream.send_event(Some(raw(event)), None).await?;
+        until_applied(&mut stream, event).await?;
     }
     Ok(Observed::effort(10))
 }
@@ -244,7 +244,7 @@ pub(super) async fn mirrors_elsewhere(attacker: &Attacker, _until: Instant) -> R
         });
         let key = ObjectKey::new(Kind::Application, namespace, name);
         let event = Event::about(&key, Verb::Create, MARK, "1", body.to_string().into());
-        stream.send_event(Some(raw(event)), None).await?;
+        until_applied(&mut stream, event).await?;
     }
     let mut forged = 0;
     for (namespace, name) in places {
@@ -260,7 +260,7 @@ pub(super) async fn mirrors_elsewhere(attacker: &Attacker, _until: Instant) -> R
 pub(super) async fn prefix_of_another(attacker: &Attacker, _until: Instant) -> Result<Observed> {
     let mut stream = attacker.session().await?;
     let event = project("b-default", json!([]));
-    stream.send_event(Some(raw(event)), None).await?;
+    until_applied(&mut stream, event).await?;
     let theirs = format!("{}-b-default", attacker.name);
     let there = attacker
         .hub
@@ -279,7 +279,7 @@ pub(super) async fn rbac_rules(attacker: &Attacker, _until: Instant) -> Result<O
         {"name": "q", "policies": [policy, rule]},
     ]);
     let event = project("p", roles);
-    stream.send_event(Some(raw(event)), None).await?;
+    until_applied(&mut stream, event).await?;
     let projects = At::project(&attacker.argocd, "");
     let injected = |project: &&Value| {
         let roles = project["spec"]["roles"].to_string();
@@ -287,6 +287,15 @@ pub(super) async fn rbac_rules(attacker: &Attacker, _until: Instant) -> Result<O
     };
     let all = attacker.hub.list(&projects, "").await?;
     Ok(Observed::Count(all.iter().filter(injected).count() as u64))
+}
+
+/// Sends an event and waits for its acknowledgement, which comes when it was applied or refused.
+async fn until_applied(stream: &mut Stream, event: Event) -> Result<()> {
+    let id = event.event_id.clone();
+    stream
+        .send_event(Some(raw(event)), Some(&id))
+        .await
+        .map(drop)
 }
 
 fn project(name: &str, roles: Value) -> Event {
