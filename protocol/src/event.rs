@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use uuid::Uuid;
 
 use crate::object::{Facet, Kind, ObjectKey};
@@ -21,26 +21,21 @@ mod words;
 mod tests;
 
 /// The subject of an event (`dataschema`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// A replicated object.
-    #[serde(skip)]
     Object(Kind),
     /// An ApplicationSet; only between Go replicas.
     ApplicationSet,
     /// An acknowledgement.
-    #[serde(rename = "eventProcessed")]
     Ack,
     /// A request to the spoke's API, or its response.
     Resource,
     /// A request to the spoke's redis, or its response.
     Redis,
     /// Control messages of the resync.
-    #[serde(rename = "resourceResync")]
     Resync,
     /// Counters for the hub's page of clusters.
-    #[serde(rename = "clusterCacheInfoUpdate")]
     ClusterInfo,
     /// A request for container logs.
     ContainerLog,
@@ -51,8 +46,7 @@ pub enum Target {
 }
 
 /// The operation of an event (`type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
     /// A heartbeat.
     Ping,
@@ -90,20 +84,17 @@ pub enum Verb {
     /// Resync: asks for a list of all objects of the peer.
     RequestResourceResync,
     /// Counters.
-    #[serde(rename = "cluster-cache-info-update")]
     ClusterInfoUpdate,
     /// Open a terminal.
     TerminalRequest,
     /// Something failed on the spoke.
     Error,
     /// An HTTP verb of a resource or log request.
-    #[serde(skip)]
     Http(Method),
 }
 
 /// The HTTP verbs that requests use as their type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
     /// GET
     Get,
