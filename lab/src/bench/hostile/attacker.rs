@@ -30,6 +30,11 @@ pub(super) struct Named {
     pub(super) uid: String,
 }
 
+/// The name of the autonomous cluster that is enrolled beside an autonomous attacker.
+pub(super) fn neighbour(attacker: &str) -> String {
+    format!("{attacker}-b")
+}
+
 /// A hostile agent of one cluster.
 pub(super) struct Attacker {
     /// Its cluster, which is its namespace on the hub.

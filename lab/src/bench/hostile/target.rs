@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    attacker::{Attacker, Named, OWN},
+    attacker::{Attacker, Named, OWN, neighbour},
     attacks::Attack,
 };
 use crate::{
@@ -200,7 +200,13 @@ async fn enrol_hostile(
                 applications::make(hub, &name, &[OWN.to_owned()]).await?;
                 setting.enrol(&name).await?
             }
-            Mode::Autonomous => setting.enrol_as(&name, Mapping::Autonomous).await?,
+            Mode::Autonomous => {
+                // A cluster whose name begins with the attacker's.
+                let neighbour = neighbour(&name);
+                hub.apply(&At::namespace(&neighbour), json!({})).await?;
+                setting.enrol_as(&neighbour, Mapping::Autonomous).await?;
+                setting.enrol_as(&name, Mapping::Autonomous).await?
+            }
         };
         hostile.push((attack.mode, credentials(&pair)));
     }

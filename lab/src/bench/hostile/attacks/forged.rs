@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Observed;
 use crate::{
-    bench::hostile::attacker::{Attacker, MARK, Named, about, raw, report},
+    bench::hostile::attacker::{Attacker, MARK, Named, about, neighbour, raw, report},
     raw_client::{Answer, Stream},
     steps::At,
 };
@@ -256,12 +256,12 @@ pub(super) async fn mirrors_elsewhere(attacker: &Attacker, _until: Instant) -> R
     Ok(Observed::Count(forged))
 }
 
-/// The attacker is `x`; another cluster may be called `x-b`, and its project `default` is `x-b-default` on the hub.
+/// The attacker is `x`; another cluster is called `x-b`, and its project `default` is `x-b-default` on the hub.
 pub(super) async fn prefix_of_another(attacker: &Attacker, _until: Instant) -> Result<Observed> {
     let mut stream = attacker.session().await?;
     let event = project("b-default", json!([]));
     until_applied(&mut stream, event).await?;
-    let theirs = format!("{}-b-default", attacker.name);
+    let theirs = format!("{}-default", neighbour(&attacker.name));
     let there = attacker
         .hub
         .get(&At::project(&attacker.argocd, &theirs))
