@@ -9,9 +9,16 @@ use serde_json::{Value, json};
 
 use crate::keys;
 
+const PREFIX: &str = "cluster-";
+
 /// Name of the project.
 pub fn name(cluster: &str) -> String {
-    format!("cluster-{cluster}")
+    format!("{PREFIX}{cluster}")
+}
+
+/// The cluster whose project has this name.
+pub fn cluster_of(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX)
 }
 
 /// The whole project, for server-side apply.

@@ -45,7 +45,7 @@ pub enum Unusable {
 
 /// Whether an object on the hub mirrors one of this cluster: it has our annotation, or the Go principal created it.
 pub fn is_of(object: &Value, cluster: &str) -> bool {
-    match Meta::of(object).annotation(keys::MIRRORED_FROM) {
+    match cluster_of(object) {
         Some(from) => from == cluster,
         None => {
             is_of_go(object)
@@ -55,9 +55,14 @@ pub fn is_of(object: &Value, cluster: &str) -> bool {
     }
 }
 
+/// The cluster that our annotation names.
+pub fn cluster_of(object: &Value) -> Option<&str> {
+    Meta::of(object).annotation(keys::MIRRORED_FROM)
+}
+
 /// Whether an object on the hub is a mirror.
 pub fn is_mirror(object: &Value) -> bool {
-    Meta::of(object).annotation(keys::MIRRORED_FROM).is_some() || is_of_go(object)
+    cluster_of(object).is_some() || is_of_go(object)
 }
 
 /// Only mirrors of the Go principal have both annotations.

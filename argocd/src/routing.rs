@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::cluster_project;
 use crate::glob;
 use crate::keys::{IN_CLUSTER, IN_CLUSTER_SERVER};
 use crate::mirror;
@@ -60,6 +61,21 @@ impl Clusters {
     /// The cluster with this server.
     pub fn by_server(&self, server: &str) -> Option<&str> {
         self.by_server.get(normal_url(server)).map(String::as_str)
+    }
+
+    /// The cluster that may have an AppProject of this name on the hub, as its mirror or as its restricted project.
+    ///
+    /// `a-b-c` fits project `b-c` of cluster `a` and project `c` of cluster `a-b`: the longest name of an autonomous
+    /// cluster decides. The restricted project of a managed cluster comes first.
+    pub fn owner_of_project(&self, name: &str) -> Option<&str> {
+        let restricted = cluster_project::cluster_of(name)
+            .and_then(|cluster| self.by_name.get_key_value(cluster))
+            .map(|(cluster, _)| cluster)
+            .filter(|cluster| !self.is_autonomous(cluster));
+        let mut prefixes = name.rmatch_indices('-').map(|(at, _)| name.split_at(at).0);
+        restricted
+            .or_else(|| prefixes.find_map(|prefix| self.autonomous.get(prefix)))
+            .map(String::as_str)
     }
 
     /// The names, in order.

@@ -223,3 +223,25 @@ fn an_autonomous_cluster_owns_its_applications_and_the_hub_shows_mirrors() {
     );
     assert_eq!(routed(&mirror("nowhere")), Route::Local);
 }
+
+#[test]
+fn project_name_on_the_hub_has_one_owner() {
+    let names = ["a", "a-b", "cluster", "x", "own"];
+    let clusters = Clusters::new(names.map(|name| (name.to_owned(), None)))
+        .with_autonomous(["a", "a-b", "cluster", "own"].map(str::to_owned));
+    for (name, owner) in [
+        ("a-default", Some("a")),
+        ("a-b", Some("a")),
+        ("a-b-default", Some("a-b")),
+        ("a-bc-default", Some("a")),
+        ("x-default", None),
+        ("default", None),
+        // x is managed: it may have a restricted project
+        ("cluster-x", Some("x")),
+        ("cluster-own", Some("cluster")),
+        ("cluster-x-y", Some("cluster")),
+        ("cluster-", Some("cluster")),
+    ] {
+        assert_eq!(clusters.owner_of_project(name), owner, "{name}");
+    }
+}

@@ -185,6 +185,7 @@ impl Hub {
         } = &mut *state;
         mirrors.keep(|cluster| index.is_autonomous(cluster));
         left.retain(|cluster, _| fleet.clusters.contains_key(cluster));
+        self.judge_names(&mut state);
         self.post(&state, effects);
     }
 

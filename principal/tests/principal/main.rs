@@ -19,6 +19,8 @@ mod half_open;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod mirrored_names;
+#[cfg(test)]
 mod mirrors;
 #[cfg(test)]
 mod moved_operations;

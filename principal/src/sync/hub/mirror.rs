@@ -4,8 +4,8 @@
 //! checked. An object without the cluster's mark is never touched. A written mirror is kept as the very object that the
 //! index has: it costs its body once, and an edit of a user is the difference from it.
 //!
-//! `apply` applies the reports of a cluster, `revert` reverts edits on the hub, `write` does one write for either,
-//! `inventory` answers queries about the mirrors of a cluster.
+//! `apply` applies the reports of a cluster, `names` gives each name to one cluster, `revert` reverts edits on the hub,
+//! `write` does one write for either, `inventory` answers queries about the mirrors of a cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::settings::MirrorLimits;
 
 mod apply;
 mod inventory;
+mod names;
 mod revert;
 #[cfg(test)]
 mod tests;

@@ -246,7 +246,7 @@ impl Driver {
             }
         }
         if self.subscription.mailbox.take_comparison() {
-            self.resync.resync_now();
+            self.resync.resync_now(&mut self.machine, &self.hub);
         }
     }
 

@@ -88,11 +88,12 @@ impl Ownership {
         }
     }
 
-    /// Makes the next comparison due at once: the agent may have copies whose deletion the hub did not see. An
-    /// autonomous cluster needs none.
-    pub(super) const fn resync_now(&mut self) {
-        if let Self::Managed(resync) = self {
-            resync.resync_now();
+    /// Makes the next comparison due at once: a managed cluster may have copies whose deletion the hub did not see, an
+    /// autonomous one may have objects that the hub can mirror now.
+    pub(super) fn resync_now(&mut self, machine: &mut Session, hub: &Hub) {
+        match self {
+            Self::Managed(resync) => resync.resync_now(),
+            Self::Autonomous(claims) => claims.resync_now(machine, hub),
         }
     }
 

@@ -59,6 +59,12 @@ impl Claims {
         }
     }
 
+    /// Sends the inventory again: the agent answers with the objects that it lacks.
+    pub(super) fn resync_now(&self, machine: &mut Session, hub: &Hub) {
+        hub.forget_unmirrored(&self.cluster);
+        send_inventory(machine, hub, &self.cluster);
+    }
+
     /// Handles a resync message of the agent. Only a Go agent sends any: ours sends the objects themselves.
     pub(super) fn take(&mut self, machine: &mut Session, hub: &Hub, event: &Event) -> Verdict {
         if event.verb == Verb::RequestResourceResync {

@@ -91,6 +91,18 @@ impl Index {
             .collect()
     }
 
+    /// All AppProjects that are marked as mirrors.
+    pub(crate) fn mirrored_projects(&self) -> Vec<ObjectKey> {
+        let projects = self.provisions.kept_projects();
+        let mirrored = projects.filter(|(_, object)| argocd::mirror::is_mirror(object));
+        mirrored.map(|(key, _)| key).collect()
+    }
+
+    /// The cluster that may have an AppProject of this name on the hub.
+    pub(crate) fn owner_of_project(&self, name: &str) -> Option<&str> {
+        self.clusters.owner_of_project(name)
+    }
+
     /// Whether this cluster owns its Applications itself.
     pub(crate) fn is_autonomous(&self, cluster: &str) -> bool {
         self.clusters.is_autonomous(cluster)

@@ -79,6 +79,9 @@ impl Hub {
         };
         let meta = Meta::of(&desired);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        if let Some(verdict) = self.judge_name(from, &key, &source) {
+            return verdict;
+        }
         let begun = self.lock().mirrors.begin(
             &key,
             cluster,
@@ -148,7 +151,7 @@ impl Hub {
         done()
     }
 
-    fn not_shown(
+    pub(super) fn not_shown(
         &self,
         from: &Sender,
         kind: Kind,
