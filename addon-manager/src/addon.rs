@@ -336,7 +336,7 @@ impl sdk::Addon for ArgocdAgent {
                 .as_deref()
                 .and_then(argocd_install::Decision::read),
             place: addon.argocd_place.as_deref(),
-            session: sessions.get(target.name.as_str()),
+            session: sessions.get(target.name.as_str()).map(Arc::as_ref),
             config: &deployment,
             spoke: &spoke,
         });
@@ -356,7 +356,7 @@ impl sdk::Addon for ArgocdAgent {
             going_since: input.going_since,
             applied: conditions::applied(input.works),
             ready: input.deployment_ready(namespace, manifests::DEPLOYMENT),
-            session: sessions.get(target.name.as_str()),
+            session: sessions.get(target.name.as_str()).map(Arc::as_ref),
             serving_since: Some(self.parts.serving_since),
             dials: dials.as_deref(),
             render_error,

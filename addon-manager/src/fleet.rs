@@ -250,7 +250,7 @@ mod tests {
             mode: Some(Mode::Managed),
             ..SessionReport::default()
         };
-        Arc::new([("c".to_owned(), report)].into())
+        Arc::new([("c".to_owned(), Arc::new(report))].into())
     }
 
     fn look(world: &World, sessions: &Sessions, freshness: &mut Freshness) -> Option<bool> {

@@ -205,7 +205,7 @@ impl World {
     pub(crate) async fn reported(
         &self,
         context: &str,
-        fits: impl Fn(&BTreeMap<String, SessionReport>) -> bool,
+        fits: impl Fn(&BTreeMap<String, Arc<SessionReport>>) -> bool,
     ) {
         let mut sessions = self.handle.sessions.clone();
         bounded(context, sessions.wait_for(|reports| fits(reports)))

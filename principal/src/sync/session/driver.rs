@@ -20,8 +20,7 @@ use super::{
     end::{Over, close},
     heartbeat::HeartbeatMonitor,
     ownership::Ownership,
-    pace::Pace,
-    spoke_info,
+    pace::{Newest, Pace},
     violations::{PeerViolations, Violation},
 };
 use crate::{
@@ -59,6 +58,8 @@ pub(super) struct Driver {
     /// Deletions that end because the agent has no copy. Bounded by its Applications.
     releases: Releases,
     pace: Pace,
+    /// The newest facts of the agent about its cluster.
+    facts: Newest<Event>,
     started: Instant,
     /// The latest end, and its reason.
     ends: (Instant, End),
@@ -126,6 +127,7 @@ impl Driver {
             working: FuturesUnordered::new(),
             releases: FuturesUnordered::new(),
             pace: Pace::default(),
+            facts: Newest::new(),
             started: Instant::now(),
             ends: ends(sessions, peer_credentials),
             pulse: HeartbeatMonitor::default(),
@@ -151,6 +153,7 @@ impl Driver {
                 Err(over) => break over,
             }
         };
+        self.record_facts(Duration::MAX);
         match over {
             Over::Hub(End::Stopping) => self.finish_work().await,
             Over::Peer(_) => self.write_after_disconnect().await,
@@ -186,6 +189,7 @@ impl Driver {
         self.resync.end_when_due(&mut self.machine, &self.hub, now);
         // Work first: a resync answers at once, and its messages have to be written before we wait.
         self.start_work(now);
+        self.record_facts(now);
         self.delete_unknown(now);
         self.release_deletions();
         self.leave_unread(now);
@@ -303,8 +307,7 @@ impl Driver {
                 continue;
             }
             if event.target == Target::ClusterInfo {
-                // At once: a later message replaces this one.
-                spoke_info::record(&self.session_slot, &event);
+                self.facts.set(event.clone(), now);
             }
             if self
                 .go_requests

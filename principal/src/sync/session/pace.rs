@@ -26,14 +26,55 @@ enum Turn {
     At(Duration),
 }
 
-/// Whether a write of an object whose reserve is full at `full` may begin `now`.
-fn turn(full: Duration, now: Duration) -> Turn {
-    let at = full.saturating_sub(PAUSE.saturating_mul(RESERVE - 1));
+/// Whether a write may begin `now` out of a reserve of this size that refills by one each `pause` and is full at `full`.
+fn turn(full: Duration, now: Duration, (pause, reserve): (Duration, u32)) -> Turn {
+    let at = full.saturating_sub(pause.saturating_mul(reserve - 1));
     if now < at {
         return Turn::At(at);
     }
     Turn::Now {
-        full: full.max(now).saturating_add(PAUSE),
+        full: full.max(now).saturating_add(pause),
+    }
+}
+
+/// A value of which only the newest counts, with a reserve of its own.
+#[derive(Debug)]
+pub(super) struct Newest<T> {
+    full: Duration,
+    waiting: Option<(Duration, T)>,
+}
+
+impl<T> Newest<T> {
+    const RATE: (Duration, u32) = (Duration::from_secs(1), 5);
+
+    pub(super) const fn new() -> Self {
+        Self {
+            full: Duration::ZERO,
+            waiting: None,
+        }
+    }
+
+    /// Replaces the waiting value; [`Self::take_due`] returns it when its turn has come.
+    pub(super) fn set(&mut self, value: T, now: Duration) {
+        let at = match turn(self.full, now, Self::RATE) {
+            Turn::Now { .. } => now,
+            Turn::At(at) => at,
+        };
+        self.waiting = Some((at, value));
+    }
+
+    /// The waiting value, if it is due.
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<T> {
+        let (_, value) = self.waiting.take_if(|(at, _)| *at <= now)?;
+        if let Turn::Now { full } = turn(self.full, now, Self::RATE) {
+            self.full = full;
+        }
+        Some(value)
+    }
+
+    /// The time until the waiting value is due.
+    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        self.waiting.as_ref().map(|(at, _)| at.saturating_sub(now))
     }
 }
 
@@ -51,7 +92,8 @@ impl Pace {
     /// How long the next write of an object has to wait; none if it begins now, which counts against the reserve.
     pub(super) fn throttle(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
         self.sweep(now);
-        match turn(self.full.get(key).copied().unwrap_or_default(), now) {
+        let full = self.full.get(key).copied().unwrap_or_default();
+        match turn(full, now, (PAUSE, RESERVE)) {
             Turn::Now { full } => {
                 self.full.insert(key.clone(), full);
                 self.throttled.remove(key);
@@ -151,6 +193,25 @@ mod tests {
             let (stated, written) = written(&pauses);
             prop_assert_eq!(stated, written);
         }
+    }
+
+    #[test]
+    fn newest_value_of_a_flood_is_taken_once_a_second() {
+        let mut newest = Newest::new();
+        let mut taken = vec![];
+        for number in 0..10_000_u32 {
+            newest.set(number, number * MS);
+            taken.extend(newest.take_due(number * MS));
+        }
+        assert_eq!(
+            taken.iter().take(5).collect::<Vec<_>>(),
+            [&0, &1, &2, &3, &4]
+        );
+        assert!((14..=16).contains(&taken.len()), "{taken:?}");
+        let end = 9_999 * MS;
+        let due = end + newest.next_timeout(end).unwrap();
+        assert_eq!(newest.take_due(due), Some(9_999));
+        assert_eq!(newest.next_timeout(due), None);
     }
 
     #[test]

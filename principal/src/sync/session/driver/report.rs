@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{Driver, Violation};
-use crate::report::{Figures, Update};
+use crate::{
+    report::{Figures, Update},
+    sync::session::spoke_info,
+};
 
 impl Driver {
     /// Reports the failing writes.
@@ -37,6 +40,13 @@ impl Driver {
         }
         if let Update::Now(misconduct) = self.peer_violations.updates(stats.unacknowledged, now) {
             self.session_slot.report_misconduct(misconduct);
+        }
+    }
+
+    /// Records the facts of the agent if they are due: each record reaches the whole hub program.
+    pub(super) fn record_facts(&mut self, now: Duration) {
+        if let Some(event) = self.facts.take_due(now) {
+            spoke_info::record(&self.session_slot, &event);
         }
     }
 

@@ -89,6 +89,7 @@ impl Driver {
         [
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
+            self.facts.next_timeout(now),
             self.response_timeout(now),
             sign,
         ]
