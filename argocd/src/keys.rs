@@ -89,6 +89,12 @@ pub const RESERVED_LABEL_PREFIXES: [&str; 3] = [
     OUR_PREFIX,
 ];
 
+/// Whether a key has a meaning for Argo CD or for us.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    let mut prefixes = RESERVED_LABEL_PREFIXES.iter();
+    prefixes.any(|prefix| key.starts_with(prefix))
+}
+
 /// Type prefix of the conditions that the hub itself sets on its Applications.
 pub const HUB_CONDITION_PREFIX: &str = "ArgoCDAgent";
 /// Condition: the destination contradicts the namespace.
