@@ -92,6 +92,7 @@ pub fn fleet(
                 Enrolment {
                     mode,
                     server: Some(server(name)),
+                    since: addon.created,
                     fresh,
                     confirm_delete: addon.confirm_delete.clone(),
                     certificates: addon.certificates(),

@@ -74,8 +74,10 @@ pub fn cluster(object: &ManagedCluster) -> Cluster {
 pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
     let references = object.config_references();
     let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
+    let created = object.metadata.creation_timestamp.as_ref();
     Addon {
         uid: object.metadata.uid.clone().unwrap_or_default(),
+        created: created.map(|time| time.0),
         deleting: object.is_deleting(),
         adopted: object.is_managed_by(name),
         recorded: object.annotation(keys::MODE).map(str::to_owned),

@@ -5,6 +5,7 @@
 
 use std::{borrow::Borrow, collections::BTreeMap, fmt, sync::Arc};
 
+use jiff::Timestamp;
 pub use protocol::object::Mode;
 
 /// The clusters that are enrolled now.
@@ -21,6 +22,8 @@ pub struct Enrolment {
     pub mode: Mode,
     /// The `server` of its Argo CD cluster Secret, which also identifies it as a destination.
     pub server: Option<String>,
+    /// When it was enrolled, if that is known. Deletions from before that time need a confirmation.
+    pub since: Option<Timestamp>,
     /// Its first session after the enrolment has not ended yet: the hub deletes no unknown objects there.
     pub fresh: bool,
     /// The digest of a [`BlockedDeletion`](crate::BlockedDeletion) that a user has confirmed.

@@ -48,6 +48,7 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
     let enrolment = Enrolment {
         mode: Mode::Managed,
         server: None,
+        since: None,
         fresh: false,
         confirm_delete: None,
         shares_unscoped: Some(false),

@@ -8,6 +8,7 @@ fn enrolment(mode: Mode) -> Enrolment {
     Enrolment {
         mode,
         server: None,
+        since: None,
         fresh: false,
         confirm_delete: None,
         shares_unscoped: None,

@@ -13,6 +13,7 @@ use argocd::{
     repository::{Repository, normal_url, urls},
     routing::{Clusters, RoutingSettings},
 };
+use jiff::Timestamp;
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
@@ -65,6 +66,8 @@ pub(crate) enum Provided {
 pub(crate) struct Index {
     settings: RoutingSettings,
     clusters: Clusters,
+    /// When each cluster was enrolled, if that is known.
+    enrolled: BTreeMap<String, Timestamp>,
     applications: BTreeMap<Key, Entry>,
     by_uid: BTreeMap<String, Key>,
     /// The Applications that claim a name on a spoke, the keeper first: creation time and UID.
@@ -79,6 +82,7 @@ impl Index {
             provisions: Provisions::new(&settings.argocd_namespace),
             settings,
             clusters: Clusters::default(),
+            enrolled: BTreeMap::new(),
             applications: BTreeMap::new(),
             by_uid: BTreeMap::new(),
             claims: BTreeMap::new(),
@@ -104,10 +108,13 @@ impl Index {
             .filter(|(_, enrolment)| enrolment.mode == Mode::Autonomous)
             .map(|(name, _)| name.clone());
         let clusters = Clusters::new(fleet.clusters.iter().map(server)).with_autonomous(autonomous);
-        if clusters == self.clusters && self.provisions.shares_as(fleet) {
+        let since = |(name, it): (&String, &crate::Enrolment)| Some((name.clone(), it.since?));
+        let enrolled = fleet.clusters.iter().filter_map(since).collect();
+        let is_known = clusters == self.clusters && enrolled == self.enrolled;
+        if is_known && self.provisions.shares_as(fleet) {
             return Vec::new();
         }
-        self.clusters = clusters;
+        (self.clusters, self.enrolled) = (clusters, enrolled);
         let mut effects = self.provisions.set_fleet(fleet, &self.clusters);
         let keys: Vec<Key> = self.applications.keys().cloned().collect();
         let placed = keys

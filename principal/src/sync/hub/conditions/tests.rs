@@ -8,6 +8,8 @@ use crate::{
 };
 use runtime::clock::Clock;
 
+mod old_deletions;
+
 struct Setup {
     memory: Memory,
     hub: Arc<Hub>,

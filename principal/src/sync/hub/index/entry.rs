@@ -45,6 +45,8 @@ struct Commands {
 pub(crate) struct Entry {
     object: Arc<Value>,
     pub(crate) placement: Placement,
+    /// The cluster that it was routed to, if that left the fleet.
+    pub(crate) left: Option<String>,
     commands: Commands,
     stated: Option<LastSent>,
     /// The cluster that may have a copy.
@@ -70,6 +72,7 @@ impl Entry {
         let mut entry = Self {
             object: Arc::new(Value::Null),
             placement: Placement::Local,
+            left: None,
             commands: Commands::default(),
             stated: None,
             holder: None,
@@ -194,6 +197,20 @@ impl Entry {
     /// Whether it is a mirror of an Application of this autonomous cluster.
     pub(crate) fn is_mirror_of(&self, cluster: &str) -> bool {
         matches!(&self.placement, Placement::Mirror(of) if of == cluster)
+    }
+
+    /// Sets the placement and returns the one before.
+    pub(super) fn set_placement(
+        &mut self,
+        placement: Placement,
+        is_enrolled: impl Fn(&str) -> bool,
+    ) -> Placement {
+        let former = self
+            .cluster()
+            .map(str::to_owned)
+            .or_else(|| self.left.take());
+        self.left = former.filter(|former| placement == Placement::Local && !is_enrolled(former));
+        std::mem::replace(&mut self.placement, placement)
     }
 
     /// The cluster it is delivered to.

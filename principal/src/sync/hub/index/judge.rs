@@ -7,6 +7,7 @@ use argocd::{
     project::{self, Cluster},
     projection,
 };
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Blocked, Key, Place};
@@ -41,6 +42,29 @@ pub(super) fn admission(
     Some(Blocked {
         condition: keys::CONDITION_NOT_ADMITTED,
         message: refused.to_string(),
+    })
+}
+
+/// The cluster was removed and enrolled again since the deletion was requested: its user may not expect it any more.
+pub(super) fn unconfirmed_deletion(
+    application: Application<'_>,
+    cluster: &str,
+    enrolled: Timestamp,
+) -> Option<Blocked> {
+    let text = application.deletion_timestamp()?;
+    let is_older = text.parse::<Timestamp>().is_ok_and(|at| at < enrolled);
+    if !is_older || application.annotation(keys::CONFIRM_DELETE) == Some(text) {
+        return None;
+    }
+    let (namespace, name) = (application.namespace(), application.name());
+    let key = keys::CONFIRM_DELETE;
+    Some(Blocked {
+        condition: keys::CONDITION_DELETION_UNCONFIRMED,
+        message: format!(
+            "it was deleted at {text}, before cluster {cluster} was enrolled; nothing is deleted there. To delete \
+            it: kubectl -n {namespace} annotate applications.argoproj.io {name} {key}={text}; to keep the copy: \
+            remove the finalizers"
+        ),
     })
 }
 

@@ -26,7 +26,8 @@ impl Index {
             Placement::from_route(routed, application.name())
         };
         let claim = entry.claim();
-        let before = std::mem::replace(&mut entry.placement, placement);
+        let is_enrolled = |cluster: &str| self.clusters.contains(cluster);
+        let before = entry.set_placement(placement, is_enrolled);
         let mut effects = self.use_hosts(key);
         let Some(entry) = self.applications.get(key) else {
             return effects;
@@ -127,6 +128,12 @@ impl Index {
             return Some(judge::name_conflict(place, other));
         }
         let application = entry.application();
+        let enrolled = self.enrolled.get(&place.cluster);
+        let unconfirmed = enrolled
+            .and_then(|since| judge::unconfirmed_deletion(application, &place.cluster, *since));
+        if unconfirmed.is_some() {
+            return unconfirmed;
+        }
         let project = self.provisions.project(application.project());
         let Cluster { name, server } = self.cluster(&place.cluster);
         let target = Target {
