@@ -91,7 +91,7 @@ impl Index {
             .collect()
     }
 
-    /// All AppProjects that are marked as mirrors.
+    /// All projects that are marked as mirrors.
     pub(crate) fn mirrored_projects(&self) -> Vec<ObjectKey> {
         let projects = self.provisions.kept_projects();
         let mirrored = projects.filter(|(_, object)| argocd::mirror::is_mirror(object));

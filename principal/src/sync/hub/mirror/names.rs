@@ -1,4 +1,4 @@
-//! The names of mirrored AppProjects, which can fit several clusters: `a-b-c` is project `b-c` of cluster `a` and project
+//! The names of mirrored projects, which can fit several clusters: `a-b-c` is project `b-c` of cluster `a` and project
 //! `c` of cluster `a-b`. One of them owns the name; the others are refused and lose their mirror.
 
 use argocd::{Meta, mirror};
