@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Facet, Peer as MachinePeer, Role, Session, Verdict, WorkId,
+    Event, Facet, Peer as MachinePeer, Role, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::{eventstreamapi::Event as Frame, frame_bytes},
@@ -19,7 +19,7 @@ use super::{
     Sessions,
     end::{Over, close},
     ownership::{Ownership, Step},
-    pace::Pace,
+    pace::{Newest, Pace},
     resync::Resync,
     spoke_owned::Claims,
     violations::{PeerViolations, Violation},
@@ -59,6 +59,8 @@ pub(super) struct Driver {
     /// Deletions that end because the agent has no copy. Bounded by its Applications.
     releases: Releases,
     pace: Pace,
+    /// The newest facts of the agent about its cluster.
+    facts: Newest<Event>,
     started: Instant,
     /// The latest end, and its reason.
     ends: (Instant, End),
@@ -127,6 +129,7 @@ impl Driver {
             budget: Budget::default(),
             releases: FuturesUnordered::new(),
             pace: Pace::default(),
+            facts: Newest::default(),
             started: Instant::now(),
             ends: ends(sessions, peer_credentials),
             peer_violations: PeerViolations::default(),
@@ -148,6 +151,7 @@ impl Driver {
                 break over;
             }
         };
+        self.record_facts(Duration::MAX);
         match over {
             Over::Hub(End::Stopping) => self.finish_work().await,
             Over::Peer(_) => self.write_after_disconnect().await,
@@ -179,6 +183,7 @@ impl Driver {
         let now = self.started.elapsed();
         // Work first: a resync answers at once, and its messages have to be written before we wait.
         self.start_work(now).await;
+        self.record_facts(now);
         let (resync, mut step) = self.resync_step(now);
         if resync.advance(&mut step) {
             self.sessions.metrics.resynced("periodic");

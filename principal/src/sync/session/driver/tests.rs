@@ -277,6 +277,7 @@ async fn missing_acknowledgements_are_reported_and_use_bounded_memory() {
     assert!(
         report
             .misconduct
+            .as_ref()
             .is_some_and(|it| it.contains("acknowledged")),
         "no report"
     );
