@@ -115,7 +115,8 @@ impl Driver {
         let shows = event.target == Target::Object(Kind::Application)
             && (event.verb == Verb::StatusUpdate
                 // An autonomous cluster sends the whole object.
-                || (event.verb == Verb::SpecUpdate && self.from.is_autonomous));
+                || (matches!(event.verb, Verb::Create | Verb::SpecUpdate)
+                    && self.from.is_autonomous));
         if !shows {
             self.pace.release(&key);
             return None;
