@@ -134,7 +134,7 @@ async fn refusal_is_reported_without_ending_the_session() {
         .await
         .unwrap();
     registry.report_refused(&a, "wrong mode");
-    let report = reports.borrow()["a"].clone();
+    let report = Arc::clone(&reports.borrow()["a"]);
     assert!(report.connected);
     assert_eq!(report.last_error.as_deref(), Some("wrong mode"));
     drop(session_slot);

@@ -76,11 +76,7 @@ impl Driver {
         inbound: Streaming<Frame>,
         outbound: mpsc::Sender<Result<Frame, Status>>,
     ) -> Self {
-        let Admitted {
-            holder,
-            enrolment,
-            peer_credentials,
-        } = admitted;
+        let holder = &admitted.holder;
         let capabilities = Capabilities::read(&holder.announced.capabilities);
         let limits = MachineLimits {
             message_bytes: sessions.limits.message_bytes,
@@ -101,7 +97,7 @@ impl Driver {
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
-        let fresh = enrolment.fresh;
+        let fresh = admitted.enrolment.fresh;
         let resync: Box<dyn Ownership> = match holder.mode {
             Mode::Managed => Box::new(Resync::begin(
                 &mut machine,
@@ -131,7 +127,7 @@ impl Driver {
             pace: Pace::default(),
             facts: Newest::default(),
             started: Instant::now(),
-            ends: ends(sessions, peer_credentials),
+            ends: ends(sessions, &admitted.peer_credentials),
             peer_violations: PeerViolations::default(),
             reported: Reported::default(),
             session_slot,
