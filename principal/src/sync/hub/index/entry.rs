@@ -266,7 +266,7 @@ impl Entry {
         }
     }
 
-    /// Whether the hub wants the running operation to end. Without a start the cluster could not tell which one.
+    /// Whether the hub wants the running operation to end. Without a start the cluster cannot identify it.
     pub(crate) fn is_terminating(&self) -> bool {
         self.application()
             .operation_state()

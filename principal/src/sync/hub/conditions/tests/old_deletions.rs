@@ -82,11 +82,11 @@ async fn deletion_for_a_cluster_that_left_is_reported() {
         json!({ "metadata": { "resourceVersion": "9" } }),
     );
     setup.memory.put(Watched::Application, left);
-    let told = |memory: &Memory| {
+    let is_reported = |memory: &Memory| {
         let shown = conditions(memory, "argocd", "app");
         matches!(&shown[..], [(kind, why)] if kind == DISCONNECTED && why.contains("cluster a, which left"))
     };
-    setup.until("reported", told).await;
+    setup.until("reported", is_reported).await;
     setup.hub.set_fleet(&enrolled_at("2026-01-02T00:00:00Z"));
     setup
         .until("unconfirmed", |memory| {
