@@ -327,7 +327,7 @@ impl sdk::Addon for ArgocdAgent {
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
             recorded: addon.argocd.as_deref().and_then(Decision::read),
             place: addon.argocd_place.as_deref(),
-            session: sessions.get(target.name.as_str()),
+            session: sessions.get(target.name.as_str()).map(Arc::as_ref),
             config: &deployment,
             spoke: &spoke,
         });
@@ -342,7 +342,7 @@ impl sdk::Addon for ArgocdAgent {
         let status = target.addon.status.as_ref();
         let namespace = status.map_or("", |status| status.namespace.as_str());
         let dials = self.dialled(target.name);
-        let session = sessions.get(target.name.as_str());
+        let session = sessions.get(target.name.as_str()).map(Arc::as_ref);
         let facts = Facts {
             deployed_at: input.deployed_at(),
             going_since: input.going_since,

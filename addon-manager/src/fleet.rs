@@ -98,6 +98,7 @@ pub fn fleet(
                 Enrolment {
                     mode,
                     server: Some(server(name)),
+                    since: addon.created,
                     fresh,
                     confirm_delete: addon.confirm_delete.clone(),
                     certificates: addon.certificates(),
@@ -256,7 +257,7 @@ mod tests {
             mode: Some(Mode::Managed),
             ..SessionReport::default()
         };
-        Arc::new([("c".to_owned(), report)].into())
+        Arc::new([("c".to_owned(), Arc::new(report))].into())
     }
 
     fn look(world: &World, sessions: &Sessions, freshness: &mut Freshness) -> Option<bool> {

@@ -77,8 +77,10 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
     let templates = references.iter().map(|it| &it.resource);
     let mut templates = templates.chain(object.spec.configs.iter().map(|it| &it.resource));
     let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
+    let created = object.metadata.creation_timestamp.as_ref();
     Addon {
         uid: object.metadata.uid.clone().unwrap_or_default(),
+        created: created.map(|time| time.0),
         deleting: object.is_deleting(),
         adopted: object.is_managed_by(name),
         recorded: annotation(keys::MODE),

@@ -53,7 +53,12 @@ impl Requeue {
 pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
     let names = before.keys().chain(now.keys());
     names
-        .filter(|name| !same(before.get(*name), now.get(*name)))
+        .filter(|name| {
+            !same(
+                before.get(*name).map(Arc::as_ref),
+                now.get(*name).map(Arc::as_ref),
+            )
+        })
         .cloned()
         .collect()
 }
@@ -136,14 +141,14 @@ mod tests {
             last_seen: Timestamp::from_second(seen).ok(),
             ..SessionReport::default()
         };
-        Arc::new([("c".to_owned(), report)].into())
+        Arc::new([("c".to_owned(), Arc::new(report))].into())
     }
 
     #[test]
     fn an_unmirrored_object_requeues_its_cluster() {
         let before = sessions(true, 1);
         let mut now = BTreeMap::clone(&before);
-        now.get_mut("c").unwrap().unmirrored = Some(Unmirrored {
+        Arc::make_mut(now.get_mut("c").unwrap()).unmirrored = Some(Unmirrored {
             count: 1,
             names: vec!["a".to_owned()],
         });

@@ -80,7 +80,7 @@ pub fn build(inputs: Inputs<'_>) -> Value {
     } = inputs;
     let mut all_labels: Map<String, Value> = labels
         .iter()
-        .filter(|(key, _)| !is_reserved(key))
+        .filter(|(key, _)| !keys::is_reserved(key))
         .map(|(key, value)| (key.clone(), value.as_str().into()))
         .collect();
     all_labels.insert(keys::SECRET_TYPE.to_owned(), "cluster".into());
@@ -173,12 +173,6 @@ pub fn is_predecessors(
         && (managed == Some(keys::MANAGED_BY_US)
             || label(keys::SELF_REGISTERED) == Some("true")
             || label(keys::OLDER_CLUSTER_NAME) == Some(cluster))
-}
-
-fn is_reserved(key: &str) -> bool {
-    keys::RESERVED_LABEL_PREFIXES
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
 }
 
 /// The API server accepts 63 characters after the slash.

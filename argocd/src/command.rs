@@ -25,11 +25,12 @@
 //! An operation that a cluster runs or ran is no command for the next cluster ([`is_spent`]). The hub keeps none that
 //! has ended, and [`judge`] removes one that is left over.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::digest;
 use crate::keys;
 use crate::object::{Application, Meta, OperationState};
+use crate::patch::merge;
 
 pub use take::{Take, made_with, take, take_along, take_refresh, take_termination};
 
@@ -57,12 +58,10 @@ pub fn refresh_id(hub: &Value) -> String {
 
 /// Adds the identity of a refresh to a message, for [`take_refresh`].
 pub fn with_refresh_id(mut wire: Value, id: &str) -> Value {
-    if let Some(annotations) = wire
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
-        annotations.insert(keys::REFRESH_ID.to_owned(), id.into());
-    }
+    merge(
+        &mut wire,
+        &json!({ "metadata": { "annotations": { keys::REFRESH_ID: id } } }),
+    );
     wire
 }
 
@@ -90,16 +89,12 @@ pub fn introduced(old: &Value, new: &Value) -> Introduced {
             .operation()
             .is_some_and(|old| is_same(old, operation))
     }) && !is_mirrored(after);
-    let phase = |app: Application<'_>| {
-        app.operation_state()
-            .map_or("", |state| state.phase())
-            .to_owned()
-    };
+    let is_terminating =
+        |state: Option<OperationState<'_>>| state.is_some_and(|it| it.phase() == "Terminating");
+    let (was, is) = (before.operation_state(), after.operation_state());
     Introduced {
         operation,
-        termination: phase(after) == "Terminating"
-            && phase(before) != "Terminating"
-            && before.operation_state().is_some(),
+        termination: is_terminating(is) && !is_terminating(was) && was.is_some(),
         refresh: {
             let asked = requests(old);
             requests(new).iter().any(|request| !asked.contains(request))
@@ -145,6 +140,14 @@ pub enum Operation {
 }
 
 impl Judgement {
+    /// The next `.operation` of the hub's object.
+    pub(crate) fn next_operation<'a>(&'a self, hub: &'a Value) -> Option<&'a Value> {
+        match &self.operation {
+            Operation::Hold => Application::of(hub).operation(),
+            Operation::Follow(operation) => operation.as_ref(),
+        }
+    }
+
     /// For the first report of an object that replaces another of its name on the hub: commands for its predecessor are
     /// not for it.
     pub fn of_successor(report: &Value) -> Self {

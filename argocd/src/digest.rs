@@ -53,12 +53,8 @@ pub fn list_checksum<'a>(
 /// object and its wire form have the same digest.
 pub fn agreed(object: &Value) -> String {
     let meta = Meta::of(object);
-    let annotations: Map<String, Value> = meta
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| !is_volatile(key))
-        .map(|(key, value)| (key.to_owned(), Value::from(value)))
-        .collect();
+    let mut annotations = meta.annotations();
+    annotations.retain(|key, _| !is_volatile(key));
     let agreed = json!({
         "name": meta.name(),
         "namespace": meta.namespace(),

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::digest;
 use crate::host_keys::{KnownHost, is_certificate_of};
 use crate::keys;
-use crate::object::Meta;
+use crate::object::{Meta, to_map};
 use crate::patch::{self, Patch};
 use crate::projection::{SpokeContext, Unusable};
 
@@ -269,11 +269,7 @@ fn between(
     data_after: &Map<String, Value>,
     stamps: Map<String, Value>,
 ) -> Option<Patch> {
-    let annotations: Map<String, Value> = Meta::of(live)
-        .annotations()
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
+    let annotations = to_map(Meta::of(live).annotations());
     let mut after = annotations.clone();
     after.retain(|key, _| !STAMPS.contains(&key.as_str()));
     after.extend(stamps);

@@ -69,6 +69,8 @@ pub const LAST_REFRESH: &str = "argocd-agent.open-cluster-management.io/last-ref
 pub const REFRESH_ID: &str = "argocd-agent.open-cluster-management.io/refresh-id";
 /// Annotation of the agent: the annotations from the hub, so that the agent removes those that the hub removes.
 pub const APPLIED_ANNOTATIONS: &str = "argocd-agent.open-cluster-management.io/applied-annotations";
+/// Annotation of the user on a deleting Application: the deletion with this timestamp is confirmed.
+pub const CONFIRM_DELETE: &str = "argocd-agent.open-cluster-management.io/confirm-delete";
 /// Annotation of a mirror on the hub: the autonomous cluster that owns the source object.
 pub const MIRRORED_FROM: &str = "argocd-agent.open-cluster-management.io/mirrored-from";
 
@@ -89,12 +91,20 @@ pub const RESERVED_LABEL_PREFIXES: [&str; 3] = [
     OUR_PREFIX,
 ];
 
+/// Whether a key has a meaning for Argo CD or for us.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    let mut prefixes = RESERVED_LABEL_PREFIXES.iter();
+    prefixes.any(|prefix| key.starts_with(prefix))
+}
+
 /// Type prefix of the conditions that the hub itself sets on its Applications.
 pub const HUB_CONDITION_PREFIX: &str = "ArgoCDAgent";
 /// Condition: the destination contradicts the namespace.
 pub const CONDITION_CONFLICT: &str = "ArgoCDAgentConflict";
 /// Condition: another Application has this name on the spoke.
 pub const CONDITION_NAME_CONFLICT: &str = "ArgoCDAgentNameConflict";
+/// Condition: its deletion is older than the enrolment of its cluster and waits for a confirmation.
+pub const CONDITION_DELETION_UNCONFIRMED: &str = "ArgoCDAgentDeletionUnconfirmed";
 /// Condition: the project does not admit it.
 pub const CONDITION_NOT_ADMITTED: &str = "ArgoCDAgentNotAdmitted";
 

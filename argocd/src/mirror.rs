@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::command::{Judgement, Operation};
 use crate::digest::{self, is_volatile};
 use crate::keys;
-use crate::object::{AppProject, Application, Meta};
+use crate::object::{AppProject, Application, Meta, to_map};
 use crate::patch::{self, Patch};
 use crate::projection::{is_argocd_finalizer, shown_status, wire_metadata};
 
@@ -165,10 +165,7 @@ pub fn application_patch(
     cluster: &str,
 ) -> Option<Patch> {
     let hub = Application::of(live);
-    let operation = match &judgement.operation {
-        Operation::Hold => hub.operation().cloned(),
-        Operation::Follow(operation) => operation.clone(),
-    };
+    let operation = judgement.next_operation(live).cloned();
     let mut from = owned(live, live, false);
     let mut to = owned(desired, live, judgement.refresh_done);
     let status = shown_status(live, &report(source, cluster), judgement);
@@ -284,11 +281,7 @@ fn metadata(source: &Value, cluster: &str, name: &str, namespace: &str) -> Value
 /// Without Argo CD's finalizers: a mirror has no resources on the hub to clean up.
 fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
     let (meta, live_meta) = (Meta::of(object), Meta::of(live));
-    let texts = |texts: std::collections::BTreeMap<&str, &str>| -> Map<String, Value> {
-        let entry = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
-        texts.into_iter().map(entry).collect()
-    };
-    let mut annotations = texts(meta.annotations());
+    let mut annotations = to_map(meta.annotations());
     for key in [keys::NOTIFIED, keys::REFRESH, keys::HYDRATE] {
         annotations.remove(key);
         let stays = key == keys::NOTIFIED || !refresh_done;
@@ -303,7 +296,7 @@ fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
         .collect();
     let mut metadata = Map::new();
     for (field, value) in [
-        ("labels", Value::Object(texts(meta.labels()))),
+        ("labels", Value::Object(to_map(meta.labels()))),
         ("annotations", Value::Object(annotations)),
         ("finalizers", finalizers.into()),
     ] {

@@ -123,6 +123,16 @@ impl<'a> Meta<'a> {
     }
 }
 
+/// A JSON object of texts, such as labels.
+pub(crate) fn to_map<'a>(
+    texts: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Map<String, Value> {
+    let texts = texts.into_iter();
+    texts
+        .map(|(key, value)| (key.to_owned(), value.into()))
+        .collect()
+}
+
 fn texts(map: Option<&Map<String, Value>>) -> BTreeMap<&str, &str> {
     map.into_iter()
         .flatten()

@@ -7,11 +7,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::command::{Judgement, Operation};
 use crate::digest::is_volatile;
 use crate::entries;
 use crate::keys;
-use crate::object::Meta;
+use crate::object::{Meta, to_map};
 use crate::patch::{self, Patch};
 
 mod normal;
@@ -23,6 +22,8 @@ mod written;
 mod tests;
 
 pub use normal::normal_spec;
+pub(crate) use status::shown_status;
+pub use status::{condition_patch_for_hub, status_patch_for_hub};
 pub(crate) use wire::wire_metadata;
 pub use wire::{report_application, stub, wire_application, wire_operation, wire_termination};
 pub use written::Written;
@@ -178,34 +179,15 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     patch::between(&from, &to)
 }
 
-/// The patch that makes the hub Application show the spoke's report; none if it already does.
-///
-/// The hub owns conditions of our own types, which stay. Fields that `judgement` blocks, because a command was not taken
-/// yet, stay as they are on the hub.
-pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
-    status::patch(hub, report, judgement)
-}
-
-/// The status that the hub's object shows of a report, without the fields that `judgement` blocks.
-pub(crate) fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
-    status::shown(hub, report, judgement)
-}
-
-/// The patch that sets a condition of ours on a hub Application, or clears it without a `message`; none for a no-op.
-///
-/// `now` is RFC 3339 and used only if the message changes.
-pub fn condition_patch_for_hub(
-    hub: &Value,
-    kind: &str,
-    message: Option<&str>,
-    now: &str,
-) -> Option<Patch> {
-    status::condition_patch(hub, kind, message, now)
-}
-
 /// The patch that releases a hub Application whose replica is gone: removes Argo CD's finalizers only.
 pub fn release_patch_for_hub(hub: &Value) -> Option<Patch> {
-    without_finalizers(hub)
+    let meta = Meta::of(hub);
+    let all = meta.finalizers();
+    let kept: Vec<_> = all
+        .iter()
+        .filter(|name| !is_argocd_finalizer(name))
+        .collect();
+    (kept.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": { "finalizers": kept } })))
 }
 
 /// The patch that a replica needs before a *delete event* removes it, so that its resources stay.
@@ -216,18 +198,8 @@ pub fn release_patch_for_spoke(spoke: &Value) -> Option<Patch> {
     if Meta::of(spoke).is_deleting() {
         None
     } else {
-        without_finalizers(spoke)
+        release_patch_for_hub(spoke)
     }
-}
-
-fn without_finalizers(object: &Value) -> Option<Patch> {
-    let meta = Meta::of(object);
-    let all = meta.finalizers();
-    let kept: Vec<_> = all
-        .iter()
-        .filter(|name| !is_argocd_finalizer(name))
-        .collect();
-    (kept.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": { "finalizers": kept } })))
 }
 
 fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
@@ -276,18 +248,9 @@ fn merged_annotations(live: Meta<'_>, desired: Meta<'_>) -> Map<String, Value> {
         .filter(|key| !is_volatile(key))
         .chain([keys::APPLIED_ANNOTATIONS, keys::NAMESPACE_REMAPPED])
         .collect();
-    let mut merged: Map<String, Value> = live
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| !came_from_hub.contains(key))
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
-    merged.extend(
-        wanted
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value.into())),
-    );
-    merged
+    let live = live.annotations().into_iter();
+    let own = live.filter(|(key, _)| !came_from_hub.contains(key));
+    to_map(own.chain(wanted))
 }
 
 fn merged_finalizers(live: Meta<'_>, desired: Meta<'_>) -> Vec<String> {
@@ -347,13 +310,6 @@ fn part(
     part
 }
 
-fn to_map<'a>(texts: impl IntoIterator<Item = (&'a str, &'a str)>) -> Map<String, Value> {
-    texts
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect()
-}
-
 /// The wire form without finalizers that have no meaning for Argo CD.
 pub fn with_argocd_finalizers(mut wire: Value) -> Value {
     if let Some(Value::Array(finalizers)) = wire.pointer_mut("/metadata/finalizers") {
@@ -377,9 +333,4 @@ pub(crate) fn is_argocd_finalizer(name: &str) -> bool {
     name.split('/')
         .next()
         .is_some_and(|name| name.ends_with("-finalizer.argocd.argoproj.io"))
-}
-
-/// Whether the hub keeps its `.operation` and `operationState`. See [`crate::command`].
-pub(crate) const fn is_blocked(judgement: &Judgement) -> bool {
-    matches!(judgement.operation, Operation::Hold)
 }

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::domain::{ClusterName, InvalidClusterName};
+use jiff::Timestamp;
 pub use protocol::object::Mode;
+
+pub use crate::domain::{ClusterName, InvalidClusterName};
 
 /// The clusters that are enrolled now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Enrolment {
     pub mode: Mode,
     /// The `server` of its Argo CD cluster Secret, which also identifies it as a destination.
     pub server: Option<String>,
+    /// When it was enrolled, if that is known. Deletions from before that time need a confirmation.
+    pub since: Option<Timestamp>,
     /// Its first session after the enrolment has not ended yet: the hub deletes no unknown objects there.
     pub fresh: bool,
     /// The digest of a [`BlockedDeletion`](crate::BlockedDeletion) that a user has confirmed.

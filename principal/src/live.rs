@@ -25,6 +25,7 @@ pub(crate) mod redis_proxy;
 pub(crate) mod resource_proxy;
 pub(crate) mod tunnel;
 pub(crate) mod tunnel_server;
+mod whole;
 
 /// Finds the cluster that a live request is about. The index of the hub's objects implements it.
 pub(crate) trait ApplicationDirectory: fmt::Debug + Send + Sync {

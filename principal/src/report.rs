@@ -152,7 +152,9 @@ impl Figures {
 pub(crate) type ByCluster<T> = BTreeMap<String, T>;
 
 /// All reports, by the cluster's name. A cluster that never connected has none; one that left the fleet loses its own.
-pub type Sessions = Arc<BTreeMap<String, SessionReport>>;
+///
+/// Unchanged reports are shared: a new one costs no copy of the others.
+pub type Sessions = Arc<BTreeMap<String, Arc<SessionReport>>>;
 
 /// Receives the reports as they change; only the newest is kept.
 pub type SessionsReceiver = watch::Receiver<Sessions>;

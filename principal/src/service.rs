@@ -1,6 +1,6 @@
 //! The gRPC services: ten lines per method, every decision is made elsewhere.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use protocol::{
     refusal::Refusal,
@@ -13,7 +13,8 @@ use protocol::{
     },
 };
 use rustls_pki_types::CertificateDer;
-use tonic::{Request, Status, body::Body, codec::CompressionEncoding, service::Routes};
+use tokio::time::timeout;
+use tonic::{Request, Status, Streaming, body::Body, codec::CompressionEncoding, service::Routes};
 use tower::ServiceExt as _;
 
 use crate::{
@@ -39,6 +40,9 @@ use oversize_filter::OversizeFiltered;
 
 /// Agents send chunks of at most 64 KiB, on tunnels and on Go's streams of logs and terminals.
 const LARGEST_CHUNK: usize = 128 << 10;
+
+/// How long the first message of a stream of a Go agent may take.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// All services of the main port.
 pub(crate) fn routes(
@@ -175,6 +179,14 @@ fn judge<T>(
         gate.metrics.refused(refusal.reason());
         refusal.to_stream_status()
     })
+}
+
+/// The first message of a stream of a Go agent, with the request id.
+async fn first_message<T>(messages: &mut Streaming<T>, invalid: &'static str) -> Result<T, Status> {
+    let first = timeout(FIRST_MESSAGE, messages.message()).await;
+    first
+        .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
+        .ok_or_else(|| Status::invalid_argument(invalid))
 }
 
 /// Counts a refusal and returns its status.

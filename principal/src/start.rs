@@ -295,15 +295,7 @@ fn assemble(
     hub.set_fleet(&enrolled);
     let (to_gate, fleet) = watch::channel(enrolled);
     let (uid, principal_uid) = watch::channel(None);
-    let gate = AdmissionInputs {
-        settings,
-        feeds,
-        fleet,
-        principal_uid,
-        registry,
-        users,
-    }
-    .admission();
+    let gate = admission(settings, feeds, fleet, principal_uid, registry, users);
     let (gate, hub) = (Arc::new(gate), Arc::new(hub));
     let live = LiveContext {
         admission: Arc::clone(&gate),
@@ -335,40 +327,34 @@ fn assemble(
     }
 }
 
-/// The values from which [`Admission`] is built.
-struct AdmissionInputs<'a> {
-    settings: &'a Settings,
-    feeds: &'a Feeds,
+fn admission(
+    settings: &Settings,
+    feeds: &Feeds,
     fleet: watch::Receiver<Arc<Fleet>>,
     principal_uid: watch::Receiver<Option<Arc<str>>>,
     registry: Registry,
     users: Option<watch::Receiver<Users>>,
-}
-
-impl AdmissionInputs<'_> {
-    fn admission(self) -> Admission {
-        let (settings, feeds) = (self.settings, self.feeds);
-        Admission {
-            identity: settings.identity.clone(),
-            capabilities: settings.capabilities.clone(),
-            argocd_namespace: settings.argocd_namespace.clone(),
-            fleet: self.fleet,
-            jwt_key: feeds.jwt_key.clone(),
-            active: feeds.active.clone(),
-            principal_uid: self.principal_uid,
-            registry: self.registry,
-            metrics: feeds.metrics.clone(),
-            clock: feeds.clock.clone(),
-            budget: Budget::default(),
-            refusal_budget: RefusalBudget::default(),
-            proxies: settings.trusted_proxies.clone().into(),
-            nonces: Nonces::new(),
-            material: feeds.server_tls.clone(),
-            revoked: feeds.revoked.clone(),
-            passwords: self.users.map(Passwords::new),
-            registrar: feeds.registrar.clone(),
-            proved: std::sync::Mutex::default(),
-        }
+) -> Admission {
+    Admission {
+        identity: settings.identity.clone(),
+        capabilities: settings.capabilities.clone(),
+        argocd_namespace: settings.argocd_namespace.clone(),
+        fleet,
+        jwt_key: feeds.jwt_key.clone(),
+        active: feeds.active.clone(),
+        principal_uid,
+        registry,
+        metrics: feeds.metrics.clone(),
+        clock: feeds.clock.clone(),
+        budget: Budget::default(),
+        refusal_budget: RefusalBudget::default(),
+        proxies: settings.trusted_proxies.clone().into(),
+        nonces: Nonces::new(),
+        material: feeds.server_tls.clone(),
+        revoked: feeds.revoked.clone(),
+        passwords: users.map(Passwords::new),
+        registrar: feeds.registrar.clone(),
+        proved: std::sync::Mutex::default(),
     }
 }
 

@@ -45,6 +45,7 @@ fn fleet() -> Fleet {
         certificates: Certificates::All,
         mode: Mode::Managed,
         server: None,
+        since: None,
         fresh: false,
         confirm_delete: None,
         shares_unscoped: Some(false),

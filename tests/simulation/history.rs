@@ -124,6 +124,7 @@ fn fleet(clusters: &[String], gone: &[String], fresh: bool) -> Arc<Fleet> {
     let enrolment = Enrolment {
         mode: Mode::Managed,
         server: None,
+        since: None,
         fresh,
         confirm_delete: None,
         shares_unscoped: Some(false),

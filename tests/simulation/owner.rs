@@ -82,6 +82,7 @@ impl World {
         let enrolment = Enrolment {
             mode: Mode::Autonomous,
             server: None,
+            since: None,
             fresh: false,
             confirm_delete: None,
             shares_unscoped: Some(false),

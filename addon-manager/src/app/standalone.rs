@@ -280,6 +280,7 @@ fn enrolment(secret: &Secret, argocd_namespace: &str) -> Result<(String, Enrolme
     let enrolment = Enrolment {
         mode,
         server: text("server"),
+        since: None,
         fresh: false,
         confirm_delete: annotation(keys::CONFIRM_DELETE),
         shares_unscoped: None,

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use ocm::api::cluster::{ID_CLAIM, is_itself};
 use principal::{Certificates, Mode};
 use sha2::{Digest as _, Sha256};
@@ -49,6 +50,8 @@ pub struct Cluster {
 pub struct Addon {
     /// UID.
     pub uid: String,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// Whether OCM has made the `ClusterManagementAddOn` its owner, so that it is in force.

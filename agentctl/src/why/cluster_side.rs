@@ -3,8 +3,8 @@
 use argocd::{
     Application,
     keys::{
-        CONDITION_CONTESTED, CONDITION_DISCONNECTED, CONDITION_ERROR, CONDITION_REPOSITORY,
-        HUB_CONDITION_PREFIX,
+        CONDITION_CONTESTED, CONDITION_DELETION_UNCONFIRMED, CONDITION_DISCONNECTED,
+        CONDITION_ERROR, CONDITION_REPOSITORY, HUB_CONDITION_PREFIX,
     },
     object::OperationState,
     routing::Route,
@@ -94,6 +94,11 @@ fn reported(app: Application<'_>) -> Vec<Hop> {
                 "refused",
                 State::Bad,
                 "fix the cause in the message on the cluster; the agent retries by itself",
+            ),
+            CONDITION_DELETION_UNCONFIRMED => (
+                "deletion",
+                State::Waiting,
+                "confirm the deletion as the message says, or remove the finalizers",
             ),
             CONDITION_REPOSITORY => (
                 "repository",

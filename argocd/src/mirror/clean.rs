@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::digest::is_volatile;
-use crate::keys;
-use crate::object::Meta;
+use crate::keys::is_reserved;
+use crate::object::{Meta, to_map};
 
 /// A link that Argo CD's UI shows at an Application.
 const LINK_PREFIX: &str = "link.argocd.argoproj.io/";
@@ -17,29 +17,21 @@ const FOR_CONTROLLERS: [&str; 3] = [
     "argocd-image-updater.argoproj.io/",
 ];
 
-/// Keys with a meaning for Argo CD or for us.
-fn is_reserved(key: &str) -> bool {
-    keys::RESERVED_LABEL_PREFIXES
-        .iter()
-        .any(|prefix| key.starts_with(prefix))
-}
-
 pub(super) fn annotations(meta: Meta<'_>) -> Map<String, Value> {
-    meta.annotations()
-        .into_iter()
-        .filter(|(key, _)| !is_volatile(key) && !is_reserved(key))
-        .filter(|(key, _)| !FOR_CONTROLLERS.iter().any(|prefix| key.starts_with(prefix)))
-        .filter(|(key, value)| !key.starts_with(LINK_PREFIX) || is_harmless(value))
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect()
+    let mut annotations = meta.annotations();
+    annotations.retain(|key, value| {
+        !is_volatile(key)
+            && !is_reserved(key)
+            && !FOR_CONTROLLERS.iter().any(|prefix| key.starts_with(prefix))
+            && (!key.starts_with(LINK_PREFIX) || is_harmless(value))
+    });
+    to_map(annotations)
 }
 
 pub(super) fn labels(meta: Meta<'_>) -> Map<String, Value> {
-    meta.labels()
-        .into_iter()
-        .filter(|(key, _)| !is_reserved(key))
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect()
+    let mut labels = meta.labels();
+    labels.retain(|key, _| !is_reserved(key));
+    to_map(labels)
 }
 
 /// Whether a browser may follow the link, which may have a title before it: `title|https://…`.

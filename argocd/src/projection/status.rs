@@ -2,7 +2,6 @@
 
 use serde_json::{Map, Value, json};
 
-use super::is_blocked;
 use crate::command::{Judgement, Operation};
 use crate::keys::{self, HUB_CONDITION_PREFIX};
 use crate::object::{Application, Meta};
@@ -11,11 +10,11 @@ use crate::patch::{self, Patch};
 #[cfg(test)]
 mod tests;
 
-pub(super) fn patch(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
-    let operation = match &judgement.operation {
-        Operation::Hold => Application::of(hub).operation().cloned(),
-        Operation::Follow(operation) => operation.clone(),
-    };
+/// The patch that makes the hub Application show the spoke's report; none if it already does.
+///
+/// The hub owns conditions of our own types, which stay. Fields that `judgement` blocks, because a command was not taken
+/// yet, stay as they are on the hub.
+pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
     let asked = requests(hub);
     let from = part(
         Application::of(hub).status().cloned(),
@@ -27,11 +26,15 @@ pub(super) fn patch(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
     } else {
         asked
     };
-    let to = part(shown(hub, report, judgement), operation, &left);
+    let operation = judgement.next_operation(hub).cloned();
+    let to = part(shown_status(hub, report, judgement), operation, &left);
     patch::between(&from, &to)
 }
 
-pub(super) fn condition_patch(
+/// The patch that sets a condition of ours on a hub Application, or clears it without a `message`; none for a no-op.
+///
+/// `now` is RFC 3339 and used only if the message changes.
+pub fn condition_patch_for_hub(
     hub: &Value,
     kind: &str,
     message: Option<&str>,
@@ -83,7 +86,8 @@ fn part(
     part
 }
 
-pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
+/// The status that the hub's object shows of a report, without the fields that `judgement` blocks.
+pub(crate) fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Value> {
     let (hub, report) = (Application::of(hub), Application::of(report));
     let mut status = report
         .status()
@@ -110,7 +114,7 @@ pub(super) fn shown(hub: &Value, report: &Value, judgement: &Judgement) -> Optio
         // A removed list in place of an empty one is not worth a write.
         status.insert("conditions".to_owned(), Value::Array(shown));
     }
-    if is_blocked(judgement) {
+    if matches!(judgement.operation, Operation::Hold) {
         status.remove("operationState");
         if let Some(state) = hub.operation_state() {
             status.insert("operationState".to_owned(), state.value().clone());

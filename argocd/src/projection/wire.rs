@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     keys,
-    object::{Application, Meta},
+    object::{Application, Meta, to_map},
 };
 
 /// Metadata fields that travel; the others belong to the API server.
@@ -82,14 +82,10 @@ pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
             (!value.is_null()).then(|| (field.to_owned(), value.clone()))
         })
         .collect();
-    let annotations: Map<String, Value> = Meta::of(object)
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| ![keys::LAST_APPLIED, keys::NOTIFIED].contains(key))
-        .map(|(key, value)| (key.to_owned(), value.into()))
-        .collect();
+    let mut annotations = Meta::of(object).annotations();
+    annotations.retain(|key, _| ![keys::LAST_APPLIED, keys::NOTIFIED].contains(key));
     if !annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), Value::Object(annotations));
+        metadata.insert("annotations".to_owned(), to_map(annotations).into());
     }
     metadata
 }

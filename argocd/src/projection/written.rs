@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::{data_of, is_resources_finalizer, part, to_map};
-use crate::object::Meta;
+use super::{data_of, is_resources_finalizer, part};
+use crate::object::{Meta, to_map};
 
 /// Digest of the parts of a desired value that remained after the last write.
 ///

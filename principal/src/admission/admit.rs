@@ -38,7 +38,6 @@ mod budget;
 mod credentials;
 mod proof;
 mod refusals;
-mod streams;
 
 pub(crate) use budget::Budget;
 pub(crate) use credentials::Credentials;
@@ -340,30 +339,6 @@ impl Admission {
             return Err(Refusal::NotEnrolled);
         }
         Ok(enrolment)
-    }
-
-    fn verify(
-        &self,
-        peer: &Peer,
-        token: &str,
-        purpose: Purpose,
-    ) -> Result<(Verified, Credentials), Refusal> {
-        let key = Arc::clone(&self.jwt_key.borrow());
-        let mut peer_credentials = None;
-        let bound_to = |cluster: &ClusterName| {
-            peer_credentials = self.presented(peer, cluster);
-            peer_credentials
-                .as_ref()
-                .map(|peer_credentials| peer_credentials.binding)
-        };
-        let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
-        let verified = verified.map_err(|why| {
-            tracing::info!(address = %peer.address, error = %Chain(&why), "rejected a token");
-            Refusal::InvalidToken
-        })?;
-        let peer_credentials = peer_credentials.ok_or(Refusal::InvalidToken)?;
-        self.not_revoked(&verified.holder.cluster, &peer_credentials)?;
-        Ok((verified, peer_credentials))
     }
 
     fn issue(

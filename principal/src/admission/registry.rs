@@ -284,7 +284,10 @@ impl Registry {
     }
 
     /// The report of a cluster, and the last counts of its agent; none before an agent connected.
-    pub(crate) fn known(&self, cluster: &ClusterName) -> (Option<SessionReport>, Option<Census>) {
+    pub(crate) fn known(
+        &self,
+        cluster: &ClusterName,
+    ) -> (Option<Arc<SessionReport>>, Option<Census>) {
         let report = self.shared.reports.borrow().get(cluster.as_str()).cloned();
         (report, self.counted().get(cluster).cloned())
     }
@@ -336,16 +339,16 @@ impl Registry {
     ) {
         let now = self.shared.clock.now();
         self.shared.reports.send_if_modified(|reports| {
-            let before = reports.get(cluster.as_str()).cloned();
-            let mut after = before.clone().unwrap_or_else(|| SessionReport {
+            let before = reports.get(cluster.as_str()).map(Arc::as_ref);
+            let mut after = before.cloned().unwrap_or_else(|| SessionReport {
                 since: now,
                 ..SessionReport::default()
             });
             change(&mut after, now);
-            if before.as_ref() == Some(&after) {
+            if before == Some(&after) {
                 return false;
             }
-            Arc::make_mut(reports).insert(cluster.to_string(), after);
+            Arc::make_mut(reports).insert(cluster.to_string(), Arc::new(after));
             true
         });
     }

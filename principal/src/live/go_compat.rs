@@ -253,8 +253,8 @@ impl GoSession {
         response_timeout: Duration,
     ) -> Result<Bytes, NotAnswered> {
         let (answer, answered) = oneshot::channel();
-        let id = event.event_id.clone();
-        let _guard = self.register(PendingId::Answer(id), |pending, id| {
+        let remove = |pending: &mut Pending, id: &str| drop(pending.answers.remove(id));
+        let _guard = self.register(&event.event_id, remove, |pending, id| {
             let budget = pending.answers.len() < MOST;
             budget.then(|| pending.answers.insert(id, answer)).is_some()
         })?;
@@ -278,18 +278,20 @@ impl GoSession {
     /// Adds a pending request, if `put` has room; dropping the guard removes it.
     fn register(
         self: &Arc<Self>,
-        place: PendingId,
+        id: &str,
+        remove: fn(&mut Pending, &str),
         put: impl FnOnce(&mut Pending, String) -> bool,
     ) -> Result<PendingGuard, NotAnswered> {
         let mut pending = self.lock();
         let all = pending.as_mut().ok_or(NotAnswered::Ended)?;
-        if !put(all, place.id().to_owned()) {
+        if !put(all, id.to_owned()) {
             return Err(NotAnswered::Busy);
         }
         drop(pending);
         Ok(PendingGuard {
             session: Arc::clone(self),
-            place,
+            id: id.to_owned(),
+            remove,
         })
     }
 
@@ -316,39 +318,18 @@ impl GoSession {
     }
 }
 
-/// The key of a pending request.
-#[derive(Debug)]
-enum PendingId {
-    Answer(String),
-    Push(String),
-    Log(String),
-    Terminal(String),
-}
-
-impl PendingId {
-    fn id(&self) -> &str {
-        match self {
-            Self::Answer(id) | Self::Push(id) | Self::Log(id) | Self::Terminal(id) => id,
-        }
-    }
-}
-
 /// Removes a pending request when dropped.
 #[derive(Debug)]
 struct PendingGuard {
     session: Arc<GoSession>,
-    place: PendingId,
+    id: String,
+    remove: fn(&mut Pending, &str),
 }
 
 impl Drop for PendingGuard {
     fn drop(&mut self) {
         if let Some(pending) = self.session.lock().as_mut() {
-            match &self.place {
-                PendingId::Answer(id) => drop(pending.answers.remove(id)),
-                PendingId::Push(id) => drop(pending.pushes.remove(id)),
-                PendingId::Log(id) => drop(pending.logs.remove(id)),
-                PendingId::Terminal(id) => drop(pending.terminals.remove(id)),
-            }
+            (self.remove)(pending, &self.id);
         }
     }
 }

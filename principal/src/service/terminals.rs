@@ -1,20 +1,18 @@
 //! `terminalstreamapi.TerminalStreamService`: terminals of Go agents.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 use protocol::wire::terminalstreamapi::{
     TerminalStreamData, terminal_stream_service_server::TerminalStreamService,
 };
-use tokio::{sync::mpsc, time::timeout};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::recognize;
+use super::{first_message, recognize};
 use crate::live::{LiveContext, go_compat::TerminalStream};
 
-/// How long the first message, with the request id, may take.
-const FIRST: Duration = Duration::from_secs(10);
 /// Input that the agent has not read.
 const UNSENT: usize = 4;
 
@@ -33,10 +31,7 @@ impl TerminalStreamService for Service {
     ) -> Result<Response<Self::StreamTerminalStream>, Status> {
         let admitted = recognize(&self.live.admission, &request)?;
         let mut incoming = request.into_inner();
-        let first = timeout(FIRST, incoming.message())
-            .await
-            .map_err(|_elapsed| Status::deadline_exceeded("empty stream"))??
-            .ok_or_else(|| Status::invalid_argument("invalid terminal message"))?;
+        let first = first_message(&mut incoming, "invalid terminal message").await?;
         let (to_agent, outgoing) = mpsc::channel(UNSENT);
         let from_agent = incoming.boxed();
         let cluster = &admitted.holder.cluster;

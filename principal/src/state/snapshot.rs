@@ -186,7 +186,7 @@ impl Snapshot {
     fn row(&self, cluster: &str) -> Value {
         let enrolled = self.fleet.clusters.get(cluster).map(|it| it.mode.as_str());
         let unknown = SessionReport::default();
-        let report = self.reports.get(cluster).unwrap_or(&unknown);
+        let report = self.reports.get(cluster).map_or(&unknown, Arc::as_ref);
         // Every field is named, so that a new one needs a decision: a row shows the number of objects, nothing else of
         // them.
         let SessionReport {

@@ -23,6 +23,7 @@ pub(crate) fn enrolment(mode: Mode) -> Enrolment {
     Enrolment {
         mode,
         server: None,
+        since: None,
         fresh: false,
         confirm_delete: None,
         shares_unscoped: Some(false),

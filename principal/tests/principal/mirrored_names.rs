@@ -1,4 +1,4 @@
-//! Mirrored AppProjects of two clusters never share a name on the hub.
+//! Mirrored `AppProjects` of two clusters never share a name on the hub.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ async fn reports(agent: &mut Agent, name: &str) -> Option<String> {
     let ack = agent.send_and_ack(event).await;
     ack.extensions
         .contains_key("refused")
-        .then(|| ack.extensions["refused"].to_string())
+        .then(|| ack.extensions["refused"].clone())
 }
 
 fn holder(project: Option<Value>) -> Option<String> {

@@ -74,7 +74,7 @@ async fn operation_that_a_cluster_left_does_not_move_with_the_application() {
                 .await;
         }
     }
-    assert_eq!(move_to_b(hub).await, [Verb::Create]);
+    assert_eq!(Box::pin(move_to_b(hub)).await, [Verb::Create]);
 }
 
 #[tokio::test]
@@ -90,6 +90,6 @@ async fn mirrored_operation_of_an_earlier_version_does_not_move() {
             );
         }
         hub.put(Watched::Application, app);
-        assert_eq!(move_to_b(hub).await, [Verb::Create], "{phase}");
+        assert_eq!(Box::pin(move_to_b(hub)).await, [Verb::Create], "{phase}");
     }
 }

@@ -48,6 +48,7 @@ pub(crate) fn enrolled(clusters: &[&str]) -> Arc<Fleet> {
     let enrolment = Enrolment {
         mode: Mode::Managed,
         server: None,
+        since: None,
         fresh: false,
         confirm_delete: None,
         shares_unscoped: Some(false),
@@ -205,7 +206,7 @@ impl World {
     pub(crate) async fn reported(
         &self,
         context: &str,
-        fits: impl Fn(&BTreeMap<String, SessionReport>) -> bool,
+        fits: impl Fn(&BTreeMap<String, Arc<SessionReport>>) -> bool,
     ) {
         let mut sessions = self.handle.sessions.clone();
         bounded(context, sessions.wait_for(|reports| fits(reports)))

@@ -21,7 +21,7 @@ fn report() -> Value {
 #[test]
 fn reported_status_converges_to_a_no_op() {
     let hub = json!({ "metadata": {}, "operation": { "sync": {} }, "status": { "health": { "status": "Missing" } } });
-    let patch = patch(&hub, &report(), &FOLLOW).unwrap();
+    let patch = status_patch_for_hub(&hub, &report(), &FOLLOW).unwrap();
     let Patch::Merge(body) = &patch else {
         panic!("expected a merge patch")
     };
@@ -29,7 +29,7 @@ fn reported_status_converges_to_a_no_op() {
     assert_eq!(body["status"]["health"], Value::Null);
     let shown = patch.applied_to(&hub);
     assert_eq!(shown["status"], report()["status"]);
-    assert_eq!(super::patch(&shown, &report(), &FOLLOW), None);
+    assert_eq!(status_patch_for_hub(&shown, &report(), &FOLLOW), None);
 }
 
 #[test]
@@ -43,7 +43,9 @@ fn the_hubs_own_conditions_stay_and_a_spoke_cannot_forge_them() {
         .as_array_mut()
         .unwrap()
         .push(json!({ "type": "ArgoCDAgentNotAdmitted", "message": "forged" }));
-    let shown = patch(&hub, &report, &FOLLOW).unwrap().applied_to(&hub);
+    let shown = status_patch_for_hub(&hub, &report, &FOLLOW)
+        .unwrap()
+        .applied_to(&hub);
     assert_eq!(
         shown["status"]["conditions"],
         json!([
@@ -51,7 +53,7 @@ fn the_hubs_own_conditions_stay_and_a_spoke_cannot_forge_them() {
             { "type": "ArgoCDAgentConflict", "message": "ours" },
         ])
     );
-    assert_eq!(patch(&shown, &report, &FOLLOW), None);
+    assert_eq!(status_patch_for_hub(&shown, &report, &FOLLOW), None);
 }
 
 #[test]
@@ -61,11 +63,13 @@ fn unfinished_command_keeps_the_operation_and_its_state() {
         operation: Operation::Hold,
         ..FOLLOW
     };
-    let shown = patch(&hub, &report(), &hold).unwrap().applied_to(&hub);
+    let shown = status_patch_for_hub(&hub, &report(), &hold)
+        .unwrap()
+        .applied_to(&hub);
     assert_eq!(shown["operation"], hub["operation"]);
     assert_eq!(shown["status"].get("operationState"), None);
     assert_eq!(shown["status"]["sync"], report()["status"]["sync"]);
-    assert_eq!(patch(&shown, &report(), &hold), None);
+    assert_eq!(status_patch_for_hub(&shown, &report(), &hold), None);
 }
 
 #[test]
@@ -79,12 +83,15 @@ fn a_refresh_that_was_done_takes_its_annotation_away_and_nothing_else() {
         ..FOLLOW
     };
     let expected = json!({ "metadata": { "annotations": { keys::REFRESH: null } } });
-    assert_eq!(patch(&hub, &report(), &done), Some(Patch::Merge(expected)));
-    assert_eq!(patch(&hub, &report(), &FOLLOW), None);
+    assert_eq!(
+        status_patch_for_hub(&hub, &report(), &done),
+        Some(Patch::Merge(expected))
+    );
+    assert_eq!(status_patch_for_hub(&hub, &report(), &FOLLOW), None);
     // also if a null in the status requires a JSON patch
     let mut report = report();
     report["status"]["odd"] = json!({ "null": null });
-    let Some(json_patch @ Patch::Json(_)) = patch(&hub, &report, &done) else {
+    let Some(json_patch @ Patch::Json(_)) = status_patch_for_hub(&hub, &report, &done) else {
         panic!("expected a JSON patch")
     };
     let shown = json_patch.applied_to(&hub);
@@ -101,7 +108,9 @@ fn links_that_a_browser_must_not_follow_are_dropped() {
     report["status"]["summary"] =
         json!({ "externalURLs": ["https://ok", "javascript:alert(1)", 5, "http://ok"] });
     let hub = json!({ "metadata": {} });
-    let shown = patch(&hub, &report, &FOLLOW).unwrap().applied_to(&hub);
+    let shown = status_patch_for_hub(&hub, &report, &FOLLOW)
+        .unwrap()
+        .applied_to(&hub);
     assert_eq!(
         shown["status"]["summary"]["externalURLs"],
         json!(["https://ok", "http://ok"])
@@ -112,17 +121,17 @@ fn links_that_a_browser_must_not_follow_are_dropped() {
 fn a_condition_is_written_once_and_cleared_once() {
     let now = "2026-11-20T20:00:00Z";
     let hub = json!({ "status": { "conditions": [{ "type": "SyncError", "message": "x" }] } });
-    let set = condition_patch(&hub, "ArgoCDAgentConflict", Some("why"), now).unwrap();
+    let set = condition_patch_for_hub(&hub, "ArgoCDAgentConflict", Some("why"), now).unwrap();
     let shown = set.applied_to(&hub);
     assert_eq!(shown["status"]["conditions"].as_array().unwrap().len(), 2);
     assert_eq!(
-        condition_patch(&shown, "ArgoCDAgentConflict", Some("why"), "later"),
+        condition_patch_for_hub(&shown, "ArgoCDAgentConflict", Some("why"), "later"),
         None
     );
-    let cleared = condition_patch(&shown, "ArgoCDAgentConflict", None, now).unwrap();
+    let cleared = condition_patch_for_hub(&shown, "ArgoCDAgentConflict", None, now).unwrap();
     assert_eq!(cleared.applied_to(&shown), hub);
     assert_eq!(
-        condition_patch(&hub, "ArgoCDAgentConflict", None, now),
+        condition_patch_for_hub(&hub, "ArgoCDAgentConflict", None, now),
         None
     );
 }
@@ -137,12 +146,12 @@ proptest! {
         let hub = json!({ "metadata": {}, "status": hub_status, "operation": operation });
         let report = json!({ "metadata": {}, "status": status });
         let judgement = judge(&hub, &report, Known::default());
-        let reached = match patch(&hub, &report, &judgement) {
+        let reached = match status_patch_for_hub(&hub, &report, &judgement) {
             Some(patch) => patch.applied_to(&hub),
             None => hub,
         };
         let again = judge(&reached, &report, Known::default());
-        prop_assert_eq!(patch(&reached, &report, &again), None);
+        prop_assert_eq!(status_patch_for_hub(&reached, &report, &again), None);
     }
 }
 
@@ -150,16 +159,17 @@ proptest! {
 fn an_empty_list_of_conditions_is_neither_left_behind_nor_written_about() {
     let hub = json!({ "metadata": { "uid": "u" }, "status": { "conditions": [
         { "type": format!("{HUB_CONDITION_PREFIX}X"), "message": "m" } ] } });
-    let patch = condition_patch(&hub, &format!("{HUB_CONDITION_PREFIX}X"), None, "now").unwrap();
+    let patch =
+        condition_patch_for_hub(&hub, &format!("{HUB_CONDITION_PREFIX}X"), None, "now").unwrap();
     let cleared = patch.applied_to(&hub);
     assert_eq!(cleared["status"], json!({}));
     let report = json!({ "status": { "sync": { "status": "Synced" } } });
     let judgement = judge(&cleared, &report, Known::default());
-    let first = super::patch(&cleared, &report, &judgement).unwrap();
+    let first = status_patch_for_hub(&cleared, &report, &judgement).unwrap();
     let shown = first.applied_to(&cleared);
     assert_eq!(shown["status"], report["status"]);
 
     let mut by_another = shown.clone();
     by_another["status"]["conditions"] = json!([]);
-    assert_eq!(super::patch(&by_another, &report, &judgement), None);
+    assert_eq!(status_patch_for_hub(&by_another, &report, &judgement), None);
 }

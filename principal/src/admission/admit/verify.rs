@@ -1,5 +1,5 @@
 //! Identifies a peer by the one configured method: at authentication by all credentials, later by those that each
-//! request carries besides its token.
+//! request carries besides its token. Opens streams with a token.
 
 use std::{
     collections::HashMap,
@@ -7,11 +7,13 @@ use std::{
 };
 
 use protocol::{proof::Refused, refusal::Refusal, wire::authapi::Proof};
+use runtime::error::Chain;
 
-use super::{Admission, Credentials, proof};
+use super::{Admission, Admitted, Credentials, proof};
 use crate::{
     admission::identity::{Method, PeerCertificate},
     admission::peer::Peer,
+    admission::tokens::{Purpose, Verified},
     fleet::ClusterName,
 };
 
@@ -24,6 +26,53 @@ pub(super) struct Claims<'a> {
 }
 
 impl Admission {
+    /// Whether a stream with this token may be opened.
+    pub(crate) fn admit(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
+        let admitted = self.recognize(peer, token)?;
+        if !self.budget.spend(&admitted.holder.cluster) {
+            return Err(Refusal::TooMany);
+        }
+        Ok(admitted)
+    }
+
+    /// Like [`Self::admit`], without the budget: users cause these requests, and they cost little.
+    pub(crate) fn recognize(&self, peer: &Peer, token: &str) -> Result<Admitted, Refusal> {
+        self.serving()?;
+        let (Verified { holder, expires: _ }, peer_credentials) =
+            self.verify(peer, token, Purpose::Access)?;
+        let enrolment = self.enrolled(&holder.cluster, holder.mode, &peer_credentials)?;
+        Ok(Admitted {
+            holder,
+            enrolment,
+            peer_credentials: Arc::new(peer_credentials),
+        })
+    }
+
+    /// Checks a token and the credentials that it is bound to.
+    pub(super) fn verify(
+        &self,
+        peer: &Peer,
+        token: &str,
+        purpose: Purpose,
+    ) -> Result<(Verified, Credentials), Refusal> {
+        let key = Arc::clone(&self.jwt_key.borrow());
+        let mut peer_credentials = None;
+        let bound_to = |cluster: &ClusterName| {
+            peer_credentials = self.presented(peer, cluster);
+            peer_credentials
+                .as_ref()
+                .map(|peer_credentials| peer_credentials.binding)
+        };
+        let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
+        let verified = verified.map_err(|why| {
+            tracing::info!(address = %peer.address, error = %Chain(&why), "rejected a token");
+            Refusal::InvalidToken
+        })?;
+        let peer_credentials = peer_credentials.ok_or(Refusal::InvalidToken)?;
+        self.not_revoked(&verified.holder.cluster, &peer_credentials)?;
+        Ok((verified, peer_credentials))
+    }
+
     /// The cluster of this peer, and its credentials.
     pub(super) async fn shown(
         &self,

@@ -110,7 +110,7 @@ async fn session_report_has_the_time_and_reason_of_the_end() {
         }),
         ..SessionReport::default()
     };
-    assert_eq!(reports.borrow()["a"], expected);
+    assert_eq!(*reports.borrow()["a"], expected);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn refusal_is_reported_without_ending_the_session() {
         .await
         .unwrap();
     registry.report_refused(&a, "wrong mode");
-    let report = reports.borrow()["a"].clone();
+    let report = Arc::clone(&reports.borrow()["a"]);
     assert!(report.connected);
     assert_eq!(report.last_error.as_deref(), Some("wrong mode"));
     drop(session_slot);
@@ -172,4 +172,17 @@ async fn contested_session_slot_makes_the_newer_agent_wait() {
     // With the cluster its quarrel is forgotten.
     registry.keep(|_| false);
     assert!(registry.lock().contests.is_empty());
+}
+
+#[tokio::test]
+async fn report_of_one_cluster_copies_no_other_report() {
+    let (registry, reports, _) = setup();
+    for cluster in ["a", "b"] {
+        registry.report_refused(&name(cluster), "before");
+    }
+    let before = Arc::clone(&reports.borrow());
+    registry.report_refused(&name("a"), "after");
+    let after = Arc::clone(&reports.borrow());
+    assert!(Arc::ptr_eq(&before["b"], &after["b"]));
+    assert_eq!(after["a"].last_error.as_deref(), Some("after"));
 }

@@ -21,8 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{GoSession, PendingGuard, PendingId, resource};
-use crate::live::tunnel::{Body, NotAnswered};
+use super::{GoSession, Pending, PendingGuard};
+use crate::live::{
+    tunnel::{Body, NotAnswered},
+    whole,
+};
 
 /// Unread pieces of 64 KiB; the agent's stream waits when the buffer is full.
 const UNREAD: usize = 4;
@@ -192,7 +195,8 @@ pub(super) async fn ask(
         pace: if request.follow { FOLLOWED } else { WHOLE },
         place: place.map_err(|_none_left| NotAnswered::Busy)?,
     };
-    let place = session.register(PendingId::Log(uuid.clone()), |pending, id| {
+    let remove = |pending: &mut Pending, id: &str| drop(pending.logs.remove(id));
+    let place = session.register(&uuid, remove, |pending, id| {
         pending.logs.insert(id, pending_log);
         true
     })?;
@@ -210,7 +214,7 @@ pub(super) async fn ask(
     let first = match timeout(BRIEF, opened.0.recv()).await {
         Ok(Some(Piece::Failed(why))) => {
             let (code, reason) = status_of(&why);
-            return Ok(resource::refusal(code, reason, &why));
+            return Ok(whole::refusal(code, reason, &why));
         }
         Ok(None) => return Err(NotAnswered::Ended),
         Ok(Some(first)) => Some(first),

@@ -25,10 +25,13 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{GoSession, MAX_LASTING, PendingGuard, PendingId, hold_budget, read, resource};
+use super::{GoSession, MAX_LASTING, Pending, PendingGuard, hold_budget, read};
 use crate::{
     fleet::ClusterName,
-    live::tunnel::{Body, NotAnswered},
+    live::{
+        tunnel::{Body, NotAnswered},
+        whole,
+    },
 };
 
 /// A Go agent ends a subscription after ten minutes without a message on its connection.
@@ -116,7 +119,7 @@ pub(super) async fn get(
     } = found;
     if !error.is_empty() {
         let why = format!("the cluster's redis: {error}");
-        return Ok(resource::refusal(StatusCode::BAD_GATEWAY, "", &why));
+        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, "", &why));
     }
     let (code, value) = if cache_hit {
         (StatusCode::OK, bytes.unwrap_or_default())
@@ -125,7 +128,7 @@ pub(super) async fn get(
     };
     let kind = "application/octet-stream";
     Ok(hold_budget(
-        resource::with_body(code, kind, value.into()),
+        whole::with_body(code, kind, value.into()),
         answer,
     ))
 }
@@ -230,11 +233,12 @@ pub(super) async fn follow(
     let keys = session.keys.get().unwrap_or(KeyFormat::Prefixed);
     let Some(channel) = wire_key(&session.cluster, key, keys) else {
         let why = "this agent does not know this channel";
-        return Ok(resource::refusal(StatusCode::NOT_FOUND, "NotFound", why));
+        return Ok(whole::refusal(StatusCode::NOT_FOUND, "NotFound", why));
     };
     let connection = Uuid::new_v4().to_string();
     let (pushes, received) = mpsc::channel(UNREAD);
-    let place = session.register(PendingId::Push(connection.clone()), |pending, id| {
+    let remove = |pending: &mut Pending, id: &str| drop(pending.pushes.remove(id));
+    let place = session.register(&connection, remove, |pending, id| {
         let budget = pending.pushes.len() < MAX_LASTING;
         budget.then(|| pending.pushes.insert(id, pushes)).is_some()
     })?;
@@ -248,7 +252,7 @@ pub(super) async fn follow(
     let subscribed = answer.subscribe_response.ok_or(NotAnswered::Unexpected)?;
     if !subscribed.error.is_empty() {
         let why = format!("the cluster's redis: {}", subscribed.error);
-        return Ok(resource::refusal(StatusCode::BAD_GATEWAY, "", &why));
+        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, "", &why));
     }
     let subscription = Subscription {
         session: Arc::clone(session),

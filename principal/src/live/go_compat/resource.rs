@@ -1,16 +1,13 @@
 //! Translates requests for a cluster's API to Go's resource proxy events, and the responses back. All but [`ask`] is pure.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use argocd::masked;
 use bytes::Bytes;
-use http::{
-    HeaderValue, Request, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
-};
-use http_body_util::{BodyExt as _, Collected, Full, combinators::UnsyncBoxBody};
+use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt as _, Collected};
 use live::{
-    request::{self, Object, Request as Asked, Subject, Verb as AskedVerb},
+    request::{Object, Request as Asked, Subject, Verb as AskedVerb},
     ui_access::{self, UiAccess},
 };
 use protocol::{
@@ -23,7 +20,10 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::{GoSession, hold_budget, log, read, terminal};
-use crate::live::tunnel::{Body, NotAnswered};
+use crate::live::{
+    tunnel::{Body, NotAnswered},
+    whole,
+};
 
 /// The only patch type of a Go agent: it ignores the requested one.
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -51,7 +51,7 @@ pub(super) async fn ask(
     let until = Instant::now() + response_timeout;
     let (parts, body) = request.into_parts();
     let Ok(asked) = Asked::parse(parts.method.as_str(), target) else {
-        return Ok(refusal(
+        return Ok(whole::refusal(
             StatusCode::FORBIDDEN,
             "Forbidden",
             "invalid request",
@@ -68,14 +68,14 @@ pub(super) async fn ask(
     };
     let Ok(Ok(body)) = timeout(response_timeout, reading).await else {
         let why = "the body of the request is missing, timed out or too large";
-        return Ok(refusal(StatusCode::BAD_REQUEST, "BadRequest", why));
+        return Ok(whole::refusal(StatusCode::BAD_REQUEST, "BadRequest", why));
     };
     let kind = parts.headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|it| it.to_str().ok());
     let left = until.saturating_duration_since(Instant::now());
     match translate(&asked, kind, &body) {
-        Translation::Known(value) => Ok(json_body(StatusCode::OK, value.to_string())),
-        Translation::Unsupported(code, reason, why) => Ok(refusal(code, reason, why)),
+        Translation::Known(value) => Ok(whole::json(StatusCode::OK, value.to_string())),
+        Translation::Unsupported(code, reason, why) => Ok(whole::refusal(code, reason, why)),
         Translation::Log(request) => log::ask(session, *request, left).await,
         Translation::Request(method, request) => {
             let (answer, raw) = request_resource(session, method, *request, left).await?;
@@ -241,12 +241,12 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
         let code = code.filter(|it| it.is_client_error() || it.is_server_error());
         let code = code.unwrap_or(StatusCode::BAD_GATEWAY);
         let why = format!("the agent of this cluster returned {status}");
-        return refusal(code, reason(code), &why);
+        return whole::refusal(code, reason(code), &why);
     }
     if resource.is_empty() {
         let done =
             json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success" });
-        return json_body(StatusCode::OK, done.to_string());
+        return whole::json(StatusCode::OK, done.to_string());
     }
     let shown = match &asked.subject {
         Subject::Groups { .. } => Some(without_core(&resource).unwrap_or(resource)),
@@ -256,8 +256,8 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
         }
     };
     match shown {
-        Some(shown) => json_body(StatusCode::OK, shown),
-        None => refusal(StatusCode::BAD_GATEWAY, "", "unexpected answer"),
+        Some(shown) => whole::json(StatusCode::OK, shown),
+        None => whole::refusal(StatusCode::BAD_GATEWAY, "", "unexpected answer"),
     }
 }
 
@@ -292,30 +292,4 @@ fn without_core(list: &str) -> Option<String> {
 fn without_values(secret: &str) -> Option<String> {
     let mut secret: Value = serde_json::from_str(secret).ok()?;
     masked::hide_values(&mut secret).then(|| secret.to_string())
-}
-
-/// A `Status`, but for a cluster that does not answer: of that Go's client shows people the message only when it is
-/// plain text.
-pub(super) fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
-    if code == StatusCode::BAD_GATEWAY {
-        return with_body(code, "text/plain; charset=utf-8", message.to_owned().into());
-    }
-    let status = request::status(code.as_u16(), reason, message);
-    json_body(code, status.to_string())
-}
-
-fn json_body(code: StatusCode, text: String) -> Response<Body> {
-    with_body(code, "application/json", text.into())
-}
-
-/// A whole answer.
-pub(super) fn with_body(code: StatusCode, kind: &'static str, body: Bytes) -> Response<Body> {
-    let length = HeaderValue::from(body.len());
-    let whole = Full::new(body).map_err(|never| -> Box<dyn Error + Send + Sync> { match never {} });
-    let mut response = Response::new(UnsyncBoxBody::new(whole));
-    *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CONTENT_LENGTH, length);
-    response
 }

@@ -45,10 +45,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{GoSession, MAX_LASTING, PendingId, resource};
+use super::{GoSession, MAX_LASTING, Pending, resource};
 use crate::{
     fleet::Mode,
-    live::tunnel::{Body, NotAnswered},
+    live::{
+        tunnel::{Body, NotAnswered},
+        whole,
+    },
 };
 
 /// The largest message of the client.
@@ -140,7 +143,7 @@ impl Refused {
             Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
             Self::Mode | Self::Protocol => (StatusCode::BAD_REQUEST, "BadRequest"),
         };
-        resource::refusal(code, reason, &self.to_string())
+        whole::refusal(code, reason, &self.to_string())
     }
 }
 
@@ -164,7 +167,8 @@ pub(super) async fn ask(
     };
     let uuid = plan.request.uuid.clone();
     let (open, opened) = oneshot::channel();
-    let place = session.register(PendingId::Terminal(uuid.clone()), |pending, id| {
+    let remove = |pending: &mut Pending, id: &str| drop(pending.terminals.remove(id));
+    let place = session.register(&uuid, remove, |pending, id| {
         let budget = pending.terminals.len() < MAX_LASTING;
         budget.then(|| pending.terminals.insert(id, open)).is_some()
     })?;
@@ -221,7 +225,7 @@ async fn refuse_hidden_pod(
             let why = format!(
                 "the agent of this cluster refuses the Pod {name:?}: it belongs to no Application, so a terminal is not allowed"
             );
-            resource::refusal(code, "Forbidden", &why)
+            whole::refusal(code, "Forbidden", &why)
         }
         _ => resource::answered(asked, answer),
     }))

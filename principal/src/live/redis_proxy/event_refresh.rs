@@ -12,9 +12,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
-use http::{Request, StatusCode, Uri};
-use http_body_util::{BodyExt as _, Empty, Limited, combinators::UnsyncBoxBody};
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
 use live::events::{Noted, Observed, Unreadable};
 use runtime::error::Chain;
 use tokio::{
@@ -23,11 +22,11 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{Shared, remote::REQUEST_ID};
+use super::Shared;
 use crate::{
     domain::{ObjectOwner, RemoteApplication},
     fleet::ClusterName,
-    live::tunnel::{Body, NotAnswered},
+    live::{dispatch, tunnel::NotAnswered},
     store::WriteError,
     transport::listener::slots::Slots,
 };
@@ -189,16 +188,7 @@ async fn ask(
     cluster: &ClusterName,
     observed: &Observed,
 ) -> Result<Noted, FetchError> {
-    let nothing = Empty::<Bytes>::new().map_err(|never| match never {});
-    let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
-    let uri = Uri::builder()
-        .scheme("http")
-        .authority("spoke")
-        .path_and_query(observed.question());
-    *request.uri_mut() = uri.build().unwrap_or_default();
-    if let Ok(id) = Uuid::new_v4().to_string().parse() {
-        request.headers_mut().insert(REQUEST_ID, id);
-    }
+    let request = dispatch::get(&observed.question(), &Uuid::new_v4().to_string());
     let answer = shared
         .live
         .tunnels

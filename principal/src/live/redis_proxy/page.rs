@@ -16,7 +16,7 @@ pub(super) fn value(shared: &Shared, key: &[u8]) -> Option<Vec<u8>> {
     let cluster = live.applications.cluster_at(server)?;
     let (report, census) = live.admission.registry.known(&cluster);
     let now = live.clock.now();
-    Some(written(&cluster, report.as_ref(), census, now, form))
+    Some(written(&cluster, report.as_deref(), census, now, form))
 }
 
 fn written(

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderName, Request, Response, StatusCode, Uri, header::CONTENT_LENGTH};
-use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
+use http::{Response, StatusCode, header::CONTENT_LENGTH};
 use live::cache_key::CacheKey;
 use runtime::error::Chain;
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
@@ -22,8 +21,6 @@ use crate::{
     transport::listener::slots::Slot,
 };
 
-/// Correlates the audit lines of hub and cluster.
-pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The log target of audit lines.
 const AUDIT: &str = "audit";
 
@@ -179,17 +176,7 @@ pub(super) async fn ask(
     watch: bool,
     id: &str,
 ) -> Result<Response<Body>, NotAnswered> {
-    let nothing = Empty::new().map_err(|never| match never {});
-    let mut request: Request<Body> = Request::new(UnsyncBoxBody::new(nothing));
-    // Every part of a target was checked, so that it can always be written.
-    let uri = Uri::builder()
-        .scheme("http")
-        .authority("spoke")
-        .path_and_query(remote.key.target(watch));
-    *request.uri_mut() = uri.build().unwrap_or_default();
-    if let Ok(id) = id.parse() {
-        request.headers_mut().insert(REQUEST_ID, id);
-    }
+    let request = dispatch::get(&remote.key.target(watch), id);
     let response_timeout = shared.budgets.response_timeout;
     dispatch::ask(&shared.live, &remote.cluster, request, response_timeout).await
 }

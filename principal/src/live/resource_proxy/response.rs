@@ -1,17 +1,17 @@
 //! One request: access check, parsing, and the streamed response of the agent.
 
-use std::{error::Error, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri,
+    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
     header::{
         ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE,
         ETAG, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER, VARY, WARNING,
     },
 };
-use http_body_util::{BodyExt as _, Full, Limited, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Limited, StreamBody, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use live::{
     request::{self, Request as Asked},
@@ -29,15 +29,15 @@ use super::{
 };
 use crate::{
     fleet::ClusterName,
-    live::{dispatch, tunnel::NotAnswered},
+    live::{
+        dispatch,
+        tunnel::{Body, NotAnswered},
+        whole,
+    },
     transport::listener::slots::Slot,
 };
 
-/// The body of a response.
-pub(super) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
-
-/// Correlates the audit lines of hub and cluster.
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Correlates the audit lines of a cluster.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// Headers that are forwarded to the cluster, and back.
@@ -175,7 +175,12 @@ pub(super) async fn answer(
             let (code, reason, word) = refused.as_status();
             let message = Chain(&refused).to_string();
             line.refused(code, word, &message);
-            refusal(code, reason, &message)
+            let mut response = whole::refusal(code, reason, &message);
+            if code == StatusCode::TOO_MANY_REQUESTS {
+                let headers = response.headers_mut();
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            response
         }
     }
 }
@@ -199,11 +204,6 @@ async fn ask(
     let asked = Asked::parse(request.method().as_str(), target)?;
     line.asks(&asked);
     let permits = take_permits(shared, &proxy_client.cluster, &asked)?;
-    let uri = Uri::builder()
-        .scheme("http")
-        .authority("spoke")
-        .path_and_query(asked.target())
-        .build()?;
     let opened = asked
         .is_exec()
         .then(|| PendingTerminal::of(&mut request))
@@ -213,13 +213,10 @@ async fn ask(
         Some((ends, input)) => (Some(ends), input),
         None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
     };
-    let mut onward = Request::new(body);
+    let mut onward = dispatch::request(&asked.target(), body)?;
     *onward.method_mut() = parts.method;
-    *onward.uri_mut() = uri;
     copy_headers(&parts.headers, onward.headers_mut(), &ASKED);
-    if let Ok(id) = HeaderValue::from_str(line.id()) {
-        onward.headers_mut().insert(REQUEST_ID, id);
-    }
+    dispatch::identify(&mut onward, line.id());
     if let Some(ends) = &ends {
         ends.ask(&parts.headers, onward.headers_mut());
     }
@@ -321,27 +318,10 @@ fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClien
     UnsyncBoxBody::new(StreamBody::new(frames))
 }
 
-/// A `Status`, except for a disconnected cluster: Go's client shows that message only as plain text.
-fn refusal(code: StatusCode, reason: &str, message: &str) -> Response<Body> {
-    let (kind, text) = if code == StatusCode::BAD_GATEWAY {
-        ("text/plain; charset=utf-8", message.to_owned())
-    } else {
-        let status = request::status(code.as_u16(), reason, message);
-        ("application/json", status.to_string())
-    };
-    let body = Full::new(Bytes::from(text)).map_err(|never| match never {});
-    let mut response = Response::new(UnsyncBoxBody::new(body));
-    *response.status_mut() = code;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    if code == StatusCode::TOO_MANY_REQUESTS {
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-    }
-    response
-}
-
 #[cfg(test)]
 mod tests {
+    use http_body_util::Full;
+
     use super::*;
 
     async fn read(target: &str, bytes: usize) -> Result<usize, String> {

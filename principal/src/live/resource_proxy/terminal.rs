@@ -24,9 +24,9 @@ use super::{
     ProxyClient, Shared,
     audit::AuditLine,
     credential_ended,
-    response::{Body, Permits, copy_headers},
+    response::{Permits, copy_headers},
 };
-use crate::live::tunnel::Body as TunnelBody;
+use crate::live::tunnel::Body;
 
 /// A requested terminal that the agent has not opened yet.
 pub(super) struct PendingTerminal {
@@ -37,7 +37,7 @@ pub(super) struct PendingTerminal {
 
 impl PendingTerminal {
     /// From a request for a terminal; also returns its input as the body of the forwarded request.
-    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, TunnelBody), Unfit> {
+    pub(super) fn of(request: &mut Request<Incoming>) -> Result<(Self, Body), Unfit> {
         let headers = request.headers();
         let wanted = headers.get(UPGRADE).and_then(|it| it.to_str().ok());
         let upgrade = Upgrade::asked(wanted, |name| {

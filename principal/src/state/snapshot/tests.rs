@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::{
     fleet::{Certificates, Enrolment},
@@ -10,6 +8,7 @@ fn enrolment(mode: Mode) -> Enrolment {
     Enrolment {
         mode,
         server: None,
+        since: None,
         fresh: false,
         confirm_delete: None,
         shares_unscoped: None,
@@ -30,6 +29,11 @@ fn connected(not_after: &str) -> SessionReport {
     }
 }
 
+fn shared(reports: impl IntoIterator<Item = (String, SessionReport)>) -> Sessions {
+    let reports = reports.into_iter();
+    Arc::new(reports.map(|(name, it)| (name, Arc::new(it))).collect())
+}
+
 /// Three enrolled clusters, of which two are connected, and a rejected one.
 fn moment() -> Snapshot {
     let clusters = [
@@ -44,7 +48,7 @@ fn moment() -> Snapshot {
         mirrors: false,
         digest: "digest".to_owned(),
     };
-    let reports = BTreeMap::from([
+    let reports = [
         ("a".to_owned(), connected("2026-02-01T00:00:00Z")),
         (
             "c".to_owned(),
@@ -60,7 +64,7 @@ fn moment() -> Snapshot {
                 ..SessionReport::default()
             },
         ),
-    ]);
+    ];
     let figures = |objects, seconds| Figures {
         outbox_objects: objects,
         unacknowledged: Duration::from_secs(seconds),
@@ -71,7 +75,7 @@ fn moment() -> Snapshot {
         fleet: Arc::new(Fleet {
             clusters: clusters.into(),
         }),
-        reports: Arc::new(reports),
+        reports: shared(reports),
         figures: [
             ("a".to_owned(), figures(2, 7)),
             ("c".to_owned(), figures(3, 5)),
@@ -159,7 +163,7 @@ fn state_page_is_bounded() {
         ..connected("2026-02-01T00:00:00Z")
     };
     let all = (0..5_000).map(|number| (format!("cluster-{number}"), claims.clone()));
-    moment.reports = Arc::new(all.collect());
+    moment.reports = shared(all);
     let reply = moment.page(&page(&json!({"limit": 1_000_000}))).to_string();
     assert!(reply.len() < 1 << 20, "{} bytes", reply.len());
 }

@@ -43,7 +43,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Every type that this principal sets and clears.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
+    keys::CONDITION_DELETION_UNCONFIRMED,
     keys::CONDITION_CONFLICT,
     keys::CONDITION_NAME_CONFLICT,
     keys::CONDITION_NOT_ADMITTED,
@@ -234,10 +235,8 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
             let waits = waiting(entry, cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
-        Placement::Routed(_, None)
-        | Placement::Mirror(_)
-        | Placement::Local
-        | Placement::Ignored => {}
+        Placement::Local => wanted.extend(left_behind(entry).map(|it| (DISCONNECTED, it))),
+        Placement::Routed(_, None) | Placement::Mirror(_) | Placement::Ignored => {}
     }
     if let Some(contest) = &entry.contest {
         wanted.push((keys::CONDITION_CONTESTED, contest.clone()));
@@ -246,6 +245,34 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
         wanted.push((ERROR, report.clone()));
     }
     wanted
+}
+
+/// The deletion that waits for a cluster that left the fleet. After a restart, only the condition names that cluster.
+fn left_behind(entry: &Entry) -> Option<String> {
+    const END: &str =
+        "left the fleet; enrol it again and confirm the deletion, or remove the finalizers";
+    let application = entry.application();
+    if !application.is_deleting() || application.finalizers().is_empty() {
+        return None;
+    }
+    let shown = || {
+        let it = shown(entry).find(|it| it["type"] == DISCONNECTED)?;
+        it["message"]
+            .as_str()
+            .filter(|message| message.ends_with(END))
+    };
+    match &entry.left {
+        Some(cluster) => Some(format!(
+            "the deletion waits for cluster {cluster}, which {END}"
+        )),
+        None => shown().map(str::to_owned),
+    }
+}
+
+/// The conditions that the hub's object has.
+fn shown(entry: &Entry) -> impl Iterator<Item = &Value> {
+    let shown = entry.object().pointer("/status/conditions");
+    shown.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The request that waits while the cluster is not connected.
@@ -258,12 +285,7 @@ fn waiting(entry: &Entry, cluster: &ClusterName) -> Option<String> {
     }
     let refused = format!("not refreshed: cluster {cluster} is not connected");
     // Once answered, the condition itself keeps the answer, until the cluster is back.
-    let shown = entry.object().pointer("/status/conditions");
-    let reply = shown
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
+    let reply = shown(entry).any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
     (reply || wants_refresh(entry.object())).then_some(refused)
 }
 

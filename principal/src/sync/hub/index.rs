@@ -14,6 +14,7 @@ use argocd::{
     Application,
     routing::{self, Clusters, RoutingSettings},
 };
+use jiff::Timestamp;
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
@@ -95,6 +96,8 @@ pub(crate) struct Index {
 /// The Applications of an enrolled cluster.
 #[derive(Debug, Default)]
 struct OfCluster {
+    /// When it was enrolled, if that is known.
+    since: Option<Timestamp>,
     /// Routed to it, delivered or blocked, or mirrors of it.
     keys: BTreeSet<Key>,
     /// Counts the changes of its reported errors.

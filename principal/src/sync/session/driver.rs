@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Facet, Peer as MachinePeer, Role, Session, Verdict, WorkId,
+    Event, Facet, Peer as MachinePeer, Role, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::{eventstreamapi::Event as Frame, frame_bytes},
@@ -19,7 +19,7 @@ use super::{
     Sessions,
     end::{Over, close},
     ownership::{Ownership, Step},
-    pace::Pace,
+    pace::{Newest, Pace},
     resync::Resync,
     spoke_owned::Claims,
     violations::{PeerViolations, Violation},
@@ -59,6 +59,8 @@ pub(super) struct Driver {
     /// Deletions that end because the agent has no copy. Bounded by its Applications.
     releases: Releases,
     pace: Pace,
+    /// The newest facts of the agent about its cluster.
+    facts: Newest<Event>,
     started: Instant,
     /// The latest end, and its reason.
     ends: (Instant, End),
@@ -74,11 +76,7 @@ impl Driver {
         inbound: Streaming<Frame>,
         outbound: mpsc::Sender<Result<Frame, Status>>,
     ) -> Self {
-        let Admitted {
-            holder,
-            enrolment,
-            peer_credentials,
-        } = admitted;
+        let holder = &admitted.holder;
         let capabilities = Capabilities::read(&holder.announced.capabilities);
         let limits = MachineLimits {
             message_bytes: sessions.limits.message_bytes,
@@ -99,7 +97,7 @@ impl Driver {
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
-        let fresh = enrolment.fresh;
+        let fresh = admitted.enrolment.fresh;
         let resync: Box<dyn Ownership> = match holder.mode {
             Mode::Managed => Box::new(Resync::begin(
                 &mut machine,
@@ -127,8 +125,9 @@ impl Driver {
             budget: Budget::default(),
             releases: FuturesUnordered::new(),
             pace: Pace::default(),
+            facts: Newest::default(),
             started: Instant::now(),
-            ends: ends(sessions, peer_credentials),
+            ends: ends(sessions, &admitted.peer_credentials),
             peer_violations: PeerViolations::default(),
             reported: Reported::default(),
             session_slot,
@@ -148,6 +147,7 @@ impl Driver {
                 break over;
             }
         };
+        self.record_facts(Duration::MAX);
         match over {
             Over::Hub(End::Stopping) => self.finish_work().await,
             Over::Peer(_) => self.write_after_disconnect().await,
@@ -179,6 +179,7 @@ impl Driver {
         let now = self.started.elapsed();
         // Work first: a resync answers at once, and its messages have to be written before we wait.
         self.start_work(now).await;
+        self.record_facts(now);
         let (resync, mut step) = self.resync_step(now);
         if resync.advance(&mut step) {
             self.sessions.metrics.resynced("periodic");

@@ -17,6 +17,54 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 /// The size of the reserve: a sync of an idle Application does not use it up.
 const RESERVE: u32 = 10;
 
+/// The refill interval of a reserve, and its size.
+type Rate = (Duration, u32);
+
+/// When a reserve that is full at `full` has one write again.
+fn next(full: Duration, (pause, size): Rate) -> Duration {
+    full.saturating_sub(pause.saturating_mul(size.saturating_sub(1)))
+}
+
+/// A value of which only the newest counts, with a reserve of its own.
+#[derive(Debug)]
+pub(super) struct Newest<T> {
+    /// When the reserve is full again.
+    full: Duration,
+    waiting: Option<T>,
+}
+
+impl<T> Default for Newest<T> {
+    fn default() -> Self {
+        Self {
+            full: Duration::ZERO,
+            waiting: None,
+        }
+    }
+}
+
+impl<T> Newest<T> {
+    const RATE: Rate = (Duration::from_secs(1), 5);
+
+    /// Replaces the waiting value; [`Self::take_due`] returns it when its turn has come.
+    pub(super) fn set(&mut self, value: T) {
+        self.waiting = Some(value);
+    }
+
+    /// The waiting value, if it is due.
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<T> {
+        let next = next(self.full, Self::RATE);
+        let value = self.waiting.take_if(|_| next <= now)?;
+        self.full = self.full.max(now).saturating_add(Self::RATE.0);
+        Some(value)
+    }
+
+    /// The time until the waiting value is due.
+    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        let waiting = self.waiting.as_ref();
+        waiting.map(|_| next(self.full, Self::RATE).saturating_sub(now))
+    }
+}
+
 /// The throttle of one session.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -32,8 +80,7 @@ impl Pace {
     pub(super) fn throttle(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
         self.sweep(now);
         let full = self.full.get(key).copied().unwrap_or_default();
-        // One write is in reserve from then on.
-        let next = full.saturating_sub(PAUSE.saturating_mul(RESERVE - 1));
+        let next = next(full, (PAUSE, RESERVE));
         if now < next {
             self.throttled.insert(key.clone());
             return Some(next.saturating_sub(now));
@@ -131,6 +178,25 @@ mod tests {
             let (stated, written) = written(&pauses);
             prop_assert_eq!(stated, written);
         }
+    }
+
+    #[test]
+    fn newest_value_of_a_flood_is_taken_once_a_second() {
+        let mut newest = Newest::default();
+        let mut taken = vec![];
+        for number in 0..10_000_u32 {
+            newest.set(number);
+            taken.extend(newest.take_due(number * MS));
+        }
+        assert_eq!(
+            taken.iter().take(5).collect::<Vec<_>>(),
+            [&0, &1, &2, &3, &4]
+        );
+        assert!((14..=16).contains(&taken.len()), "{taken:?}");
+        let end = 9_999 * MS;
+        let due = end + newest.next_timeout(end).unwrap();
+        assert_eq!(newest.take_due(due), Some(9_999));
+        assert_eq!(newest.next_timeout(due), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The accept loop of all ports.
 
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use runtime::{error::Chain, parts::Spawner};
 use tokio::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// Pause after a failed accept, usually for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves each connection in a task of this name, until the program stops.
+/// Serves each connection in a task of this name, until the program stops. Failed accepts are retried, and logged once.
 pub(crate) async fn serve<F>(
     tcp: &TcpListener,
     spawner: &Spawner,
@@ -17,20 +17,12 @@ pub(crate) async fn serve<F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    let accepting = each(tcp, |socket, address| {
-        spawner.spawn_short(name, serve(socket, address));
-    });
-    spawner.token().run_until_cancelled(accepting).await;
-}
-
-/// Hands each connection to `begin`, which must be quick. Failed accepts are retried, and logged once.
-async fn each(tcp: &TcpListener, mut begin: impl FnMut(TcpStream, SocketAddr)) -> Infallible {
     let mut failing = false;
-    loop {
-        match tcp.accept().await {
+    while let Some(accepted) = spawner.token().run_until_cancelled(tcp.accept()).await {
+        match accepted {
             Ok((socket, address)) => {
                 failing = false;
-                begin(socket, address);
+                spawner.spawn_short(name, serve(socket, address));
             }
             Err(error) => {
                 if !failing {

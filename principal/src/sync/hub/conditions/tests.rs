@@ -14,6 +14,8 @@ use protocol::{
 };
 use tokio::sync::watch;
 
+mod old_deletions;
+
 struct Setup {
     memory: Memory,
     hub: Arc<Hub>,

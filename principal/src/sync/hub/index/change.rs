@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     domain::{ClusterName, Key},
-    fleet::{Fleet, Mode},
+    fleet::{Enrolment, Fleet, Mode},
 };
 
 /// Changes on the hub.
@@ -47,14 +47,19 @@ impl Index {
             .filter(|(_, enrolment)| enrolment.mode == Mode::Autonomous)
             .map(|(name, _)| name.to_string());
         let clusters = Clusters::new(servers).with_autonomous(autonomous);
-        if clusters == self.clusters && self.provisions.shares_as(&enrolled) {
+        let is_since = |(name, enrolment): (&ClusterName, &&Enrolment)| {
+            let known = self.by_cluster.get(name);
+            known.is_some_and(|of| of.since == enrolment.since)
+        };
+        let is_known = clusters == self.clusters && enrolled.iter().all(is_since);
+        if is_known && self.provisions.shares_as(&enrolled) {
             return Vec::new();
         }
         self.clusters = clusters;
         self.by_cluster
             .retain(|name, _| enrolled.contains_key(name));
-        for name in enrolled.keys() {
-            self.by_cluster.entry(name.clone()).or_default();
+        for (name, enrolment) in &enrolled {
+            self.by_cluster.entry(name.clone()).or_default().since = enrolment.since;
         }
         let mut effects = self.provisions.set_fleet(&enrolled, &self.clusters);
         let keys: Vec<Key> = self.applications.keys().cloned().collect();

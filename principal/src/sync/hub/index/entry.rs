@@ -42,6 +42,8 @@ struct Commands {
 pub(crate) struct Entry {
     object: Arc<Value>,
     pub(crate) placement: Placement,
+    /// The cluster that it was routed to, if that left the fleet.
+    pub(crate) left: Option<ClusterName>,
     commands: Commands,
     stated: Option<LastSent>,
     /// The cluster that may have a copy.
@@ -69,6 +71,7 @@ impl Entry {
         let mut entry = Self {
             object: Arc::new(Value::Null),
             placement: Placement::Local,
+            left: None,
             commands: Commands::default(),
             stated: None,
             holder: None,
@@ -192,6 +195,17 @@ impl Entry {
         matches!(&self.placement, Placement::Mirror(of) if of == cluster)
     }
 
+    /// Sets the placement and returns the one before.
+    pub(super) fn set_placement(
+        &mut self,
+        placement: Placement,
+        is_enrolled: impl Fn(&ClusterName) -> bool,
+    ) -> Placement {
+        let former = self.cluster().cloned().or_else(|| self.left.take());
+        self.left = former.filter(|former| placement == Placement::Local && !is_enrolled(former));
+        std::mem::replace(&mut self.placement, placement)
+    }
+
     /// The hosts that its cluster needs for it. Also while it is blocked: a copy may still run.
     pub(super) fn uses_now(&self) -> Option<Uses> {
         let cluster = self.cluster()?.clone();
@@ -251,7 +265,7 @@ impl Entry {
         }
     }
 
-    /// Whether the hub wants the running operation to end. Without a start the cluster could not tell which one.
+    /// Whether the hub wants the running operation to end. Without a start the cluster cannot identify it.
     pub(crate) fn is_terminating(&self) -> bool {
         self.application()
             .operation_state()

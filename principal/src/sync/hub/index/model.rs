@@ -36,6 +36,15 @@ struct App {
     name: &'static str,
 }
 
+impl App {
+    fn key(self) -> Key {
+        Key {
+            namespace: self.namespace.to_owned(),
+            name: self.name.to_owned(),
+        }
+    }
+}
+
 fn changes() -> impl Strategy<Value = Change> {
     let app = || {
         let namespace = prop::sample::select(vec!["a", "ab", "argocd", "team-x", "elsewhere"]);
@@ -121,10 +130,7 @@ impl Model {
                 path,
                 ignored,
             } => {
-                let key = Key {
-                    namespace: app.namespace.to_owned(),
-                    name: app.name.to_owned(),
-                };
+                let key = app.key();
                 let fresh = format!("uid-{}", self.version);
                 let uid = self.live.entry(key).or_insert(fresh).clone();
                 let object = with(
@@ -141,10 +147,7 @@ impl Model {
                 self.index.set_application(object, true)
             }
             Change::Deleted(app) => {
-                let key = Key {
-                    namespace: app.namespace.to_owned(),
-                    name: app.name.to_owned(),
-                };
+                let key = app.key();
                 let uid = self.live.remove(&key).unwrap_or_default();
                 self.index.remove_application(&key, &uid)
             }

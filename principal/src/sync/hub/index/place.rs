@@ -7,6 +7,7 @@ use argocd::{
     keys,
     routing::{Route, route},
 };
+use jiff::Timestamp;
 
 use super::{Effect, Index, entry::Entry};
 use crate::domain::{Blocked, ClusterName, Key, Place, Placement};
@@ -18,7 +19,8 @@ impl Index {
             return Vec::new();
         };
         let placement = self.placement(entry.application());
-        let before = std::mem::replace(&mut entry.placement, placement);
+        let is_enrolled = |cluster: &ClusterName| self.is_cluster(cluster.as_str());
+        let before = entry.set_placement(placement, is_enrolled);
         self.list(key, &entry, before.cluster(), entry.cluster());
         let uses = entry.uses_now();
         let former = std::mem::replace(&mut entry.uses, uses.clone());
@@ -130,7 +132,8 @@ impl Index {
         let application = entry.application();
         if application.is_deleting() {
             // Copies that were delivered have to be cleaned up.
-            return None;
+            let since = self.by_cluster.get(&place.cluster)?.since?;
+            return unconfirmed_deletion(application, &place.cluster, since);
         }
         let project = self.provisions.project(application.project());
         let target = Target {
@@ -153,4 +156,27 @@ impl Index {
             }
         }
     }
+}
+
+/// The cluster was removed and enrolled again since the deletion was requested: its user may not expect it any more.
+fn unconfirmed_deletion(
+    application: Application<'_>,
+    cluster: &ClusterName,
+    enrolled: Timestamp,
+) -> Option<Blocked> {
+    let text = application.deletion_timestamp()?;
+    let is_older = text.parse::<Timestamp>().is_ok_and(|at| at < enrolled);
+    if !is_older || application.annotation(keys::CONFIRM_DELETE) == Some(text) {
+        return None;
+    }
+    let (namespace, name) = (application.namespace(), application.name());
+    let key = keys::CONFIRM_DELETE;
+    Some(Blocked {
+        condition: keys::CONDITION_DELETION_UNCONFIRMED,
+        message: format!(
+            "it was deleted at {text}, before cluster {cluster} was enrolled; nothing is deleted there. To delete \
+            it: kubectl -n {namespace} annotate applications.argoproj.io {name} {key}={text}; to keep the copy: \
+            remove the finalizers"
+        ),
+    })
 }

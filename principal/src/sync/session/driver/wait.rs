@@ -90,6 +90,7 @@ impl Driver {
         [
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
+            self.facts.next_timeout(now),
             self.machine.silence_left(now),
         ]
         .into_iter()

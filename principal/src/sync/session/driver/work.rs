@@ -64,8 +64,7 @@ impl Driver {
                 continue;
             }
             if event.target == Target::ClusterInfo {
-                // At once: a later message replaces this one.
-                spoke_info::record(&self.session_slot, &event);
+                self.facts.set(event.clone());
             }
             if self
                 .go_requests
@@ -84,6 +83,13 @@ impl Driver {
                 continue;
             }
             self.begin(id, event);
+        }
+    }
+
+    /// Records the facts of the agent if they are due: each record reaches the whole hub program.
+    pub(super) fn record_facts(&mut self, now: Duration) {
+        if let Some(event) = self.facts.take_due(now) {
+            spoke_info::record(&self.session_slot, &event);
         }
     }
 
@@ -109,7 +115,8 @@ impl Driver {
         let shows = event.target == Target::Object(Kind::Application)
             && (event.verb == Verb::StatusUpdate
                 // An autonomous cluster sends the whole object.
-                || (event.verb == Verb::SpecUpdate && self.from.is_autonomous));
+                || (matches!(event.verb, Verb::Create | Verb::SpecUpdate)
+                    && self.from.is_autonomous));
         if !shows {
             self.pace.release(&key);
             return None;

@@ -210,3 +210,16 @@ async fn superseded_session_writes_nothing_more() {
     flooded.driver.run().await;
     assert_eq!(memory.writes(), writes);
 }
+
+#[tokio::test(start_paused = true)]
+async fn repeated_objects_of_an_autonomous_cluster_are_throttled() {
+    let mut driver = Flooded::begin().await.driver;
+    driver.from.is_autonomous = true;
+    for verb in [Verb::Create, Verb::SpecUpdate] {
+        let key = ObjectKey::new(Kind::Application, "argocd", format!("{verb:?}"));
+        let event = Event::about(&key, verb, "local", "1", "{}".into());
+        let throttle = |_: &u32| driver.throttle(&event, Duration::ZERO).is_some();
+        let throttled = (0..100).filter(throttle).count();
+        assert!(throttled > 80, "{verb:?}: {throttled} of 100");
+    }
+}
