@@ -14,4 +14,5 @@ mod reasons;
 mod release;
 mod shared;
 mod site;
+mod way;
 mod words;
