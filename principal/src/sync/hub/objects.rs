@@ -32,7 +32,7 @@ use crate::{
     domain::{ClusterName, Key},
     fleet::Fleet,
     metrics::Metrics,
-    report::{Refused, Stuck, Update},
+    report::{Refused, Stuck},
     settings::Settings,
     store::{Report, Watched},
 };
@@ -185,18 +185,14 @@ impl Objects {
         })
     }
 
-    /// The objects that a cluster refuses, if they changed since version `before`; and their version now.
-    pub(crate) fn refused(
-        &self,
-        cluster: &ClusterName,
-        before: Option<u64>,
-    ) -> (u64, Update<Refused>) {
-        let state = self.lock();
-        let now = state.index.complaints_of(cluster);
-        if before == Some(now) {
-            return (now, Update::Same);
-        }
-        (now, Update::Now(state.index.refused(cluster)))
+    /// The version of the objects that a cluster refuses.
+    pub(crate) fn complaints(&self, cluster: &ClusterName) -> u64 {
+        self.lock().index.complaints_of(cluster)
+    }
+
+    /// The objects that a cluster refuses, if there are any.
+    pub(crate) fn refused(&self, cluster: &ClusterName) -> Option<Refused> {
+        self.lock().index.refused(cluster)
     }
 
     /// Records a refusal of a cluster, for a condition on the Application, or on those that need the object.

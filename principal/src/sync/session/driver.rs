@@ -350,7 +350,7 @@ impl Driver {
             self.session_slot.report_misconduct(misconduct);
         }
         self.reported
-            .refused(&self.session_slot, &self.hub, &self.from.cluster);
+            .refused(&self.session_slot, &self.hub, &self.from.cluster, now);
     }
 }
 

@@ -265,12 +265,11 @@ impl Index {
         }
     }
 
-    /// Sets the error that a cluster reported for an Application; its next status clears it. The first error of a
-    /// revision of the spec counts.
+    /// Sets the error that a cluster reported for an Application; its next status clears it.
     pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
         match self.applications.get_mut(key) {
-            Some(entry) if entry.takes_report(report.as_deref()) => {
-                entry.set_report(report);
+            Some(entry) if entry.report != report => {
+                entry.report = report;
                 let of = entry.cluster().and_then(|it| self.by_cluster.get_mut(it));
                 if let Some(of) = of {
                     of.complaints = of.complaints.wrapping_add(1);

@@ -52,8 +52,6 @@ pub(crate) struct Entry {
     pub(super) uses: Option<Uses>,
     /// The error that the cluster reported for it.
     pub(crate) report: Option<String>,
-    /// The digest of the state that the error is about.
-    report_of: Option<String>,
     /// The other field manager on the cluster that keeps changing it, if there is one.
     pub(crate) contest: Option<String>,
     /// Its workload was to be deleted with it and stays now; the cluster may not know that.
@@ -77,7 +75,6 @@ impl Entry {
             holder: None,
             uses: None,
             report: None,
-            report_of: None,
             contest: None,
             keeps_workload: false,
             is_gone_there: false,
@@ -211,24 +208,6 @@ impl Entry {
         let cluster = self.cluster()?.clone();
         let hosts = host_keys::hosts(self.application());
         (!hosts.is_empty()).then_some(Uses { cluster, hosts })
-    }
-
-    /// Whether this reported error, or its end, changes anything.
-    pub(super) fn takes_report(&self, report: Option<&str>) -> bool {
-        match (self.report.as_deref(), report) {
-            (Some(known), Some(report)) => known != report && self.report_of != self.revision(),
-            (known, report) => known != report,
-        }
-    }
-
-    /// Sets the reported error.
-    pub(super) fn set_report(&mut self, report: Option<String>) {
-        (self.report, self.report_of) = (report, self.revision());
-    }
-
-    /// The digest of the last state that was sent to its cluster.
-    fn revision(&self) -> Option<String> {
-        self.stated.as_ref().map(|stated| stated.digest.clone())
     }
 
     /// The digest of the state that its cluster should have.

@@ -340,7 +340,7 @@ async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
 }
 
 #[tokio::test]
-async fn first_error_of_a_spec_revision_stays() {
+async fn newest_error_of_an_application_is_reported_once() {
     let setup = setup(&application("a", "app", "1", 1));
     let reply = || {
         let state = setup.hub.objects.lock();
@@ -361,21 +361,21 @@ async fn first_error_of_a_spec_revision_stays() {
         reply()
     };
     assert!(report("first").await.contains("first"));
-    let version = setup.hub.objects.refused(&name("a"), None).0;
-    assert!(report("second").await.contains("first"));
+    let version = setup.hub.objects.complaints(&name("a"));
+    assert!(report("second").await.contains("second"));
     setup
         .hub
         .objects
         .refused_by(&name("a"), &hub_key(), "third");
-    assert!(reply().contains("first"));
-    let now = setup.hub.objects.refused(&name("a"), Some(version)).0;
-    assert_eq!(now, version, "nothing new to report");
-    let edit = json!({ "spec": { "source": { "path": "other" } } });
-    let edited = with(application("a", "app", "1", 100), edit);
+    assert!(reply().contains("third"));
+    let changed = setup.hub.objects.complaints(&name("a"));
+    assert_ne!(changed, version);
     setup
         .hub
-        .report(Report::Applied(Watched::Application, edited));
-    assert!(report("second").await.contains("second"));
+        .objects
+        .refused_by(&name("a"), &hub_key(), "third");
+    let now = setup.hub.objects.complaints(&name("a"));
+    assert_eq!(now, changed, "nothing new to report");
 }
 
 #[tokio::test]

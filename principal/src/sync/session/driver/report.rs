@@ -1,13 +1,15 @@
 //! The last reported state of a session: only changes are reported.
 
+use std::time::Duration;
+
 use protocol::session::Stats;
 
 use crate::{
     admission::registry::SessionSlot,
     fleet::ClusterName,
     metrics::Metrics,
-    report::{Stuck, Update},
-    sync::hub::Hub,
+    report::Stuck,
+    sync::{hub::Hub, session::pace::Newest},
 };
 
 /// The last report of one session.
@@ -16,6 +18,8 @@ pub(super) struct Reported {
     stuck: Option<Stuck>,
     /// The version of the refusals.
     complaints: Option<u64>,
+    /// Refusals that are not reported yet. An agent can change them all the time, and each report reaches the whole fleet.
+    refusals: Newest<()>,
     resent: u64,
     strays: u64,
 }
@@ -38,12 +42,26 @@ impl Reported {
         (self.resent, self.strays) = (stats.resent, stats.strays);
     }
 
-    /// Reports the refused objects, if they have changed.
-    pub(super) fn refused(&mut self, slot: &SessionSlot, hub: &Hub, cluster: &ClusterName) {
-        let (complaints, refused) = hub.objects.refused(cluster, self.complaints);
-        if let Update::Now(refused) = refused {
-            slot.report_refused(refused);
+    /// Reports the refused objects, if they have changed and a report is due.
+    pub(super) fn refused(
+        &mut self,
+        slot: &SessionSlot,
+        hub: &Hub,
+        cluster: &ClusterName,
+        now: Duration,
+    ) {
+        let complaints = Some(hub.objects.complaints(cluster));
+        if self.complaints != complaints {
+            self.complaints = complaints;
+            self.refusals.set(());
         }
-        self.complaints = Some(complaints);
+        if self.refusals.take_due(now).is_some() {
+            slot.report_refused(hub.objects.refused(cluster));
+        }
+    }
+
+    /// The time until the next report is due.
+    pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
+        self.refusals.next_timeout(now)
     }
 }

@@ -91,6 +91,7 @@ impl Driver {
             self.machine.next_timeout(now),
             self.resync.next_timeout(now),
             self.facts.next_timeout(now),
+            self.reported.next_timeout(now),
             self.machine.silence_left(now),
         ]
         .into_iter()
