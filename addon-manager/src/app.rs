@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use runtime::{
-    admin::{Admin, AdminState, LookIn},
+    admin::{Admin, AdminState, DebugState},
     kube,
     metrics::Registry,
     parts::{Parts, Spawner},
@@ -157,7 +157,7 @@ async fn serve_admin(
         readiness: readiness.clone(),
         registry: exposed.registry,
         healthz: Arc::new(move || ready.is_ready()),
-        look_in: LookIn::new(move |page| exposed.state.page(page)),
+        debug_state: DebugState::new(move |page| exposed.state.page(page)),
     };
     let addresses = [Some(shared.admin.health()), shared.admin.metrics()];
     for address in addresses.into_iter().flatten() {

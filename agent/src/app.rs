@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kube::Client;
 use protocol::version::Capabilities;
-use runtime::admin::{self, Admin, AdminState, LookIn};
+use runtime::admin::{self, Admin, AdminState, DebugState};
 use runtime::args::KubeArgs;
 use runtime::clock::Clock;
 use runtime::credentials::{self, ClientTls, Material, files, login, secrets};
@@ -169,7 +169,7 @@ fn admin_state(readiness: Readiness, registry: Registry, state: State) -> AdminS
         registry,
         // As in Go: healthy means connected.
         healthz: Arc::new(move || *link_state.borrow() == LinkState::Up),
-        look_in: LookIn::new(move |_page| state.to_json()),
+        debug_state: DebugState::new(move |_page| state.to_json()),
     }
 }
 

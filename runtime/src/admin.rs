@@ -25,7 +25,7 @@ use crate::ready::Readiness;
 mod debug;
 
 use debug::Loopback;
-pub use debug::{LookIn, Page};
+pub use debug::{DebugState, Page};
 
 /// Why the admin endpoint does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +115,7 @@ pub struct AdminState {
     /// Decides `/healthz`: 200 when true, else 503.
     pub healthz: Healthz,
     /// Serves `/debug/state`, to clients inside the Pod.
-    pub look_in: LookIn,
+    pub debug_state: DebugState,
 }
 
 impl fmt::Debug for AdminState {
@@ -176,7 +176,7 @@ fn router(state: AdminState) -> Router {
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .with_state(state.clone())
-        .merge(debug::router(state.look_in))
+        .merge(debug::router(state.debug_state))
 }
 
 async fn readyz(State(state): State<AdminState>) -> Response {
@@ -225,7 +225,7 @@ mod tests {
             readiness: Readiness::new(),
             registry: Registry::new(),
             healthz: Arc::new(move || healthy),
-            look_in: LookIn::new(|_page| serde_json::Value::Null),
+            debug_state: DebugState::new(|_page| serde_json::Value::Null),
         }
     }
 

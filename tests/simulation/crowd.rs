@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::dice::{Dice, Trace};
+use crate::fault::Fault;
 use crate::history::Releases;
-use crate::lie::Lie;
 use crate::network::Network;
 use crate::people::project;
 use crate::process::{ARGOCD, Agent, Principal};
@@ -59,7 +59,7 @@ fn fleet() -> Fleet {
 pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> Vec<String> {
     runtime::random::seed(1);
     let (dice, trace) = (Dice::new(1), Trace::new());
-    let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Lie::Nothing);
+    let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Fault::None);
     let hub = Slow::new(Hub::new(), &dice);
     let spoke = Slow::new(api::Memory::new(), &dice);
     let stop = CancellationToken::new();

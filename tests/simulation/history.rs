@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
-use crate::lie::Lie;
+use crate::fault::Fault;
 use crate::network::Network;
 use crate::people::{People, project};
 use crate::process::Principal;
@@ -63,13 +63,13 @@ struct World {
 pub(crate) async fn live(
     seed: u64,
     certificates: &[CertificateDer<'static>],
-    lie: Lie,
+    fault: Fault,
     releases: Releases,
 ) -> Result<Outcome, Failure> {
     runtime::random::seed(seed);
     let dice = Dice::new(seed);
     let steps = 10 + dice.below(50);
-    let mut world = World::new(dice, certificates, lie, releases);
+    let mut world = World::new(dice, certificates, fault, releases);
     for _ in 0..steps {
         world.step().await;
     }
@@ -141,15 +141,15 @@ impl World {
     fn new(
         dice: Dice,
         certificates: &[CertificateDer<'static>],
-        lie: Lie,
+        fault: Fault,
         releases: Releases,
     ) -> Self {
         let trace = Trace::new();
         let number = 1 + dice.below(certificates.len());
         let names: Vec<String> = (1..=number).map(|it| format!("spoke{it}")).collect();
-        let network = Network::new(&dice, &trace, &names, lie);
+        let network = Network::new(&dice, &trace, &names, fault);
         let mut hub = Slow::new(Hub::new(), &dice);
-        if lie == Lie::WatchesForget {
+        if fault == Fault::LossyWatch {
             hub.forgets = 0.1;
         }
         for name in ["default", "team"] {

@@ -20,8 +20,8 @@ use rustls_pki_types::CertificateDer;
 mod controller;
 mod crowd;
 mod dice;
+mod fault;
 mod history;
-mod lie;
 mod network;
 mod oracle;
 mod owner;
@@ -29,8 +29,8 @@ mod people;
 mod process;
 mod slow;
 
+use fault::Fault;
 use history::{Failure, Outcome, Releases};
-use lie::Lie;
 
 /// Enough to meet most kinds of trouble, few enough for every run of all tests.
 const HISTORIES: u64 = 60;
@@ -61,17 +61,17 @@ fn certificates() -> Vec<CertificateDer<'static>> {
 
 /// One history, on a thread and a clock of its own.
 fn live(seed: u64, certificates: &[CertificateDer<'static>]) -> Result<Outcome, Failure> {
-    live_with(seed, certificates, Lie::Nothing, Releases::Any)
+    live_with(seed, certificates, Fault::None, Releases::Any)
 }
 
 fn live_with(
     seed: u64,
     certificates: &[CertificateDer<'static>],
-    lie: Lie,
+    fault: Fault,
     releases: Releases,
 ) -> Result<Outcome, Failure> {
     let runtime = clock();
-    let lived = runtime.block_on(history::live(seed, certificates, lie, releases));
+    let lived = runtime.block_on(history::live(seed, certificates, fault, releases));
     let leaked = runtime.metrics().num_alive_tasks();
     lived.and_then(|outcome| {
         if leaked == 0 {
@@ -162,10 +162,10 @@ fn mirrors_converge_in_any_autonomous_history() {
 fn oracle_detects_planted_faults() {
     runtime::install_crypto_provider();
     let certificates = certificates();
-    for lie in [Lie::WatchesForget, Lie::SyncsAreForged] {
+    for fault in [Fault::LossyWatch, Fault::ForgedCommand] {
         let found =
-            (0..40).find_map(|seed| live_with(seed, &certificates, lie, Releases::Any).err());
-        let found = found.unwrap_or_else(|| panic!("{lie:?} went unnoticed"));
+            (0..40).find_map(|seed| live_with(seed, &certificates, fault, Releases::Any).err());
+        let found = found.unwrap_or_else(|| panic!("{fault:?} went unnoticed"));
         assert!(!found.findings.is_empty());
     }
 }
@@ -191,7 +191,7 @@ fn programs_that_are_two_releases_apart_agree_all_the_same() {
     for (principal, agent) in [(1, 3), (3, 1), (2, 3), (3, 2)] {
         let releases = Releases::Of(principal, agent);
         for seed in 1000..1003 {
-            let lived = live_with(seed, &certificates, Lie::Nothing, releases);
+            let lived = live_with(seed, &certificates, Fault::None, releases);
             let findings = lived.err().map(|failure| failure.findings);
             assert_eq!(findings, None, "{releases:?}, seed {seed}");
             let (findings, _) = clock().block_on(owner::live(seed, &certificates[0], releases));

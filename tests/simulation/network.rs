@@ -25,7 +25,7 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 
 use crate::dice::{Dice, Trace};
-use crate::lie::Lie;
+use crate::fault::Fault;
 
 mod pipe;
 
@@ -58,7 +58,7 @@ impl Conditions {
 /// The network; clones share it.
 #[derive(Clone)]
 pub(crate) struct Network {
-    lie: Lie,
+    fault: Fault,
     dice: Dice,
     trace: Trace,
     state: Arc<Mutex<State>>,
@@ -109,7 +109,7 @@ impl fmt::Debug for Network {
 }
 
 impl Network {
-    pub(crate) fn new(dice: &Dice, trace: &Trace, clusters: &[String], lie: Lie) -> Self {
+    pub(crate) fn new(dice: &Dice, trace: &Trace, clusters: &[String], fault: Fault) -> Self {
         let region = || Region {
             conditions: Arc::new(SharedConditions {
                 conditions: Mutex::new(Conditions::FINE),
@@ -125,7 +125,7 @@ impl Network {
             regions: regions.collect(),
         };
         Self {
-            lie,
+            fault,
             dice: dice.clone(),
             trace: trace.clone(),
             state: Arc::new(Mutex::new(state)),
@@ -133,7 +133,7 @@ impl Network {
     }
 
     pub(crate) fn is_honest(&self) -> bool {
-        self.lie == Lie::Nothing
+        self.fault == Fault::None
     }
 
     /// Sets the services that answer from now on; all connections to the previous ones break.

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
+use crate::fault::Fault;
 use crate::history::Releases;
-use crate::lie::Lie;
 use crate::network::{Conditions, Network};
 use crate::process::{ARGOCD, Agent, Principal};
 use crate::slow::{Manners, Slow};
@@ -65,7 +65,7 @@ pub(crate) async fn live(
 impl World {
     fn new(dice: Dice, certificate: &CertificateDer<'static>, releases: Releases) -> Self {
         let trace = Trace::new();
-        let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Lie::Nothing);
+        let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Fault::None);
         let hub = Slow::new(Hub::new(), &dice);
         let (spoke, deeds) = (Slow::new(api::Memory::new(), &dice), Deeds::default());
         let stop = CancellationToken::new();

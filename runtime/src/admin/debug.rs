@@ -49,15 +49,15 @@ impl Page {
 
 /// Returns the current state of the program. Bounded by the page, and without secrets.
 #[derive(Clone)]
-pub struct LookIn(Arc<dyn Fn(&Page) -> Value + Send + Sync>);
+pub struct DebugState(Arc<dyn Fn(&Page) -> Value + Send + Sync>);
 
-impl fmt::Debug for LookIn {
+impl fmt::Debug for DebugState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LookIn").finish_non_exhaustive()
+        f.debug_struct("DebugState").finish_non_exhaustive()
     }
 }
 
-impl LookIn {
+impl DebugState {
     /// Calls this function for each request.
     pub fn new(state: impl Fn(&Page) -> Value + Send + Sync + 'static) -> Self {
         Self(Arc::new(state))
@@ -86,10 +86,10 @@ fn are_loopback(theirs: IpAddr, ours: Option<IpAddr>) -> bool {
 }
 
 /// The routes, for connections over loopback only.
-pub(super) fn router(look_in: LookIn) -> Router {
+pub(super) fn router(debug_state: DebugState) -> Router {
     Router::new()
         .route("/debug/state", get(state))
-        .with_state(look_in)
+        .with_state(debug_state)
         .route(
             "/debug/log-level",
             get(level).put(set_level).delete(reset_level),
@@ -121,8 +121,8 @@ fn is_local(host: &str) -> bool {
         .any(|name| host.strip_prefix(name).is_some_and(is_port))
 }
 
-async fn state(State(look_in): State<LookIn>, Query(page): Query<Page>) -> Json<Value> {
-    Json((look_in.0)(&page))
+async fn state(State(debug_state): State<DebugState>, Query(page): Query<Page>) -> Json<Value> {
+    Json((debug_state.0)(&page))
 }
 
 async fn level() -> Response {

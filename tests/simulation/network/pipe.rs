@@ -13,7 +13,7 @@ use tonic::body::Body;
 
 use super::Line;
 use crate::dice::Dice;
-use crate::lie::{self, Lie};
+use crate::fault::{self, Fault};
 
 /// Messages under way before the sender has to wait.
 const WINDOW: usize = 64;
@@ -109,8 +109,8 @@ impl Pipe {
                     for _ in 0..times {
                         self.post(Ok(Frame::data(message.clone())));
                     }
-                    if self.line.network.lie == Lie::SyncsAreForged
-                        && let Some(forged) = lie::forged(&message, HEAD)
+                    if self.line.network.fault == Fault::ForgedCommand
+                        && let Some(forged) = fault::forged(&message, HEAD)
                     {
                         self.last += FORGER;
                         self.post(Ok(Frame::data(forged)));

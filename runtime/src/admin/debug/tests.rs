@@ -6,8 +6,8 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-fn shown() -> LookIn {
-    LookIn::new(|page| json!({"limit": page.limit(), "after": page.after}))
+fn shown() -> DebugState {
+    DebugState::new(|page| json!({"limit": page.limit(), "after": page.after}))
 }
 
 /// The response to a request whose connection is over loopback or not.

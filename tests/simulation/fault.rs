@@ -8,12 +8,12 @@ use protocol::wire::eventstreamapi::Event;
 
 /// A promise that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lie {
-    Nothing,
+pub(crate) enum Fault {
+    None,
     /// An API server sends every event to a watch. Here the hub's omits some for good.
-    WatchesForget,
+    LossyWatch,
     /// A command has one ID. Here the network repeats some under another ID.
-    SyncsAreForged,
+    ForgedCommand,
 }
 
 /// A command under another ID; none if the message is not a command.
