@@ -9,7 +9,8 @@ use crate::shared::registered;
 use registered::{Metric, Metrics, asked_as};
 
 const PAGE: &str = "docs/metrics.md";
-const BEGIN: &str = "<!-- tables: made by `UPDATE_GOLDEN=1 cargo test -p tests --test rules metrics` -->";
+const BEGIN: &str =
+    "<!-- tables: made by `UPDATE_GOLDEN=1 cargo test -p tests --test rules metrics` -->";
 const END: &str = "<!-- end of the tables -->";
 
 #[test]

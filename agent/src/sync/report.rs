@@ -116,7 +116,10 @@ impl Reports {
         // A queued deletion has priority.
         let event = Event::error(key.kind, &body);
         self.queue(|pending| {
-            pending.events.entry(key.clone()).or_insert(event);
+            let before = pending.events.get(key);
+            if before.is_none_or(|before| before.verb != Verb::Delete) {
+                pending.events.insert(key.clone(), event);
+            }
         });
     }
 

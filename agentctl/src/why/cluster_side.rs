@@ -98,7 +98,7 @@ fn reported(app: Application<'_>) -> Vec<Hop> {
             CONDITION_DELETION_UNCONFIRMED => (
                 "deletion",
                 State::Waiting,
-                "confirm the deletion as the message says, or remove the finalizers",
+                "confirm the deletion or keep the copy, as the message says",
             ),
             CONDITION_REPOSITORY => (
                 "repository",

@@ -284,7 +284,7 @@ impl<A: Addon> Reconcile<'_, A> {
                 debug!(cluster = %target.name, %waiting, "works kept");
                 // An administrator must act before the works can change.
                 if let Some(reason) = waiting.needs_a_person() {
-                    let note = format!("the removal of the add-on waits: {waiting}");
+                    let note = format!("the works of the add-on stay unchanged: {waiting}");
                     self.hub.events.warn(about(), reason, &note).await;
                 }
             }

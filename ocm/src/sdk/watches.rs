@@ -220,9 +220,12 @@ impl Watches {
                 |state| state.requests.entry(signer.clone()).or_default(),
                 change,
             );
+            let count = changed.len();
             for (name, before) in changed {
-                if let Some(next) = before.and_then(|before| self.next_request(&name, &before)) {
-                    self.work.add(Key::Request(next));
+                if let Some(before) = before {
+                    for next in self.next_requests(&name, &before, count) {
+                        self.work.add(Key::Request(next));
+                    }
                 }
                 self.work.add(Key::Request(name));
             }
@@ -230,17 +233,17 @@ impl Watches {
         source.follow(&self.client, apply).await
     }
 
-    /// The request that is judged now because this one, which was open before, no longer is.
-    fn next_request(&self, name: &str, before: &Summary) -> Option<String> {
+    /// The requests that are judged now because this one, which was open before, no longer is, as one of this many.
+    fn next_requests(&self, name: &str, before: &Summary, count: usize) -> Vec<String> {
         let state = self.world.lock();
         let is_open = state.request(name).is_some_and(|it| it.is_open());
         if !before.is_open() || is_open {
-            return None;
+            return Vec::new();
         }
         let queue = csr::queue(state.requests(), before.sender.as_ref());
-        queue
-            .get(csr::OPEN_LIMIT - 1)
-            .map(|next| (*next).to_owned())
+        let judged = queue.into_iter().take(csr::OPEN_LIMIT);
+        let new = judged.skip(csr::OPEN_LIMIT.saturating_sub(count));
+        new.map(str::to_owned).collect()
     }
 
     /// This add-on's `ClusterManagementAddOn`.

@@ -151,6 +151,7 @@ impl FailingWrites {
     /// The session of the cluster has ended: its writes are not retried.
     pub(super) fn forget(&self, cluster: &ClusterName) {
         self.lock().remove(cluster);
+        self.metrics.hub_writes_stuck(self.count());
     }
 
     /// The writes of this cluster that failed for too long. Forgets objects that do not pass `concerns`.

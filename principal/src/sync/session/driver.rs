@@ -19,7 +19,7 @@ use super::{
     Sessions,
     end::{Over, close},
     ownership::{Ownership, Step},
-    pace::{Newest, Pace},
+    pace::{AWAITED, Newest, Pace, SHOWN},
     resync::Resync,
     spoke_owned::Claims,
     violations::{PeerViolations, Violation},
@@ -59,6 +59,8 @@ pub(super) struct Driver {
     /// Deletions that end because the agent has no copy. Bounded by its Applications.
     releases: Releases,
     pace: Pace,
+    /// The throttle of reports that a user waits for.
+    awaited: Pace,
     /// The newest facts of the agent about its cluster.
     facts: Newest<Event>,
     started: Instant,
@@ -124,7 +126,8 @@ impl Driver {
             large: Arc::new(Semaphore::new(1)),
             budget: Budget::default(),
             releases: FuturesUnordered::new(),
-            pace: Pace::default(),
+            pace: Pace::new(SHOWN),
+            awaited: Pace::new(AWAITED),
             facts: Newest::default(),
             started: Instant::now(),
             ends: ends(sessions, &admitted.peer_credentials),

@@ -20,6 +20,11 @@ const RESERVE: u32 = 10;
 /// The refill interval of a reserve, and its size.
 type Rate = (Duration, u32);
 
+/// For objects that are only shown.
+pub(super) const SHOWN: Rate = (PAUSE, RESERVE);
+/// For objects whose next report a user waits for. The cluster decides which report is the answer, so it has a limit, too.
+pub(super) const AWAITED: Rate = (Duration::from_millis(100), 20);
+
 /// When a reserve that is full at `full` has one write again.
 fn next(full: Duration, (pause, size): Rate) -> Duration {
     full.saturating_sub(pause.saturating_mul(size.saturating_sub(1)))
@@ -66,8 +71,9 @@ impl<T> Newest<T> {
 }
 
 /// The throttle of one session.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
+    rate: Rate,
     /// When the reserve of an object is full again. Bounded by the objects written during that time.
     full: HashMap<ObjectKey, Duration>,
     /// The throttled objects. Bounded by the inbox.
@@ -76,16 +82,26 @@ pub(super) struct Pace {
 }
 
 impl Pace {
+    /// Nothing is written yet.
+    pub(super) fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            full: HashMap::new(),
+            throttled: HashSet::new(),
+            swept: Duration::ZERO,
+        }
+    }
+
     /// How long the next write of an object has to wait; none if it begins now, which counts against the reserve.
     pub(super) fn throttle(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
         self.sweep(now);
         let full = self.full.get(key).copied().unwrap_or_default();
-        let next = next(full, (PAUSE, RESERVE));
+        let next = next(full, self.rate);
         if now < next {
             self.throttled.insert(key.clone());
             return Some(next.saturating_sub(now));
         }
-        let full = full.max(now).saturating_add(PAUSE);
+        let full = full.max(now).saturating_add(self.rate.0);
         self.full.insert(key.clone(), full);
         self.throttled.remove(key);
         None
@@ -103,7 +119,7 @@ impl Pace {
 
     /// Forgets objects with a full reserve.
     fn sweep(&mut self, now: Duration) {
-        if now.saturating_sub(self.swept) >= PAUSE {
+        if now.saturating_sub(self.swept) >= self.rate.0 {
             self.swept = now;
             self.full.retain(|_, full| *full > now);
         }
@@ -125,7 +141,7 @@ mod tests {
 
     /// The times of changes after each of these pauses, and of the writes, when a throttled value is retried in time.
     fn written(pauses: &[u32]) -> (Vec<Duration>, Vec<Duration>) {
-        let (mut pace, key) = (Pace::default(), key("app"));
+        let (mut pace, key) = (Pace::new(SHOWN), key("app"));
         let (mut stated, mut written) = (vec![], vec![]);
         let mut waits: Option<Duration> = None;
         let mut now = Duration::ZERO;
@@ -210,7 +226,7 @@ mod tests {
 
     #[test]
     fn throttled_object_delays_no_other_and_is_forgotten() {
-        let mut pace = Pace::default();
+        let mut pace = Pace::new(SHOWN);
         for _ in 0..2 * RESERVE {
             pace.throttle(&key("busy"), MS);
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use argocd::{
     Application, Meta,
     command::{self, Introduced},
-    digest, host_keys, projection,
+    digest, host_keys, keys, projection,
 };
 use serde_json::Value;
 
@@ -280,7 +280,16 @@ impl Entry {
                 let command = is_commanded.then(|| Effect::command(cluster, key));
                 return state.into_iter().chain(command).collect();
             }
-            Placement::Routed(_, before) => *before = retained,
+            Placement::Routed(_, before) => {
+                if retained
+                    .as_ref()
+                    .is_some_and(|it| it.condition == keys::CONDITION_DELETION_UNCONFIRMED)
+                {
+                    // Without a confirmation the hub takes back no copy, also when the Application is gone.
+                    self.holder = None;
+                }
+                *before = retained;
+            }
             Placement::Local | Placement::Ignored | Placement::Conflict(_) => {}
         }
         let mut effects: Vec<Effect> = self.leave(key).into_iter().collect();

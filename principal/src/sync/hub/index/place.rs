@@ -175,8 +175,9 @@ fn unconfirmed_deletion(
         condition: keys::CONDITION_DELETION_UNCONFIRMED,
         message: format!(
             "it was deleted at {text}, before cluster {cluster} was enrolled; nothing is deleted there. To delete \
-            it: kubectl -n {namespace} annotate applications.argoproj.io {name} {key}={text}; to keep the copy: \
-            remove the finalizers"
+            it: kubectl -n {namespace} annotate applications.argoproj.io {name} {key}={text}; to keep it: set the label \
+            {ignore}=true on the copy on the cluster, then remove the finalizers here",
+            ignore = keys::IGNORE_SYNC
         ),
     })
 }

@@ -109,22 +109,28 @@ impl Driver {
 
     /// How long a throttled event has to wait; none if it begins now.
     ///
-    /// Throttles only the state of an object: no commands, no deletions, and no reports that the hub waits for.
+    /// Throttles only the state of an object: no commands, no deletions, and less what the hub waits for.
     fn throttle(&mut self, event: &Event, now: Duration) -> Option<Duration> {
         let key = event.object()?;
-        let shows = event.target == Target::Object(Kind::Application)
-            && (event.verb == Verb::StatusUpdate
-                // An autonomous cluster sends the whole object.
-                || (matches!(event.verb, Verb::Create | Verb::SpecUpdate)
-                    && self.from.is_autonomous));
+        // An autonomous cluster sends whole objects.
+        let is_whole =
+            self.from.is_autonomous && matches!(event.verb, Verb::Create | Verb::SpecUpdate);
+        let shows = match key.kind {
+            Kind::Application => is_whole || event.verb == Verb::StatusUpdate,
+            Kind::AppProject => is_whole,
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => false,
+        };
         if !shows {
             self.pace.release(&key);
             return None;
         }
         let wait = self.pace.throttle(&key, now)?;
         if self.hub.reports.awaits(&self.from, event) {
-            self.pace.release(&key);
-            return None;
+            let wait = self.awaited.throttle(&key, now);
+            if wait.is_none() {
+                self.pace.release(&key);
+            }
+            return wait;
         }
         Some(wait)
     }

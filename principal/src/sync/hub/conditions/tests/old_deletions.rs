@@ -49,6 +49,38 @@ async fn deletion_from_before_the_enrolment_needs_a_confirmation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn unconfirmed_deletion_that_ends_takes_no_copy_back() {
+    let alive = application("a", "app", "1", 1);
+    let setup = setup(vec![alive]);
+    setup.hub.set_fleet(&enrolled_at("2026-01-01T12:00:01Z"));
+    let mailbox = setup.hub.subscribe(&crate::testing::name("a"));
+    let newer = json!({ "metadata": { "resourceVersion": "9" } });
+    setup
+        .memory
+        .put(Watched::Application, with(deleted(), newer));
+    setup
+        .until("unconfirmed", |memory| {
+            kinds(memory, "a", "app") == [keys::CONDITION_DELETION_UNCONFIRMED]
+        })
+        .await;
+    mailbox.mailbox.take();
+    let free = json!({ "metadata": { "finalizers": null } });
+    setup.memory.edit(Watched::Application, "a", "app", free);
+    assert!(setup.memory.application("a", "app").is_none());
+    let elsewhere = json!({ "spec": { "destination": { "name": "b" } } });
+    let marker = with(application("a", "marker", "2", 1), elsewhere);
+    setup.memory.put(Watched::Application, marker);
+    setup
+        .until("marked", |memory| !kinds(memory, "a", "marker").is_empty())
+        .await;
+    let sent = mailbox.mailbox.take();
+    let gone = sent.values().filter(|note| note.gone.is_some());
+    assert_eq!(gone.count(), 0);
+    drop(mailbox);
+    setup.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletion_after_the_enrolment_needs_no_confirmation() {
     let setup = setup(vec![]);
     setup.hub.set_fleet(&enrolled_at("2026-01-01T12:00:00Z"));
