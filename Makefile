@@ -4,7 +4,7 @@
 CARGO ?= cargo
 LAB := target/debug/lab
 
-.PHONY: build tools demo test unit e2e soak bench lint fmt dist images sbom
+.PHONY: build tools demo test unit e2e soak fuzz bench lint fmt dist images sbom
 
 # Our programs, the lab, and the example add-on that the end-to-end tests run.
 build:
@@ -37,6 +37,19 @@ e2e:
 soak: export SIM_HISTORIES ?= 10000
 soak:
 	$(CARGO) test --release --locked -p tests --test simulation converge -- --nocapture
+
+# Coverage-guided fuzzing with libFuzzer, FUZZ_SECONDS for each target; `make fuzz TARGET=resp` runs one. Needs a C++ compiler.
+# The first input that fails ends it, in a file below target/fuzz/failed; docs/testing.md says more.
+fuzz: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/tests/fuzz/instrument
+fuzz: FUZZ_SECONDS ?= 60
+fuzz: TARGET ?= frames resp filter certificate token request object
+fuzz:
+	$(CARGO) build --locked -p tests --features libfuzzer --example fuzz
+	set -e; for target in $(TARGET); do \
+	  mkdir -p target/fuzz/$$target target/fuzz/failed; \
+	  FUZZ_TARGET=$$target target/debug/examples/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=65536 -timeout=10 \
+	    -rss_limit_mb=1024 -artifact_prefix=target/fuzz/failed/$$target- target/fuzz/$$target; \
+	done
 
 # What our programs cost, as tables in Markdown; docs/performance.md has some. `make bench BENCH=name` measures what has that in
 # its name; parameters are variables of the environment.

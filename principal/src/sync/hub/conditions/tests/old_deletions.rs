@@ -55,7 +55,11 @@ async fn unconfirmed_deletion_that_ends_takes_no_copy_back() {
     setup.hub.set_fleet(&enrolled_at("2026-01-01T12:00:01Z"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mailbox = setup.hub.subscribe(&crate::testing::name("a"));
-    assert_eq!(mailbox.delivered.len(), 2, "the Application and its project");
+    assert_eq!(
+        mailbox.delivered.len(),
+        2,
+        "the Application and its project"
+    );
     let newer = json!({ "metadata": { "resourceVersion": "9" } });
     setup
         .memory
