@@ -54,9 +54,9 @@ pub fn is_as(live: &Value, wanted: &Value) -> bool {
     let (live, wanted) = (spec(live), spec(wanted));
     let mut fields = wanted.as_object().into_iter().flatten();
     fields.all(|(key, value)| {
-        let retained = live.get(key);
+        let there = live.get(key);
         // An absent list equals an empty one.
-        retained == Some(value) || (is_empty(value) && retained.is_none_or(is_empty))
+        there == Some(value) || (is_empty(value) && there.is_none_or(is_empty))
     })
 }
 

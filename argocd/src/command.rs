@@ -174,10 +174,10 @@ impl Judgement {
 /// 6. otherwise: not taken.
 pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
     let (on_hub, on_spoke) = (Application::of(hub), Application::of(report));
-    let retained = on_hub
+    let is_waiting = on_hub
         .operation()
         .is_some_and(|operation| !was_taken(hub, report, operation, known));
-    let terminate = !retained
+    let terminate = !is_waiting
         && match (on_hub.operation_state(), on_spoke.operation_state()) {
             (Some(shown), Some(real)) => {
                 shown.phase() == "Terminating"
@@ -187,7 +187,7 @@ pub fn judge(hub: &Value, report: &Value, known: Known<'_>) -> Judgement {
             (None, _) | (_, None) => false,
         };
     Judgement {
-        operation: if retained {
+        operation: if is_waiting {
             Operation::Hold
         } else {
             Operation::Follow(shown_operation(on_hub, on_spoke, known))

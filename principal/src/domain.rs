@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
-use argocd::{Meta, routing::SpokeNamespace};
+use argocd::{Meta, keys, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey};
 
 /// The name of a cluster, which is also its namespace on the hub.
@@ -124,11 +124,33 @@ pub(crate) enum Placement {
     Routed(Place, Option<Blocked>),
 }
 
-/// Why an Application is not delivered: a condition for users.
+/// An Application that is not delivered: a condition for users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Blocked {
-    pub(crate) condition: &'static str,
+    pub(crate) why: Block,
     pub(crate) message: String,
+}
+
+/// Why an Application is not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Block {
+    /// An older Application has its name on the cluster.
+    NameConflict,
+    /// Its project does not admit it.
+    NotAdmitted,
+    /// Its deletion is older than the enrolment of the cluster.
+    DeletionUnconfirmed,
+}
+
+impl Block {
+    /// The type of the condition.
+    pub(crate) const fn condition(self) -> &'static str {
+        match self {
+            Self::NameConflict => keys::CONDITION_NAME_CONFLICT,
+            Self::NotAdmitted => keys::CONDITION_NOT_ADMITTED,
+            Self::DeletionUnconfirmed => keys::CONDITION_DELETION_UNCONFIRMED,
+        }
+    }
 }
 
 impl Placement {

@@ -38,7 +38,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => Timestamp::now(),
-            Source::Standing(retained) => *retained.lock().unwrap_or_else(PoisonError::into_inner),
+            Source::Standing(now) => *now.lock().unwrap_or_else(PoisonError::into_inner),
             Source::Runtime(start, begun) => {
                 let passed: Duration = begun.elapsed();
                 start.checked_add(passed).unwrap_or(*start)
@@ -48,8 +48,8 @@ impl Clock {
 
     /// Moves a standing clock, for all its clones; others cannot be moved.
     pub fn set(&self, now: Timestamp) {
-        if let Source::Standing(retained) = &self.0 {
-            *retained.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        if let Source::Standing(standing) = &self.0 {
+            *standing.lock().unwrap_or_else(PoisonError::into_inner) = now;
         }
     }
 }

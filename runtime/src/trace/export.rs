@@ -85,14 +85,14 @@ pub(super) fn provider(
         .with_max_queue_size(QUEUE)
         .with_scheduled_delay(EVERY)
         .build();
-    let reply = LoggedOnce {
+    let exporter = LoggedOnce {
         exporter,
         waiting: Arc::clone(&waiting),
         counted: counted.clone(),
         is_away: AtomicBool::new(false),
     };
     let queue = Queue {
-        batches: BatchSpanProcessor::new(reply, batches),
+        batches: BatchSpanProcessor::new(exporter, batches),
         waiting,
         counted,
     };

@@ -52,7 +52,7 @@ impl Judged {
             refresh,
             refresh_done: _,
         } = &self.judgement;
-        let retained = matches!(operation, Operation::Hold);
+        let is_waiting = matches!(operation, Operation::Hold);
         let mut state = objects.lock();
         let Some(entry) = state.index.application_mut(key) else {
             return;
@@ -62,7 +62,7 @@ impl Judged {
         }
         // A user may have requested another operation meanwhile, which the report does not know.
         if entry.operation_version() == self.operation.as_deref() {
-            if retained {
+            if is_waiting {
                 entry.name_operation();
             } else if entry.application().operation().is_some() && from.names_commands {
                 entry.take_operation();
@@ -73,7 +73,7 @@ impl Judged {
             let effects = state.index.set_report(key, None);
             objects.post(&state, effects);
         }
-        if retained || *terminate {
+        if is_waiting || *terminate {
             state.notify(&from.cluster, |mailbox| mailbox.command(key.object()));
         }
         if *refresh {

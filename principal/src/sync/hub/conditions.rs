@@ -25,7 +25,7 @@ use super::{
     writer::Writer,
 };
 use crate::{
-    domain::{ClusterName, Key, Placement},
+    domain::{Block, ClusterName, Key, Placement},
     store::WriteError,
 };
 
@@ -166,9 +166,9 @@ fn is_releasable(state: &State, entry: &Entry) -> bool {
         && match &entry.placement {
             // An application controller on the hub ignores Applications of clusters, if there is one at all.
             Placement::Conflict(_) => state.index.is_for_a_cluster(application),
-            Placement::Routed(_, retained) => retained
+            Placement::Routed(_, blocked) => blocked
                 .as_ref()
-                .is_some_and(|retained| retained.condition == keys::CONDITION_NAME_CONFLICT),
+                .is_some_and(|blocked| blocked.why == Block::NameConflict),
             Placement::Local | Placement::Ignored | Placement::Mirror(_) => false,
         }
 }
@@ -224,8 +224,8 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
     let mut wanted = Vec::new();
     match &entry.placement {
         Placement::Conflict(reason) => wanted.push((keys::CONDITION_CONFLICT, reason.clone())),
-        Placement::Routed(_, Some(retained)) => {
-            wanted.push((retained.condition, retained.message.clone()));
+        Placement::Routed(_, Some(blocked)) => {
+            wanted.push((blocked.why.condition(), blocked.message.clone()));
         }
         Placement::Routed(place, None) if !connected => {
             let waits = waiting(entry, &place.cluster);
@@ -285,8 +285,8 @@ fn waiting(entry: &Entry, cluster: &ClusterName) -> Option<String> {
     }
     let refused = format!("not refreshed: cluster {cluster} is not connected");
     // Once answered, the condition itself keeps the answer, until the cluster is back.
-    let reply = shown(entry).any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
-    (reply || wants_refresh(entry.object())).then_some(refused)
+    let is_answered = shown(entry).any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
+    (is_answered || wants_refresh(entry.object())).then_some(refused)
 }
 
 /// Kubernetes writes times in whole seconds.

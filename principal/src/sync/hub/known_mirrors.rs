@@ -86,6 +86,13 @@ impl KnownMirrors {
         self.refused.retain(|cluster, _| is_wanted(cluster));
     }
 
+    /// Forgets a mirror that this cluster may have now, and that another one did not get onto the hub.
+    pub(super) fn take_over(&mut self, key: &ObjectKey, cluster: &ClusterName) {
+        if self.known.get(key).is_some_and(|it| it.cluster != *cluster) {
+            self.forget(key);
+        }
+    }
+
     /// Reserves room before a session writes a mirror; refused with a reason.
     pub(super) fn begin(
         &mut self,
@@ -264,8 +271,8 @@ impl KnownMirrors {
         cluster: &ClusterName,
     ) -> impl Iterator<Item = (&ObjectKey, &str)> {
         let known = self.known.iter();
-        let retained = known.filter(move |(_, mirror)| mirror.is_kept_for(cluster));
-        retained.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
+        let kept = known.filter(move |(_, mirror)| mirror.is_kept_for(cluster));
+        kept.map(|(key, mirror)| (key, mirror.source_uid.as_str()))
     }
 
     /// Whether this object is one of [`Self::kept_of`].

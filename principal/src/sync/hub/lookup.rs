@@ -1,6 +1,6 @@
 //! Compares the objects that a cluster claims to have with those that it should have.
 
-use argocd::{keys, ranges, routing::SpokeNamespace};
+use argocd::{ranges, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
@@ -8,7 +8,7 @@ use super::{
     objects::Objects,
 };
 use crate::{
-    domain::{ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
+    domain::{Block, ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
     live::ApplicationDirectory,
 };
 
@@ -33,9 +33,7 @@ impl ApplicationDirectory for Objects {
             return ObjectOwner::Hub;
         };
         let (cluster, namespace, is_mirror) = match &entry.placement {
-            Placement::Routed(_, Some(retained))
-                if retained.condition == keys::CONDITION_NAME_CONFLICT =>
-            {
+            Placement::Routed(_, Some(blocked)) if blocked.why == Block::NameConflict => {
                 return ObjectOwner::NoOne;
             }
             // A blocked Application may have an older copy, which keeps running.
@@ -183,7 +181,7 @@ fn application(
 
 fn judge(cluster: &ClusterName, key: &Key, entry: &Entry) -> Lookup {
     match &entry.placement {
-        Placement::Routed(place, retained) if place.cluster == *cluster => match retained {
+        Placement::Routed(place, blocked) if place.cluster == *cluster => match blocked {
             None => Lookup::Wanted {
                 key: key.object(),
                 digest: entry.digest(),

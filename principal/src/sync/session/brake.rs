@@ -112,8 +112,8 @@ impl DeletionCandidates {
             *going.entry(named.kind).or_default() += 1;
         }
         going.into_iter().any(|(kind, count)| {
-            let retained = self.of.get(&kind).copied().unwrap_or_default();
-            count > FEW.max(retained / SHARE)
+            let all = self.of.get(&kind).copied().unwrap_or_default();
+            count > FEW.max(all / SHARE)
         })
     }
 }

@@ -275,8 +275,8 @@ impl Driver {
         let cluster = self.from.cluster.as_str();
         let enrolment = self.fleet.borrow().clusters.get(cluster).cloned();
         let (resync, mut step) = self.resync_step(now);
-        let retained = resync.decide(&mut step, enrolment);
-        self.session_slot.report_blocked_deletion(retained);
+        let blocked = resync.decide(&mut step, enrolment);
+        self.session_slot.report_blocked_deletion(blocked);
     }
 
     /// Ends deletions that wait for a copy that the agent does not have.

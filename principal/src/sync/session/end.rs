@@ -85,8 +85,8 @@ pub(super) async fn send_refusal(
     outbound: &mpsc::Sender<Result<Frame, Status>>,
     refusal: &Refusal,
 ) {
-    let reply = outbound.send(Err(refusal.to_stream_status()));
-    if tokio::time::timeout(SEND_TIMEOUT, reply).await.is_err() {
+    let sending = outbound.send(Err(refusal.to_stream_status()));
+    if tokio::time::timeout(SEND_TIMEOUT, sending).await.is_err() {
         tracing::debug!("the peer did not read the reason of the end of its session");
     }
 }

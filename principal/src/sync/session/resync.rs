@@ -160,9 +160,9 @@ impl Ownership for Resync {
                 }
                 None
             }
-            Err(retained) => {
+            Err(blocked) => {
                 self.waiting.block(deletion_candidates, step.now);
-                Some(retained)
+                Some(blocked)
             }
         }
     }

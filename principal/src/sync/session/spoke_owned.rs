@@ -213,11 +213,11 @@ impl Ownership for Claims {
                 self.missing.clear();
                 None
             }
-            Err(retained) => {
+            Err(blocked) => {
                 self.waiting.block(deletion_candidates, step.now);
                 Some(BlockedDeletion {
                     mirrors: true,
-                    ..retained
+                    ..blocked
                 })
             }
         }

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use argocd::{
     Application, Meta,
     command::{self, Introduced},
-    digest, host_keys, keys, projection,
+    digest, host_keys, projection,
 };
 use serde_json::Value;
 
 use super::Effect;
-use crate::domain::{Blocked, ClusterName, Key, Placement};
+use crate::domain::{Block, Blocked, ClusterName, Key, Placement};
 
 /// The hosts that an Application needs, and on which cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +268,7 @@ impl Entry {
     pub(super) fn settle(
         &mut self,
         key: &Key,
-        retained: Option<Blocked>,
+        blocked: Option<Blocked>,
         introduced: Introduced,
     ) -> Vec<Effect> {
         let is_commanded = introduced.operation || introduced.termination;
@@ -281,14 +281,14 @@ impl Entry {
                 return state.into_iter().chain(command).collect();
             }
             Placement::Routed(_, before) => {
-                if retained
+                if blocked
                     .as_ref()
-                    .is_some_and(|it| it.condition == keys::CONDITION_DELETION_UNCONFIRMED)
+                    .is_some_and(|it| it.why == Block::DeletionUnconfirmed)
                 {
                     // Without a confirmation the hub takes back no copy, also when the Application is gone.
                     self.holder = None;
                 }
-                *before = retained;
+                *before = blocked;
             }
             Placement::Local | Placement::Ignored | Placement::Conflict(_) => {}
         }

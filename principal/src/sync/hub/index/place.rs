@@ -10,7 +10,7 @@ use argocd::{
 use jiff::Timestamp;
 
 use super::{Effect, Index, entry::Entry};
-use crate::domain::{Blocked, ClusterName, Key, Place, Placement};
+use crate::domain::{Block, Blocked, ClusterName, Key, Place, Placement};
 
 impl Index {
     /// Routes an Application again and settles all Applications that this affects.
@@ -119,7 +119,7 @@ impl Index {
             && other.uid() != entry.uid()
         {
             return Some(Blocked {
-                condition: keys::CONDITION_NAME_CONFLICT,
+                why: Block::NameConflict,
                 message: format!(
                     "on cluster {:?} the name {:?} is taken by the older Application of namespace {:?}; \
                      rename one of them",
@@ -143,7 +143,7 @@ impl Index {
         };
         let refused = admit(application, project.map(AppProject::of), target).err()?;
         Some(Blocked {
-            condition: keys::CONDITION_NOT_ADMITTED,
+            why: Block::NotAdmitted,
             message: refused.to_string(),
         })
     }
@@ -172,7 +172,7 @@ fn unconfirmed_deletion(
     let (namespace, name) = (application.namespace(), application.name());
     let key = keys::CONFIRM_DELETE;
     Some(Blocked {
-        condition: keys::CONDITION_DELETION_UNCONFIRMED,
+        why: Block::DeletionUnconfirmed,
         message: format!(
             "it was deleted at {text}, before cluster {cluster} was enrolled; nothing is deleted there. To delete \
             it: kubectl -n {namespace} annotate applications.argoproj.io {name} {key}={text}; to keep it: set the label \

@@ -61,7 +61,7 @@ fn set(index: &mut Index, object: Value) -> Vec<Effect> {
 
 fn condition<'a>(index: &'a Index, namespace: &str, name: &str) -> Option<&'a str> {
     match &index.application(&key(namespace, name))?.placement {
-        Placement::Routed(_, retained) => retained.as_ref().map(|retained| retained.condition),
+        Placement::Routed(_, blocked) => blocked.as_ref().map(|it| it.why.condition()),
         Placement::Conflict(_) => Some(keys::CONDITION_CONFLICT),
         Placement::Local | Placement::Ignored | Placement::Mirror(_) => None,
     }

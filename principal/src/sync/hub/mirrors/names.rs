@@ -24,18 +24,18 @@ impl Mirrors {
         if key.kind != Kind::AppProject {
             return None;
         }
-        let (is_left, owner) = {
-            let mut state = self.objects.lock();
-            let is_left = self.leave_name(&mut state, key);
-            (is_left, state.index.owner_of_project(&key.name))
-        };
-        match owner {
-            Some(owner) if owner != from.cluster => {
-                let why = taken(&owner, key);
-                Some(self.not_shown(from, key.kind, source, "not_theirs", why))
-            }
-            Some(_) | None => is_left.then(Outcome::again),
+        let mut state = self.objects.lock();
+        let is_left = self.leave_name(&mut state, key);
+        let owner = state.index.owner_of_project(&key.name);
+        if let Some(owner) = owner.filter(|it| *it != from.cluster) {
+            drop(state);
+            let why = taken(&owner, key);
+            return Some(self.not_shown(from, key.kind, source, "not_theirs", why));
         }
+        if state.index.object(key).is_none() {
+            state.mirrors.take_over(key, &from.cluster);
+        }
+        is_left.then(Outcome::again)
     }
 
     /// The enrolled clusters have changed: some names may have another owner now.

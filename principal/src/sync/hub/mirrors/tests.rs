@@ -11,7 +11,7 @@ use crate::{
     settings::Settings,
     store::{Memory, Report, Watched},
     sync::hub::Hub,
-    testing::{application, enrolment, fleet, name},
+    testing::{application, enrolment, fleet, name, open_project},
 };
 
 /// A hub in memory whose changes are not watched, with the autonomous cluster `own`.
@@ -114,4 +114,35 @@ async fn mirror_deleted_before_watch_event_is_recreated() {
     assert!(hub.objects.lock().mirrors.unreported.is_empty());
     hub.report(Report::Synced(Watched::Application));
     assert!(hub.objects.lock().index.application(&place()).is_some());
+}
+
+#[tokio::test]
+async fn owner_of_a_name_takes_over_what_another_cluster_did_not_create() {
+    let (memory, hub, _own) = setup();
+    let key = ObjectKey::new(Kind::AppProject, "argocd", "own-b-c");
+    // The create of the first cluster failed, and it retries.
+    let begun = hub
+        .objects
+        .lock()
+        .mirrors
+        .begin(&key, &name("own"), "first", 10);
+    assert_eq!(begun, Ok(()));
+    let mut enrolled = fleet(&[]);
+    for cluster in ["own", "own-b"] {
+        let enrolment = enrolment(Mode::Autonomous);
+        enrolled.clusters.insert(cluster.to_owned(), enrolment);
+    }
+    hub.set_fleet(&enrolled);
+    let owner = Sender {
+        cluster: name("own-b"),
+        names_commands: true,
+        is_autonomous: true,
+    };
+    let mut source = open_project("c");
+    source["metadata"]["uid"] = "second".into();
+    let reported = ObjectKey::new(Kind::AppProject, "argocd", "c");
+    let body = source.to_string().into();
+    let event = Event::about(&reported, Verb::Create, "second", "1", body);
+    assert_eq!(hub.reports.apply(&owner, &event).await, Verdict::Done);
+    assert!(memory.project("argocd", "own-b-c").is_some());
 }

@@ -47,6 +47,30 @@ fn setup(app: &Value) -> Setup {
     }
 }
 
+/// The message of a contest.
+const HELM: &str = "last by field manager \"helm\"";
+
+impl Setup {
+    /// The cluster reports an error of its Application.
+    async fn report(&self, message: &str, contest: Option<Contest>) {
+        let report = ErrorReport {
+            resource_name: "app".to_owned(),
+            resource_namespace: "argocd".to_owned(),
+            message: message.to_owned(),
+            contest,
+        };
+        let error = Event::error(Kind::Application, &report);
+        let verdict = self.hub.reports.apply(&sender("a"), &error).await;
+        assert_eq!(verdict, Verdict::Done);
+    }
+
+    /// Whether this holds for its Application.
+    fn shown(&self, holds: impl FnOnce(&Entry) -> bool) -> bool {
+        let state = self.hub.objects.lock();
+        holds(state.index.by_uid("1").unwrap().1)
+    }
+}
+
 fn sender(cluster: &str) -> Sender {
     Sender {
         cluster: name(cluster),
@@ -311,63 +335,32 @@ async fn a_copy_that_went_by_itself_is_asked_for_again() {
 #[tokio::test]
 async fn a_report_that_is_too_long_is_cut_and_goes_with_the_next_status() {
     let setup = setup(&application("a", "app", "1", 1));
-    let report = ErrorReport {
-        resource_name: "app".to_owned(),
-        resource_namespace: "argocd".to_owned(),
-        message: "x".repeat(1 << 20),
-        contest: None,
-    };
-    let error = Event::error(Kind::Application, &report);
-    assert_eq!(
-        setup.hub.reports.apply(&sender("a"), &error).await,
-        Verdict::Done
-    );
-    let reply = || {
-        setup
-            .hub
-            .objects
-            .lock()
-            .index
-            .by_uid("1")
-            .unwrap()
-            .1
+    setup.report(&"x".repeat(1 << 20), None).await;
+    assert!(setup.shown(|entry| {
+        entry
             .report
-            .clone()
-    };
-    assert!(reply().is_some_and(|report| report.len() < 2 * LONGEST_REPORT));
+            .as_ref()
+            .is_some_and(|it| it.len() < 2 * LONGEST_REPORT)
+    }));
     setup.hub.reports.apply(&sender("a"), &healthy()).await;
-    assert_eq!(reply(), None);
+    assert!(setup.shown(|entry| entry.report.is_none()));
 }
 
 #[tokio::test]
 async fn newest_error_of_an_application_is_reported_once() {
     let setup = setup(&application("a", "app", "1", 1));
-    let reply = || {
-        let state = setup.hub.objects.lock();
-        state.index.by_uid("1").unwrap().1.report.clone().unwrap()
-    };
-    let report = async |text: &str| {
-        let report = ErrorReport {
-            resource_name: "app".to_owned(),
-            resource_namespace: "argocd".to_owned(),
-            message: text.to_owned(),
-            contest: None,
-        };
-        let error = Event::error(Kind::Application, &report);
-        assert_eq!(
-            setup.hub.reports.apply(&sender("a"), &error).await,
-            Verdict::Done
-        );
-        reply()
-    };
-    assert!(report("first").await.contains("first"));
+    let reports =
+        |text: &str| setup.shown(|entry| entry.report.as_ref().is_some_and(|it| it.contains(text)));
+    setup.report("first", None).await;
+    assert!(reports("first"));
     let version = setup.hub.objects.complaints(&name("a"));
-    assert!(report("second").await.contains("second"));
+    setup.report("second", None).await;
+    assert!(reports("second"));
     setup
         .hub
         .objects
         .refused_by(&name("a"), &hub_key(), "third");
-    assert!(reply().contains("third"));
+    assert!(reports("third"));
     let changed = setup.hub.objects.complaints(&name("a"));
     assert_ne!(changed, version);
     setup
@@ -381,41 +374,17 @@ async fn newest_error_of_an_application_is_reported_once() {
 #[tokio::test]
 async fn a_contest_stays_until_it_is_over_or_another_session_begins() {
     let setup = setup(&application("a", "app", "1", 1));
-    let emit = async |contest| {
-        let report = ErrorReport {
-            resource_name: "app".to_owned(),
-            resource_namespace: "argocd".to_owned(),
-            message: "last by field manager \"helm\"".to_owned(),
-            contest: Some(contest),
-        };
-        let error = Event::error(Kind::Application, &report);
-        assert_eq!(
-            setup.hub.reports.apply(&sender("a"), &error).await,
-            Verdict::Done
-        );
-    };
-    let reply = || {
-        setup
-            .hub
-            .objects
-            .lock()
-            .index
-            .by_uid("1")
-            .unwrap()
-            .1
-            .contest
-            .clone()
-    };
-    emit(Contest::On).await;
+    let contest =
+        || setup.shown(|entry| entry.contest.as_ref().is_some_and(|it| it.contains("helm")));
+    setup.report(HELM, Some(Contest::On)).await;
     setup.hub.reports.apply(&sender("a"), &healthy()).await;
-    assert!(reply().is_some_and(|reply| reply.contains("helm")));
-    emit(Contest::Over).await;
-    assert_eq!(reply(), None);
-    emit(Contest::On).await;
+    assert!(contest());
+    setup.report(HELM, Some(Contest::Over)).await;
+    assert!(setup.shown(|entry| entry.contest.is_none()));
+    setup.report(HELM, Some(Contest::On)).await;
     let _next = setup.hub.subscribe(&name("a"));
-    assert_eq!(
-        reply(),
-        None,
+    assert!(
+        setup.shown(|entry| entry.contest.is_none()),
         "the agent reports it again if it still finds it"
     );
 }

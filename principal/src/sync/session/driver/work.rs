@@ -186,8 +186,8 @@ impl Driver {
             let Some(Work { id, event }) = self.machine.next_work(now) else {
                 return;
             };
-            let retained = event.object().is_some_and(|key| self.pace.release(&key));
-            if retained {
+            let was_throttled = event.object().is_some_and(|key| self.pace.release(&key));
+            if was_throttled {
                 self.begin(id, event);
             } else {
                 let after = Duration::MAX;
