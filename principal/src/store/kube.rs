@@ -109,8 +109,8 @@ impl Store for Kubernetes {
         let watches = Watched::ALL.map(|kind| {
             let report = Reporter::clone(&report);
             watch_trimmed(self.watch_of(kind), token.clone(), move |event| {
-                if let Some(news) = to_report(kind, event) {
-                    report(news);
+                if let Some(translated) = to_report(kind, event) {
+                    report(translated);
                 }
             })
         });

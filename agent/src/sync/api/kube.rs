@@ -86,8 +86,8 @@ impl Spoke for Kubernetes {
         };
         let watch = narrowed(Watch::new(api), kind, &self.label_selector);
         Box::pin(watch_if_served(watch, token, move |observation| {
-            if let Some(news) = to_report(kind, observation) {
-                report(news);
+            if let Some(translated) = to_report(kind, observation) {
+                report(translated);
             }
         }))
     }

@@ -157,7 +157,7 @@ impl Applier {
             (Memory::Want, Some(wanted)) => {
                 self.store.remember(key.clone(), wanted);
                 // The object may have changed while we wrote.
-                self.drift.check(key.clone());
+                self.drift.mark(key.clone());
             }
             (Memory::Leaving, Some(wanted)) => {
                 let leaving = Wanted {

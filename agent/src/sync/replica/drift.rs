@@ -3,13 +3,12 @@
 //! The first revert is immediate. If another writer keeps editing, the pauses grow, so that two
 //! controllers that disagree do not overload the API server.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use protocol::ObjectKey;
 use runtime::backoff::Backoff;
-use tokio::sync::Notify;
+use runtime::work_queue::WorkQueue;
 use tokio::time::Instant;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -19,34 +18,8 @@ const QUIET: Duration = Duration::from_mins(1);
 /// The agent reports a contest after so many reverts, about half a minute.
 const REPORT_AFTER: u32 = 6;
 
-/// Objects whose live state the agent has to compare with the desired state.
-#[derive(Debug, Default)]
-pub(super) struct Drift {
-    // Bounded by the number of objects; locked for an insert, never over an await.
-    dirty: Mutex<BTreeSet<ObjectKey>>,
-    wake: Notify,
-}
-
-impl Drift {
-    /// Marks an object for comparison.
-    pub(super) fn check(&self, key: ObjectKey) {
-        self.lock().insert(key);
-        self.wake.notify_one();
-    }
-
-    fn take(&self) -> BTreeSet<ObjectKey> {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a marked object.
-    pub(super) async fn changed(&self) {
-        self.wake.notified().await;
-    }
-}
+/// Objects whose live state the agent has to compare with the desired state. Bounded by the number of objects.
+pub(super) type Drift = WorkQueue<ObjectKey>;
 
 /// The objects whose next comparison waits because another writer contests them.
 #[derive(Debug, Default)]
@@ -57,7 +30,7 @@ pub(super) struct Contests {
 /// The objects that are due now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// Objects to compare, in order.
+    /// Objects to compare, in the order of their changes.
     pub(super) look: Vec<ObjectKey>,
     /// Reported contests that are over.
     pub(super) over: Vec<ObjectKey>,
@@ -161,7 +134,7 @@ mod tests {
         let mut now = Instant::now();
         let mut pauses = vec![];
         for _ in 0..5 {
-            drift.check(key());
+            drift.mark(key());
             let begun = now;
             while contests.due(&drift, now).look.is_empty() {
                 now = contests.next().expect("a dirty object has a due time");
@@ -193,7 +166,7 @@ mod tests {
         let mut now = Instant::now();
         let mut reports = 0;
         for _ in 0..12 {
-            drift.check(key());
+            drift.mark(key());
             while contests.due(&drift, now).look.is_empty() {
                 now = contests.next().expect("it is dirty");
             }

@@ -92,14 +92,14 @@ impl Observer {
         tracing::info!("Argo CD is installed");
         for (key, entry) in self.store.all() {
             if entry.wanted.is_some() {
-                self.drift.check(key);
+                self.drift.mark(key);
             }
         }
     }
 
     fn listed(&self, target: &Target) {
         for key in self.store.listed(|key| target.covers(key)) {
-            self.drift.check(key);
+            self.drift.mark(key);
         }
     }
 
@@ -122,7 +122,7 @@ impl Observer {
             self.reports.status(key.clone());
         }
         if self.store.get(&key).wanted.is_some() {
-            self.drift.check(key);
+            self.drift.mark(key);
         }
     }
 
@@ -162,7 +162,7 @@ impl Observer {
         }
         match wanted {
             Some(wanted) if wanted.leaving => self.store.forget(key),
-            Some(_) => self.drift.check(key.clone()),
+            Some(_) => self.drift.mark(key.clone()),
             // Keeps the records of its commands: the hub may want the object again.
             None => {}
         }

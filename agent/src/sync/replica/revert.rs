@@ -55,7 +55,7 @@ impl Reverter {
             tokio::select! {
                 biased;
                 () = token.cancelled() => return,
-                () = self.observer.drift.changed() => {}
+                () = self.observer.drift.ready() => {}
                 () = pause => {}
             }
         }

@@ -117,7 +117,7 @@ async fn mirror_deleted_before_watch_event_is_recreated() {
 }
 
 #[tokio::test]
-async fn owner_of_a_name_takes_over_what_another_cluster_did_not_create() {
+async fn owner_of_a_name_takes_over_a_mirror_that_was_never_created() {
     let (memory, hub, _own) = setup();
     let key = ObjectKey::new(Kind::AppProject, "argocd", "own-b-c");
     // The create of the first cluster failed, and it retries.
