@@ -11,7 +11,7 @@ use protocol::{Event, Kind, Target, Verb, Verdict, Work, WorkId};
 use super::Driver;
 use crate::sync::session::spoke_info;
 
-/// Bytes that a session decodes before it lets other tasks run: a few milliseconds.
+/// Bytes that a session decodes before it lets other tasks run.
 const BUDGET: usize = 256 << 10;
 /// The cost of a message besides its bytes.
 const MESSAGE: usize = 1 << 10;
