@@ -43,18 +43,16 @@ use std::time::Duration;
 use crate::event::{self, Event, Target, Verb};
 use crate::inbox::Inbox;
 use crate::object::{Facet, ObjectKey};
-use crate::outbox::Outbox;
-use crate::version::Capability;
+use crate::outbox::{Emission, Outbox};
 use crate::wire::cloudevents::CloudEvent;
 
 mod ack;
 mod flight;
 mod liveness;
 mod rules;
-mod send;
 mod terms;
 
-use flight::Flights;
+use flight::{Flight, Flights, Matter};
 use liveness::Liveness;
 
 #[cfg(test)]
@@ -62,6 +60,9 @@ mod tests;
 
 pub use crate::inbox::WorkId;
 pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work};
+
+/// The source of every event of an agent, as in Go.
+const AGENT_SOURCE: &str = "agent://agent-managed";
 
 /// The state machine. The module describes how to drive it.
 #[derive(Debug)]
@@ -75,8 +76,8 @@ pub struct Session {
     acks: VecDeque<Event>,
     /// Objects whose state the peer has acknowledged in this session.
     stated: HashSet<ObjectKey>,
-    /// Event ids of the last commands that a peer without [`Capability::CommandIdentity`] has acknowledged: it would
-    /// carry them out again.
+    /// Event ids of the last commands that a peer without [`CommandIdentity`](crate::version::Capability::CommandIdentity)
+    /// has acknowledged: it would carry them out again.
     done: HashMap<ObjectKey, String>,
     /// Resource id and event id of events that we acknowledged before they were applied. Bounded by the inbox.
     promised: HashSet<(String, String)>,
@@ -149,6 +150,89 @@ impl Session {
         }
     }
 
+    /// The next frame to write: acknowledgements, then due resends, then control messages, then marks in the order of
+    /// kinds, fair over objects. None if nothing can be sent now.
+    pub fn next_outgoing(&mut self, source: &impl Source, now: Duration) -> Option<CloudEvent> {
+        let event = self
+            .acks
+            .pop_front()
+            .or_else(|| self.next_resend(source, now))
+            .or_else(|| self.next_heartbeat(now))
+            .or_else(|| self.next_new(source, now))?;
+        Some(event.into_cloud_event(match self.role {
+            Role::Principal => "",
+            Role::Agent => AGENT_SOURCE,
+        }))
+    }
+
+    fn next_resend(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
+        let mut flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
+        while flight.is_sent_once() {
+            flight = self.flights.take_due(&self.outbox, &self.limits, now)?;
+        }
+        self.counted.resent += 1;
+        if let Matter::Facet(key, facet) = &flight.matter
+            && self.outbox.is_marked(key, *facet)
+        {
+            self.outbox.unmark(key, *facet);
+            // resend the newest value
+            if let Some(newer) = source.encode(key, *facet, self.stated.contains(key)) {
+                flight.event = newer;
+            }
+        }
+        flight.again(&self.limits, now);
+        Some(self.launch(flight))
+    }
+
+    fn next_new(&mut self, source: &impl Source, now: Duration) -> Option<Event> {
+        if self.draining || self.flights.len() >= self.limits.window {
+            return None;
+        }
+        if let Some(event) = self.outbox.next_control() {
+            return Some(self.launch(Flight::new(Matter::Control, event, &self.limits, now)));
+        }
+        loop {
+            let (key, emitting) = self.outbox.next_object()?;
+            let (matter, facet, event) = match emitting {
+                Emission::Delete(event) => (Matter::Delete(key.clone()), Facet::State, Some(event)),
+                Emission::Facet(facet) => {
+                    let event = source
+                        .encode(&key, facet, self.stated.contains(&key))
+                        .filter(|event| !self.was_done(&key, facet, event));
+                    (Matter::Facet(key.clone(), facet), facet, event)
+                }
+            };
+            match event {
+                Some(event) if event.payload.len() <= self.limits.message_bytes => {
+                    self.outbox.launched(&key, facet);
+                    return Some(self.launch(Flight::new(matter, event, &self.limits, now)));
+                }
+                Some(event) => {
+                    let size = event.payload.len();
+                    let why = format!("its size of {size} bytes exceeds the message limit");
+                    self.note_refusal(key.clone(), facet, why);
+                    self.outbox.landed(&key, facet);
+                }
+                None => self.outbox.landed(&key, facet),
+            }
+        }
+    }
+
+    /// Whether the peer has carried this command out in this session and would repeat it.
+    fn was_done(&self, key: &ObjectKey, facet: Facet, event: &Event) -> bool {
+        facet == Facet::Command && self.done.get(key) == Some(&event.event_id)
+    }
+
+    /// Adds a flight and returns its event.
+    fn launch(&mut self, flight: Flight) -> Event {
+        let event = flight.event.clone();
+        let lost = self.flights.launch(flight);
+        if let Some((key, facet)) = lost.as_ref().and_then(|flight| flight.matter.object()) {
+            self.outbox.landed(key, facet);
+        }
+        event
+    }
+
     /// Handles one received frame. Consumes acknowledgements, acknowledges malformed and forbidden events as refused,
     /// and queues the others as work, newest value per object.
     pub fn receive(&mut self, raw: CloudEvent, now: Duration) -> Result<(), Violation> {
@@ -194,25 +278,6 @@ impl Session {
         self.promised.insert(receipt.identity());
         self.acks.push_back(receipt);
         Ok(())
-    }
-
-    /// Whether to acknowledge an event before it is applied: only if the next resync would detect its loss, which it
-    /// does not for a delete or a command.
-    ///
-    /// On the hub, an event that replaces one in back-off is also acknowledged late. All clusters share the hub's API,
-    /// so this slows the cluster's updates of the object down to the rate at which the hub applies them. It applies to
-    /// few objects at a time only, since each of them occupies a part of the cluster's window.
-    fn is_acknowledged_on_receipt(&self, event: &Event, now: Duration) -> bool {
-        let is_resynced = matches!(
-            event.verb,
-            Verb::Create | Verb::SpecUpdate | Verb::StatusUpdate
-        );
-        let is_throttled = || {
-            self.role == Role::Principal
-                && self.inbox.asleep() <= self.limits.window / 4
-                && self.inbox.replaces_sleeping(event, now)
-        };
-        is_resynced && self.peer.capabilities.has(Capability::AckOnReceipt) && !is_throttled()
     }
 
     /// Whether the driver may read another frame. Above twice the limits [`Self::receive`] returns a [`Violation`].

@@ -20,11 +20,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    domain::ClusterName,
-    fleet::Fleet,
-    metrics::Metrics,
-    settings::Settings,
-    store::{Reporter, Store},
+    domain::ClusterName, fleet::Fleet, metrics::Metrics, settings::Settings, store::Store,
 };
 
 mod commands;
@@ -120,12 +116,7 @@ impl Hub {
         ready: watch::Sender<bool>,
         stop: CancellationToken,
     ) {
-        let (is_synced, mut synced) = watch::channel(false);
-        let objects = Arc::clone(&self.objects);
-        let reporter: Reporter = Arc::new(move |report| {
-            let all = objects.report(report);
-            is_synced.send_if_modified(|known| std::mem::replace(known, all) != all);
-        });
+        let (reporter, mut synced) = Arc::clone(&self.objects).reporter();
         let watching = self.store().watch(reporter, stop.clone());
         let serving = async {
             loop {

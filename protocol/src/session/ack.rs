@@ -1,6 +1,8 @@
 //! Acknowledgements: those that we send, and the effects of those that we receive.
 
-use super::{PeerRefusal, Session, Violation, WorkId, flight::Matter};
+use std::time::Duration;
+
+use super::{PeerRefusal, Role, Session, Violation, WorkId, flight::Matter};
 use crate::event::{Event, Verb};
 use crate::object::{Facet, ObjectKey};
 use crate::version::Capability;
@@ -17,6 +19,25 @@ const ABOUT: &str = "about";
 const MOST_REFUSALS: usize = 1024;
 
 impl Session {
+    /// Whether to acknowledge an event before it is applied: only if the next resync would detect its loss, which it
+    /// does not for a delete or a command.
+    ///
+    /// On the hub, an event that replaces one in back-off is also acknowledged late. All clusters share the hub's API,
+    /// so this slows the cluster's updates of the object down to the rate at which the hub applies them. It applies to
+    /// few objects at a time only, since each of them occupies a part of the cluster's window.
+    pub(super) fn is_acknowledged_on_receipt(&self, event: &Event, now: Duration) -> bool {
+        let is_resynced = matches!(
+            event.verb,
+            Verb::Create | Verb::SpecUpdate | Verb::StatusUpdate
+        );
+        let is_throttled = || {
+            self.role == Role::Principal
+                && self.inbox.asleep() <= self.limits.window / 4
+                && self.inbox.replaces_sleeping(event, now)
+        };
+        is_resynced && self.peer.capabilities.has(Capability::AckOnReceipt) && !is_throttled()
+    }
+
     /// A Go principal sends nothing more about an object, not even a termination, until its last event is
     /// acknowledged. So a sync that waits for another operation is acknowledged while it waits.
     pub(super) fn promise(&mut self, id: WorkId) {

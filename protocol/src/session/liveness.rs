@@ -80,6 +80,16 @@ impl Session {
         }
     }
 
+    /// The next heartbeat, when it is due.
+    pub(super) fn next_heartbeat(&mut self, now: Duration) -> Option<Event> {
+        let (due, every) = (self.next_ping?, self.limits.heartbeat?);
+        (due <= now).then(|| {
+            self.next_ping = Some(now.saturating_add(every));
+            // never resent: the next heartbeat replaces it
+            Event::ping()
+        })
+    }
+
     /// The time until [`Self::skip_read`] has a sign of life to send; none while there is room.
     pub(super) fn next_sign(&self, now: Duration) -> Option<Duration> {
         self.liveness.next_sign(now).filter(|_| !self.has_room())

@@ -1,9 +1,9 @@
 //! The objects that the hub wants on every cluster: Applications by name and UID with their placement, and provisions.
 //!
-//! Pure: objects and the fleet go in, effects come out. `change` applies changes, `place` routes Applications; the queries are here. The index
-//! evaluates an Application again whenever it, its project, the fleet, or another Application that claims the same name
-//! on a spoke changes. It keeps the copies of an Application that is not delivered any more, unless the hub deleted or
-//! moved it.
+//! Pure: objects and the fleet go in, effects come out. `change` applies changes of objects, `clusters` those of clusters;
+//! the queries are here. The index evaluates an Application again whenever it, its project, the fleet, or another
+//! Application that claims the same name on a spoke changes. It keeps the copies of an Application that is not delivered
+//! any more, unless the hub deleted or moved it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,50 +24,17 @@ use crate::{
 };
 
 mod change;
+mod clusters;
+mod effect;
 mod entry;
-mod place;
 mod provisions;
 
+pub(crate) use effect::Effect;
 pub(crate) use entry::Entry;
 use provisions::Provisions;
 
 /// So many refused objects are listed by name.
 const NAMED: usize = 3;
-
-/// An effect of a change.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Effect {
-    /// Send the fields that the hub owns to this cluster.
-    State {
-        cluster: ClusterName,
-        key: ObjectKey,
-    },
-    /// Send a command on the object to this cluster.
-    Command {
-        cluster: ClusterName,
-        key: ObjectKey,
-    },
-    /// Delete the copy of this cluster.
-    Gone {
-        cluster: ClusterName,
-        key: ObjectKey,
-        uid: String,
-    },
-    /// The Application's conditions may have to change.
-    Conditions(Key),
-}
-
-impl Effect {
-    fn state(cluster: &ClusterName, key: &Key) -> Self {
-        let (cluster, key) = (cluster.clone(), key.object());
-        Self::State { cluster, key }
-    }
-
-    fn command(cluster: &ClusterName, key: &Key) -> Self {
-        let (cluster, key) = (cluster.clone(), key.object());
-        Self::Command { cluster, key }
-    }
-}
 
 /// The decision about an object that a cluster has.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,10 @@ use std::{
 use argocd::{Meta, routing::RoutingSettings};
 use protocol::{Event, Facet, Kind, ObjectKey};
 use runtime::{notifier::ChangeNotifier, work_queue::WorkQueue};
-use tokio::time::{Instant, error::Elapsed};
+use tokio::{
+    sync::watch,
+    time::{Instant, error::Elapsed},
+};
 
 use super::{
     failing_writes::FailingWrites,
@@ -34,7 +37,7 @@ use crate::{
     metrics::Metrics,
     report::{Refused, Stuck},
     settings::Settings,
-    store::{Report, Watched},
+    store::{Report, Reporter, Watched},
 };
 
 /// The longest wait for a watch event. A live watch is far quicker; others wait for a dead one.
@@ -214,6 +217,16 @@ impl Objects {
             effects
         };
         self.post(&state, effects);
+    }
+
+    /// Applies the reports of the watches, and whether all kinds have been listed.
+    pub(super) fn reporter(self: Arc<Self>) -> (Reporter, watch::Receiver<bool>) {
+        let (is_synced, synced) = watch::channel(false);
+        let reporter = move |report| {
+            let all = self.report(report);
+            is_synced.send_if_modified(|known| std::mem::replace(known, all) != all);
+        };
+        (Arc::new(reporter), synced)
     }
 
     /// Applies a report of a watch; true once all kinds have been listed.

@@ -369,12 +369,14 @@ fn ends(sessions: &Sessions, peer_credentials: &Credentials) -> (Instant, End) {
     certificate.filter(|(at, _)| *at < life.0).unwrap_or(life)
 }
 
+mod budget;
+mod input;
 mod report;
 #[cfg(test)]
 pub(super) mod tests;
 mod wait;
 mod work;
 
+use budget::Budget;
+use input::Next;
 use report::Reported;
-use wait::Next;
-use work::Budget;

@@ -1,87 +1,31 @@
-//! Changes of the index: each routes and evaluates the concerned Applications again, and returns the effects.
+//! Changes of objects: each places and settles the Applications that it concerns, and returns the effects.
+//!
+//! To place an Application is to route it and to list it under its cluster and its name there; to settle it is to compare
+//! it with the state that its cluster was sent.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use argocd::{
-    Application, Meta,
+    AppProject, Application, Meta,
+    admission::{Target, admit},
     command::Introduced,
+    keys,
     repository::{Repository, normal_url, urls},
-    routing::Clusters,
+    routing::{Route, route},
 };
+use jiff::Timestamp;
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
 use super::{
-    Effect, Index,
+    Index,
+    effect::Effect,
     entry::{Entry, is_newer},
 };
-use crate::{
-    domain::{ClusterName, Key},
-    fleet::{Enrolment, Fleet, Mode},
-};
+use crate::domain::{Block, Blocked, ClusterName, Key, Place, Placement};
 
 /// Changes on the hub.
 impl Index {
-    /// Sets the secret salt of the names of Secret contents.
-    #[must_use]
-    pub(crate) fn salted(mut self, salt: String) -> Self {
-        self.provisions.salt(salt);
-        self
-    }
-
-    /// Updates the enrolled clusters. Deletes no copy: a cluster that leaves the fleet keeps everything.
-    pub(crate) fn set_fleet(&mut self, fleet: &Fleet) -> Vec<Effect> {
-        // No agent can have another name.
-        let enrolled: BTreeMap<ClusterName, _> = fleet
-            .clusters
-            .iter()
-            .filter_map(|(name, enrolment)| {
-                Some((ClusterName::try_from(name.as_str()).ok()?, enrolment))
-            })
-            .collect();
-        let servers = enrolled
-            .iter()
-            .map(|(name, enrolment)| (name.to_string(), enrolment.server.clone()));
-        let autonomous = enrolled
-            .iter()
-            .filter(|(_, enrolment)| enrolment.mode == Mode::Autonomous)
-            .map(|(name, _)| name.to_string());
-        let clusters = Clusters::new(servers).with_autonomous(autonomous);
-        let is_since = |(name, enrolment): (&ClusterName, &&Enrolment)| {
-            let known = self.by_cluster.get(name);
-            known.is_some_and(|of| of.since == enrolment.since)
-        };
-        let is_known = clusters == self.clusters && enrolled.iter().all(is_since);
-        if is_known && self.provisions.shares_as(&enrolled) {
-            return Vec::new();
-        }
-        self.clusters = clusters;
-        self.by_cluster
-            .retain(|name, _| enrolled.contains_key(name));
-        for (name, enrolment) in &enrolled {
-            self.by_cluster.entry(name.clone()).or_default().since = enrolment.since;
-        }
-        let mut effects = self.provisions.set_fleet(&enrolled, &self.clusters);
-        let keys: Vec<Key> = self.applications.keys().cloned().collect();
-        let placed = keys
-            .iter()
-            .flat_map(|key| self.place(key, Introduced::default()))
-            .filter(|effect| !matches!(effect, Effect::Gone { .. }));
-        effects.extend(placed);
-        effects.extend(keys.into_iter().map(Effect::Conditions));
-        effects
-    }
-
-    /// The hub was restored to an earlier state. Known objects of this kind stay until the watch reports them again;
-    /// then every version counts as newer.
-    pub(crate) fn outdate(&mut self, kind: Kind, salt: String) {
-        if kind == Kind::Application {
-            self.applications.values_mut().for_each(Entry::outdate);
-        }
-        // The same version numbers return with another content.
-        self.provisions.salt(salt);
-    }
-
     /// Sets an object to the hub's version.
     ///
     /// `new`: an unknown Application was created just now, not found at the start.
@@ -220,81 +164,179 @@ impl Index {
     }
 }
 
-/// Reports of clusters.
+/// Places and names on the clusters.
 impl Index {
-    /// Records that a cluster refuses a provision. The first reason counts until the provision changes.
-    pub(crate) fn refuse(
-        &mut self,
-        cluster: &ClusterName,
-        key: &ObjectKey,
-        reason: &str,
-    ) -> Vec<Effect> {
-        if self.provisions.refuse(cluster, key, reason) {
-            self.that_need(cluster, &[&key.name])
-        } else {
-            Vec::new()
+    /// Routes an Application again and settles all Applications that this affects.
+    pub(super) fn place(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        let Some(mut entry) = self.applications.remove(key) else {
+            return Vec::new();
+        };
+        let placement = self.placement(entry.application());
+        let is_enrolled = |cluster: &ClusterName| self.is_cluster(cluster.as_str());
+        let before = entry.set_placement(placement, is_enrolled);
+        self.list(key, &entry, before.cluster(), entry.cluster());
+        let uses = entry.uses_now();
+        let former = std::mem::replace(&mut entry.uses, uses.clone());
+        let (claim, after) = (entry.claim(), entry.placement.place().cloned());
+        self.applications.insert(key.clone(), entry);
+        let mut effects = self.provisions.exchange_hosts(former, uses, &self.clusters);
+        if before.place() == after.as_ref() {
+            effects.extend(self.settle(key, introduced));
+            return effects;
         }
-    }
-
-    /// A cluster connected again. It receives everything again, and reports again what it still finds.
-    pub(crate) fn clear_reports(&mut self, cluster: &ClusterName) -> Vec<Effect> {
-        let refused = self.provisions.clear_refusals(cluster);
-        let refused: Vec<&str> = refused.iter().map(|key| key.name.as_str()).collect();
-        let mut effects = self.that_need(cluster, &refused);
-        let theirs: Vec<Key> = self
-            .routed_to(cluster)
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in theirs {
-            if let Some(entry) = self.applications.get_mut(&key) {
-                entry.note_gone_there(false);
-            }
-            effects.extend(self.set_contest(&key, None));
+        if let Some(after) = &after {
+            let claims = self.claims.entry(after.clone()).or_default();
+            claims.insert(claim.clone());
+        }
+        if let Some(before) = before.place() {
+            self.release(before, &claim);
+        }
+        effects.extend(self.settle(key, introduced));
+        for place in before.place().into_iter().chain(&after) {
+            effects.extend(self.settle_claimants(place));
         }
         effects
     }
 
-    /// Sets the field manager that keeps changing an Application on its cluster, or clears it.
-    pub(crate) fn set_contest(&mut self, key: &Key, contest: Option<String>) -> Vec<Effect> {
-        match self.applications.get_mut(key) {
-            Some(entry) if entry.contest != contest => {
-                entry.contest = contest;
-                vec![Effect::Conditions(key.clone())]
-            }
-            Some(_) | None => Vec::new(),
+    fn placement(&self, application: Application<'_>) -> Placement {
+        if application.is_ignored() {
+            return Placement::Ignored;
+        }
+        let placed = match route(application, &self.clusters, &self.settings) {
+            Route::Local => None,
+            Route::Conflict(reason) => Some(Placement::Conflict(reason)),
+            Route::Mirror(cluster) => self.enrolled(&cluster).map(Placement::Mirror),
+            Route::ToCluster {
+                cluster,
+                spoke_namespace,
+            } => self.enrolled(&cluster).map(|cluster| {
+                let name = application.name().to_owned();
+                let place = Place {
+                    cluster,
+                    spoke_namespace,
+                    name,
+                };
+                Placement::Routed(place, None)
+            }),
+        };
+        placed.unwrap_or(Placement::Local)
+    }
+
+    /// Lists an Application under its new cluster.
+    pub(super) fn list(
+        &mut self,
+        key: &Key,
+        entry: &Entry,
+        before: Option<&ClusterName>,
+        after: Option<&ClusterName>,
+    ) {
+        if before == after {
+            return;
+        }
+        let is_reported = u64::from(entry.report.is_some());
+        if let Some(of) = before.and_then(|it| self.by_cluster.get_mut(it)) {
+            of.keys.remove(key);
+            of.complaints = of.complaints.wrapping_add(is_reported);
+        }
+        if let Some(of) = after.and_then(|it| self.by_cluster.get_mut(it)) {
+            of.keys.insert(key.clone());
+            of.complaints = of.complaints.wrapping_add(is_reported);
         }
     }
 
-    /// Sets the error that a cluster reported for an Application; its next status clears it.
-    pub(crate) fn set_report(&mut self, key: &Key, report: Option<String>) -> Vec<Effect> {
-        match self.applications.get_mut(key) {
-            Some(entry) if entry.report != report => {
-                entry.report = report;
-                let of = entry.cluster().and_then(|it| self.by_cluster.get_mut(it));
-                if let Some(of) = of {
-                    of.complaints = of.complaints.wrapping_add(1);
-                }
-                vec![Effect::Conditions(key.clone())]
-            }
-            Some(_) | None => Vec::new(),
+    pub(super) fn settle_claimants(&mut self, place: &Place) -> Vec<Effect> {
+        let claims = self.claims.get(place).into_iter().flatten();
+        let claimants: Vec<Key> = claims
+            .filter_map(|(_, uid)| self.by_uid.get(uid).cloned())
+            .collect();
+        let mut effects = Vec::new();
+        for key in claimants {
+            effects.extend(self.settle(&key, Introduced::default()));
+            effects.push(Effect::Conditions(key));
         }
+        effects
     }
 
-    /// The conditions of the cluster's Applications that need one of these repositories.
-    fn that_need(&self, cluster: &ClusterName, repositories: &[&str]) -> Vec<Effect> {
-        let of = |name: &&str| self.provisions.repository(name);
-        let repositories: Vec<_> = repositories.iter().filter_map(of).collect();
-        if repositories.is_empty() {
-            return Vec::new();
+    /// Evaluates one Application and returns the messages to send.
+    pub(super) fn settle(&mut self, key: &Key, introduced: Introduced) -> Vec<Effect> {
+        let entry = self.applications.get(key);
+        let blocked = entry.and_then(|entry| self.blocked(entry));
+        let entry = self.applications.get_mut(key);
+        entry.map_or_else(Vec::new, |entry| entry.settle(key, blocked, introduced))
+    }
+
+    /// Why an Application is not delivered to its cluster: an older one has its name, or its project does not admit it.
+    fn blocked(&self, entry: &Entry) -> Option<Blocked> {
+        let place = entry.placement.place()?;
+        if let Some((keeper, other)) = self.keeper(place)
+            && other.uid() != entry.uid()
+        {
+            return Some(Blocked {
+                why: Block::NameConflict,
+                message: format!(
+                    "on cluster {:?} the name {:?} is taken by the older Application of namespace {:?}; \
+                     rename one of them",
+                    place.cluster.as_str(),
+                    place.name,
+                    keeper.namespace
+                ),
+            });
         }
-        self.routed_to(cluster)
-            .filter(|(_, entry)| needs(entry.application(), &repositories))
-            .map(|(key, _)| Effect::Conditions(key.clone()))
-            .collect()
+        let application = entry.application();
+        if application.is_deleting() {
+            // Copies that were delivered have to be cleaned up.
+            let since = self.by_cluster.get(&place.cluster)?.since?;
+            return unconfirmed_deletion(application, &place.cluster, since);
+        }
+        let project = self.provisions.project(application.project());
+        let target = Target {
+            argocd_namespace: &self.settings.argocd_namespace,
+            cluster: place.cluster.as_str(),
+            server: self.clusters.server_of(place.cluster.as_str()),
+        };
+        let refused = admit(application, project.map(AppProject::of), target).err()?;
+        Some(Blocked {
+            why: Block::NotAdmitted,
+            message: refused.to_string(),
+        })
+    }
+
+    pub(super) fn release(&mut self, place: &Place, claim: &(String, String)) {
+        if let Some(claims) = self.claims.get_mut(place) {
+            claims.remove(claim);
+            if claims.is_empty() {
+                self.claims.remove(place);
+            }
+        }
     }
 }
 
-fn needs(application: Application<'_>, repositories: &[&Repository]) -> bool {
+/// The cluster was removed and enrolled again since the deletion was requested: its user may not expect it any more.
+fn unconfirmed_deletion(
+    application: Application<'_>,
+    cluster: &ClusterName,
+    enrolled: Timestamp,
+) -> Option<Blocked> {
+    let text = application.deletion_timestamp()?;
+    let is_older = text.parse::<Timestamp>().is_ok_and(|at| at < enrolled);
+    if !is_older || application.annotation(keys::CONFIRM_DELETE) == Some(text) {
+        return None;
+    }
+    let (namespace, name) = (application.namespace(), application.name());
+    let key = keys::CONFIRM_DELETE;
+    Some(Blocked {
+        why: Block::DeletionUnconfirmed,
+        message: format!(
+            "it was deleted at {text}, before cluster {cluster} was enrolled; nothing is deleted there. To delete \
+            it: kubectl -n {namespace} annotate applications.argoproj.io {name} {key}={text}; to keep it: set the label \
+            {ignore}=true on the copy on the cluster, then remove the finalizers here",
+            ignore = keys::IGNORE_SYNC
+        ),
+    })
+}
+
+/// Whether an Application needs one of these repositories.
+pub(super) fn needs(application: Application<'_>, repositories: &[&Repository]) -> bool {
     !repositories.is_empty()
         && urls(application)
             .iter()

@@ -9,7 +9,7 @@ use argocd::{
 };
 use serde_json::Value;
 
-use super::Effect;
+use super::effect::Effect;
 use crate::domain::{Block, Blocked, ClusterName, Key, Placement};
 
 /// The hosts that an Application needs, and on which cluster.

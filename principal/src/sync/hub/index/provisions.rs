@@ -15,7 +15,7 @@ use argocd::{
 use protocol::{Kind, Mode, ObjectKey};
 use serde_json::{Value, json};
 
-use super::{Effect, entry::Uses};
+use super::{effect::Effect, entry::Uses};
 use crate::{domain::ClusterName, fleet::Enrolment};
 
 /// The kinds that are compiled from the hosts that a cluster uses.

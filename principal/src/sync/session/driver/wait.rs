@@ -3,32 +3,17 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, future::OptionFuture};
-use protocol::{Event, Verdict, WorkId, wire::eventstreamapi::Event as Frame};
 use runtime::error::Chain;
 use tokio::time::{sleep, sleep_until};
 use tonic::{Code, Status};
 
-use super::{Driver, Over};
+use super::{super::end::Over, Driver, input::Next};
 use crate::live::go_compat::GoRequestChannel;
 
 /// The shortest pause, also when work is due: the next turn will not begin work that this one could not.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The shortest pause while due work waits for room on the stream or for another write.
 const BLOCKED: Duration = Duration::from_millis(500);
-
-/// The first input.
-pub(super) enum Next {
-    Over(Over),
-    Frame(Frame),
-    /// A finished piece of work, with its verdict and the reason of a refusal as a word.
-    Worked(WorkId, Verdict, Option<&'static str>),
-    /// The enrolments, or a user's confirmation, have changed.
-    Fleet,
-    /// A request of a user to the cluster of a Go agent.
-    GoRequest(Event),
-    /// Notes, room on the stream, or time: each turn checks all of them.
-    Turn,
-}
 
 impl Driver {
     /// Waits for the first input; every arm is cancel-safe, so losing the race loses nothing.

@@ -11,39 +11,8 @@ use protocol::{Event, Kind, Target, Verb, Verdict, Work, WorkId};
 use super::Driver;
 use crate::sync::session::spoke_info;
 
-/// Bytes that a session decodes before it lets other tasks run.
-const BUDGET: usize = 256 << 10;
-/// The cost of a message besides its bytes.
-const MESSAGE: usize = 1 << 10;
 /// Messages above this size are applied one at a time: a decoded one may need a hundred times its bytes.
 const LARGE: usize = 256 << 10;
-
-/// The bytes that a session may still decode before it lets other tasks run.
-#[derive(Debug)]
-pub(super) struct Budget {
-    left: usize,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Self { left: BUDGET }
-    }
-}
-
-impl Budget {
-    /// Counts one message.
-    pub(super) const fn charge(&mut self, bytes: usize) {
-        self.left = self.left.saturating_sub(bytes.saturating_add(MESSAGE));
-    }
-
-    /// Lets other tasks run if the budget is used up. Cancel-safe.
-    async fn settle(&mut self) {
-        if self.left == 0 {
-            tokio::task::yield_now().await;
-            self.left = BUDGET;
-        }
-    }
-}
 
 impl Driver {
     /// Starts the work that is ready, as far as there is room.
