@@ -209,12 +209,9 @@ fn hub(facts: &Facts, names: &BTreeSet<&str>, enrolled: &BTreeSet<&str>) -> Vec<
     }
     let clusters = names.union(enrolled).map(|name| (*name).to_owned());
     let clusters: Vec<_> = clusters.collect();
-    let mut all = check::controllers(check::Watchers {
-        controllers: &facts.controllers,
-        parameters: &facts.parameters,
-        argocd_namespace: &facts.settings.routing.argocd_namespace,
-        clusters: &clusters,
-    });
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let (controllers, parameters) = (&facts.controllers, &facts.parameters);
+    let mut all = check::controllers(controllers, parameters, argocd, &clusters);
     all.push(Finding::of(("add-on", check::offer(&facts.offer))));
     if !names.is_subset(enrolled) {
         all.extend(obstacles::placements(&facts.offer));

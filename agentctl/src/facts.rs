@@ -71,13 +71,15 @@ impl Addon {
         availability::version(&condition.message).map(str::to_owned)
     }
 
-    /// When the agent's certificate ends, as OCM's registration agent says it.
-    pub fn certificate_expires(&self) -> Option<Timestamp> {
+    /// The agent's certificate, as OCM's registration agent describes it.
+    pub fn certificate(&self) -> Option<&str> {
         let condition = self.condition(CERTIFICATE_ROTATED)?;
-        if condition.status != "True" {
-            return None;
-        }
-        time(condition.message.rsplit_once(" to ")?.1)
+        (condition.status == "True").then_some(&condition.message)
+    }
+
+    /// When it ends.
+    pub fn certificate_expires(&self) -> Option<Timestamp> {
+        time(self.certificate()?.rsplit_once(" to ")?.1)
     }
 }
 

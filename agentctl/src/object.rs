@@ -15,6 +15,11 @@ pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     list.map_or(&[], Vec::as_slice)
 }
 
+/// The object that was read, if it is there.
+pub(crate) fn present(read: &Result<Option<Value>, String>) -> Option<&Value> {
+    read.as_ref().ok()?.as_ref()
+}
+
 /// The label of an object.
 pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     argocd::Meta::of(object).label(key).unwrap_or_default()
@@ -40,6 +45,20 @@ pub(crate) fn image(workload: &Value) -> &str {
 pub(crate) fn replicas(workload: &Value) -> i64 {
     let replicas = workload.pointer("/spec/replicas").and_then(Value::as_i64);
     replicas.unwrap_or(1)
+}
+
+/// The variable of a container.
+pub(crate) fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
+    let mut env = list(container, "/env").iter();
+    let entry = env.find(|entry| text(entry, "/name") == name)?;
+    entry.get("value")?.as_str()
+}
+
+/// The entries of a list with commas.
+pub(crate) fn entries(text: &str) -> Vec<String> {
+    let entries = text.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(str::to_owned).collect()
 }
 
 /// A text in a Secret.

@@ -3,7 +3,10 @@
 use argocd::routing::RoutingSettings;
 use serde_json::Value;
 
-use crate::object::{container, list, text};
+use crate::{
+    args::Given,
+    object::{container, entries, list, variable},
+};
 
 /// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
 pub const NAMESPACE: (&str, &str) = ("--namespace", "ARGOCD_PRINCIPAL_NAMESPACE");
@@ -15,15 +18,6 @@ pub const ALLOWED_NAMESPACES: (&str, &str) = (
 
 /// The flag of the hub program for the port of the redis proxy; it has no variable.
 pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
-
-/// Values from the command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    /// Namespace of the hub's Argo CD.
-    pub argocd_namespace: Option<String>,
-    /// Namespaces whose Applications go by destination.
-    pub allowed_namespaces: Option<Vec<String>>,
-}
 
 /// The rules of routing, and whether they are the hub program's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,16 +51,10 @@ pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<Stri
 /// The settings; `manager` is the hub program's Deployment, or why it could not be read.
 pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
     let container = manager.as_ref().ok().and_then(container);
-    let namespace = given.argocd_namespace.clone();
-    let namespace = namespace
-        .or_else(|| option(container?, NAMESPACE))
-        .unwrap_or_else(|| "argocd".to_owned());
-    let allowed = given.allowed_namespaces.clone().or_else(|| {
-        let value = option(container?, ALLOWED_NAMESPACES)?;
-        let names = value.split(',').map(str::trim);
-        let names = names.filter(|name| !name.is_empty());
-        Some(names.map(str::to_owned).collect())
-    });
+    let namespace = given.argocd_namespace.as_deref();
+    let namespace = namespace.or_else(|| option(container?, NAMESPACE));
+    let allowed = given.allowed_namespaces.clone();
+    let allowed = allowed.or_else(|| Some(entries(option(container?, ALLOWED_NAMESPACES)?)));
     let known = given.argocd_namespace.is_some() && given.allowed_namespaces.is_some();
     let doubt = manager.as_ref().err().filter(|_| !known).map(|reason| {
         format!(
@@ -76,7 +64,7 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
     });
     Settings {
         routing: RoutingSettings {
-            argocd_namespace: namespace,
+            argocd_namespace: namespace.unwrap_or("argocd").to_owned(),
             allowed_namespaces: allowed.unwrap_or_default(),
         },
         doubt,
@@ -85,16 +73,11 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
 }
 
 /// The value of a flag of a container; without it, that of its variable.
-pub(crate) fn option(container: &Value, (flag, variable): (&str, &str)) -> Option<String> {
+pub(crate) fn option<'a>(container: &'a Value, (flag, name): (&str, &str)) -> Option<&'a str> {
     let args = list(container, "/args").iter().filter_map(Value::as_str);
     // A later one wins, as with the program itself.
     let mut given = args.filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
-    if let Some(value) = given.next_back() {
-        return Some(value.to_owned());
-    }
-    let mut env = list(container, "/env").iter();
-    let entry = env.find(|entry| text(entry, "/name") == variable)?;
-    Some(entry.get("value")?.as_str()?.to_owned())
+    given.next_back().or_else(|| variable(container, name))
 }
 
 #[cfg(test)]

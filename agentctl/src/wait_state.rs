@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     certs::stage,
-    facts::{Addon, CERTIFICATE_ROTATED},
+    facts::Addon,
     object::first_names,
     status::{Connection, connected, worst},
 };
@@ -32,12 +32,8 @@ pub fn rekeyed(before: &Addon, now: &Addon) -> WaitState {
             "the agent of {cluster} was revoked in the meantime"
         ));
     }
-    let certificate = |addon: &Addon| {
-        let condition = addon.condition(CERTIFICATE_ROTATED)?;
-        (condition.status == "True").then(|| condition.message.clone())
-    };
-    let issued = certificate(now);
-    if issued.is_none() || issued == certificate(before) {
+    let issued = now.certificate();
+    if issued.is_none() || issued == before.certificate() {
         let reason = "OCM's registration agent on the cluster to get its new certificate";
         return WaitState::Pending(reason.to_owned());
     }

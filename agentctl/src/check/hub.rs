@@ -5,10 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use argocd::keys::addon::{ADDON, CA_SECRET, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::Value;
 
-use Place::{ArgoCd, Everywhere, Own};
-
-use super::{Checked, Facts, Finding, failed, ok, unclear, warning};
-use crate::object::{container, image, list, text};
+use super::{
+    Checked, Facts, Finding,
+    RightPlace::{self, ArgoCd, Everywhere, Own},
+    failed, ok,
+    rights::plural,
+    unclear, warning,
+};
+use crate::{
+    labels::Wrong,
+    object::{container, image, list, present, text},
+};
 
 /// Kinds by group and version, `group/version`.
 pub type Served = BTreeMap<&'static str, Result<BTreeSet<String>, String>>;
@@ -53,20 +60,9 @@ pub struct Right {
     /// Of which object; empty for any.
     pub name: &'static str,
     /// Whose namespace: everywhere, Argo CD's, or the hub program's.
-    pub place: Place,
+    pub place: RightPlace,
     /// Which command needs it.
     pub command: &'static str,
-}
-
-/// Where a right is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In all namespaces.
-    Everywhere,
-    /// In that of the hub's Argo CD.
-    ArgoCd,
-    /// In the hub program's.
-    Own,
 }
 
 const CLUSTERS: &str = "cluster.open-cluster-management.io/managedclusters";
@@ -95,7 +91,7 @@ impl Right {
     const fn new(
         verb: &'static str,
         resource: &'static str,
-        place: Place,
+        place: RightPlace,
         command: &'static str,
     ) -> Self {
         Self {
@@ -111,17 +107,13 @@ impl Right {
         self.name = name;
         self
     }
-
-    /// Group and plural name.
-    pub fn kind(&self) -> (&'static str, &'static str) {
-        self.resource.split_once('/').unwrap_or(("", self.resource))
-    }
 }
 
 /// The kinds that the hub must serve.
 pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
     let check = |(version, kinds, next): (&'static str, &[&str], &'static str)| {
-        let found = facts.served.get(version).map(Result::as_ref).transpose()?;
+        let found = facts.served.get(version).map(Result::as_ref).transpose();
+        let found = found.map_err(|reason| format!("{version}: {reason}"))?;
         let is_missing = |kind: &&str| found.is_none_or(|found| !found.contains(*kind));
         let missing: Vec<_> = kinds.iter().copied().filter(is_missing).collect();
         if missing.is_empty() {
@@ -130,11 +122,23 @@ pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
         let cause = format!("{version} does not have {}", missing.join(", "));
         failed(cause, next)
     };
-    let named = |group: (&'static str, &[&str], &'static str)| {
-        let checked = check(group).map_err(|reason: String| format!("{}: {reason}", group.0));
-        Finding::of(("api", checked))
+    GROUPS
+        .map(|group| Finding::of(("api", check(group))))
+        .to_vec()
+}
+
+/// The labels that cannot be followed.
+pub(super) fn labels(read: &Result<Vec<Wrong>, String>) -> Vec<Finding> {
+    let checked = match read.as_deref() {
+        Err(reason) => vec![Err(reason.clone())],
+        Ok([]) => vec![ok("all opt-in labels are valid")],
+        Ok(wrong) => {
+            let failed = wrong.iter().map(|it| failed(it.cause(), it.next()));
+            failed.collect()
+        }
     };
-    GROUPS.into_iter().map(named).collect()
+    let checked = checked.into_iter();
+    checked.map(|it| Finding::of(("labels", it))).collect()
 }
 
 /// The add-on's definition.
@@ -196,8 +200,9 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
     let Some(service) = service else {
         return Vec::new();
     };
-    let port = service.pointer("/spec/ports/0/port");
-    let port = port.and_then(Value::as_u64);
+    let port = service
+        .pointer("/spec/ports/0/port")
+        .and_then(Value::as_u64);
     let port = port.and_then(|port| u16::try_from(port).ok());
     let port = port.unwrap_or(AGENTS_PORT);
     if text(service, "/spec/type") == "ExternalName" {
@@ -215,7 +220,7 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
 const AGENTS_PORT: u16 = 443;
 
 /// Host and port. A bare IPv6 address has no port.
-pub fn address_of(address: &str) -> (String, u16) {
+pub(super) fn address_of(address: &str) -> (String, u16) {
     let bracketed = address.strip_prefix('[');
     let (host, port) = match bracketed.and_then(|rest| rest.split_once(']')) {
         Some((inner, rest)) => (inner, rest.strip_prefix(':')),
@@ -231,8 +236,7 @@ pub fn address_of(address: &str) -> (String, u16) {
 /// Whether agents know where to dial.
 pub(super) fn address(facts: &Facts) -> Checked {
     let service = facts.service.as_ref()?.as_ref();
-    let manager = facts.manager.as_ref().ok().and_then(Option::as_ref);
-    let hosts = hosts(manager, service);
+    let hosts = hosts(present(&facts.manager), service);
     if !hosts.is_empty() {
         return ok(format!("agents dial {}", hosts.join(", ")));
     }
@@ -242,19 +246,14 @@ pub(super) fn address(facts: &Facts) -> Checked {
     };
     let next = "set the chart's value principal.address, or give the Service a load balancer; without either, \
     agents dial a Route, TLSRoute, Ingress or node port if principal.findAddress is on";
-    match text(service, "/spec/type") {
-        "LoadBalancer" => {
-            let cause =
-                format!("the load balancer of Service {PRINCIPAL_SERVICE} has no address yet");
-            warning(cause, next)
-        }
-        kind => {
-            let cause = format!(
-                "the Service {PRINCIPAL_SERVICE} is of type {kind} and has no address of its own"
-            );
-            unclear(cause, next)
-        }
+    let service = (PRINCIPAL_SERVICE, text(service, "/spec/type"));
+    if let (name, "LoadBalancer") = service {
+        let cause = format!("the load balancer of Service {name} has no address yet");
+        return warning(cause, next);
     }
+    let (name, kind) = service;
+    let cause = format!("the Service {name} is of type {kind} and has no address of its own");
+    unclear(cause, next)
 }
 
 /// Whether the hosts' names lead somewhere.
@@ -275,7 +274,7 @@ pub(super) fn rights(facts: &Facts) -> Checked {
     let mut missing = Vec::new();
     for (right, allowed) in &facts.rights {
         if !*allowed.as_ref()? {
-            let (_, kind) = right.kind();
+            let kind = plural(right.resource);
             missing.push(format!("{} {kind} ({})", right.verb, right.command));
         }
     }

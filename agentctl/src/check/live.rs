@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Checked, Facts, Finding, failed, ok, warning};
 use crate::{
-    object::container,
+    object::{container, text},
     settings::{REDIS_PROXY_PORT, option},
 };
 
@@ -34,19 +34,14 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     all.into_iter().map(Finding::of).collect()
 }
 
-fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
-    let value = parameters.get("data").and_then(|data| data.get(key));
-    value.and_then(Value::as_str).unwrap_or_default().trim()
-}
-
 /// Whether argocd-server reads what clusters have in redis.
 fn redis(facts: &Facts, parameters: &Value) -> Checked {
     let argocd = &facts.settings.routing.argocd_namespace;
     let ours = format!("{REDIS_PROXY_SERVICE}.{}.svc:{PORT}", facts.own_namespace);
-    let container = facts.manager.as_ref()?.as_ref().and_then(container);
-    let port = container.and_then(|it| option(it, (REDIS_PROXY_PORT, "")));
+    let manager = facts.manager.as_ref()?.as_ref();
+    let port = manager.and_then(|it| option(container(it)?, (REDIS_PROXY_PORT, "")));
     let is_on = port.is_some_and(|port| port != "0");
-    let server = parameter(parameters, "redis.server");
+    let server = text(parameters, "/data/redis.server").trim();
     let turn_on = "turn it on with the chart's value redisProxy.enabled=true";
     let lead = format!(
         "set redis.server of the ConfigMap {argocd}/argocd-cmd-params-cm to {ours} and restart argocd-server"
@@ -84,7 +79,7 @@ fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
 
 /// Whether it reads the names that Argo CD on clusters gives to values by default.
 fn compression(parameters: &Value) -> Option<Checked> {
-    let compression = parameter(parameters, "redis.compression");
+    let compression = text(parameters, "/data/redis.compression").trim();
     if matches!(compression, "" | "gzip") {
         return None;
     }

@@ -1,94 +1,70 @@
 //! The kinds of objects that commands read or write. Pure.
 
-/// A kind of object on the hub.
+/// A kind of object on the hub: its API group with version, as manifests have it, and its plural name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
-    /// API group, empty for the core.
-    pub group: &'static str,
-    /// Its version.
-    pub version: &'static str,
-    /// Plural name.
-    pub plural: &'static str,
-}
+pub struct Kind(&'static str, &'static str);
 
 /// The group of add-ons, in the version that every hub serves.
-const ADDON_GROUP: &str = "addon.open-cluster-management.io";
+const ADDON_API: &str = "addon.open-cluster-management.io/v1alpha1";
+const ARGO_CD_API: &str = "argoproj.io/v1alpha1";
+const REVIEW_API: &str = "authorization.k8s.io/v1";
 
 /// `ManagedClusterAddOns`.
-pub const ADDONS: Kind = Kind::new(ADDON_GROUP, "v1alpha1", "managedclusteraddons");
+pub const ADDONS: Kind = Kind(ADDON_API, "managedclusteraddons");
 /// `ClusterManagementAddOns`.
-pub const OFFERS: Kind = Kind::new(ADDON_GROUP, "v1alpha1", "clustermanagementaddons");
+pub const OFFERS: Kind = Kind(ADDON_API, "clustermanagementaddons");
 /// `AddOnDeploymentConfigs`.
-pub const CONFIGURATIONS: Kind = Kind::new(ADDON_GROUP, "v1alpha1", "addondeploymentconfigs");
+pub const CONFIGURATIONS: Kind = Kind(ADDON_API, "addondeploymentconfigs");
 /// `ManagedClusters`.
-pub const CLUSTERS: Kind = Kind::new(
-    "cluster.open-cluster-management.io",
-    "v1",
-    "managedclusters",
-);
+pub const CLUSTERS: Kind = Kind("cluster.open-cluster-management.io/v1", "managedclusters");
 /// Applications.
-pub const APPLICATIONS: Kind = Kind::new("argoproj.io", "v1alpha1", "applications");
+pub const APPLICATIONS: Kind = Kind(ARGO_CD_API, "applications");
 /// `AppProjects`.
-pub const PROJECTS: Kind = Kind::new("argoproj.io", "v1alpha1", "appprojects");
+pub const PROJECTS: Kind = Kind(ARGO_CD_API, "appprojects");
 /// Secrets.
-pub const SECRETS: Kind = Kind::new("", "v1", "secrets");
+pub const SECRETS: Kind = Kind("v1", "secrets");
 /// `ConfigMaps`.
-pub const CONFIG_MAPS: Kind = Kind::new("", "v1", "configmaps");
+pub const CONFIG_MAPS: Kind = Kind("v1", "configmaps");
 /// Namespaces.
-pub const NAMESPACES: Kind = Kind::new("", "v1", "namespaces");
+pub const NAMESPACES: Kind = Kind("v1", "namespaces");
 /// Pods.
-pub const PODS: Kind = Kind::new("", "v1", "pods");
+pub const PODS: Kind = Kind("v1", "pods");
 /// Definitions of kinds.
-pub const DEFINITIONS: Kind = Kind::new("apiextensions.k8s.io", "v1", "customresourcedefinitions");
+pub const DEFINITIONS: Kind = Kind("apiextensions.k8s.io/v1", "customresourcedefinitions");
 /// `NetworkPolicies`.
-pub const FENCES: Kind = Kind::new("networking.k8s.io", "v1", "networkpolicies");
+pub const FENCES: Kind = Kind("networking.k8s.io/v1", "networkpolicies");
 /// Klusterlets, on clusters whose agents of Open Cluster Management an operator keeps.
-pub const KLUSTERLETS: Kind = Kind::new("operator.open-cluster-management.io", "v1", "klusterlets");
+pub const KLUSTERLETS: Kind = Kind("operator.open-cluster-management.io/v1", "klusterlets");
 /// Services.
-pub const SERVICES: Kind = Kind::new("", "v1", "services");
+pub const SERVICES: Kind = Kind("v1", "services");
 /// Deployments.
-pub const DEPLOYMENTS: Kind = Kind::new("apps", "v1", "deployments");
+pub const DEPLOYMENTS: Kind = Kind("apps/v1", "deployments");
 /// `StatefulSets`.
-pub const STATEFUL_SETS: Kind = Kind::new("apps", "v1", "statefulsets");
+pub const STATEFUL_SETS: Kind = Kind("apps/v1", "statefulsets");
 /// Questions what the caller may do.
-pub const ACCESS_REVIEWS: Kind =
-    Kind::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
+pub const ACCESS_REVIEWS: Kind = Kind(REVIEW_API, "selfsubjectaccessreviews");
 /// Access reviews for other users.
-pub const OTHERS_ACCESS_REVIEWS: Kind =
-    Kind::new("authorization.k8s.io", "v1", "subjectaccessreviews");
+pub const OTHERS_ACCESS_REVIEWS: Kind = Kind(REVIEW_API, "subjectaccessreviews");
 
 impl Kind {
-    const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Self {
-        Self {
-            group,
-            version,
-            plural,
+    pub(super) fn path(self, namespace: Option<&str>) -> String {
+        let Self(api, plural) = self;
+        let root = if api.contains('/') { "apis" } else { "api" };
+        match namespace {
+            Some(namespace) => format!("/{root}/{api}/namespaces/{namespace}/{plural}"),
+            None => format!("/{root}/{api}/{plural}"),
         }
     }
 
-    pub(super) fn path(self, namespace: Option<&str>) -> String {
-        let Self {
-            group,
-            version,
-            plural,
-        } = self;
-        let root = if group.is_empty() {
-            format!("/api/{version}")
-        } else {
-            format!("/apis/{group}/{version}")
-        };
-        match namespace {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
-            None => format!("{root}/{plural}"),
-        }
+    pub(super) const fn plural(self) -> &'static str {
+        self.1
     }
 
     /// As kubectl and roles call it.
     pub fn full(self) -> String {
-        if self.group.is_empty() {
-            self.plural.to_owned()
-        } else {
-            format!("{}.{}", self.plural, self.group)
+        match self.0.split_once('/') {
+            Some((group, _)) => format!("{}.{group}", self.1),
+            None => self.1.to_owned(),
         }
     }
 }

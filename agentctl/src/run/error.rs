@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{change, hub::Error as HubError, names::Unknown, output};
+use crate::{change, hub::Error as HubError, output};
 
 /// Why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -18,15 +18,15 @@ pub enum Error {
     Refused(#[from] change::Refusal),
     /// No such clusters.
     #[error("no cluster with the add-on is named {0}; list them with `argocd-agentctl status`")]
-    NoCluster(Unknown),
+    NoCluster(String),
     /// No such cluster Secrets.
     #[error(
         "no cluster Secret belongs to {0}; list them with `argocd-agentctl cluster adopt --dry-run`"
     )]
-    NoSecret(Unknown),
+    NoSecret(String),
     /// No such Application.
     #[error("Application {0} not found on the hub; list them with kubectl get applications -A")]
-    NoApplication(Unknown),
+    NoApplication(String),
     /// Several Applications.
     #[error("several Applications match: {0}; choose one with -n NAMESPACE")]
     Several(String),

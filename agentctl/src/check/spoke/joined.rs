@@ -4,12 +4,14 @@ use argocd::keys::addon::ADDON;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-use NeedPlace::{Agent, ArgoCd, Everywhere};
-
 use super::{Checked, Facts, One, Spoke, argo_cd, failed, is_ready, ok, places, warning};
 use crate::{
+    check::{
+        RightPlace::{self, ArgoCd, Everywhere, Own},
+        rights::plural,
+    },
     facts::conditions,
-    object::{full_name, image, label},
+    object::{full_name, image, label, present, text},
 };
 
 /// Something that the work agent has to do.
@@ -20,20 +22,9 @@ pub struct Need {
     /// What it does with it.
     pub verbs: &'static [&'static str],
     /// Where.
-    pub place: NeedPlace,
+    pub place: RightPlace,
     /// Whether only an Argo CD that is brought needs it.
     pub for_installed_argo_cd: bool,
-}
-
-/// Where the work agent does something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeedPlace {
-    /// On the cluster as a whole.
-    Everywhere,
-    /// In the agent's namespace.
-    Agent,
-    /// In Argo CD's.
-    ArgoCd,
 }
 
 const WRITE: &[&str] = &["create", "update", "delete"];
@@ -52,9 +43,9 @@ const CRDS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// What the manifests of the add-on need, kind by kind.
 pub const NEEDS: [Need; 14] = [
     need("/namespaces", KEEP, Everywhere),
-    need("/serviceaccounts", WRITE, Agent),
-    need("/configmaps", WRITE, Agent),
-    need("apps/deployments", WRITE, Agent),
+    need("/serviceaccounts", WRITE, Own),
+    need("/configmaps", WRITE, Own),
+    need("apps/deployments", WRITE, Own),
     need(ROLES_KIND, ROLES, ArgoCd),
     need(ROLE_BINDINGS, WRITE, ArgoCd),
     need(CLUSTER_ROLES, ROLES, Everywhere),
@@ -67,7 +58,7 @@ pub const NEEDS: [Need; 14] = [
     for_installed_argo_cd(CRDS, KEEP, Everywhere),
 ];
 
-const fn need(resource: &'static str, verbs: &'static [&'static str], place: NeedPlace) -> Need {
+const fn need(resource: &'static str, verbs: &'static [&'static str], place: RightPlace) -> Need {
     Need {
         resource,
         verbs,
@@ -79,32 +70,21 @@ const fn need(resource: &'static str, verbs: &'static [&'static str], place: Nee
 const fn for_installed_argo_cd(
     resource: &'static str,
     verbs: &'static [&'static str],
-    place: NeedPlace,
+    place: RightPlace,
 ) -> Need {
-    Need {
-        for_installed_argo_cd: true,
-        ..need(resource, verbs, place)
-    }
-}
-
-impl Need {
-    /// Group and plural name.
-    pub fn kind(&self) -> (&'static str, &'static str) {
-        self.resource.split_once('/').unwrap_or(("", self.resource))
-    }
+    let mut need = need(resource, verbs, place);
+    need.for_installed_argo_cd = true;
+    need
 }
 
 /// The hub cannot be a cluster of its own fleet here.
 pub(super) fn itself(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
-    let uid = |read: &One| {
-        let object = read.as_ref().ok()?.as_ref()?;
-        Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
-    };
+    let uid = |read: &One| Some(text(present(read)?, "/metadata/uid").to_owned());
     let (here, hub) = (uid(&spoke.system)?, uid(&facts.hub.as_ref()?.system)?);
     let cause = "this cluster is the hub itself, which gets no agent (ReservedCluster)";
     let next = "choose the context of the cluster with --spoke-context; what shall run on the hub is an Application in \
                 its own Argo CD";
-    (here == hub).then(|| failed(cause, next))
+    (here == hub && !hub.is_empty()).then(|| failed(cause, next))
 }
 
 /// Whether the hub has accepted the cluster and hears it.
@@ -151,9 +131,10 @@ fn available(cluster: &Value) -> Option<Condition> {
 }
 
 fn is_reachable(facts: &Facts) -> bool {
-    let managed = facts.hub.as_ref().and_then(|hub| hub.managed.as_ref().ok());
-    let available = managed.and_then(Option::as_ref).and_then(available);
-    available.is_some_and(|condition| condition.status == "True")
+    let managed = facts.hub.as_ref().and_then(|hub| present(&hub.managed));
+    managed
+        .and_then(available)
+        .is_some_and(|condition| condition.status == "True")
 }
 
 fn work_agent(programs: &[Value]) -> Option<&Value> {
@@ -204,12 +185,12 @@ pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Checked {
         if *allowed.as_ref()? {
             continue;
         }
-        let (_, kind) = need.kind();
-        if need.for_installed_argo_cd {
-            missing_for_argo_cd.push(kind);
+        let list = if need.for_installed_argo_cd {
+            &mut missing_for_argo_cd
         } else {
-            lacking.push(kind);
-        }
+            &mut lacking
+        };
+        list.push(plural(need.resource));
     }
     let has_account = work_agent(programs).is_some() || is_reachable(facts);
     if spoke.rights.is_empty() || !has_account {
