@@ -104,7 +104,7 @@ pub fn restore(addon: &Addon, now: Timestamp) -> Result<Change, Refusal> {
 
 /// Opts a `ManagedCluster` in.
 pub fn opt_in(mode: Mode) -> Value {
-    json!({ "metadata": { "labels": { MODE: mode.as_str() } } })
+    json!({ "metadata": { "labels": { MODE: mode } } })
 }
 
 fn of_addon(addon: &Addon, changed: &Value, confirmation: String) -> Change {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use argo_cd::{CONTROLLER, controllers};
-pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, hosts, offer};
+pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
 pub use rights::{Place as RightPlace, asked};
 
@@ -127,6 +127,11 @@ impl Finding {
         }
     }
 
+    /// All findings of one check.
+    pub(crate) fn each(check: &'static str, all: Vec<Checked>) -> impl Iterator<Item = Self> {
+        all.into_iter().map(move |it| Self::of((check, it)))
+    }
+
     pub(crate) fn of((check, checked): (&'static str, Checked)) -> Self {
         let unknown = |cause| Self::new(Outcome::Unclear, cause, None);
         let checked = checked.unwrap_or_else(unknown);
@@ -136,23 +141,25 @@ impl Finding {
 
 /// Looks at everything.
 pub fn check(facts: &Facts) -> Findings {
-    let mut checks = hub::apis(facts);
+    let mut checks: Vec<_> = Finding::each("api", hub::apis(facts)).collect();
     let add_on = [
         ("add-on", offer(&facts.offer)),
         ("hub program", hub::program(facts)),
         ("address", hub::address(facts)),
     ];
     checks.extend(add_on.map(Finding::of));
-    checks.extend(hub::names(facts));
+    checks.extend(Finding::each("name", hub::names(facts)));
     checks.extend(spoke::way_from_here(&facts.way));
     checks.extend(spoke::clock_from_here(facts.clock));
-    checks.extend(hub::labels(&facts.labels));
-    checks.extend(controllers(
+    checks.extend(Finding::each("labels", hub::labels(&facts.labels)));
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let controllers = controllers(
         &facts.controllers,
         &facts.parameters,
-        &facts.settings.routing.argocd_namespace,
+        argocd,
         &facts.clusters,
-    ));
+    );
+    checks.extend(Finding::each("controllers", controllers));
     checks.push(Finding::of(("argo cd", argo_cd::parameters(facts))));
     checks.extend(live::findings(facts));
     checks.push(Finding::of(("your rights", hub::rights(facts))));

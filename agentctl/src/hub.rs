@@ -147,16 +147,6 @@ impl Hub {
         }
     }
 
-    /// All of them.
-    pub async fn list(
-        &self,
-        kind: Kind,
-        namespace: Option<&str>,
-        params: ListParams,
-    ) -> Result<Vec<Value>, Error> {
-        self.collect(kind, namespace, params, Some).await
-    }
-
     /// What `take` keeps of each of them.
     pub async fn collect<T: Send>(
         &self,
@@ -171,14 +161,14 @@ impl Hub {
         Ok(all)
     }
 
-    /// Like [`list`](Self::list), for findings: an error is one, too.
+    /// All of them, for findings: an error is one, too.
     pub async fn find_all(
         &self,
         kind: Kind,
         namespace: Option<&str>,
         params: ListParams,
     ) -> Result<Vec<Value>, String> {
-        let all = self.list(kind, namespace, params).await;
+        let all = self.collect(kind, namespace, params, Some).await;
         all.map_err(|error| error.to_string())
     }
 
@@ -212,8 +202,10 @@ impl Hub {
         name: &str,
         body: &Value,
     ) -> Result<bool, Error> {
-        let mut params = PatchParams::default();
-        params.field_manager = Some(FIELD_MANAGER.to_owned());
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
         let asked = Request::new(kind.path(namespace)).patch(name, &params, &Patch::Merge(body));
         let patched = present(self.ask("patch", kind, namespace, asked).await)?;
         Ok(patched.is_some())

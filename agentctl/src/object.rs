@@ -1,12 +1,36 @@
 //! Fields of objects that the API returned, leniently: a field that is absent or of another form is empty. Pure.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The text at a JSON pointer.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let text = object.pointer(pointer).and_then(Value::as_str);
     text.unwrap_or_default()
+}
+
+/// The time at a JSON pointer.
+pub(crate) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+/// A condition of an Application.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AppCondition<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) message: &'a str,
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// The conditions of an Application: the add-on's, and those of Argo CD on the cluster.
+pub(crate) fn app_conditions(application: &Value) -> impl Iterator<Item = AppCondition<'_>> {
+    let all = list(application, "/status/conditions").iter();
+    all.map(|it| AppCondition {
+        kind: text(it, "/type"),
+        message: text(it, "/message"),
+        since: time(it, "/lastTransitionTime"),
+    })
 }
 
 /// The list at a JSON pointer.

@@ -36,7 +36,7 @@ use crate::{
     names::{none_missing, with_suggestion},
     output::{Place, View, render},
     progress::Progress,
-    settings::{Settings, settings, silent},
+    settings::{Settings, settings},
     status::{self, Tally},
     why::{Facts, State, places, why},
 };
@@ -141,8 +141,8 @@ impl<'a> Context<'a> {
 
 impl Context<'_> {
     /// The namespace of the hub program.
-    fn own(&self) -> Option<&str> {
-        Some(&self.global.own_namespace)
+    fn own(&self) -> &str {
+        &self.global.own_namespace
     }
 
     async fn addons(&self) -> Result<Vec<Addon>, HubError> {
@@ -172,28 +172,18 @@ impl Context<'_> {
 
     /// The hub program's settings.
     async fn settings(&self) -> Settings {
-        let place = format!("{}/{MANAGER}", self.global.own_namespace);
-        let read = self.hub.get(DEPLOYMENTS, self.own(), MANAGER).await;
-        let silent = silent(&read, &place);
-        let manager = match read {
-            Ok(Some(manager)) => Ok(manager),
-            Ok(None) => Err(format!("Deployment {place} not found")),
-            Err(error) => Err(error.to_string()),
-        };
-        Settings {
-            silent,
-            ..settings(&manager, &self.global.given)
-        }
+        let place = format!("{}/{MANAGER}", self.own());
+        let read = self.hub.find(DEPLOYMENTS, Some(self.own()), MANAGER).await;
+        settings(&read, &place, &self.global.given)
     }
 
     async fn servers(&self, settings: &Settings) -> Result<Servers, String> {
         let argocd = Some(settings.routing.argocd_namespace.as_str());
-        let mut servers = Servers::new();
-        let take = |secret| fleet::take_server(&mut servers, &secret);
+        let read = |secret: Value| fleet::server(&secret);
         let of_clusters = labelled(CLUSTER_SELECTOR);
-        let read = self.hub.each(SECRETS, argocd, of_clusters, take).await;
-        read.map_err(|error| format!("cannot resolve destinations by server: {error}"))?;
-        Ok(servers)
+        let servers = self.hub.collect(SECRETS, argocd, of_clusters, read).await;
+        let servers = servers.map(Servers::from_iter);
+        servers.map_err(|error| format!("cannot resolve destinations by server: {error}"))
     }
 
     async fn look(&self, args: &StatusArgs) -> Result<Answer, Error> {
@@ -250,7 +240,9 @@ impl Context<'_> {
     async fn namesakes(&self, args: &WhyArgs) -> Result<Vec<Value>, Error> {
         let list = async |namespace| {
             let params = named(&args.application);
-            self.hub.list(APPLICATIONS, namespace, params).await
+            self.hub
+                .collect(APPLICATIONS, namespace, params, Some)
+                .await
         };
         match (list(None).await, args.namespace.as_deref()) {
             (Err(HubError::Forbidden(_)), Some(namespace)) => {
@@ -263,12 +255,10 @@ impl Context<'_> {
 
     /// With the name that was meant, if there is one like it.
     async fn no_application(&self, args: &WhyArgs) -> Error {
-        let mut names = BTreeSet::new();
-        let read = self.hub.each(APPLICATIONS, None, all(), |application| {
-            names.insert(Application::of(&application).name().to_owned());
-        });
+        let name = |it: Value| Some(Application::of(&it).name().to_owned());
+        let names = self.hub.collect(APPLICATIONS, None, all(), name).await;
         // Who may not list all of them is not helped.
-        drop(read.await);
+        let names = BTreeSet::from_iter(names.unwrap_or_default());
         let known = names.iter().map(String::as_str);
         Error::NoApplication(with_suggestion(&[args.application.as_str()], known))
     }

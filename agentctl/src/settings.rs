@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     args::Given,
-    object::{container, entries, list, variable},
+    object::{container, entries, list, present, variable},
 };
 
 /// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 /// Whether the hub program runs, by its Deployment; `place` is where that is. What cannot be read says nothing.
-pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<String> {
+fn silent(manager: &Result<Option<Value>, String>, place: &str) -> Option<String> {
     let why = match manager {
         Err(_unread) => return None,
         Ok(None) => format!("Deployment {place} not found; see --own-namespace"),
@@ -48,15 +48,21 @@ pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<Stri
     ))
 }
 
-/// The settings; `manager` is the hub program's Deployment, or why it could not be read.
-pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
-    let container = manager.as_ref().ok().and_then(container);
+/// The settings; `manager` is the hub program's Deployment, if it is there, or why it could not be read, and `place` where
+/// it is.
+pub fn settings(manager: &Result<Option<Value>, String>, place: &str, given: &Given) -> Settings {
+    let container = present(manager).and_then(container);
     let namespace = given.argocd_namespace.as_deref();
     let namespace = namespace.or_else(|| option(container?, NAMESPACE));
     let allowed = given.allowed_namespaces.clone();
     let allowed = allowed.or_else(|| Some(entries(option(container?, ALLOWED_NAMESPACES)?)));
     let known = given.argocd_namespace.is_some() && given.allowed_namespaces.is_some();
-    let doubt = manager.as_ref().err().filter(|_| !known).map(|reason| {
+    let unread = match manager {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!("Deployment {place} not found")),
+        Err(reason) => Some(reason.clone()),
+    };
+    let doubt = unread.filter(|_| !known).map(|reason| {
         format!(
             "cannot read the hub program's settings ({reason}); assuming defaults. See --own-namespace, \
             --argocd-namespace and --allowed-namespaces"
@@ -68,7 +74,7 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
             allowed_namespaces: allowed.unwrap_or_default(),
         },
         doubt,
-        silent: None,
+        silent: silent(manager, place),
     }
 }
 
@@ -88,10 +94,10 @@ mod tests {
 
     #[test]
     fn stopped_hub_program_is_reported_but_unreadable_is_not() {
-        let of = |read: Result<Option<Value>, ()>| silent(&read, "ns/manager");
+        let of = |read: Result<Option<Value>, String>| silent(&read, "ns/manager");
         let runs = json!({"status": {"availableReplicas": 1}});
         assert_eq!(of(Ok(Some(runs))), None);
-        assert_eq!(of(Err(())), None);
+        assert_eq!(of(Err("you may not".to_owned())), None);
         let gone = of(Ok(None)).unwrap();
         assert!(gone.contains("Deployment ns/manager not found"), "{gone}");
         let down = of(Ok(Some(json!({"status": {}})))).unwrap();
@@ -108,8 +114,8 @@ mod tests {
             &json!(["--namespace=cd", "--allowed-namespaces=team-*,b"]),
             &json!([{"name": "ARGOCD_PRINCIPAL_NAMESPACE", "value": "other"}]),
         );
-        let deployment = Ok(deployment);
-        let found = settings(&deployment, &Given::default());
+        let deployment = Ok(Some(deployment));
+        let found = settings(&deployment, "ns/manager", &Given::default());
         assert_eq!(found.routing.argocd_namespace, "cd");
         assert_eq!(found.routing.allowed_namespaces, ["team-*", "b"]);
         assert_eq!(found.doubt, None);
@@ -118,7 +124,7 @@ mod tests {
             argocd_namespace: Some("mine".to_owned()),
             allowed_namespaces: Some(Vec::new()),
         };
-        let found = settings(&deployment, &given);
+        let found = settings(&deployment, "ns/manager", &given);
         assert_eq!(found.routing.argocd_namespace, "mine");
         assert!(found.routing.allowed_namespaces.is_empty());
     }
@@ -126,14 +132,22 @@ mod tests {
     #[test]
     fn a_variable_stands_in_for_a_flag() {
         let env = json!([{"name": "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES", "value": "a, b"}]);
-        let found = settings(&Ok(manager(&json!([]), &env)), &Given::default());
+        let found = settings(
+            &Ok(Some(manager(&json!([]), &env))),
+            "ns/manager",
+            &Given::default(),
+        );
         assert_eq!(found.routing.argocd_namespace, "argocd");
         assert_eq!(found.routing.allowed_namespaces, ["a", "b"]);
     }
 
     #[test]
     fn assumed_defaults_are_reported() {
-        let found = settings(&Err("you may not".to_owned()), &Given::default());
+        let found = settings(
+            &Err("you may not".to_owned()),
+            "ns/manager",
+            &Given::default(),
+        );
         assert_eq!(found.routing.argocd_namespace, "argocd");
         assert!(found.doubt.unwrap().contains("you may not"));
     }

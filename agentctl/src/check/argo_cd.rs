@@ -3,7 +3,7 @@
 use argocd::glob;
 use serde_json::Value;
 
-use super::{Checked, Facts, Finding, failed, ok, unclear, warning};
+use super::{Checked, Facts, failed, ok, unclear, warning};
 use crate::object::{container, entries, full_name, image, present, replicas, text, variable};
 
 /// The first release whose application controller leaves clusters alone that say so.
@@ -19,26 +19,21 @@ pub fn controllers(
     parameters: &Result<Option<Value>, String>,
     argocd: &str,
     clusters: &[String],
-) -> Vec<Finding> {
+) -> Vec<Checked> {
     let further = further(parameters);
     let judge = |workload: &Value| {
         let watched = watched_of_ours(workload, &further, argocd, clusters);
         controller(workload, &watched)
     };
-    let all = match workloads {
-        Ok(all) => all
-            .iter()
-            .filter(|it| replicas(it) > 0)
-            .map(judge)
-            .collect(),
-        Err(reason) => vec![Err(reason.clone())],
+    let workloads = match workloads {
+        Ok(all) => all.iter().filter(|it| replicas(it) > 0),
+        Err(reason) => return vec![Err(reason.clone())],
     };
+    let all: Vec<_> = workloads.map(judge).collect();
     if all.is_empty() {
-        let none = ok("no Argo CD application controller runs on the hub");
-        return vec![Finding::of(("controllers", none))];
+        return vec![ok("no Argo CD application controller runs on the hub")];
     }
-    let all = all.into_iter();
-    all.map(|it| Finding::of(("controllers", it))).collect()
+    all
 }
 
 fn controller(workload: &Value, watched: &[String]) -> Checked {

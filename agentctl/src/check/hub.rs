@@ -6,7 +6,7 @@ use argocd::keys::addon::{ADDON, CA_SECRET, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::Value;
 
 use super::{
-    Checked, Facts, Finding,
+    Checked, Facts,
     RightPlace::{self, ArgoCd, Everywhere, Own},
     failed, ok,
     rights::plural,
@@ -110,7 +110,7 @@ impl Right {
 }
 
 /// The kinds that the hub must serve.
-pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
+pub(super) fn apis(facts: &Facts) -> Vec<Checked> {
     let check = |(version, kinds, next): (&'static str, &[&str], &'static str)| {
         let found = facts.served.get(version).map(Result::as_ref).transpose();
         let found = found.map_err(|reason| format!("{version}: {reason}"))?;
@@ -122,23 +122,17 @@ pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
         let cause = format!("{version} does not have {}", missing.join(", "));
         failed(cause, next)
     };
-    GROUPS
-        .map(|group| Finding::of(("api", check(group))))
-        .to_vec()
+    GROUPS.map(check).to_vec()
 }
 
 /// The labels that cannot be followed.
-pub(super) fn labels(read: &Result<Vec<Wrong>, String>) -> Vec<Finding> {
-    let checked = match read.as_deref() {
+pub(super) fn labels(read: &Result<Vec<Wrong>, String>) -> Vec<Checked> {
+    let fails = |it: &Wrong| failed(it.cause(), it.next());
+    match read.as_deref() {
         Err(reason) => vec![Err(reason.clone())],
         Ok([]) => vec![ok("all opt-in labels are valid")],
-        Ok(wrong) => {
-            let failed = wrong.iter().map(|it| failed(it.cause(), it.next()));
-            failed.collect()
-        }
-    };
-    let checked = checked.into_iter();
-    checked.map(|it| Finding::of(("labels", it))).collect()
+        Ok(wrong) => wrong.iter().map(fails).collect(),
+    }
 }
 
 /// The add-on's definition.
@@ -183,13 +177,7 @@ pub(super) fn program(facts: &Facts) -> Checked {
     )
 }
 
-/// The hosts that agents dial, from the hub program's arguments and the Service.
-pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
-    let all = addresses(manager, service).into_iter();
-    all.map(|(host, _)| host).collect()
-}
-
-/// The same with their ports.
+/// The hosts and ports that agents dial, from the hub program's arguments and the Service.
 pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(String, u16)> {
     let container = manager.and_then(container);
     let mut args = container.map_or(&[][..], |it| list(it, "/args")).iter();
@@ -200,10 +188,8 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
     let Some(service) = service else {
         return Vec::new();
     };
-    let port = service
-        .pointer("/spec/ports/0/port")
-        .and_then(Value::as_u64);
-    let port = port.and_then(|port| u16::try_from(port).ok());
+    let port = service.pointer("/spec/ports/0/port");
+    let port = port.and_then(|port| u16::try_from(port.as_u64()?).ok());
     let port = port.unwrap_or(AGENTS_PORT);
     if text(service, "/spec/type") == "ExternalName" {
         return vec![(text(service, "/spec/externalName").to_owned(), port)];
@@ -236,7 +222,8 @@ pub(super) fn address_of(address: &str) -> (String, u16) {
 /// Whether agents know where to dial.
 pub(super) fn address(facts: &Facts) -> Checked {
     let service = facts.service.as_ref()?.as_ref();
-    let hosts = hosts(present(&facts.manager), service);
+    let addresses = addresses(present(&facts.manager), service).into_iter();
+    let hosts: Vec<_> = addresses.map(|(host, _)| host).collect();
     if !hosts.is_empty() {
         return ok(format!("agents dial {}", hosts.join(", ")));
     }
@@ -257,7 +244,7 @@ pub(super) fn address(facts: &Facts) -> Checked {
 }
 
 /// Whether the hosts' names lead somewhere.
-pub(super) fn names(facts: &Facts) -> Vec<Finding> {
+pub(super) fn names(facts: &Facts) -> Vec<Checked> {
     let check = |(host, resolved): &(String, Result<(), String>)| match resolved {
         Ok(()) => ok(format!("{host} resolves")),
         Err(reason) => warning(
@@ -265,8 +252,7 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
             "check that the clusters can resolve it; their DNS may differ",
         ),
     };
-    let checked = facts.resolved.iter().map(check);
-    checked.map(|it| Finding::of(("name", it))).collect()
+    facts.resolved.iter().map(check).collect()
 }
 
 /// What the caller may not do.

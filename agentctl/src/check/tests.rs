@@ -313,6 +313,10 @@ fn principal_address_prefers_the_setting_over_the_service() {
         let arg = format!("--principal-address={address}");
         json!({"spec": {"template": {"spec": {"containers": [{"args": [arg]}]}}}})
     };
+    let hosts = |manager: Option<&Value>, service: Option<&Value>| {
+        let all = addresses(manager, service).into_iter();
+        all.map(|(host, _)| host).collect::<Vec<_>>()
+    };
     for (address, host) in [
         ("a.example.com", "a.example.com"),
         ("a.example.com:443", "a.example.com"),

@@ -55,11 +55,12 @@ async fn opt_all_in(
         context.progress.step(number, ready.len(), &text);
         let label = opt_in(args.mode);
         let done = match context.hub.merge(CLUSTERS, None, cluster, &label).await {
-            Ok(true) => Ok(adopted.push(cluster.clone())),
+            Ok(true) => Ok(()),
             Ok(false) => Err(format!("ManagedCluster {cluster} no longer exists")),
             Err(error) => Err(error.to_string()),
         };
         plan.record(cluster, &done);
+        adopted.extend(done.is_ok().then(|| cluster.clone()));
     }
     adopted
 }
@@ -82,7 +83,7 @@ async fn facts(context: &Context<'_>, args: &AdoptArgs) -> Result<Facts, Error> 
         controllers: inspect::controllers(hub).await,
         parameters: hub.find(CONFIG_MAPS, argocd, inspect::PARAMETERS).await,
         offer: hub.find(OFFERS, None, ADDON).await,
-        own_namespace: context.global.own_namespace.clone(),
+        own_namespace: context.own().to_owned(),
         mode: args.mode,
         hub_uid: system.map(|it| it.and_then(uid)),
         same: args.same_cluster.clone(),

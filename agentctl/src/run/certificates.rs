@@ -21,7 +21,7 @@ pub(super) async fn list(context: &Context<'_>) -> Result<Answer, Error> {
 pub(super) async fn listed(context: &Context<'_>) -> Result<Certificates, HubError> {
     let mut secrets = Vec::new();
     for (name, _) in certs::SECRETS {
-        let secret = context.hub.find(SECRETS, context.own(), name).await;
+        let secret = context.hub.find(SECRETS, Some(context.own()), name).await;
         secrets.push((name, secret));
     }
     let addons = context.addons().await?;
@@ -49,11 +49,14 @@ pub(super) async fn rotate(context: &Context<'_>, args: RotateArgs) -> Result<An
     }
     let asked = now.to_string();
     let look = async || {
-        let secret = context.hub.get(SECRETS, context.own(), CA_SECRET).await?;
+        let secret = context
+            .hub
+            .get(SECRETS, Some(context.own()), CA_SECRET)
+            .await?;
         let secret = secret.unwrap_or_default();
         Ok(replaced(&asked, &secret, &context.addons().await?))
     };
-    let change = change::rotate_authority(&context.global.own_namespace, now);
+    let change = change::rotate_authority(context.own(), now);
     write_and_wait(context, change, args.wait, look).await
 }
 

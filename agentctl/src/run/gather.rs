@@ -33,10 +33,10 @@ pub(super) async fn gather(context: &Context<'_>, folder: &Path) -> Result<Answe
         "allowedNamespaces": settings.routing.allowed_namespaces,
         "doubt": settings.doubt,
     });
-    let manager = hub.get(DEPLOYMENTS, context.own(), MANAGER).await;
-    let offer = hub.get(OFFERS, None, ADDON).await;
-    let addons = hub.list(ADDONS, None, named(ADDON)).await;
-    let configurations = hub.list(CONFIGURATIONS, None, all()).await;
+    let manager = hub.find(DEPLOYMENTS, Some(context.own()), MANAGER).await;
+    let offer = hub.find(OFFERS, None, ADDON).await;
+    let addons = hub.find_all(ADDONS, None, named(ADDON)).await;
+    let configurations = hub.find_all(CONFIGURATIONS, None, all()).await;
     let agents = context.addons().await.map(|all| agents(&all));
     let files = [
         ("about", about),
@@ -69,7 +69,7 @@ pub(super) async fn gather(context: &Context<'_>, folder: &Path) -> Result<Answe
     Ok(Answer::text(text))
 }
 
-fn unread(error: &HubError) -> Value {
+fn unread(error: &impl ToString) -> Value {
     json!({ "notRead": error.to_string() })
 }
 
@@ -78,9 +78,9 @@ fn view<V: serde::Serialize>(view: Result<V, HubError>) -> Value {
     value.unwrap_or_else(|error| unread(&error))
 }
 
-fn objects(read: Result<Vec<Value>, HubError>) -> Value {
+fn objects(read: Result<Vec<Value>, String>) -> Value {
     let value = read.map(|all| all.iter().filter_map(redacted).collect());
-    value.unwrap_or_else(|error| unread(&error))
+    value.unwrap_or_else(|reason| unread(&reason))
 }
 
 /// The Applications with a condition of ours.

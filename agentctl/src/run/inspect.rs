@@ -39,7 +39,7 @@ pub(super) async fn inspect(context: &Context<'_>) -> Result<Answer, Error> {
 
 /// What is found.
 pub(super) async fn findings(context: &Context<'_>) -> Findings {
-    let (hub, own) = (&context.hub, context.own());
+    let (hub, own) = (&context.hub, Some(context.own()));
     let settings = context.settings().await;
     let argocd = settings.routing.argocd_namespace.clone();
     let manager = hub.find(DEPLOYMENTS, own, MANAGER).await;
@@ -65,7 +65,7 @@ pub(super) async fn findings(context: &Context<'_>) -> Findings {
         secrets: secrets(hub, &argocd).await,
         clusters,
         labels: context.labels().await.map_err(|error| error.to_string()),
-        own_namespace: context.global.own_namespace.clone(),
+        own_namespace: context.own().to_owned(),
         manager,
         service,
         settings,
@@ -88,7 +88,10 @@ async fn resolved(addresses: Vec<(String, u16)>) -> Vec<(String, Result<(), Stri
     for (host, _) in addresses {
         let looked = tokio::net::lookup_host((host.as_str(), 443));
         let found = match tokio::time::timeout(RESOLVING, looked).await {
-            Ok(Ok(mut found)) => found.next().map(drop).ok_or("no address".to_owned()),
+            Ok(Ok(mut found)) => found
+                .next()
+                .map(drop)
+                .ok_or_else(|| "no address".to_owned()),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_elapsed) => Err(format!("DNS lookup timed out after {RESOLVING:?}")),
         };
@@ -103,7 +106,7 @@ async fn rights(
 ) -> Vec<(&'static Right, Result<bool, String>)> {
     let mut rights = Vec::new();
     for right in &RIGHTS {
-        let namespace = right.place.namespace(argocd, &context.global.own_namespace);
+        let namespace = right.place.namespace(argocd, context.own());
         let asked = asked(right.verb, right.resource, right.name, namespace);
         let spec = json!({ "resourceAttributes": asked });
         rights.push((right, context.hub.allows(ACCESS_REVIEWS, &spec).await));
@@ -141,7 +144,9 @@ async fn server_rights(hub: &Hub, argocd: &str, clusters: &[String]) -> Vec<Serv
 
 /// As whom Argo CD's server runs; what its own manifests say, where it is not found.
 async fn server_account(hub: &Hub, argocd: &str) -> String {
-    let all = hub.list(DEPLOYMENTS, Some(argocd), labelled(SERVER)).await;
+    let all = hub
+        .find_all(DEPLOYMENTS, Some(argocd), labelled(SERVER))
+        .await;
     let all = all.unwrap_or_default();
     let account = all
         .first()

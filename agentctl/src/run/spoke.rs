@@ -150,7 +150,7 @@ async fn programs(spoke: &Hub) -> Many {
 
 /// As which cluster it has joined, where an operator keeps the klusterlet.
 async fn name(spoke: &Hub) -> Option<String> {
-    let all = spoke.list(KLUSTERLETS, None, all()).await.ok()?;
+    let all = spoke.find_all(KLUSTERLETS, None, all()).await.ok()?;
     let mut names = all.iter().map(|it| text(it, "/spec/clusterName"));
     names.find(|name| !name.is_empty()).map(str::to_owned)
 }
@@ -216,7 +216,7 @@ pub(super) async fn roots(
         }
     }
     if let Some(hub) = hub {
-        let secret = hub.hub.find(SECRETS, hub.own(), CA_SECRET).await;
+        let secret = hub.hub.find(SECRETS, Some(hub.own()), CA_SECRET).await;
         // The key is not looked at.
         let certificates = |secret: &Value| {
             let pem = ["tls.crt", NEXT_CA].map(|it| secret_text(secret, it));

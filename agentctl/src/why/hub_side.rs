@@ -9,7 +9,7 @@ use argocd::{
 use serde_json::Value;
 
 use super::{Hop, State};
-use crate::facts::Addon;
+use crate::{facts::Addon, object::time};
 
 /// An Application and what its route was found with.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ fn routing(judged: &Judged<'_>) -> Hop {
         Route::Local => local(judged),
         Route::Conflict(conflict) => {
             let text = format!("is not delivered: {conflict}");
-            let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
+            let at = time(app.value(), "/metadata/deletionTimestamp");
             let next = if app.is_deleting() {
                 "wait for the hub program, which removes Argo CD's finalizers; workloads on clusters stay. If the \
                 Application stays, check its other finalizers and that the hub program runs"
@@ -85,11 +85,8 @@ fn rule(judged: &Judged<'_>, cluster: &str) -> String {
     if namespace == cluster && namespace != settings.argocd_namespace {
         return "it is in the namespace of that cluster".to_owned();
     }
-    let by = if app.destination().name.is_empty() {
-        "server"
-    } else {
-        "name"
-    };
+    let by_server = app.destination().name.is_empty();
+    let by = if by_server { "server" } else { "name" };
     let from = if namespace == settings.argocd_namespace {
         "it is in the namespace of the hub's Argo CD"
     } else {
@@ -108,17 +105,13 @@ fn local(judged: &Judged<'_>) -> Hop {
     };
     if let Some(addon) = addons.iter().find(meant) {
         let cluster = &addon.cluster;
-        let text = format!(
-            "is not delivered: cluster {cluster} has the add-on, but not in force{}",
-            if addon.deleting.is_some() {
-                ", it is being removed"
-            } else {
-                " yet"
-            }
-        );
-        return Hop::new("routing", State::Waiting, text).next(format!(
-            "look at `argocd-agentctl status {cluster} -o wide`"
-        ));
+        let why = addon
+            .deleting
+            .map_or(" yet", |_since| ", it is being removed");
+        let text =
+            format!("is not delivered: cluster {cluster} has the add-on, but not in force{why}");
+        let next = format!("look at `argocd-agentctl status {cluster} -o wide`");
+        return Hop::new("routing", State::Waiting, text).next(next);
     }
     let text = "stays on the hub: its destination is not a cluster with the add-on";
     let name = destination.name;
@@ -141,11 +134,8 @@ fn name(judged: &Judged<'_>, cluster: &str, namesakes: &[Value]) -> Hop {
         .filter_map(|other| delivery(Application::of(other), judged));
     let losers = resolve_names(deliveries);
     let Some(keeper) = losers.get(judged.app.uid()) else {
-        return Hop::new(
-            "name",
-            State::Good,
-            "nothing older has its name on the cluster",
-        );
+        let text = "nothing older has its name on the cluster";
+        return Hop::new("name", State::Good, text);
     };
     let text = format!(
         "is not delivered: on cluster {cluster} the name is taken by the older Application in namespace {keeper}"
@@ -186,7 +176,7 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
     };
     if app.is_deleting() {
         let text = "is being deleted; its project cannot prevent that";
-        let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
+        let at = time(app.value(), "/metadata/deletionTimestamp");
         return Hop::new("project", State::Good, text).at(at);
     }
     let target = Target {
@@ -195,23 +185,20 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
         server: judged.clusters.server_of(cluster),
     };
     match admit(*app, project.map(AppProject::of), target) {
-        Ok(()) => Hop::new(
-            "project",
-            State::Good,
-            format!("project {name} admits its namespace and its destination"),
-        ),
+        Ok(()) => {
+            let text = format!("project {name} admits its namespace and its destination");
+            Hop::new("project", State::Good, text)
+        }
         Err(refused) => {
             let text = format!("is not delivered: {refused}");
-            let there = &judged.settings.argocd_namespace;
-            let do_it = match project {
-                None => {
-                    format!(
-                        "create the AppProject {there}/{name}, or choose another in spec.project"
-                    )
-                }
-                Some(_) => format!("change {} of the AppProject {there}/{name}", refused.field),
+            let (there, field) = (&judged.settings.argocd_namespace, refused.field);
+            let change = match project {
+                None => format!(
+                    "create the AppProject {there}/{name}, or choose another in spec.project"
+                ),
+                Some(_) => format!("change {field} of the AppProject {there}/{name}"),
             };
-            let next = format!("{do_it}; delivery then continues by itself");
+            let next = format!("{change}; delivery then continues by itself");
             Hop::new("project", State::Bad, text).next(next)
         }
     }

@@ -23,7 +23,7 @@ pub(super) async fn read(
     context: &Context<'_>,
     cluster: Option<&str>,
 ) -> Result<(Option<AtHub>, Configured, Vec<(String, u16)>), Error> {
-    let (hub, own) = (&context.hub, context.own());
+    let (hub, own) = (&context.hub, Some(context.own()));
     let about = hub.about().await?;
     let settings = context.settings().await;
     let addon = match cluster {
@@ -60,7 +60,7 @@ async fn configured(hub: &Hub, addon: Option<&Value>, offer: Option<&Value>) -> 
         return Configured::default();
     };
     let found = hub
-        .list(CONFIGURATIONS, Some(&namespace), named(&name))
+        .find_all(CONFIGURATIONS, Some(&namespace), named(&name))
         .await;
     let found = found.unwrap_or_default();
     found.first().map(Configured::read).unwrap_or_default()
@@ -68,7 +68,7 @@ async fn configured(hub: &Hub, addon: Option<&Value>, offer: Option<&Value>) -> 
 
 /// The image of the hub's Argo CD: of its server, else of its repo server.
 async fn image(hub: &Hub, argocd: &str) -> Option<String> {
-    let all = hub.list(DEPLOYMENTS, Some(argocd), all()).await.ok()?;
+    let all = hub.find_all(DEPLOYMENTS, Some(argocd), all()).await.ok()?;
     ["server", "repo-server"].iter().find_map(|component| {
         let is_it = |it: &&Value| label(it, "app.kubernetes.io/component") == *component;
         let image = container(all.iter().find(is_it)?)?.get("image")?;
