@@ -89,14 +89,8 @@ pub const CERTIFICATE_ROTATED: &str = "ClusterCertificateRotated";
 /// A time as Kubernetes writes it, or as Go prints it.
 fn time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
-    if let Ok(time) = text.parse() {
-        return Some(time);
-    }
-    let zone = text.trim_end_matches(" UTC");
-    jiff::fmt::strtime::parse("%Y-%m-%d %H:%M:%S %z", zone)
-        .ok()?
-        .to_timestamp()
-        .ok()
+    let of_go = || Timestamp::strptime("%Y-%m-%d %H:%M:%S %z", text.trim_end_matches(" UTC"));
+    text.parse().or_else(|_other| of_go()).ok()
 }
 
 /// The conditions of an OCM object.

@@ -89,7 +89,8 @@ pub struct Hub {
 
 impl Hub {
     /// The hub behind this client.
-    pub fn new(client: Client) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             target: Target::Hub,

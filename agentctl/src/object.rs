@@ -91,10 +91,13 @@ pub(crate) fn secret_text(secret: &Value, key: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
 }
 
+/// So many names of a list are shown.
+const NAMED: usize = 3;
+
 /// The first names of a list that may be long.
-pub(crate) fn first_names(names: &[impl AsRef<str>], most: usize) -> String {
-    let first: Vec<_> = names.iter().take(most).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(most) {
+pub(crate) fn first_names(names: &[impl AsRef<str>]) -> String {
+    let first: Vec<_> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(NAMED) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
     }

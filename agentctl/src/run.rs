@@ -34,11 +34,12 @@ use crate::{
     },
     labels::Wrong,
     names::{none_missing, with_suggestion},
+    object::full_name,
     output::{Place, View, render},
     progress::Progress,
     settings::{Settings, settings},
     status::{self, Tally},
-    why::{Facts, State, places, why},
+    why::{Facts, State, why},
 };
 
 pub use error::Error;
@@ -290,7 +291,10 @@ fn chosen(namesakes: &[Value], args: &WhyArgs) -> Result<Value, Error> {
     let mut fitting = namesakes.iter().filter(fits);
     match (fitting.next(), fitting.next()) {
         (Some(application), None) => Ok(application.clone()),
-        (Some(_), Some(_)) => Err(Error::Several(places(namesakes))),
+        (Some(_), Some(_)) => {
+            let names: Vec<_> = namesakes.iter().map(full_name).collect();
+            Err(Error::Several(names.join(", ")))
+        }
         (None, _) => {
             let place = args.namespace.as_ref().map(|it| format!("{it}/"));
             let place = place.unwrap_or_default();

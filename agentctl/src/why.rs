@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::{
     facts::Addon,
     fleet::{self, Servers},
-    object::full_name,
     output::{Mood, Place, View, age, draw, one_line, or_nothing, paint, word},
     settings::Settings,
     writers::{self, Writer},
@@ -162,12 +161,6 @@ pub fn why(facts: &Facts) -> Why {
         verdict,
         hops,
     }
-}
-
-/// The namespaces of Applications, for a user to choose from.
-pub fn places(applications: &[Value]) -> String {
-    let places: Vec<_> = applications.iter().map(full_name).collect();
-    places.join(", ")
 }
 
 impl View for Why {

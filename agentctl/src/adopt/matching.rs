@@ -71,14 +71,10 @@ impl<'a> Known<'a> {
 
     /// Which one a Secret is; if none, why and what to do.
     pub(super) fn find(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), String> {
-        match agent_of(secret)? {
-            Some(agent) => self.of_agent(&agent),
-            None => self.pushed(secret),
-        }
-    }
-
-    fn of_agent(&self, agent: &str) -> Result<(&'a ManagedCluster, By), String> {
-        let found = self.by_name.get(agent).map(|it| (*it, By::Name));
+        let Some(agent) = agent_of(secret)? else {
+            return self.pushed(secret);
+        };
+        let found = self.by_name.get(agent.as_str()).map(|it| (*it, By::Name));
         found.ok_or_else(|| {
             format!(
                 "there is no ManagedCluster {agent}; have the cluster join Open Cluster Management under its agent's \

@@ -50,20 +50,16 @@ pub const GROUPS: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
-/// Something that the caller may have to do.
+/// Something that the caller may have to do: the verb, API group and plural name (`group/plural`), of which object (empty
+/// for any), in whose namespace, and the commands that need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right {
-    /// The verb.
-    pub verb: &'static str,
-    /// API group and plural name, `group/plural`.
-    pub resource: &'static str,
-    /// Of which object; empty for any.
-    pub name: &'static str,
-    /// Whose namespace: everywhere, Argo CD's, or the hub program's.
-    pub place: RightPlace,
-    /// Which command needs it.
-    pub command: &'static str,
-}
+pub struct Right(
+    pub &'static str,
+    pub &'static str,
+    pub &'static str,
+    pub RightPlace,
+    pub &'static str,
+);
 
 const CLUSTERS: &str = "cluster.open-cluster-management.io/managedclusters";
 const ADDONS: &str = "addon.open-cluster-management.io/managedclusteraddons";
@@ -71,43 +67,23 @@ const APPLICATIONS: &str = "argoproj.io/applications";
 const REVIEWS: &str = "authorization.k8s.io/subjectaccessreviews";
 const READ_SECRETS: &str = "why, for destinations by server, and check";
 
+const ADOPTING: &str = "status, check, cluster adopt";
+
 /// What the commands need.
 pub const RIGHTS: [Right; 12] = [
-    Right::new("list", ADDONS, Everywhere, "every command"),
-    Right::new("list", APPLICATIONS, Everywhere, "status, why"),
-    Right::new("list", "argoproj.io/appprojects", ArgoCd, "why"),
-    Right::new("list", "/secrets", ArgoCd, READ_SECRETS),
-    Right::new("create", REVIEWS, Everywhere, "check"),
-    Right::new("get", "apps/deployments", Own, "status, why"),
-    Right::new("get", "/secrets", Own, "certs list").of(CA_SECRET),
-    Right::new("patch", "/secrets", Own, "certs rotate --ca").of(CA_SECRET),
-    Right::new("get", ADDONS, Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new("patch", ADDONS, Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new("list", CLUSTERS, Everywhere, "status, check, cluster adopt"),
-    Right::new("patch", CLUSTERS, Everywhere, "cluster adopt"),
+    Right("list", ADDONS, "", Everywhere, "every command"),
+    Right("list", APPLICATIONS, "", Everywhere, "status, why"),
+    Right("list", "argoproj.io/appprojects", "", ArgoCd, "why"),
+    Right("list", "/secrets", "", ArgoCd, READ_SECRETS),
+    Right("create", REVIEWS, "", Everywhere, "check"),
+    Right("get", "apps/deployments", "", Own, "status, why"),
+    Right("get", "/secrets", CA_SECRET, Own, "certs list"),
+    Right("patch", "/secrets", CA_SECRET, Own, "certs rotate --ca"),
+    Right("get", ADDONS, ADDON, Everywhere, "agent, certs rotate"),
+    Right("patch", ADDONS, ADDON, Everywhere, "agent, certs rotate"),
+    Right("list", CLUSTERS, "", Everywhere, ADOPTING),
+    Right("patch", CLUSTERS, "", Everywhere, "cluster adopt"),
 ];
-
-impl Right {
-    const fn new(
-        verb: &'static str,
-        resource: &'static str,
-        place: RightPlace,
-        command: &'static str,
-    ) -> Self {
-        Self {
-            verb,
-            resource,
-            name: "",
-            place,
-            command,
-        }
-    }
-
-    const fn of(mut self, name: &'static str) -> Self {
-        self.name = name;
-        self
-    }
-}
 
 /// The kinds that the hub must serve.
 pub(super) fn apis(facts: &Facts) -> Vec<Checked> {
@@ -258,10 +234,9 @@ pub(super) fn names(facts: &Facts) -> Vec<Checked> {
 /// What the caller may not do.
 pub(super) fn rights(facts: &Facts) -> Checked {
     let mut missing = Vec::new();
-    for (right, allowed) in &facts.rights {
+    for (Right(verb, resource, _, _, command), allowed) in &facts.rights {
         if !*allowed.as_ref()? {
-            let kind = plural(right.resource);
-            missing.push(format!("{} {kind} ({})", right.verb, right.command));
+            missing.push(format!("{verb} {} ({command})", plural(resource)));
         }
     }
     if missing.is_empty() {

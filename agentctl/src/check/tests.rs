@@ -138,7 +138,7 @@ fn each_failed_check_names_cause_and_next_step() {
         since: None,
     }]);
     for (right, answer) in &mut facts.rights {
-        *answer = Ok(right.verb != "patch");
+        *answer = Ok(right.0 != "patch");
     }
     let findings = check(&facts);
     assert!(findings.has_failed());

@@ -33,29 +33,19 @@ pub enum Error {
     /// It will not be done any more.
     #[error("the request was written, but cannot succeed: {0}")]
     Impossible(String),
-    /// It was not done in time.
+    /// It was not done in time: how long was waited, and for what.
     #[error(
-        "timed out after {within:?}, waiting for {waits_for}. The operation continues on the hub; follow it with \
+        "timed out after {0:?}, waiting for {1}. The operation continues on the hub; follow it with \
         `argocd-agentctl status` and `argocd-agentctl certs list`"
     )]
-    NotInTime {
-        /// How long was waited.
-        within: Duration,
-        /// For what.
-        waits_for: String,
-    },
+    NotInTime(Duration, String),
     /// What cannot be a name.
     #[error("{0:?} is not a valid name of a cluster object")]
     NoName(String),
     /// A folder that is to be new may have files of another hub.
     #[error("{0} exists; name a new folder")]
     FolderIsThere(String),
-    /// Pages could not be written.
-    #[error("write {path}")]
-    Page {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// Pages could not be written into this folder.
+    #[error("write {0}")]
+    Page(String, #[source] std::io::Error),
 }

@@ -50,10 +50,7 @@ pub(super) async fn gather(context: &Context<'_>, folder: &Path) -> Result<Answe
         ("hub-program", objects(manager.map(Vec::from_iter))),
         ("applications", troubled(context).await),
     ];
-    let failed = |source| Error::Page {
-        path: folder.display().to_string(),
-        source,
-    };
+    let failed = |cause| Error::Page(folder.display().to_string(), cause);
     // A folder that is there already may have files of another hub.
     std::fs::create_dir(folder).map_err(failed)?;
     for (name, content) in &files {

@@ -106,8 +106,8 @@ async fn rights(
 ) -> Vec<(&'static Right, Result<bool, String>)> {
     let mut rights = Vec::new();
     for right in &RIGHTS {
-        let namespace = right.place.namespace(argocd, context.own());
-        let asked = asked(right.verb, right.resource, right.name, namespace);
+        let Right(verb, resource, name, place, _) = right;
+        let asked = asked(verb, resource, name, place.namespace(argocd, context.own()));
         let spec = json!({ "resourceAttributes": asked });
         rights.push((right, context.hub.allows(ACCESS_REVIEWS, &spec).await));
     }

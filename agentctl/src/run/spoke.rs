@@ -170,7 +170,7 @@ async fn rights(
 ) -> Vec<(&'static Need, Result<bool, String>)> {
     let questions = NEEDS
         .iter()
-        .flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
+        .flat_map(|need| need.1.iter().map(move |verb| (need, *verb)));
     let answers = questions.map(|(need, verb)| async move {
         let review = review(need, verb, places, account);
         (need, spoke.allows(OTHERS_ACCESS_REVIEWS, &review).await)
@@ -186,13 +186,14 @@ async fn rights(
 
 /// As the API would judge it: an account is in these groups, too.
 fn review(need: &Need, verb: &str, places: &Places, (namespace, name): &(String, String)) -> Value {
-    let place = need.place.namespace(&places.argocd, &places.agent);
+    let Need(resource, _, place, _) = need;
+    let place = place.namespace(&places.argocd, &places.agent);
     json!({
         "user": format!("system:serviceaccount:{namespace}:{name}"),
         "groups": [
             "system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated",
         ],
-        "resourceAttributes": asked(verb, need.resource, "", place),
+        "resourceAttributes": asked(verb, resource, "", place),
     })
 }
 

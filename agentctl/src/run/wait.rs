@@ -28,7 +28,7 @@ pub(super) async fn until(
         };
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::NotInTime { within, waits_for });
+            return Err(Error::NotInTime(within, waits_for));
         }
         progress.show(format!("waiting for {waits_for}"));
         sleep(PAUSE.min(left)).await;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::{
     comparison::is_confirmed,
     object::{app_conditions, text},
-    output::age,
+    output::{age, or_nothing},
     writers::wanted_since,
 };
 
@@ -112,11 +112,7 @@ impl Tally {
         if self.troubled > 0 {
             parts.push(format!("{} with a condition of the add-on", self.troubled));
         }
-        if parts.is_empty() {
-            "-".to_owned()
-        } else {
-            parts.join(", ")
-        }
+        or_nothing((!parts.is_empty()).then(|| parts.join(", ")))
     }
 }
 

@@ -7,8 +7,6 @@ use crate::object::{first_names, list, present, text};
 
 /// The version that Argo CD has of its kinds.
 const VERSION: &str = "v1alpha1";
-/// So many fields are named.
-const NAMED: usize = 3;
 
 /// All of them.
 pub(super) fn check(facts: &Facts, spoke: &Spoke) -> Checked {
@@ -42,7 +40,7 @@ pub(super) fn check(facts: &Facts, spoke: &Spoke) -> Checked {
             None => "Argo CD's are there",
         });
     }
-    let fields = first_names(&dropped, NAMED);
+    let fields = first_names(&dropped);
     warning(
         format!("the hub's know fields that the cluster's would drop: {fields}"),
         "upgrade Argo CD with its CRDs on the cluster, or do without these fields for it",

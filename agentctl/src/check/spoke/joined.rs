@@ -14,18 +14,15 @@ use crate::{
     object::{full_name, image, label, present, text},
 };
 
-/// Something that the work agent has to do.
+/// Something that the work agent has to do: API group and plural name (`group/plural`), the verbs, where, and whether only
+/// an Argo CD that the add-on installs needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// API group and plural name, `group/plural`.
-    pub resource: &'static str,
-    /// What it does with it.
-    pub verbs: &'static [&'static str],
-    /// Where.
-    pub place: RightPlace,
-    /// Whether only an Argo CD that is brought needs it.
-    pub for_installed_argo_cd: bool,
-}
+pub struct Need(
+    pub &'static str,
+    pub &'static [&'static str],
+    pub RightPlace,
+    pub bool,
+);
 
 const WRITE: &[&str] = &["create", "update", "delete"];
 /// Roles with rights that the work agent itself need not have.
@@ -42,40 +39,21 @@ const CRDS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 /// What the manifests of the add-on need, kind by kind.
 pub const NEEDS: [Need; 14] = [
-    need("/namespaces", KEEP, Everywhere),
-    need("/serviceaccounts", WRITE, Own),
-    need("/configmaps", WRITE, Own),
-    need("apps/deployments", WRITE, Own),
-    need(ROLES_KIND, ROLES, ArgoCd),
-    need(ROLE_BINDINGS, WRITE, ArgoCd),
-    need(CLUSTER_ROLES, ROLES, Everywhere),
-    need(CLUSTER_ROLE_BINDINGS, WRITE, Everywhere),
-    for_installed_argo_cd("apps/deployments", WRITE, ArgoCd),
-    for_installed_argo_cd("apps/statefulsets", WRITE, ArgoCd),
-    for_installed_argo_cd("/services", WRITE, ArgoCd),
-    for_installed_argo_cd("/secrets", WRITE, ArgoCd),
-    for_installed_argo_cd(POLICIES, WRITE, ArgoCd),
-    for_installed_argo_cd(CRDS, KEEP, Everywhere),
+    Need("/namespaces", KEEP, Everywhere, false),
+    Need("/serviceaccounts", WRITE, Own, false),
+    Need("/configmaps", WRITE, Own, false),
+    Need("apps/deployments", WRITE, Own, false),
+    Need(ROLES_KIND, ROLES, ArgoCd, false),
+    Need(ROLE_BINDINGS, WRITE, ArgoCd, false),
+    Need(CLUSTER_ROLES, ROLES, Everywhere, false),
+    Need(CLUSTER_ROLE_BINDINGS, WRITE, Everywhere, false),
+    Need("apps/deployments", WRITE, ArgoCd, true),
+    Need("apps/statefulsets", WRITE, ArgoCd, true),
+    Need("/services", WRITE, ArgoCd, true),
+    Need("/secrets", WRITE, ArgoCd, true),
+    Need(POLICIES, WRITE, ArgoCd, true),
+    Need(CRDS, KEEP, Everywhere, true),
 ];
-
-const fn need(resource: &'static str, verbs: &'static [&'static str], place: RightPlace) -> Need {
-    Need {
-        resource,
-        verbs,
-        place,
-        for_installed_argo_cd: false,
-    }
-}
-
-const fn for_installed_argo_cd(
-    resource: &'static str,
-    verbs: &'static [&'static str],
-    place: RightPlace,
-) -> Need {
-    let mut need = need(resource, verbs, place);
-    need.for_installed_argo_cd = true;
-    need
-}
 
 /// The hub cannot be a cluster of its own fleet here.
 pub(super) fn itself(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
@@ -181,16 +159,12 @@ pub(super) fn klusterlet(facts: &Facts, spoke: &Spoke) -> Checked {
 pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Checked {
     let programs = spoke.programs.as_deref().unwrap_or_default();
     let (mut lacking, mut missing_for_argo_cd) = (Vec::new(), Vec::new());
-    for (need, allowed) in &spoke.rights {
-        if *allowed.as_ref()? {
-            continue;
+    for (Need(resource, .., for_installed_argo_cd), allowed) in &spoke.rights {
+        match (*allowed.as_ref()?, for_installed_argo_cd) {
+            (true, _) => {}
+            (false, true) => missing_for_argo_cd.push(plural(resource)),
+            (false, false) => lacking.push(plural(resource)),
         }
-        let list = if need.for_installed_argo_cd {
-            &mut missing_for_argo_cd
-        } else {
-            &mut lacking
-        };
-        list.push(plural(need.resource));
     }
     let has_account = work_agent(programs).is_some() || is_reachable(facts);
     if spoke.rights.is_empty() || !has_account {

@@ -262,7 +262,7 @@ fn missing_work_agent_rights_are_listed_per_installed_part() {
     let without = |resource: &str| {
         let mut facts = facts();
         for (need, answer) in &mut spoke(&mut facts).rights {
-            *answer = Ok(plural(need.resource) != resource);
+            *answer = Ok(plural(need.0) != resource);
         }
         facts
     };
@@ -310,7 +310,7 @@ fn every_kind_of_the_manifests_is_asked_for() {
         } else {
             regular
         };
-        let asked = NEEDS.iter().any(|need| plural(need.resource) == expected);
+        let asked = NEEDS.iter().any(|need| plural(need.0) == expected);
         assert!(asked, "no check covers writes of {expected}");
     }
 }

@@ -6,9 +6,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Checked, Finding, Outcome, failed, ok, unclear, warning};
 use crate::{object::first_names, output::span};
 
-/// How many names of a certificate a finding lists.
-const NAMED: usize = 3;
-
 /// Whose word it is where agents dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Source {
@@ -133,7 +130,7 @@ fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Checked 
             );
         }
     };
-    let names = first_names(&shown.names, NAMED);
+    let names = first_names(&shown.names);
     match &shown.verdict {
         Verdict::WrongName => failed(
             format!("the certificate there is for {names}, not for {host}"),
