@@ -32,7 +32,7 @@ pub mod settings;
 pub mod status;
 pub mod wait_state;
 pub mod why;
-pub mod writers;
+mod writers;
 
 #[cfg(test)]
 mod testing;

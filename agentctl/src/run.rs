@@ -138,9 +138,7 @@ impl<'a> Context<'a> {
             progress,
         })
     }
-}
 
-impl Context<'_> {
     /// The namespace of the hub program.
     fn own(&self) -> &str {
         &self.global.own_namespace
@@ -265,15 +263,13 @@ impl Context<'_> {
     }
 
     async fn write(&self, change: Change) -> Result<Answer, Error> {
-        let Change {
-            kind,
-            namespace,
-            name,
-            body,
-            confirmation,
-        } = change;
-        if self.hub.merge(kind, Some(&namespace), name, &body).await? {
-            return Ok(Answer::text(confirmation + "\n"));
+        let (kind, namespace, name) = (change.kind, &change.namespace, change.name);
+        let written = self
+            .hub
+            .merge(kind, Some(namespace), name, &change.body)
+            .await?;
+        if written {
+            return Ok(Answer::text(change.confirmation + "\n"));
         }
         let kind = kind.full();
         let cause = format!(

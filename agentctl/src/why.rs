@@ -11,12 +11,14 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+pub use crate::writers::Writer;
+
 use crate::{
     facts::Addon,
     fleet::{self, Servers},
     output::{Mood, Place, View, age, draw, one_line, or_nothing, paint, word},
     settings::Settings,
-    writers::{self, Writer},
+    writers,
 };
 
 /// What is judged.
@@ -131,10 +133,9 @@ pub fn why(facts: &Facts) -> Why {
         app,
         route: &route,
         clusters: &clusters,
-        settings: &settings.routing,
-        addons,
+        facts,
     };
-    let mut hops = hub_side::hops(&judged, &facts.namesakes, &facts.project);
+    let mut hops = hub_side::hops(&judged);
     let is_blocked = hops.iter().any(|hop| hop.state == State::Bad);
     let cluster = route.cluster().filter(|_| !app.is_ignored());
     if let Some(cluster) = cluster {

@@ -34,6 +34,10 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     all.into_iter().map(Finding::of).collect()
 }
 
+fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
+    text(parameters, &format!("/data/{key}")).trim()
+}
+
 /// Whether argocd-server reads what clusters have in redis.
 fn redis(facts: &Facts, parameters: &Value) -> Checked {
     let argocd = &facts.settings.routing.argocd_namespace;
@@ -41,7 +45,7 @@ fn redis(facts: &Facts, parameters: &Value) -> Checked {
     let manager = facts.manager.as_ref()?.as_ref();
     let port = manager.and_then(|it| option(container(it)?, (REDIS_PROXY_PORT, "")));
     let is_on = port.is_some_and(|port| port != "0");
-    let server = text(parameters, "/data/redis.server").trim();
+    let server = parameter(parameters, "redis.server");
     let turn_on = "turn it on with the chart's value redisProxy.enabled=true";
     let lead = format!(
         "set redis.server of the ConfigMap {argocd}/argocd-cmd-params-cm to {ours} and restart argocd-server"
@@ -79,7 +83,7 @@ fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
 
 /// Whether it reads the names that Argo CD on clusters gives to values by default.
 fn compression(parameters: &Value) -> Option<Checked> {
-    let compression = text(parameters, "/data/redis.compression").trim();
+    let compression = parameter(parameters, "redis.compression");
     if matches!(compression, "" | "gzip") {
         return None;
     }

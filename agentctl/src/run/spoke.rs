@@ -39,15 +39,10 @@ pub(super) async fn inspect(
 ) -> Result<Answer, Error> {
     // It may do without the hub.
     is_name(&global.own_namespace)?;
-    let kubeconfig = args.spoke_kubeconfig.as_ref();
-    let kubeconfig = kubeconfig.or(global.kubeconfig.as_ref());
-    let spoke = Hub::connect(
-        Target::Cluster,
-        kubeconfig.map(std::path::PathBuf::as_path),
-        args.spoke_context.as_deref(),
-        progress,
-    );
-    let spoke = spoke.await?;
+    let kubeconfig = args.spoke_kubeconfig.as_deref();
+    let kubeconfig = kubeconfig.or(global.kubeconfig.as_deref());
+    let context = args.spoke_context.as_deref();
+    let spoke = Hub::connect(Target::Cluster, kubeconfig, context, progress).await?;
     let hub = if args.without_hub {
         None
     } else {
@@ -70,11 +65,11 @@ async fn facts(
         Ok(_) => programs(spoke).await,
         Err(_) => Ok(Vec::new()),
     };
+    args.cluster.as_deref().map(is_name).transpose()?;
     let cluster = match (args.cluster.clone(), &api) {
         (None, Ok(_)) => name(spoke).await,
         (given, _) => given,
     };
-    cluster.as_deref().map(is_name).transpose()?;
     let (hub_side, configured, addresses) = match hub {
         Some(hub) => at_hub::read(hub, cluster.as_deref()).await?,
         None => (None, Configured::default(), Vec::new()),

@@ -4,11 +4,10 @@ use argocd::{
     AppProject, Application,
     admission::{Target, admit},
     keys::{IGNORE_SYNC, addon::MODE},
-    routing::{Clusters, Delivery, Route, RoutingSettings, SpokeNamespace, resolve_names, route},
+    routing::{Clusters, Delivery, Route, SpokeNamespace, resolve_names, route},
 };
-use serde_json::Value;
 
-use super::{Hop, State};
+use super::{Facts, Hop, State};
 use crate::{facts::Addon, object::time};
 
 /// An Application and what its route was found with.
@@ -17,23 +16,17 @@ pub(super) struct Judged<'a> {
     pub(super) app: Application<'a>,
     pub(super) route: &'a Route,
     pub(super) clusters: &'a Clusters,
-    pub(super) settings: &'a RoutingSettings,
-    pub(super) addons: &'a [Addon],
+    pub(super) facts: &'a Facts,
 }
 
 /// The hops on the hub.
-pub(super) fn hops(
-    judged: &Judged<'_>,
-    namesakes: &[Value],
-    project: &Result<Option<Value>, String>,
-) -> Vec<Hop> {
+pub(super) fn hops(judged: &Judged<'_>) -> Vec<Hop> {
     let mut hops = vec![routing(judged)];
     if judged.app.is_ignored() {
         return hops;
     }
     if let Route::ToCluster { cluster, .. } = judged.route {
-        hops.push(name(judged, cluster, namesakes));
-        hops.push(admission(judged, cluster, project));
+        hops.extend([name(judged, cluster), admission(judged, cluster)]);
     }
     hops
 }
@@ -80,8 +73,8 @@ fn routing(judged: &Judged<'_>) -> Hop {
 
 /// The rule by which it goes to this cluster.
 fn rule(judged: &Judged<'_>, cluster: &str) -> String {
-    let Judged { app, settings, .. } = judged;
-    let namespace = app.namespace();
+    let Judged { app, facts, .. } = judged;
+    let (namespace, settings) = (app.namespace(), &facts.settings.routing);
     if namespace == cluster && namespace != settings.argocd_namespace {
         return "it is in the namespace of that cluster".to_owned();
     }
@@ -97,13 +90,13 @@ fn rule(judged: &Judged<'_>, cluster: &str) -> String {
 
 /// It stays on the hub; maybe because a cluster is not there yet.
 fn local(judged: &Judged<'_>) -> Hop {
-    let Judged { app, addons, .. } = judged;
+    let Judged { app, facts, .. } = judged;
     let destination = app.destination();
     let meant = |addon: &&Addon| {
         !addon.is_in_force()
             && (addon.cluster == destination.name || addon.cluster == app.namespace())
     };
-    if let Some(addon) = addons.iter().find(meant) {
+    if let Some(addon) = facts.addons.iter().find(meant) {
         let cluster = &addon.cluster;
         let why = addon
             .deleting
@@ -128,11 +121,9 @@ fn local(judged: &Judged<'_>) -> Hop {
 }
 
 /// Of several that would have one name on the cluster, the older keeps it.
-fn name(judged: &Judged<'_>, cluster: &str, namesakes: &[Value]) -> Hop {
-    let deliveries = namesakes
-        .iter()
-        .filter_map(|other| delivery(Application::of(other), judged));
-    let losers = resolve_names(deliveries);
+fn name(judged: &Judged<'_>, cluster: &str) -> Hop {
+    let namesakes = judged.facts.namesakes.iter().map(Application::of);
+    let losers = resolve_names(namesakes.filter_map(|other| delivery(other, judged)));
     let Some(keeper) = losers.get(judged.app.uid()) else {
         let text = "nothing older has its name on the cluster";
         return Hop::new("name", State::Good, text);
@@ -150,7 +141,7 @@ fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {
     let Route::ToCluster {
         cluster,
         spoke_namespace,
-    } = route(app, judged.clusters, judged.settings)
+    } = route(app, judged.clusters, &judged.facts.settings.routing)
     else {
         return None;
     };
@@ -164,10 +155,10 @@ fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {
     })
 }
 
-fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>, String>) -> Hop {
-    let Judged { app, .. } = judged;
-    let name = app.project();
-    let project = match project {
+fn admission(judged: &Judged<'_>, cluster: &str) -> Hop {
+    let Judged { app, facts, .. } = judged;
+    let (name, argocd) = (app.project(), &facts.settings.routing.argocd_namespace);
+    let project = match &facts.project {
         Ok(project) => project.as_ref(),
         Err(reason) => {
             let text = format!("project {name} could not be read: {reason}");
@@ -180,7 +171,7 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
         return Hop::new("project", State::Good, text).at(at);
     }
     let target = Target {
-        argocd_namespace: &judged.settings.argocd_namespace,
+        argocd_namespace: argocd,
         cluster,
         server: judged.clusters.server_of(cluster),
     };
@@ -191,7 +182,7 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
         }
         Err(refused) => {
             let text = format!("is not delivered: {refused}");
-            let (there, field) = (&judged.settings.argocd_namespace, refused.field);
+            let (there, field) = (argocd, refused.field);
             let change = match project {
                 None => format!(
                     "create the AppProject {there}/{name}, or choose another in spec.project"
