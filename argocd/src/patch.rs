@@ -1,7 +1,5 @@
 //! Patches between two JSON values.
 
-use std::fmt;
-
 use serde_json::{Map, Value, json};
 
 use crate::masked::Masked;
@@ -10,23 +8,13 @@ use crate::masked::Masked;
 mod tests;
 
 /// A patch for the API server. Both kinds produce the target exactly; a merge patch is preferred.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub enum Patch {
     /// RFC 7396, `application/merge-patch+json`.
-    Merge(Value),
+    Merge(#[debug("{:?}", Masked(_0))] Value),
     /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used if the target has a null inside an
     /// object (Helm's `valuesObject: {key: null}`), which a merge patch cannot express.
-    Json(Value),
-}
-
-impl fmt::Debug for Patch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, body) = match self {
-            Self::Merge(body) => ("Merge", body),
-            Self::Json(body) => ("Json", body),
-        };
-        f.debug_tuple(kind).field(&Masked(body)).finish()
-    }
+    Json(#[debug("{:?}", Masked(_0))] Value),
 }
 
 impl Patch {
