@@ -79,7 +79,7 @@ impl CacheKey {
         };
         let (shard, version) = match (fields.next()?, fields.next()) {
             (version, None) => (None, version),
-            (shard, Some(version)) => (Some(shard), version),
+            (shard, Some(version)) => (Some(number(shard)?), version),
         };
         if fields.next().is_some() {
             return None;
@@ -88,10 +88,7 @@ impl CacheKey {
             item,
             namespace,
             name: name.to_owned(),
-            shard: match shard {
-                Some(shard) => Some(number(shard)?),
-                None => None,
-            },
+            shard,
             version: version.to_owned(),
         }
         .checked()
@@ -109,21 +106,15 @@ impl CacheKey {
 
     /// The target of a request to a spoke: for its value, or for notifications of changes.
     pub fn target(&self, watch: bool) -> String {
-        let Self {
-            item,
-            namespace,
-            name,
-            shard,
-            version,
-        } = self;
-        let (item, namespace) = (item.as_str(), namespace.as_deref().unwrap_or(OWN));
-        let shard = shard.unwrap_or_default();
-        let query = if watch {
-            format!("?{WATCH}")
+        let Self { name, version, .. } = self;
+        let (item, shard) = (self.item.as_str(), self.shard.unwrap_or_default());
+        let namespace = self.namespace.as_deref().unwrap_or(OWN);
+        let target = format!("{PATH}{item}/{namespace}/{name}/{shard}/{version}");
+        if watch {
+            format!("{target}?{WATCH}")
         } else {
-            String::new()
-        };
-        format!("{PATH}{item}/{namespace}/{name}/{shard}/{version}{query}")
+            target
+        }
     }
 
     /// Parses such a target, and whether it is for notifications of changes.

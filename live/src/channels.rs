@@ -1,6 +1,7 @@
 //! The channel protocol of a terminal: each message of its `WebSocket` begins with the number of a channel, as between
 //! clients of Kubernetes and API servers.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// The supported protocols, the preferred one first.
@@ -71,7 +72,8 @@ pub fn chosen<'a>(offered: impl IntoIterator<Item = &'a str>) -> Option<&'static
 }
 
 /// The size of a window, in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase")]
 pub struct Size {
     /// Characters in a line.
     pub width: u16,
@@ -88,20 +90,12 @@ impl Size {
 
     /// Parses the content of its channel.
     pub fn read(content: &[u8]) -> Option<Self> {
-        let content: Value = serde_json::from_slice(content).ok()?;
-        let number = |name| u16::try_from(content.get(name)?.as_u64()?).ok();
-        Some(Self {
-            width: number("Width")?,
-            height: number("Height")?,
-        })
+        serde_json::from_slice(content).ok()
     }
 
     /// The content that [`Self::read`] parses.
     pub fn written(self) -> Vec<u8> {
-        let Self { width, height } = self;
-        json!({ "Width": width, "Height": height })
-            .to_string()
-            .into_bytes()
+        json!(self).to_string().into_bytes()
     }
 }
 
