@@ -6,6 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::claim::{LONGEST_NAME, is_name};
 use crate::command::{Judgement, Operation};
 use crate::digest::{self, is_volatile};
 use crate::keys;
@@ -20,9 +21,6 @@ mod project;
 mod tests;
 
 pub use project::{project, project_name, source_name};
-
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
 
 /// Why an object of a spoke cannot be mirrored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -210,18 +208,6 @@ fn checked(source: &Value) -> Result<&Map<String, Value>, Unusable> {
     }
     let spec = meta.field("spec").and_then(Value::as_object);
     spec.ok_or(Unusable::NoSpec)
-}
-
-/// Whether a text is a DNS subdomain, as names of objects are.
-fn is_name(text: &str) -> bool {
-    let part = |part: &str| {
-        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        !part.is_empty()
-            && part.bytes().all(inner)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    text.len() <= LONGEST_NAME && text.split('.').all(part)
 }
 
 /// Metadata of a mirror: the name of its cluster, and the spoke's labels and annotations without those on which the

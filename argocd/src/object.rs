@@ -112,6 +112,11 @@ impl<'a> Meta<'a> {
         self.label(crate::keys::IGNORE_SYNC) == Some("true")
     }
 
+    /// `spec`.
+    pub fn spec(self) -> Option<&'a Value> {
+        self.field("spec")
+    }
+
     /// A top-level field that is present and not null.
     pub fn field(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
@@ -188,11 +193,6 @@ impl<'a> Application<'a> {
     /// Looks at an object.
     pub const fn of(object: &'a Value) -> Self {
         Self(Meta::of(object))
-    }
-
-    /// `spec`.
-    pub fn spec(self) -> Option<&'a Value> {
-        self.0.field("spec")
     }
 
     /// `status`.
@@ -295,11 +295,6 @@ impl<'a> AppProject<'a> {
     /// Looks at an object.
     pub const fn of(object: &'a Value) -> Self {
         Self(Meta::of(object))
-    }
-
-    /// `spec`.
-    pub fn spec(self) -> Option<&'a Value> {
-        self.0.field("spec")
     }
 
     /// `spec.destinations`.

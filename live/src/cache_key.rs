@@ -11,6 +11,8 @@
 
 use std::fmt;
 
+use argocd::claim::is_name;
+
 #[cfg(test)]
 mod tests;
 
@@ -148,8 +150,8 @@ impl CacheKey {
 
     fn checked(self) -> Option<Self> {
         let namespace = self.namespace.as_deref();
-        let good = namespace.is_none_or(|it| is_name(it, 63) && !it.contains('.'))
-            && is_name(&self.name, 253)
+        let good = namespace.is_none_or(|it| is_name(it) && it.len() <= 63 && !it.contains('.'))
+            && is_name(&self.name)
             && (self.shard.is_none() || self.item == Item::ResourcesTree)
             && is_version(&self.version);
         good.then_some(self)
@@ -176,15 +178,6 @@ fn number(text: &str) -> Option<u32> {
     let number = text.parse().ok()?;
     let is_written_so = (1..MOST_SHARDS).contains(&number) && number.to_string() == text;
     is_written_so.then_some(number)
-}
-
-fn is_name(text: &str, longest: usize) -> bool {
-    let byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=longest).contains(&text.len())
-        && text.bytes().all(|it| byte(it) || matches!(it, b'-' | b'.'))
-        && text.bytes().next().is_some_and(byte)
-        && text.bytes().next_back().is_some_and(byte)
-        && !text.contains("..")
 }
 
 fn is_version(text: &str) -> bool {

@@ -270,15 +270,9 @@ pub fn decode<T: DeserializeOwned + Default>(
 
 /// Only in objects: positions in a list matter.
 fn remove_nulls(value: &mut Value) {
-    for field in value
-        .as_object_mut()
-        .into_iter()
-        .flat_map(|it| it.values_mut())
-    {
-        remove_nulls(field);
-    }
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|_, field| !field.is_null());
+        fields.values_mut().for_each(remove_nulls);
     }
 }
 

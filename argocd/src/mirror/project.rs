@@ -6,7 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{LONGEST_NAME, Unusable, checked, metadata};
+use super::{Unusable, checked, metadata};
+use crate::claim::{LONGEST_NAME, is_name};
 use crate::glob::{is_deny, matches_or_denies};
 use crate::keys;
 use crate::object::{Destination, Meta, list};
@@ -14,7 +15,7 @@ use crate::object::{Destination, Meta, list};
 /// The name on the hub of a cluster's project.
 pub fn project_name(cluster: &str, project: &str) -> Result<String, Unusable> {
     let name = format!("{cluster}-{project}");
-    if !super::is_name(&name) {
+    if !is_name(&name) {
         return Err(if name.len() > LONGEST_NAME {
             Unusable::TooLong
         } else {

@@ -75,15 +75,11 @@ struct Limits {
 
 impl Limits {
     fn of<Q>(request: &Request<Q>) -> Self {
-        if request.headers().contains_key(UPGRADE) || is_proxied(request.uri().path()) {
-            return Self {
-                head: None,
-                pause: None,
-            };
-        }
+        let is_bounded =
+            !request.headers().contains_key(UPGRADE) && !is_proxied(request.uri().path());
         Self {
-            head: Some(LIMIT),
-            pause: pause(request.uri()),
+            head: is_bounded.then_some(LIMIT),
+            pause: pause(request.uri()).filter(|_| is_bounded),
         }
     }
 }
