@@ -1,7 +1,6 @@
 //! The channel protocol of a terminal: each message of its `WebSocket` begins with the number of a channel, as between
 //! clients of Kubernetes and API servers.
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// The supported protocols, the preferred one first.
@@ -72,8 +71,7 @@ pub fn chosen<'a>(offered: impl IntoIterator<Item = &'a str>) -> Option<&'static
 }
 
 /// The size of a window, in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Characters in a line.
     pub width: u16,
@@ -90,12 +88,19 @@ impl Size {
 
     /// Parses the content of its channel.
     pub fn read(content: &[u8]) -> Option<Self> {
-        serde_json::from_slice(content).ok()
+        let content: Value = serde_json::from_slice(content).ok()?;
+        let number = |name| u16::try_from(content.get(name)?.as_u64()?).ok();
+        Some(Self {
+            width: number("Width")?,
+            height: number("Height")?,
+        })
     }
 
     /// The content that [`Self::read`] parses.
     pub fn written(self) -> Vec<u8> {
-        json!(self).to_string().into_bytes()
+        let Self { width, height } = self;
+        let content = json!({ "Width": width, "Height": height });
+        content.to_string().into_bytes()
     }
 }
 
