@@ -5,7 +5,6 @@
 //! desired objects bounds the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use argocd::masked::Masked;
@@ -15,16 +14,11 @@ use protocol::ObjectKey;
 use serde_json::Value;
 
 /// All cached objects by their keys on the spoke.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Store")]
 pub struct Store {
     // Locked for a lookup or an insert, never over an await.
     inner: Mutex<Inner>,
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
-    }
 }
 
 #[derive(Default)]
@@ -80,24 +74,13 @@ pub(crate) struct Wanted {
     pub(crate) leaving: bool,
 }
 
-impl fmt::Debug for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Changed { before } => {
-                let before = before.as_deref().map(Masked);
-                f.debug_tuple("Changed").field(&before).finish()
-            }
-        }
-    }
-}
-
 /// The effect of a watch event.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub(crate) enum Change {
     /// None: an echo of our own write, or an older version.
     None,
     /// The object changed.
+    #[debug("Changed({:?})", before.as_deref().map(Masked))]
     Changed {
         /// The previous object.
         before: Option<Arc<Value>>,

@@ -22,6 +22,7 @@ use crate::transport::Welcome;
 
 mod apply;
 mod cache_status;
+mod context;
 mod drift;
 mod inventory;
 mod message;
@@ -31,21 +32,21 @@ mod refresh_nudger;
 mod revert;
 mod stale_cache_backoff;
 
-use apply::{Applier, BUSY_PAUSE, Locks};
+use apply::BUSY_PAUSE;
 pub use cache_status::{CacheStatus, Running};
+use context::{Context, Locks};
+use drift::Drift;
 pub(crate) use inventory::{Inventory, checksum};
 use message::{Message, Order, Reader};
 use observe::Observer;
-use plan::{Incoming, No, Plan};
-use revert::Reverter;
+use plan::{Deleted, Incoming, No, Plan};
+use refresh_nudger::RefreshNudger;
 use stale_cache_backoff::StaleCacheBackoff;
 
 /// Applies the hub's desired state to the spoke.
 #[derive(Debug)]
 pub struct Replica {
-    applier: Arc<Applier>,
-    observer: Observer,
-    policy: Policy,
+    context: Arc<Context>,
 }
 
 impl Replica {
@@ -58,84 +59,79 @@ impl Replica {
         reports: Arc<Reports>,
         metrics: Metrics,
     ) -> Self {
-        let observer = Observer {
-            store,
-            reports,
-            drift: Arc::default(),
-            stuck: Arc::default(),
-            mode: scope.mode,
-        };
         let cache_status = CacheStatus::none_of(observe::targets(&scope));
-        let applier = Applier {
+        let context = Context {
             spoke,
             scope,
+            policy,
             metrics,
-            store: Arc::clone(&observer.store),
-            reports: Arc::clone(&observer.reports),
-            drift: Arc::clone(&observer.drift),
-            sync_status: Arc::new(watch::Sender::new(cache_status)),
+            store,
+            reports,
+            sync_status: watch::Sender::new(cache_status),
+            drift: Drift::default(),
             backoff: StaleCacheBackoff::default(),
             locks: Locks::default(),
         };
         Self {
-            applier: Arc::new(applier),
-            observer,
-            policy,
+            context: Arc::new(context),
         }
     }
 
     /// Starts the watches, the reverts of local edits and the refreshes.
     pub fn start(&self, spawner: &Spawner) {
-        observe::start(&self.applier, &self.observer, spawner);
+        let stuck = Arc::<RefreshNudger>::default();
+        let observer = Observer {
+            context: Arc::clone(&self.context),
+            stuck: Arc::clone(&stuck),
+        };
+        observe::start(&observer, spawner);
         let token = || spawner.token().clone();
-        let applier = Arc::clone(&self.applier);
-        let reverter = Reverter::new(applier, self.observer.clone(), self.policy);
-        spawner.spawn("drift", reverter.run(token()));
-        let (applier, stuck) = (Arc::clone(&self.applier), Arc::clone(&self.observer.stuck));
-        let token = token();
-        spawner.spawn("stuck", async move { stuck.run(&applier, token).await });
+        let (context, stops) = (Arc::clone(&self.context), token());
+        spawner.spawn("drift", async move { context.revert_drift(stops).await });
+        let (context, stops) = (Arc::clone(&self.context), token());
+        spawner.spawn("stuck", async move { stuck.run(&context, stops).await });
     }
 
     /// Whether the API of this cluster accepts this agent's identity; true unless it answers 401.
     pub async fn is_known(&self) -> bool {
-        self.applier.is_known().await
+        self.context.is_known().await
     }
 
     /// Who owns the Applications.
     pub fn mode(&self) -> Mode {
-        self.applier.scope.mode
+        self.context.scope.mode
     }
 
     /// Argo CD's namespace here.
     pub fn argocd_namespace(&self) -> &str {
-        &self.applier.scope.argocd_namespace
+        &self.context.scope.argocd_namespace
     }
 
     /// How complete the caches of the spoke are.
     pub fn sync_status(&self) -> watch::Receiver<CacheStatus> {
-        self.applier.sync_status.subscribe()
+        self.context.sync_status.subscribe()
     }
 
     /// Sets the result of the probe of Argo CD.
     pub fn set_running(&self, runs: Running) {
-        self.applier
+        self.context
             .sync_status
             .send_if_modified(|sync_status| sync_status.set_running(runs));
     }
 
     /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not cached does not exist.
     pub fn serves_argocd(&self) -> bool {
-        self.applier.sync_status.borrow().argocd() == ArgoCd::Installed
+        self.context.sync_status.borrow().argocd() == ArgoCd::Installed
     }
 
     /// The objects from this principal, for a resync.
     pub(crate) fn inventory<'a>(&'a self, welcome: &'a Welcome) -> Inventory<'a> {
-        Inventory::new(&self.applier.store, self.reader(welcome))
+        Inventory::new(&self.context.store, self.reader(welcome))
     }
 
     fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
         Reader {
-            scope: &self.applier.scope,
+            scope: &self.context.scope,
             welcome,
         }
     }
@@ -159,7 +155,7 @@ impl Replica {
                 && self.mode() == Mode::Managed
                 && !welcome.capabilities.is_ours()
             {
-                let reports = &self.applier.reports;
+                let reports = &self.context.reports;
                 reports.error(&message.key, &message.hub, reason.clone());
             }
         }
@@ -167,17 +163,17 @@ impl Replica {
     }
 
     async fn reconcile(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
-        let (key, store) = (&message.key, &self.applier.store);
-        let _only_writer = self.applier.lock(key).await;
+        let (key, store) = (&message.key, &self.context.store);
+        let _only_writer = self.context.lock(key).await;
         if message.is_deletion()
             && store.live(key).is_none()
-            && let Some(verdict) = self.applier.confirm_absence(key).await
+            && let Some(verdict) = self.context.confirm_absence(key).await
         {
             return verdict;
         }
         let (plan, wanted) = self.plan(reader, event, message);
         match plan {
-            Ok(plan) => self.applier.apply(key, plan, wanted).await,
+            Ok(plan) => self.context.apply(key, plan, wanted).await,
             Err(No::Refused(reason)) => Verdict::Refused(reason),
             Err(No::Occupied(reason)) => {
                 if let Some(wanted) = wanted {
@@ -200,7 +196,7 @@ impl Replica {
         message: &Message,
     ) -> (Result<Plan, No>, Option<Wanted>) {
         let Message { key, body, .. } = message;
-        let store = &self.applier.store;
+        let store = &self.context.store;
         let Entry { live, wanted } = store.get(key);
         let live = live.as_deref();
         let same_name = live.is_some_and(|live| reader.is_same_name(message, live));
@@ -210,12 +206,18 @@ impl Replica {
                     Some(_) => plan::withdraw,
                     None => plan::delete,
                 };
-                let (uid, principal) = (Meta::of(body).uid(), reader.principal_uid(event));
-                let plan = take_away(uid, same_name, principal, live);
+                let uid = Meta::of(body).uid();
+                let principal_uid = reader.principal_uid(event);
+                let deleted = Deleted {
+                    uid,
+                    same_name,
+                    principal_uid,
+                };
+                let plan = take_away(deleted, live);
                 Ok(plan.forgetting(uid, wanted.as_deref().map(|wanted| &wanted.desired)))
             }
-            Order::Sync => plan::sync(&event.event_id, body, live, self.policy),
-            Order::Terminate => plan::terminate(body, live, self.policy),
+            Order::Sync => plan::sync(&event.event_id, body, live, self.context.policy),
+            Order::Terminate => plan::terminate(body, live, self.context.policy),
             Order::OfMirror(verb) => plan::of_mirror(verb, &event.event_id, body, live),
             Order::State => match reader.desired(event, message) {
                 Err(unfit) => Err(No::Refused(Chain(&unfit).to_string())),
@@ -226,7 +228,8 @@ impl Replica {
                         desired: &desired,
                         same_name,
                     };
-                    let mut plan = plan::state(incoming, live, written.as_ref(), self.policy);
+                    let mut plan =
+                        plan::state(incoming, live, written.as_ref(), self.context.policy);
                     if !reader.welcome.capabilities.is_ours() {
                         let taken = store.taken(key, Meta::of(body).uid());
                         let before = taken.iter().find(|(it, _)| *it == keys::LAST_COMMAND);

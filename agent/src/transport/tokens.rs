@@ -3,7 +3,6 @@
 //! A session outlives its first token: those of a Go principal are valid for five minutes, and it checks one whenever the
 //! agent opens a log or a terminal. So the agent renews a token when it needs one.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,7 +23,8 @@ const LEAST: Duration = Duration::from_secs(30);
 pub(crate) type Shown = MetadataValue<Ascii>;
 
 /// The tokens of one session; clones share them.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Tokens")]
 pub(crate) struct Tokens {
     // Locked for a lookup, never over an await.
     current: Arc<Mutex<CurrentToken>>,
@@ -57,12 +57,6 @@ impl CurrentToken {
             ends: token::life(access).and_then(|life| now.checked_add(life)),
             refresh,
         })
-    }
-}
-
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
     }
 }
 

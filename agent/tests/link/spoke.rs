@@ -7,8 +7,8 @@ use agent::config::proxy::Proxy;
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope, Ui};
 use agent::live::tunnel::ApiHandler;
 use agent::metrics::Metrics;
-use agent::sync::api::Kubernetes;
 use agent::sync::cache::Store;
+use agent::sync::kube::Kubernetes;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
 use agent::{

@@ -4,7 +4,7 @@
 //! own rights but as a user with those of the level only. Before a change, it checks that the object belongs to an
 //! Application.
 
-use std::{fmt, io};
+use std::io;
 
 use argocd::masked;
 use bytes::Bytes;
@@ -53,20 +53,14 @@ const ANSWERED: [HeaderName; 10] = [
 ];
 
 /// The handler of live requests.
+#[derive(derive_more::Debug)]
+#[debug("ApiHandler({ui:?})")]
 pub struct ApiHandler {
     api: Api,
     ui: Ui,
     scope: Scope,
     spawner: Spawner,
     cache: Option<Cache>,
-}
-
-impl fmt::Debug for ApiHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiHandler")
-            .field("ui", &self.ui)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Why the handler rejects a request.

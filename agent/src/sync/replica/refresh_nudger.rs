@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::Applier;
+use super::context::Context;
 use super::plan::Step;
 use crate::sync::cache::Store;
 
@@ -59,7 +59,7 @@ impl RefreshNudger {
     }
 
     /// Requests refreshes with back-off until `token` is cancelled.
-    pub(super) async fn run(&self, applier: &Applier, token: CancellationToken) {
+    pub(super) async fn run(&self, context: &Context, token: CancellationToken) {
         let refreshing = async {
             loop {
                 self.wake.notified().await;
@@ -67,7 +67,7 @@ impl RefreshNudger {
                 while !self.lock().is_empty() {
                     self.pause(&mut backoff).await;
                     for key in self.all() {
-                        if !nudge(applier, &key).await {
+                        if !nudge(context, &key).await {
                             self.lock().remove(&key);
                         }
                     }
@@ -136,17 +136,17 @@ fn waits(app: &Value) -> Option<Wait<'_>> {
 }
 
 /// Requests one refresh; false if it would not help before something changes.
-async fn nudge(applier: &Applier, key: &ObjectKey) -> bool {
-    let _only_writer = applier.lock(key).await;
-    let Some(app) = applier.store.live(key) else {
+async fn nudge(context: &Context, key: &ObjectKey) -> bool {
+    let _only_writer = context.lock(key).await;
+    let Some(app) = context.store.live(key) else {
         return false;
     };
     let is_there = match waits(&app) {
         None => false,
         Some(Wait::Project(name)) => {
-            let namespace = &applier.scope.argocd_namespace;
+            let namespace = &context.scope.argocd_namespace;
             let project = ObjectKey::new(Kind::AppProject, namespace, name);
-            applier.store.live(&project).is_some()
+            context.store.live(&project).is_some()
         }
         // Argo CD checks this itself.
         Some(Wait::RepoServer) => true,
@@ -161,7 +161,7 @@ async fn nudge(applier: &Applier, key: &ObjectKey) -> bool {
         uid: meta.uid().to_owned(),
         patch: Patch::Merge(patch),
     };
-    if let Err(error) = applier.write(key, step, None).await {
+    if let Err(error) = context.write(key, step, None).await {
         tracing::debug!(object = %key, error = %Chain(&error), "cannot request a refresh of Argo CD; retrying");
     }
     true

@@ -3,7 +3,7 @@
 use kube::core::response::StatusCause;
 use runtime::error::{ErrorClass, classify_kube};
 
-use super::super::Error;
+use crate::sync::api::Error;
 
 /// The error of a value that is not an object.
 pub(super) fn malformed(source: serde_json::Error) -> Error {

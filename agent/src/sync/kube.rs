@@ -1,7 +1,5 @@
 //! The Kubernetes API of the spoke.
 
-use std::fmt;
-
 use argocd::keys::REPOSITORY_SELECTOR;
 use argocd::{Meta, Patch};
 use futures::future::BoxFuture;
@@ -17,7 +15,7 @@ use runtime::kube::{Event, Gone, Observation, Watch, watch_if_served};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Error, Report, Reporter, Spoke, Target, shared};
+use crate::sync::api::{Answer, Error, Report, Reporter, Spoke, Target, shared};
 
 mod error;
 
@@ -31,16 +29,11 @@ const SETTINGS: &str = "argocd-cmd-params-cm";
 const APPLICATION_NAMESPACES: &str = "application.namespaces";
 
 /// The spoke's Kubernetes API.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Kubernetes")]
 pub struct Kubernetes {
     client: Client,
     label_selector: String,
-}
-
-impl fmt::Debug for Kubernetes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubernetes").finish_non_exhaustive()
-    }
 }
 
 impl Kubernetes {
@@ -128,10 +121,7 @@ impl Spoke for Kubernetes {
     fn patch<'a>(&'a self, key: &'a ObjectKey, uid: &'a str, patch: Patch) -> Answer<'a, Value> {
         Box::pin(async move {
             let body = only_for(uid, patch).map_err(malformed)?;
-            let params = PatchParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
+            let params = PatchParams::apply(FIELD_MANAGER);
             let is_json = matches!(body, Body::Json(_));
             let patched = self.api(key).patch(&key.name, &params, &body).await;
             value(patched.map_err(|error| {
