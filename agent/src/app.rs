@@ -28,7 +28,7 @@ use crate::sync::cache::Store;
 use crate::sync::kube::Kubernetes;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
-use crate::transport;
+use crate::transport::{Dialer, Network};
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -82,44 +82,38 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let metrics = metrics::register(&registry);
     let store = Arc::new(Store::default());
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
-    let Config {
-        hub,
-        tls,
-        scope,
-        policy,
-        ui,
-        redis,
-        recount,
-        otlp: _,
-        reports_argocd,
-    } = config;
-    let argocd_namespace = scope.argocd_namespace.clone();
-    let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
-    let census = cluster_stats::watch(Arc::clone(&redis), ui.access, recount, &spawner);
+    let Config { hub, scope, ui, .. } = config;
+    let (argocd_namespace, mode) = (scope.argocd_namespace.clone(), scope.mode);
+    let redis = redis(config.redis, &client, &argocd_namespace, &spawner);
+    let census = cluster_stats::watch(Arc::clone(&redis), ui.access, config.recount, &spawner);
     let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
-    let material = material(tls, &client, &argocd_namespace, &spawner).await;
+    let material = material(config.tls, &client, &argocd_namespace, &spawner).await;
     let selector = scope.label_selector.clone();
     let replica = Arc::new(Replica::new(
         Arc::new(Kubernetes::new(client.clone(), selector)),
         scope,
-        policy,
+        config.policy,
         store,
         Arc::clone(&reports),
         metrics.clone(),
     ));
     replica.start(&spawner);
-    argocd_probe::watch(reports_argocd.then_some(client), &replica, &spawner);
+    argocd_probe::watch(config.reports_argocd.then_some(client), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     report_readiness(replica.sync_status(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);
     let material = tls.material();
-    let network = transport::Network::new(hub.clone(), tls, spawner);
-    let link = Link {
-        capabilities: Capabilities::ours(),
-        argocd_namespace,
-        network: Arc::new(network),
+    let network = Network::new(hub.clone(), tls, spawner);
+    let dialer = Dialer {
         hub,
+        network: Arc::new(network),
         material,
+        argocd_namespace,
+        mode,
+        capabilities: Capabilities::ours(),
+    };
+    let link = Link {
+        dialer,
         replica,
         reports,
         api_handler: Some(Arc::clone(&api_handler)),
@@ -217,16 +211,18 @@ async fn material(
 fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, spawner: &Spawner) {
     let token = spawner.token().clone();
     spawner.spawn("certificate expiry", async move {
-        loop {
-            let not_after = material.borrow_and_update().not_after();
-            let seconds = not_after.map_or(0, jiff::Timestamp::as_second);
-            metrics.certificate_expiry.set(seconds);
-            match token.run_until_cancelled(material.changed()).await {
-                Some(Ok(())) => {}
-                Some(Err(_sender_gone)) => return token.cancelled().await,
-                None => return,
+        let following = async {
+            loop {
+                let not_after = material.borrow_and_update().not_after();
+                let seconds = not_after.map_or(0, jiff::Timestamp::as_second);
+                metrics.certificate_expiry.set(seconds);
+                if material.changed().await.is_err() {
+                    return;
+                }
             }
-        }
+        };
+        token.run_until_cancelled(following).await;
+        token.cancelled().await;
     });
 }
 

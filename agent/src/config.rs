@@ -113,25 +113,19 @@ impl TryFrom<&Args> for Config {
 
     fn try_from(args: &Args) -> Result<Self, Error> {
         // `log`, `admin` and `kube` are used as they are.
-        let Args {
-            hub,
-            tls,
-            ui,
-            scope,
-            ..
-        } = args;
+        let (hub, tls, ui) = (&args.hub, &args.tls, &args.ui);
         check_unsupported(&args.later)?;
         if tls.tls_client_cert.is_some() != tls.tls_client_key.is_some() {
             return Err(Error::HalfCertificate);
         }
         let redis = match ui.redis_addr.as_str() {
-            "" => format!("argocd-redis.{}.svc:6379", scope.namespace),
+            "" => format!("argocd-redis.{}.svc:6379", args.scope.namespace),
             address => address.to_owned(),
         };
         Ok(Self {
             hub: hub.try_into()?,
             tls: tls.clone(),
-            scope: scope_of(scope, &hub.agent_mode)?,
+            scope: scope_of(&args.scope, &hub.agent_mode)?,
             policy: (&args.policy).try_into()?,
             ui: ui.try_into()?,
             redis,

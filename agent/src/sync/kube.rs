@@ -4,14 +4,14 @@ use argocd::keys::REPOSITORY_SELECTOR;
 use argocd::{Meta, Patch};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, Patch as Body, PatchParams, PostParams, Preconditions,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use protocol::{Kind, ObjectKey};
-use runtime::kube::{Event, Gone, Observation, Watch, watch_if_served};
+use runtime::kube::{Event, Observation, Watch, watch_if_served};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -89,11 +89,8 @@ impl Spoke for Kubernetes {
     fn has<'a>(&'a self, key: &'a ObjectKey) -> Answer<'a, bool> {
         Box::pin(async move {
             let labels = labels(key.kind, "");
-            match self
-                .api(key)
-                .list_metadata(&only(key).labels(&labels))
-                .await
-            {
+            let selected = only(key).labels(&labels);
+            match self.api(key).list_metadata(&selected).await {
                 Ok(found) => Ok(!found.items.is_empty()),
                 // The spoke does not serve this kind.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
@@ -136,14 +133,8 @@ impl Spoke for Kubernetes {
 
     fn make_namespace<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
-            let metadata = ObjectMeta {
-                name: Some(name.to_owned()),
-                ..ObjectMeta::default()
-            };
-            let namespace = Namespace {
-                metadata,
-                ..Namespace::default()
-            };
+            let mut namespace = Namespace::default();
+            namespace.metadata.name = Some(name.to_owned());
             let namespaces = Api::<Namespace>::all(self.client.clone());
             match namespaces.create(&creates(), &namespace).await {
                 Ok(_made) => Ok(()),
@@ -231,16 +222,10 @@ fn to_report(kind: Kind, observation: Observation<DynamicObject>) -> Option<Repo
                 return None;
             }
         },
-        Observation::Seen(Event::Deleted(Gone {
-            namespace,
-            name,
-            uid,
-            object: _,
-            is_seen,
-        })) => Report::Gone {
-            key: ObjectKey::new(kind, namespace.unwrap_or_default(), name),
-            uid,
-            is_seen,
+        Observation::Seen(Event::Deleted(gone)) => Report::Gone {
+            key: ObjectKey::new(kind, gone.namespace.unwrap_or_default(), gone.name),
+            uid: gone.uid,
+            is_seen: gone.is_seen,
         },
     })
 }

@@ -11,7 +11,7 @@ use protocol::payload::ArgoCd;
 use protocol::{Event, Kind, Mode, Verdict};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::config::{Policy, Scope};
 use crate::metrics::Metrics;
@@ -22,7 +22,6 @@ use crate::transport::Welcome;
 
 mod apply;
 mod cache_status;
-mod context;
 mod drift;
 mod inventory;
 mod message;
@@ -31,10 +30,10 @@ mod plan;
 mod refresh_nudger;
 mod revert;
 mod stale_cache_backoff;
+mod state;
 
 use apply::BUSY_PAUSE;
 pub use cache_status::{CacheStatus, Running};
-use context::{Context, Locks};
 use drift::Drift;
 pub(crate) use inventory::{Inventory, checksum};
 use message::{Message, Order, Reader};
@@ -42,12 +41,7 @@ use observe::Observer;
 use plan::{Deleted, Incoming, No, Plan};
 use refresh_nudger::RefreshNudger;
 use stale_cache_backoff::StaleCacheBackoff;
-
-/// Applies the hub's desired state to the spoke.
-#[derive(Debug)]
-pub struct Replica {
-    context: Arc<Context>,
-}
+pub use state::Replica;
 
 impl Replica {
     /// Ready to write, and to watch once [started](Self::start).
@@ -60,7 +54,7 @@ impl Replica {
         metrics: Metrics,
     ) -> Self {
         let cache_status = CacheStatus::none_of(observe::targets(&scope));
-        let context = Context {
+        Self {
             spoke,
             scope,
             policy,
@@ -70,68 +64,59 @@ impl Replica {
             sync_status: watch::Sender::new(cache_status),
             drift: Drift::default(),
             backoff: StaleCacheBackoff::default(),
-            locks: Locks::default(),
-        };
-        Self {
-            context: Arc::new(context),
+            locks: std::array::from_fn(|_| Mutex::default()),
         }
     }
 
     /// Starts the watches, the reverts of local edits and the refreshes.
-    pub fn start(&self, spawner: &Spawner) {
+    pub fn start(self: &Arc<Self>, spawner: &Spawner) {
         let stuck = Arc::<RefreshNudger>::default();
         let observer = Observer {
-            context: Arc::clone(&self.context),
+            replica: Arc::clone(self),
             stuck: Arc::clone(&stuck),
         };
         observe::start(&observer, spawner);
         let token = || spawner.token().clone();
-        let (context, stops) = (Arc::clone(&self.context), token());
-        spawner.spawn("drift", async move { context.revert_drift(stops).await });
-        let (context, stops) = (Arc::clone(&self.context), token());
-        spawner.spawn("stuck", async move { stuck.run(&context, stops).await });
-    }
-
-    /// Whether the API of this cluster accepts this agent's identity; true unless it answers 401.
-    pub async fn is_known(&self) -> bool {
-        self.context.is_known().await
+        let (replica, stops) = (Arc::clone(self), token());
+        spawner.spawn("drift", async move { replica.revert_drift(stops).await });
+        let (replica, stops) = (Arc::clone(self), token());
+        spawner.spawn("stuck", async move { stuck.run(&replica, stops).await });
     }
 
     /// Who owns the Applications.
     pub fn mode(&self) -> Mode {
-        self.context.scope.mode
+        self.scope.mode
     }
 
     /// Argo CD's namespace here.
     pub fn argocd_namespace(&self) -> &str {
-        &self.context.scope.argocd_namespace
+        &self.scope.argocd_namespace
     }
 
     /// How complete the caches of the spoke are.
     pub fn sync_status(&self) -> watch::Receiver<CacheStatus> {
-        self.context.sync_status.subscribe()
+        self.sync_status.subscribe()
     }
 
     /// Sets the result of the probe of Argo CD.
     pub fn set_running(&self, runs: Running) {
-        self.context
-            .sync_status
+        self.sync_status
             .send_if_modified(|sync_status| sync_status.set_running(runs));
     }
 
     /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not cached does not exist.
     pub fn serves_argocd(&self) -> bool {
-        self.context.sync_status.borrow().argocd() == ArgoCd::Installed
+        self.sync_status.borrow().argocd() == ArgoCd::Installed
     }
 
     /// The objects from this principal, for a resync.
     pub(crate) fn inventory<'a>(&'a self, welcome: &'a Welcome) -> Inventory<'a> {
-        Inventory::new(&self.context.store, self.reader(welcome))
+        Inventory::new(&self.store, self.reader(welcome))
     }
 
     fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
         Reader {
-            scope: &self.context.scope,
+            scope: &self.scope,
             welcome,
         }
     }
@@ -155,7 +140,7 @@ impl Replica {
                 && self.mode() == Mode::Managed
                 && !welcome.capabilities.is_ours()
             {
-                let reports = &self.context.reports;
+                let reports = &self.reports;
                 reports.error(&message.key, &message.hub, reason.clone());
             }
         }
@@ -163,17 +148,17 @@ impl Replica {
     }
 
     async fn reconcile(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
-        let (key, store) = (&message.key, &self.context.store);
-        let _only_writer = self.context.lock(key).await;
+        let (key, store) = (&message.key, &self.store);
+        let _only_writer = self.lock(key).await;
         if message.is_deletion()
             && store.live(key).is_none()
-            && let Some(verdict) = self.context.confirm_absence(key).await
+            && let Some(verdict) = self.confirm_absence(key).await
         {
             return verdict;
         }
         let (plan, wanted) = self.plan(reader, event, message);
         match plan {
-            Ok(plan) => self.context.apply(key, plan, wanted).await,
+            Ok(plan) => self.apply(key, plan, wanted).await,
             Err(No::Refused(reason)) => Verdict::Refused(reason),
             Err(No::Occupied(reason)) => {
                 if let Some(wanted) = wanted {
@@ -196,7 +181,7 @@ impl Replica {
         message: &Message,
     ) -> (Result<Plan, No>, Option<Wanted>) {
         let Message { key, body, .. } = message;
-        let store = &self.context.store;
+        let store = &self.store;
         let Entry { live, wanted } = store.get(key);
         let live = live.as_deref();
         let same_name = live.is_some_and(|live| reader.is_same_name(message, live));
@@ -216,8 +201,8 @@ impl Replica {
                 let plan = take_away(deleted, live);
                 Ok(plan.forgetting(uid, wanted.as_deref().map(|wanted| &wanted.desired)))
             }
-            Order::Sync => plan::sync(&event.event_id, body, live, self.context.policy),
-            Order::Terminate => plan::terminate(body, live, self.context.policy),
+            Order::Sync => plan::sync(&event.event_id, body, live, self.policy),
+            Order::Terminate => plan::terminate(body, live, self.policy),
             Order::OfMirror(verb) => plan::of_mirror(verb, &event.event_id, body, live),
             Order::State => match reader.desired(event, message) {
                 Err(unfit) => Err(No::Refused(Chain(&unfit).to_string())),
@@ -228,8 +213,7 @@ impl Replica {
                         desired: &desired,
                         same_name,
                     };
-                    let mut plan =
-                        plan::state(incoming, live, written.as_ref(), self.context.policy);
+                    let mut plan = plan::state(incoming, live, written.as_ref(), self.policy);
                     if !reader.welcome.capabilities.is_ours() {
                         let taken = store.taken(key, Meta::of(body).uid());
                         let before = taken.iter().find(|(it, _)| *it == keys::LAST_COMMAND);

@@ -161,12 +161,8 @@ impl ApiHandler {
                 let mut response = Response::new(counted(body, line));
                 *response.status_mut() = parts.status;
                 let begun = [upgrade::HEADER].into_iter().chain(upgrade::ANSWERED);
-                let begun = begun.map(HeaderName::from_static);
-                carry(
-                    &parts.headers,
-                    response.headers_mut(),
-                    ANSWERED.into_iter().chain(begun),
-                );
+                let names = begun.map(HeaderName::from_static).chain(ANSWERED);
+                carry(&parts.headers, response.headers_mut(), names);
                 response
             }
             Err(refused) => {
@@ -194,13 +190,10 @@ impl ApiHandler {
             return self.terminal(&parts, body, &asked).await;
         }
         let onward = self.onward(&parts, body, &asked, allowed).await?;
-        let answered = self.api.send(onward).await?;
-        let is_secret = asked.object().is_some_and(request::Object::is_secret);
-        let answered = if is_secret {
-            without_values(answered, &asked).await?
-        } else {
-            answered
-        };
+        let mut answered = self.api.send(onward).await?;
+        if asked.object().is_some_and(request::Object::is_secret) {
+            answered = without_values(answered, &asked).await?;
+        }
         Ok(answered.map(UnsyncBoxBody::new))
     }
 }

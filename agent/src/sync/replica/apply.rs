@@ -9,8 +9,8 @@ use protocol::{Mode, ObjectKey, Verdict};
 use runtime::error::ErrorClass;
 use serde_json::{Value, json};
 
-use super::context::Context;
 use super::plan::{self, Memory, Plan, Step};
+use super::state::Replica;
 use crate::sync::api;
 use crate::sync::cache::Wanted;
 use crate::sync::spans;
@@ -44,7 +44,7 @@ impl Error {
     }
 }
 
-impl Context {
+impl Replica {
     /// Carries out a plan, and remembers its result only if all steps succeed.
     pub(super) async fn apply(
         &self,
@@ -52,18 +52,13 @@ impl Context {
         plan: Plan,
         mut wanted: Option<Wanted>,
     ) -> Verdict {
-        let Plan {
-            steps,
-            memory,
-            gone,
-        } = plan;
+        let (steps, memory) = (plan.steps, plan.memory);
         let is_new = steps.iter().any(|step| matches!(step, Step::Create(_)));
         if !steps.is_empty() {
             if !self.sync_status.borrow().serves(key.kind) {
                 tracing::debug!(object = %key, "waits for Argo CD");
-                return Verdict::Retry {
-                    after: TRANSIENT_PAUSE,
-                };
+                let after = TRANSIENT_PAUSE;
+                return Verdict::Retry { after };
             }
             tracing::debug!(object = %key, steps = steps.len(), ?memory, "applying");
             // The watch may report the change before the API answers.
@@ -72,11 +67,11 @@ impl Context {
         if memory == Memory::Leaving {
             self.mark_leaving(key, wanted.as_ref());
         }
-        if let Err(error) = self.carry_out(key, steps, &mut wanted).await {
+        if let Err(error) = self.write_all(key, steps, &mut wanted).await {
             return self.verdict(key, &error);
         }
         self.memorise(key, memory, wanted);
-        if let Some(source_uid) = gone {
+        if let Some(source_uid) = plan.gone {
             self.reports.gone(key, &source_uid, None);
         }
         if is_new {
@@ -86,7 +81,7 @@ impl Context {
     }
 
     /// Carries out steps in order; the first failure ends them. Notes the written form of the desired state.
-    pub(super) async fn carry_out(
+    pub(super) async fn write_all(
         &self,
         key: &ObjectKey,
         steps: Vec<Step>,
@@ -244,7 +239,7 @@ impl Context {
     }
 
     /// Whether the spoke's API accepts our identity; true unless it answers 401.
-    pub(super) async fn is_known(&self) -> bool {
+    pub async fn is_known(&self) -> bool {
         let asked = tokio::time::timeout(IDENTITY_TIMEOUT, self.spoke.knows_us()).await;
         asked.unwrap_or(true)
     }

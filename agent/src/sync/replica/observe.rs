@@ -8,8 +8,8 @@ use protocol::{Kind, Mode, ObjectKey};
 use runtime::parts::Spawner;
 use serde_json::Value;
 
-use super::context::Context;
 use super::refresh_nudger::RefreshNudger;
+use super::state::Replica;
 use crate::config::Scope;
 use crate::sync::api::{Report, Reporter, Target};
 use crate::sync::cache::{Change, Entry};
@@ -18,29 +18,29 @@ use crate::sync::source;
 /// Passes each change of the watches on.
 #[derive(Debug, Clone)]
 pub(super) struct Observer {
-    pub(super) context: Arc<Context>,
+    pub(super) replica: Arc<Replica>,
     pub(super) stuck: Arc<RefreshNudger>,
 }
 
 /// Starts one watch per kind and namespace.
 pub(super) fn start(observer: &Observer, spawner: &Spawner) {
-    let context = &observer.context;
-    for target in targets(&context.scope) {
+    let replica = &observer.replica;
+    for target in targets(&replica.scope) {
         let (kind, token) = (target.kind, spawner.token().clone());
         let place = target.namespace.as_deref().unwrap_or("all namespaces");
         let name = format!("watch {kind}s in {place}");
         let (observer, watched) = (observer.clone(), target.clone());
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
-            Report::Gone { key, uid, is_seen } => observer.context.gone(&key, &uid, is_seen),
+            Report::Gone { key, uid, is_seen } => observer.replica.gone(&key, &uid, is_seen),
             Report::Synced => {
-                observer.context.sees(&watched, true);
-                observer.context.listed(&watched);
+                observer.replica.sees(&watched, true);
+                observer.replica.listed(&watched);
             }
-            Report::Rewound => observer.context.store.outdate(|key| watched.covers(key)),
-            Report::NotServed => observer.context.sees(&watched, false),
+            Report::Rewound => observer.replica.store.outdate(|key| watched.covers(key)),
+            Report::NotServed => observer.replica.sees(&watched, false),
         });
-        spawner.spawn(name, context.spoke.watch(target, report, token));
+        spawner.spawn(name, replica.spoke.watch(target, report, token));
     }
 }
 
@@ -71,28 +71,28 @@ impl Observer {
         let object = Arc::new(object);
         let meta = Meta::of(&object);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
-        let context = &*self.context;
-        if context.scope.mode == Mode::Autonomous {
-            return context.applied_here(key, object);
+        let replica = &*self.replica;
+        if replica.scope.mode == Mode::Autonomous {
+            return replica.applied_here(key, object);
         }
-        let change = context.store.seen(key.clone(), Arc::clone(&object));
+        let change = replica.store.seen(key.clone(), Arc::clone(&object));
         // A project that we created is no change here: the store has it from the answer to our write.
         if kind == Kind::AppProject || change != Change::None {
-            self.stuck.saw(&context.store, &key, &object);
+            self.stuck.saw(&replica.store, &key, &object);
         }
         let Change::Changed { before } = change else {
             return;
         };
         if meta.source_uid().is_some() && is_change(before.as_deref(), &object) {
-            context.reports.status(key.clone());
+            replica.reports.status(key.clone());
         }
-        if context.store.get(&key).wanted.is_some() {
-            context.drift.mark(key);
+        if replica.store.get(&key).wanted.is_some() {
+            replica.drift.mark(key);
         }
     }
 }
 
-impl Context {
+impl Replica {
     /// Notes that this target is listed, or that the API does not serve its kind.
     fn sees(&self, target: &Target, is_served: bool) {
         let before = self.sync_status.borrow().argocd();
@@ -186,7 +186,6 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::sync::api::Memory;
     use crate::sync::cache::Store;
-    use crate::sync::replica::Replica;
     use crate::sync::report::Reports;
 
     fn observer(mode: Mode) -> Observer {
@@ -205,7 +204,7 @@ mod tests {
             Metrics::default(),
         );
         Observer {
-            context: replica.context,
+            replica: Arc::new(replica),
             stuck: Arc::default(),
         }
     }
@@ -225,7 +224,7 @@ mod tests {
     #[test]
     fn application_is_refreshed_when_we_create_its_missing_project() {
         let observer = observer(Mode::Managed);
-        let store = &observer.context.store;
+        let store = &observer.replica.store;
         let project = serde_json::json!({
             "metadata": { "namespace": "argocd", "name": "p", "uid": "p", "resourceVersion": "9" },
         });
@@ -263,9 +262,9 @@ mod tests {
                 Kind::Application,
                 serde_json::json!({ "metadata": metadata }),
             );
-            observer.context.gone(&key(name), name, name == "seen");
+            observer.replica.gone(&key(name), name, name == "seen");
         }
-        let stated = observer.context.reports.take().events;
+        let stated = observer.replica.reports.take().events;
         assert_eq!(stated[&key("seen")].event_id, "seen_seen_7_delete");
         assert_eq!(stated[&key("missing")].event_id, "missing_missing_");
     }

@@ -84,10 +84,8 @@ pub(super) fn state(
         return Ok(deletion(incoming, live));
     }
     let Some(live) = live else {
-        return Ok(Plan::steps(
-            vec![Step::Create(desired.clone())],
-            Memory::Want,
-        ));
+        let create = Step::Create(desired.clone());
+        return Ok(Plan::steps(vec![create], Memory::Want));
     };
     // A deletion cannot be cancelled; the drift loop recreates the object afterwards.
     if Meta::of(live).is_deleting() {
@@ -242,10 +240,8 @@ fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Ste
     }
     let uid = Meta::of(live).uid().to_owned();
     let patch = difference(live, desired);
-    patch
-        .map(|patch| Step::Converge { uid, patch })
-        .into_iter()
-        .collect()
+    let step = patch.map(|patch| Step::Converge { uid, patch });
+    step.into_iter().collect()
 }
 
 /// The patch that turns the live object into the desired one; none if nothing differs.

@@ -2,14 +2,14 @@
 
 use protocol::{Kind, ObjectKey};
 use runtime::error::Chain;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::context::Context;
 use super::drift::{Contests, Due};
 use super::plan;
+use super::state::Replica;
 
-impl Context {
+impl Replica {
     /// Reverts local changes until `token` is cancelled, connected or not.
     pub(super) async fn revert_drift(&self, token: CancellationToken) {
         let mut contests = Contests::default();
@@ -25,17 +25,11 @@ impl Context {
                 self.revert(&mut contests, key).await;
             }
             let next = contests.next();
-            let pause = async {
-                match next {
-                    Some(next) => tokio::time::sleep_until(next).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = token.cancelled() => return,
                 () = self.drift.ready() => {}
-                () = pause => {}
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
         }
     }
@@ -61,7 +55,7 @@ impl Context {
         tracing::info!(object = %key, deleted = live.is_none(), "reverting a local change");
         self.metrics.reverts.inc();
         let mut known = Some((*wanted).clone());
-        let reverted = self.carry_out(&key, plan.steps, &mut known).await;
+        let reverted = self.write_all(&key, plan.steps, &mut known).await;
         match (&reverted, known) {
             (Ok(()), Some(known)) => self.store.remember(key.clone(), known),
             (Ok(()), None) => {}

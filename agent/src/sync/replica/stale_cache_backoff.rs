@@ -1,11 +1,13 @@
 //! Back-off of objects whose cached version was stale at a write.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use protocol::ObjectKey;
 use runtime::backoff::Doubling;
+
+use crate::lock::lock;
 
 /// The pauses before the next attempts.
 pub(super) const PAUSES: Doubling = Doubling {
@@ -27,7 +29,7 @@ pub(super) struct StaleCacheBackoff {
 impl StaleCacheBackoff {
     /// Counts another stale attempt; returns the number of attempts in a row.
     pub(super) fn look(&self, key: &ObjectKey) -> u32 {
-        let mut looks = self.lock();
+        let mut looks = lock(&self.looks);
         let looks = looks.entry(key.clone()).or_default();
         *looks = looks.saturating_add(1);
         *looks
@@ -35,11 +37,7 @@ impl StaleCacheBackoff {
 
     /// Ends the back-off after a success or a final failure.
     pub(super) fn end(&self, key: &ObjectKey) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, u32>> {
-        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.looks).remove(key);
     }
 }
 

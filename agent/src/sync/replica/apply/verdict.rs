@@ -6,16 +6,16 @@ use argocd::glob;
 use protocol::{Kind, ObjectKey, Verdict};
 use runtime::error::{Chain, ErrorClass};
 
-use super::super::context::Context;
 use super::super::plan;
 use super::super::stale_cache_backoff::{LOOKS, PAUSES};
+use super::super::state::Replica;
 use super::{BUSY_PAUSE, Error, TRANSIENT_PAUSE};
 use crate::sync::api;
 
 /// The pause when an administrator has to act first, such as grant a right or install Argo CD.
 const PERSON_PAUSE: Duration = Duration::from_secs(15);
 
-impl Context {
+impl Replica {
     /// Asks the API whether the object is absent; returns the verdict to answer if it is not, or if the API fails.
     ///
     /// The hub releases its deleted object for good once we report ours gone. The cache cannot prove that: its watch may
@@ -61,7 +61,7 @@ impl Context {
     }
 
     /// The verdict for a message whose write failed.
-    pub(crate) fn verdict(&self, key: &ObjectKey, error: &Error) -> Verdict {
+    pub(in crate::sync::replica) fn verdict(&self, key: &ObjectKey, error: &Error) -> Verdict {
         let error_class = match &error.source {
             api::Error::Refused(_) => {
                 self.backoff.end(key);

@@ -1,4 +1,4 @@
-//! The state that the parts of the replica share.
+//! The state of the replica, which its parts share.
 
 use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::sync::cache::Store;
 use crate::sync::report::Reports;
 
 /// Number of locks; two objects rarely share one.
-const LOCKS: usize = 64;
+pub(super) const LOCKS: usize = 64;
 
-/// The state that the parts of the replica share.
+/// Applies the hub's desired state to the spoke.
 #[derive(Debug)]
-pub(super) struct Context {
+pub struct Replica {
     pub(super) spoke: Arc<dyn Spoke>,
     pub(super) scope: Scope,
     pub(super) policy: Policy,
@@ -31,24 +31,15 @@ pub(super) struct Context {
     pub(super) sync_status: watch::Sender<CacheStatus>,
     pub(super) drift: Drift,
     pub(super) backoff: StaleCacheBackoff,
-    pub(super) locks: Locks,
+    /// One object always has the same lock; others may share it.
+    pub(super) locks: [Mutex<()>; LOCKS],
 }
 
-/// One object always has the same lock; others may share it.
-#[derive(Debug)]
-pub(super) struct Locks([Mutex<()>; LOCKS]);
-
-impl Default for Locks {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::default()))
-    }
-}
-
-impl Context {
+impl Replica {
     /// The right to write this object, for one task at a time.
     pub(super) async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         let slot = usize::try_from(hash % LOCKS as u64).unwrap_or_default();
-        Some(self.locks.0.get(slot)?.lock().await)
+        Some(self.locks.get(slot)?.lock().await)
     }
 }
