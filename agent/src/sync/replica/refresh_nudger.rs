@@ -112,16 +112,15 @@ enum Wait<'a> {
 
 /// The part that Argo CD reports as missing or unreachable; first of all the project.
 fn waits(app: &Value) -> Option<Wait<'_>> {
-    let waits = conditions(app).filter_map(|(kind, message)| match kind {
-        "InvalidSpecError" if message.ends_with("which does not exist") => {
+    let waits = conditions(app).filter_map(|(kind, message)| {
+        if kind == "InvalidSpecError" && message.ends_with("which does not exist") {
             let project = app.pointer("/spec/project")?.as_str()?;
-            Some(Wait::Project(project))
+            return Some(Wait::Project(project));
         }
-        "ComparisonError" if message.contains("code = Unavailable") => {
-            let is_unreachable = message.contains("Error while dialing");
-            is_unreachable.then_some(Wait::RepoServer)
-        }
-        _ => None,
+        let is_unreachable = kind == "ComparisonError"
+            && message.contains("code = Unavailable")
+            && message.contains("Error while dialing");
+        is_unreachable.then_some(Wait::RepoServer)
     });
     waits.min()
 }
