@@ -142,9 +142,9 @@ const FOLDERS: &[(&str, &str, &[&str])] = &[
         "session",
         &["config", "live", "metrics", "sync", "transport"],
     ),
-    ("agent", "sync", &["config", "metrics", "transport"]),
-    ("agent", "live", &["config", "metrics", "transport"]),
-    ("agent", "transport", &["config", "metrics"]),
+    ("agent", "sync", &["config", "lock", "metrics", "transport"]),
+    ("agent", "live", &["config", "lock", "metrics", "transport"]),
+    ("agent", "transport", &["config", "lock", "metrics"]),
 ];
 
 #[test]
