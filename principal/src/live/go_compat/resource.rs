@@ -1,6 +1,6 @@
 //! Translates requests for a cluster's API to Go's resource proxy events, and the responses back. All but [`ask`] is pure.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use argocd::masked;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::{GoSession, hold_budget, log, read, terminal};
+use super::{answer_budget::hold_budget, log, session::GoSession};
 use crate::live::{
     tunnel::{Body, NotAnswered},
     whole,
@@ -43,23 +43,13 @@ pub(super) enum Translation {
 
 /// Sends a request for the API.
 pub(super) async fn ask(
-    session: &Arc<GoSession>,
+    session: &GoSession,
+    asked: &Asked,
     request: Request<Body>,
-    target: &str,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     let until = Instant::now() + response_timeout;
     let (parts, body) = request.into_parts();
-    let Ok(asked) = Asked::parse(parts.method.as_str(), target) else {
-        return Ok(whole::refusal(
-            StatusCode::FORBIDDEN,
-            "Forbidden",
-            "invalid request",
-        ));
-    };
-    if asked.is_exec() {
-        return terminal::ask(session, &asked, &parts.headers, body, until).await;
-    }
     let reading = async {
         if asked.verb.only_reads() {
             return Ok(Bytes::new());
@@ -73,20 +63,20 @@ pub(super) async fn ask(
     let kind = parts.headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|it| it.to_str().ok());
     let left = until.saturating_duration_since(Instant::now());
-    match translate(&asked, kind, &body) {
+    match translate(asked, kind, &body) {
         Translation::Known(value) => Ok(whole::json(StatusCode::OK, value.to_string())),
         Translation::Unsupported(code, reason, why) => Ok(whole::refusal(code, reason, why)),
         Translation::Log(request) => log::ask(session, *request, left).await,
         Translation::Request(method, request) => {
             let (answer, raw) = request_resource(session, method, *request, left).await?;
-            Ok(hold_budget(answered(&asked, answer), raw))
+            Ok(hold_budget(answered(asked, answer), raw))
         }
     }
 }
 
 /// Sends a request to the agent: the response, decoded and as received.
 pub(super) async fn request_resource(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     method: Method,
     request: ResourceRequest,
     response_timeout: Duration,
@@ -98,8 +88,9 @@ pub(super) async fn request_resource(
     };
     let body = payload::encode(&request);
     let event = Event::live_request(Target::Resource, Verb::Http(method), &uuid, body);
-    let raw = session.request_and_wait(event, response_timeout).await?;
-    Ok((read("resource response", &raw)?, raw))
+    session
+        .request(event, "resource response", response_timeout)
+        .await
 }
 
 /// Translates a request.

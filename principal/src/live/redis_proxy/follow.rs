@@ -6,17 +6,17 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use runtime::{backoff::Backoff, error::Chain};
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::mpsc,
     time::{Instant, sleep},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use super::{
-    Shared,
     remote::{self, Remote},
+    shared::Shared,
 };
-use crate::{fleet::ClusterName, transport::listener::slots::Slot};
+use crate::{fleet::ClusterName, transport::listener::slots::Place};
 
 /// Backoff between attempts, and when it resets.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -29,8 +29,7 @@ pub(super) type Channel = Vec<u8>;
 #[derive(Debug)]
 pub(super) struct Follow {
     _end: DropGuard,
-    _one: OwnedSemaphorePermit,
-    _of_cluster: Slot<ClusterName>,
+    _place: Place<ClusterName>,
 }
 
 impl Follow {
@@ -42,8 +41,7 @@ impl Follow {
         channel: Channel,
         notify: mpsc::Sender<Channel>,
     ) -> Option<Self> {
-        let one = Arc::clone(&shared.follows).try_acquire_owned().ok()?;
-        let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
+        let place = shared.follows.take(remote.cluster.clone())?;
         let end = shared.live.spawner.token().child_token();
         let following = follow(Arc::clone(shared), remote, channel, notify, end.clone());
         shared
@@ -53,8 +51,7 @@ impl Follow {
             .spawn_short("follow", following);
         Some(Self {
             _end: end.drop_guard(),
-            _one: one,
-            _of_cluster: of_cluster,
+            _place: place,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! One request: access check, parsing, and the streamed response of the agent.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream;
@@ -21,16 +21,15 @@ use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    ProxyClient, Shared,
     audit::AuditLine,
     caller::{Caller, NoAccess},
-    credential_ended,
+    shared::{ProxyClient, Shared},
     terminal::PendingTerminal,
 };
 use crate::{
     fleet::ClusterName,
     live::{
-        dispatch,
+        dispatch::{self, copy_headers},
         tunnel::{Body, NotAnswered},
         whole,
     },
@@ -54,6 +53,8 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
+/// How long an agent may take to begin an answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The body limit of an API server.
 const LARGEST: usize = 3 << 20;
 /// The body limit of a response that Argo CD reads into memory, in bytes. Go's principal has about the same (200 MB).
@@ -133,15 +134,20 @@ impl Refused {
 
 /// The permits of a request, until its response is read to the end or dropped.
 #[derive(Debug)]
-pub(super) struct Permits {
+struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
     lasting: Option<Slot<ClusterName>>,
     _terminal: Option<Slot<ClusterName>>,
 }
 
-/// The response of the agent, its permits, and the terminal if one was requested.
-type Answered = (Response<Body>, Permits, Option<PendingTerminal>);
+/// The client, the response of the agent, its permits, and the terminal if one was requested.
+type Answered = (
+    ProxyClient,
+    Response<Body>,
+    Permits,
+    Option<PendingTerminal>,
+);
 
 /// Answers one request.
 pub(super) async fn answer(
@@ -150,22 +156,20 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let identified = caller.proxy_client(&shared, request.headers());
-    let proxy_client = identified.as_ref().ok().cloned();
-    let cluster = proxy_client.as_ref().map(|it| it.cluster.clone());
+    let cluster = identified.as_ref().ok().map(|it| it.cluster.clone());
     let mut line = AuditLine::new(shared.live.metrics.clone(), cluster, &request);
     match ask(&shared, identified, request, &mut line).await {
-        Ok((answered, permits, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
-            ends.begin(&shared, proxy_client, answered, (line, permits))
+        Ok((proxy_client, answered, permits, Some(ends)))
+            if answered.headers().contains_key(upgrade::HEADER) =>
+        {
+            ends.begin(&shared, proxy_client, answered, line, permits)
         }
-        Ok((answered, permits, _)) => {
+        Ok((proxy_client, answered, permits, _)) => {
             line.answered(answered.status());
-            let (parts, body) = answered.into_parts();
-            let body = match proxy_client {
-                Some(proxy_client) if permits.lasting.is_some() => {
-                    end_with_credential(body, shared, proxy_client)
-                }
-                Some(_) | None => body,
-            };
+            let (parts, mut body) = answered.into_parts();
+            if permits.lasting.is_some() {
+                body = end_with_credential(body, shared, proxy_client);
+            }
             let mut response = Response::new(audit_body(body, line, permits));
             *response.status_mut() = parts.status;
             copy_headers(&parts.headers, response.headers_mut(), &ANSWERED);
@@ -213,23 +217,17 @@ async fn ask(
         Some((ends, input)) => (Some(ends), input),
         None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
     };
-    let mut onward = dispatch::request(&asked.target(), body)?;
-    *onward.method_mut() = parts.method;
-    copy_headers(&parts.headers, onward.headers_mut(), &ASKED);
-    dispatch::identify(&mut onward, line.id());
+    let mut headers = HeaderMap::new();
+    copy_headers(&parts.headers, &mut headers, &ASKED);
     if let Some(ends) = &ends {
-        ends.ask(&parts.headers, onward.headers_mut());
+        ends.ask(&parts.headers, &mut headers);
     }
-    let response_timeout = shared.budgets.response_timeout;
-    let answered = dispatch::ask(
-        &shared.live,
-        &proxy_client.cluster,
-        onward,
-        response_timeout,
-    )
-    .await?;
+    let mut onward = dispatch::request(&asked.target(), headers, line.id(), body)?;
+    *onward.method_mut() = parts.method;
+    let cluster = &proxy_client.cluster;
+    let answered = dispatch::ask(&shared.live, cluster, onward, RESPONSE_TIMEOUT).await?;
     let answered = limit_response(&asked, answered, LARGEST_RESPONSE);
-    Ok((answered, permits, ends))
+    Ok((proxy_client, answered, permits, ends))
 }
 
 /// Ends a response that grows beyond the limit, so that no cluster fills the memory of the hub's Argo CD. Watches,
@@ -286,14 +284,6 @@ fn take_permits(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result
     })
 }
 
-pub(super) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
-    for name in names {
-        for value in from.get_all(name) {
-            to.append(name.clone(), value.clone());
-        }
-    }
-}
-
 /// Counts the body; the audit line is written when it has been read to the end or dropped.
 fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
     let body = body.map_frame(move |frame| {
@@ -306,7 +296,7 @@ fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
 
 /// Ends a long response when the credential expires or is revoked.
 fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClient) -> Body {
-    let end = async move { credential_ended(&shared, &proxy_client).await };
+    let end = async move { shared.credential_ended(&proxy_client).await };
     let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
         let (mut body, mut end) = rest?;
         tokio::select! {

@@ -100,7 +100,7 @@ impl Handshaker {
         // Without it a small answer may wait for the peer's delayed acknowledgement.
         socket.set_nodelay(true).map_err(|_gone| "closed")?;
         let Some(tls) = tls else {
-            return Ok((Stream::Plain(socket), None));
+            return Ok((Stream::Right(socket), None));
         };
         let hello = async {
             handshake::first_byte(&mut socket).await?;

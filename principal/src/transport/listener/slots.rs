@@ -68,6 +68,38 @@ fn lock<K, V>(map: &Mutex<HashMap<K, V>>) -> MutexGuard<'_, HashMap<K, V>> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Room for so many in total, and for so many of each key.
+#[derive(Debug)]
+pub(crate) struct Capacity<K> {
+    all: Arc<Semaphore>,
+    by_key: Slots<K>,
+}
+
+/// One taken place of a [`Capacity`].
+#[derive(Debug)]
+#[must_use = "dropped, the place is free again"]
+pub(crate) struct Place<K: Hash + Eq> {
+    _one: OwnedSemaphorePermit,
+    _of_key: Slot<K>,
+}
+
+impl<K: Hash + Eq + Clone> Capacity<K> {
+    pub(crate) fn new(all: usize, of_key: usize) -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(all)),
+            by_key: Slots::new(of_key),
+        }
+    }
+
+    /// Takes one place of `key`, unless all are taken.
+    pub(crate) fn take(&self, key: K) -> Option<Place<K>> {
+        Some(Place {
+            _one: Arc::clone(&self.all).try_acquire_owned().ok()?,
+            _of_key: self.by_key.take(key)?,
+        })
+    }
+}
+
 type Queues<K> = Arc<Mutex<HashMap<K, Arc<Semaphore>>>>;
 
 /// Permits for callers that wait: first come, first served, by key. Has an entry only for keys in use.

@@ -3,15 +3,8 @@
 //! Everything is bounded: messages by the largest that the method takes, what waits by one message, silence by our own
 //! pings. A violation is reported in the close code, and counted.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -20,18 +13,21 @@ use protocol::websocket::{LongFrames, SUBPROTOCOL, framed};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::protocol::{Role, WebSocketConfig, frame::coding::CloseCode},
+    tungstenite::protocol::{Role, WebSocketConfig},
 };
-use tonic::{Status, body::Body};
+use tonic::body::Body;
 
-use super::{Peer, Shared};
+use super::shared::Shared;
+use crate::admission::peer::Peer;
 
 mod check;
+mod closing;
 mod oversize_filter;
 mod reader;
 mod writer;
 
 use check::{Refused, check, plain, request};
+use closing::Closing;
 use oversize_filter::FilteredSocket;
 
 /// The largest message before authentication.
@@ -42,7 +38,6 @@ const SHORT_CALL: Duration = Duration::from_secs(30);
 const LARGEST: usize = 64 << 20;
 
 type Socket = WebSocketStream<FilteredSocket<TokioIo<hyper::upgrade::Upgraded>>>;
-type Piece = Result<http_body::Frame<Bytes>, Status>;
 
 /// Answers an HTTP/1.1 request: with an upgrade and the future that drives its socket, or with an error.
 pub(super) fn upgrade(
@@ -79,26 +74,6 @@ pub(super) fn upgrade(
     (response, Some(socket.boxed()))
 }
 
-/// Why the socket is closed; the first reason counts.
-#[derive(Clone, Debug, Default)]
-struct Closing(Arc<AtomicU16>);
-
-impl Closing {
-    fn because(&self, code: CloseCode) {
-        let code = code.into();
-        let _earlier = self
-            .0
-            .compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    fn code(&self) -> CloseCode {
-        match self.0.load(Ordering::Relaxed) {
-            0 => CloseCode::Normal,
-            code => code.into(),
-        }
-    }
-}
-
 /// The whole life of one socket.
 async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgraded: OnUpgrade) {
     let Ok(upgraded) = upgraded.await else {
@@ -128,7 +103,8 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
     let request = request(&head, body);
     let outcome = {
         let reading = reader::read_into_body(read, pieces, &closing);
-        let answering = writer::answer(&shared, peer, request, write, largest, &closing);
+        let answered = shared.answer(peer, request);
+        let answering = writer::answer(answered, write, largest, &closing);
         let both = async {
             let (mut reading, mut answering) = (std::pin::pin!(reading), std::pin::pin!(answering));
             tokio::select! {
@@ -157,18 +133,4 @@ fn is_event_stream(path: &str) -> bool {
 /// Whether calls of this method last: all others are small and end by themselves.
 fn is_stream(path: &str) -> bool {
     !path.starts_with("/authapi.") && !path.starts_with("/versionapi.")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_close_reason_is_sent() {
-        let closing = Closing::default();
-        assert_eq!(closing.code(), CloseCode::Normal);
-        closing.because(CloseCode::Size);
-        closing.because(CloseCode::Protocol);
-        assert_eq!(closing.code(), CloseCode::Size);
-    }
 }
