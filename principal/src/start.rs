@@ -122,13 +122,10 @@ pub async fn start_on(
     let resource_port = resource_port.await.transpose()?;
     let redis_port = settings.redis_proxy.as_ref().map(|it| bind(it.listen));
     let redis_port = OptionFuture::from(redis_port).await.transpose()?;
-    let users = match &settings.identity {
-        Method::UserPass(path) => Some(users::follow(path.clone(), &feeds.spawner).await),
-        Method::Ocm { .. }
-        | Method::Cn
-        | Method::Subject(_)
-        | Method::Uri(_)
-        | Method::Header { .. } => None,
+    let users = if let Method::UserPass(path) = &settings.identity {
+        Some(users::follow(path.clone(), &feeds.spawner).await)
+    } else {
+        None
     };
     let assembled = assemble(store, &settings, &feeds, users);
     let routes = service::routes(&settings, &assembled.sessions, &assembled.live);

@@ -120,20 +120,13 @@ impl GoRequestChannel {
 
     /// Takes an event of the agent if it is a response. A response without a pending request is dropped.
     pub(crate) fn handle_response(&self, event: &Event) -> bool {
-        match event.target {
-            Target::Resource => self.session.complete(event),
-            Target::Redis => match redis::push(event) {
-                Some(connection) => self.session.notify_push(&connection),
-                None => self.session.complete(event),
-            },
-            Target::Object(_)
-            | Target::ApplicationSet
-            | Target::Ack
-            | Target::Resync
-            | Target::ClusterInfo
-            | Target::ContainerLog
-            | Target::Terminal
-            | Target::Heartbeat => return false,
+        let push = (event.target == Target::Redis).then(|| redis::push(event));
+        match push.flatten() {
+            Some(connection) => self.session.notify_push(&connection),
+            None if matches!(event.target, Target::Redis | Target::Resource) => {
+                self.session.complete(event);
+            }
+            None => return false,
         }
         true
     }
@@ -167,7 +160,7 @@ impl GoSession {
         }
         let Ok(asked) = Asked::parse(request.method().as_str(), target) else {
             let why = "invalid request";
-            return Ok(whole::refusal(StatusCode::FORBIDDEN, "Forbidden", why));
+            return Ok(whole::refusal(StatusCode::FORBIDDEN, why));
         };
         if asked.is_exec() {
             return terminal::ask(self, &asked, request, response_timeout).await;

@@ -21,7 +21,7 @@ use std::{
     sync::Arc,
 };
 
-use runtime::error::Chain;
+use runtime::{error::Chain, metrics::Open};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -64,14 +64,14 @@ pub(crate) async fn run(
 async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let metrics = shared.live.metrics.clone();
     let Ok(_connection) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        return metrics.redis_request("too_many_connections");
+        return metrics.redis_requests.count("too_many_connections");
     };
     let Some(unauthenticated) = shared.handshaker.begin(address.ip()) else {
-        return metrics.redis_request("too_many_connections");
+        return metrics.redis_requests.count("too_many_connections");
     };
     let evicted = unauthenticated.evicted();
     tokio::select! {
-        () = evicted.cancelled() => metrics.redis_request("too_many_connections"),
+        () = evicted.cancelled() => metrics.redis_requests.count("too_many_connections"),
         () = serve_client(shared, socket, address, unauthenticated) => {}
     }
 }
@@ -90,10 +90,10 @@ async fn serve_client(
         Ok((stream, _no_certificate)) => stream,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake with a client of redis failed");
-            return metrics.redis_request(handshaker::too_many(outcome));
+            return metrics.redis_requests.count(handshaker::too_many(outcome));
         }
     };
-    let _open = metrics.redis_connection();
+    let _open = Open::new(metrics.redis_connections.clone());
     if let Err(error) = Box::pin(client::serve(shared, stream, unauthenticated)).await {
         tracing::debug!(%address, error = %Chain(&error), "closed a redis client connection");
     }

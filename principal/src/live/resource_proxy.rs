@@ -64,14 +64,16 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         Ok(certified) => certified,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "TLS handshake with a resource proxy client failed");
-            return metrics.resource_request(handshaker::too_many(outcome));
+            return metrics
+                .resource_requests
+                .count(handshaker::too_many(outcome));
         }
     };
     let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        return metrics.resource_request("too_many_connections");
+        return metrics.resource_requests.count("too_many_connections");
     };
     let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint()) else {
-        return metrics.resource_request("too_many_connections");
+        return metrics.resource_requests.count("too_many_connections");
     };
     let caller = Caller::new(certificate, shared.visitors);
     if let Err(error) = drive(&shared, stream, &caller).await {

@@ -111,15 +111,12 @@ impl Tunnels {
         request: Request<Body>,
         response_timeout: Duration,
     ) -> Result<Response<Incoming>, NotAnswered> {
-        let mut sender = self.sender(cluster).ok_or(NotAnswered::NotConnected)?;
+        let sender = self.of_newest(cluster, |_, sender| sender.clone());
+        let mut sender = sender.ok_or(NotAnswered::NotConnected)?;
         timeout(response_timeout, sender.send_request(request))
             .await
             .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
             .map_err(NotAnswered::Lost)
-    }
-
-    fn sender(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
-        self.of_newest(cluster, |_, sender| sender.clone())
     }
 
     /// Argo CD's namespace on a cluster, if its agent has an open tunnel.

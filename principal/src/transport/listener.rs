@@ -12,7 +12,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use runtime::{error::Chain, parts::Spawner};
+use runtime::{error::Chain, metrics::Open, parts::Spawner};
 use tokio::{net::TcpStream, sync::Semaphore};
 use tonic::service::Routes;
 
@@ -66,11 +66,11 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         Ok(shaken) => shaken,
         Err(outcome) => {
             tracing::debug!(%address, outcome, "handshake failed");
-            return shared.metrics.handshake(outcome);
+            return shared.metrics.handshakes.count(outcome);
         }
     };
     let Ok(place) = Arc::clone(&shared.connections).try_acquire_owned() else {
-        return shared.metrics.handshake("too_many_connections");
+        return shared.metrics.handshakes.count("too_many_connections");
     };
     // A proxy that ends TLS holds the connections of many agents.
     let own = certificate
@@ -79,10 +79,10 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let is_shared = own.is_none();
     let slot = own.map(|certificate| shared.by_certificate.take(certificate.thumbprint()));
     if matches!(slot, Some(None)) {
-        return shared.metrics.handshake("too_many_of_certificate");
+        return shared.metrics.handshakes.count("too_many_of_certificate");
     }
-    shared.metrics.handshake("ok");
-    let open = shared.metrics.connection();
+    shared.metrics.handshakes.count("ok");
+    let open = Open::new(shared.metrics.connections.clone());
     let control = Connection::default();
     let peer = Peer {
         address,

@@ -3,7 +3,7 @@
 use std::{error::Error, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, stream};
 use http::{HeaderValue, Response, StatusCode, header::CACHE_CONTROL, header::CONTENT_TYPE};
 use http_body::Frame;
 use http_body_util::{StreamBody, combinators::UnsyncBoxBody};
@@ -16,6 +16,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
+use tokio_stream::wrappers::ReceiverStream;
 use uuid::Uuid;
 
 use super::{
@@ -54,19 +55,17 @@ pub(super) async fn ask(
     session.send(event, opened, response_timeout).await?;
     let first = match timeout(BRIEF, pieces.recv()).await {
         Ok(Some(Piece::Failed(why))) => {
-            let (code, reason) = status_of(&why);
-            return Ok(whole::refusal(code, reason, &why));
+            return Ok(whole::refusal(status_of(&why), &why));
         }
         Ok(None) => return Err(NotAnswered::Ended),
         Ok(Some(first)) => Some(first),
         Err(_silent) => None,
     };
     drop(guard);
-    let log_body = LogBody {
-        pieces,
-        stripper: (!stamps).then(TimestampStripper::default),
-    };
-    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(log_body.frames(first))));
+    let stripper = (!stamps).then(TimestampStripper::default);
+    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(frames(
+        first, pieces, stripper,
+    ))));
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(CONTENT_TYPE, kind);
@@ -76,47 +75,39 @@ pub(super) async fn ask(
 }
 
 /// The status of a log that cannot be opened: the agent sends only its text.
-fn status_of(why: &str) -> (StatusCode, &'static str) {
+fn status_of(why: &str) -> StatusCode {
     if why.ends_with("not found") {
-        (StatusCode::NOT_FOUND, "NotFound")
+        StatusCode::NOT_FOUND
     } else {
-        (StatusCode::BAD_REQUEST, "BadRequest")
+        StatusCode::BAD_REQUEST
     }
-}
-
-/// The body of a log response.
-struct LogBody {
-    pieces: mpsc::Receiver<Piece>,
-    stripper: Option<TimestampStripper>,
 }
 
 type Framed = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 
-impl LogBody {
-    fn frames(self, first: Option<Piece>) -> impl Stream<Item = Framed> + Send {
-        stream::unfold(Some((self, first)), |log_body| async move {
-            let (mut log_body, first) = log_body?;
-            let piece = match first {
-                Some(first) => Some(first),
-                None => log_body.pieces.recv().await,
-            };
-            match piece {
-                Some(Piece::Data(data)) => {
-                    let shown = match &mut log_body.stripper {
-                        Some(stripper) => stripper.strip(&data),
-                        None => data,
-                    };
-                    Some((Ok(Frame::data(shown)), Some((log_body, None))))
-                }
-                Some(Piece::End) => None,
-                Some(Piece::Failed(why)) => Some((Err(io::Error::other(why).into()), None)),
-                None => Some((
-                    Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                    None,
-                )),
+/// The body of a log response.
+fn frames(
+    first: Option<Piece>,
+    pieces: mpsc::Receiver<Piece>,
+    stripper: Option<TimestampStripper>,
+) -> impl Stream<Item = Framed> + Send {
+    let pieces = stream::iter(first).chain(ReceiverStream::new(pieces));
+    stream::unfold(Some((pieces, stripper)), |open| async move {
+        let (mut pieces, mut stripper) = open?;
+        let error: Box<dyn Error + Send + Sync> = match pieces.next().await {
+            Some(Piece::Data(data)) => {
+                let shown = match &mut stripper {
+                    Some(stripper) => stripper.strip(&data),
+                    None => data,
+                };
+                return Some((Ok(Frame::data(shown)), Some((pieces, stripper))));
             }
-        })
-    }
+            Some(Piece::End) => return None,
+            Some(Piece::Failed(why)) => why.into(),
+            None => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
+        };
+        Some((Err(error), None))
+    })
 }
 
 /// Removes the timestamps that a Go agent always adds, unless the request has `timestamps`.

@@ -50,17 +50,12 @@ pub(super) async fn get(
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     let (found, answer) = find(session, key, response_timeout).await?;
-    let RedisValue {
-        bytes,
-        cache_hit,
-        error,
-    } = found;
-    if !error.is_empty() {
-        let why = format!("the cluster's redis: {error}");
-        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, "", &why));
+    if !found.error.is_empty() {
+        let why = format!("the cluster's redis: {}", found.error);
+        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, &why));
     }
-    let (code, value) = if cache_hit {
-        (StatusCode::OK, bytes.unwrap_or_default())
+    let (code, value) = if found.cache_hit {
+        (StatusCode::OK, found.bytes.unwrap_or_default())
     } else {
         (StatusCode::NOT_FOUND, vec![])
     };
@@ -171,7 +166,7 @@ pub(super) async fn follow(
     let keys = session.keys.get().unwrap_or(KeyFormat::Prefixed);
     let Some(channel) = wire_key(&session.cluster, key, keys) else {
         let why = "this agent does not know this channel";
-        return Ok(whole::refusal(StatusCode::NOT_FOUND, "NotFound", why));
+        return Ok(whole::refusal(StatusCode::NOT_FOUND, why));
     };
     let connection = Uuid::new_v4().to_string();
     let (pushes, received) = mpsc::channel(UNREAD);
@@ -186,7 +181,7 @@ pub(super) async fn follow(
     let subscribed = answer.subscribe_response.ok_or(NotAnswered::Unexpected)?;
     if !subscribed.error.is_empty() {
         let why = format!("the cluster's redis: {}", subscribed.error);
-        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, "", &why));
+        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, &why));
     }
     let subscription = Subscription {
         session: Arc::clone(session),

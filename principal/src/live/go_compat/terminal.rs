@@ -126,11 +126,11 @@ pub(super) fn translate_exec(
 
 impl Refused {
     fn answer(&self) -> Response<Body> {
-        let (code, reason) = match self {
-            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
-            Self::Mode | Self::Protocol => (StatusCode::BAD_REQUEST, "BadRequest"),
+        let code = match self {
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Mode | Self::Protocol => StatusCode::BAD_REQUEST,
         };
-        whole::refusal(code, reason, &self.to_string())
+        whole::refusal(code, &self.to_string())
     }
 }
 
@@ -201,7 +201,7 @@ async fn refuse_hidden_pod(
             let why = format!(
                 "the agent of this cluster refuses the Pod {name:?}: it belongs to no Application, so a terminal is not allowed"
             );
-            whole::refusal(code, "Forbidden", &why)
+            whole::refusal(code, &why)
         }
         _ => resource::answered(asked, answer),
     }))

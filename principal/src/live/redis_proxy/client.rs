@@ -18,11 +18,12 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
+use tokio_util::sync::DropGuard;
 
 use super::{
     command::{self, Claim, Command, Version},
     error::{Ended, UpstreamError},
-    follow::{Channel, Follow},
+    follow::Channel,
     page,
     reader::{RawCommand, Reader, Unreadable},
     remote::Remote,
@@ -73,7 +74,7 @@ struct Client<S: AsyncWrite> {
     unauthenticated: Option<Handshake<IpAddr>>,
     wrong_passwords: u32,
     /// Its subscriptions: at clusters, and at the hub's redis.
-    follows: BTreeMap<Channel, Follow>,
+    follows: BTreeMap<Channel, DropGuard>,
     local: BTreeSet<Channel>,
     notify: mpsc::Sender<Channel>,
 }
@@ -242,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Some((_, ObjectOwner::Hub)) => self.forward(raw, reader).await?,
                 None => match page::value(&self.shared, key) {
                     Some(value) => {
-                        self.shared.live.metrics.redis_request("page");
+                        self.shared.live.metrics.redis_requests.count("page");
                         self.writer.value(&Value::bytes(value)).await?;
                     }
                     None => self.forward(raw, reader).await?,
@@ -317,19 +318,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<(), Ended> {
-        let shared = Arc::clone(&self.shared);
-        shared.live.metrics.redis_request("local");
-        if let Err(why) = self.reach_upstream().await {
-            shared.live.metrics.redis_request("local_failed");
-            tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
-            return if raw.is_whole {
-                Ok(self.writer.error(NOT_REACHED).await?)
-            } else {
-                Err(why.into())
-            };
-        }
-        let Some(upstream) = &mut self.upstream else {
-            return Ok(self.writer.error(NOT_REACHED).await?);
+        let metrics = self.shared.live.metrics.clone();
+        metrics.redis_requests.count("local");
+        let (upstream, writer) = match self.reach_upstream().await {
+            Ok(reached) => reached,
+            Err(why) => {
+                metrics.redis_requests.count("local_failed");
+                tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
+                return if raw.is_whole {
+                    Ok(self.writer.error(NOT_REACHED).await?)
+                } else {
+                    Err(why.into())
+                };
+            }
         };
         upstream.write(&raw.bytes).await?;
         let mut is_whole = raw.is_whole;
@@ -339,25 +340,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             is_whole = reading.await.map_err(|_late| Ended::TimedOut)??;
             upstream.write(&piece).await?;
         }
-        Ok(upstream.answer(&mut self.writer).await?)
+        upstream.answer(writer).await
     }
 
-    /// Connects to the hub's redis when it is needed.
-    async fn reach_upstream(&mut self) -> Result<(), UpstreamError> {
-        if self.upstream.is_none() {
-            let login = self.login.as_ref().ok_or(UpstreamError::NotAuthenticated)?;
-            let upstream = Upstream::connect(&self.shared, login, self.writer.version);
-            self.upstream = Some(upstream.await?);
-        }
-        Ok(())
+    /// Connects to the hub's redis when it is needed; also returns where its replies go.
+    async fn reach_upstream(
+        &mut self,
+    ) -> Result<(&mut Upstream, &mut Writer<WriteHalf<S>>), UpstreamError> {
+        let upstream = if let Some(upstream) = self.upstream.take() {
+            upstream
+        } else {
+            let login = self.login.as_ref();
+            let login = login.ok_or(UpstreamError::NotAuthenticated)?;
+            Upstream::connect(&self.shared, login, self.writer.version).await?
+        };
+        Ok((self.upstream.insert(upstream), &mut self.writer))
     }
 
     /// Sends a command to the hub's redis; its reply is relayed when it arrives.
     async fn send_upstream(&mut self, command: &[u8]) -> Result<(), UpstreamError> {
-        self.reach_upstream().await?;
-        match &mut self.upstream {
-            Some(upstream) => upstream.write(command).await,
-            None => Err(UpstreamError::NotAuthenticated),
-        }
+        let (upstream, _) = self.reach_upstream().await?;
+        upstream.write(command).await
     }
 }

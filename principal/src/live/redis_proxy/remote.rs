@@ -32,18 +32,10 @@ pub(super) struct Remote {
 impl Remote {
     /// A key of the hub's, of an Application that is there.
     pub(super) fn new(there: RemoteApplication, key: &CacheKey) -> Self {
-        let RemoteApplication {
-            cluster,
-            namespace,
-            name,
-            uid,
-            namespace_here: _,
-            source_uid: _,
-        } = there;
         Self {
-            cluster,
-            uid,
-            key: key.of(namespace, name),
+            cluster: there.cluster,
+            uid: there.uid,
+            key: key.of(there.namespace, there.name),
         }
     }
 
@@ -99,7 +91,7 @@ impl AuditLine {
 
 impl Drop for AuditLine {
     fn drop(&mut self) {
-        self.metrics.redis_request(self.outcome);
+        self.metrics.redis_requests.count(self.outcome);
         tracing::info!(
             target: AUDIT,
             request = %self.id,

@@ -1,9 +1,9 @@
 //! The hub's own redis: one connection for each client that uses it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use live::resp::{self, Event, Kind, Limits, Scanner, Step, Value};
+use live::resp::{self, Event, Kind, Limits, Scanner, Step};
 use runtime::credentials::{ClientTls, login::Login};
 use rustls_pki_types::ServerName;
 use tokio::{
@@ -65,24 +65,32 @@ impl Upstream {
             None => resp::command(&[b"AUTH", password]),
             Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
         };
-        upstream.write(&auth).await?;
-        let answer = upstream.read_reply().await?;
-        if let Some(text) = answer.as_error() {
-            let text = String::from_utf8_lossy(text).into_owned();
-            // A redis without a password accepts every client; the proxy has authenticated this one.
-            if !text.contains("without any password configured") {
-                return Err(UpstreamError::Refused(text));
-            }
+        // A redis without a password accepts every client; the proxy has authenticated this one.
+        let has_no_password = |text: &String| text.contains("without any password configured");
+        let refused = upstream.command(&auth).await?;
+        if let Some(text) = refused.filter(|text| !has_no_password(text)) {
+            return Err(UpstreamError::Refused(text));
         }
-        if version == Version::Three {
-            upstream.write(&resp::command(&[b"HELLO", b"3"])).await?;
-            if let Some(text) = upstream.read_reply().await?.as_error() {
-                return Err(UpstreamError::Refused(
-                    String::from_utf8_lossy(text).into_owned(),
-                ));
-            }
+        if version == Version::Three
+            && let Some(text) = upstream.command(&resp::command(&[b"HELLO", b"3"])).await?
+        {
+            return Err(UpstreamError::Refused(text));
         }
         Ok(upstream)
+    }
+
+    /// Sends a command of the proxy itself; returns the error that is its reply.
+    async fn command(&mut self, command: &[u8]) -> Result<Option<String>, UpstreamError> {
+        self.write(command).await?;
+        loop {
+            if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
+                drop(self.buffer.split_to(used));
+                let error = value.as_error().map(String::from_utf8_lossy);
+                return Ok(error.map(Cow::into_owned));
+            }
+            let filled = timeout(TIMEOUT, self.fill()).await;
+            filled.map_err(io::Error::from)??;
+        }
     }
 
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), UpstreamError> {
@@ -140,18 +148,6 @@ impl Upstream {
                 let filled = timeout(TIMEOUT, self.fill()).await;
                 filled.map_err(|late| UpstreamError::Io(late.into()))??;
             }
-        }
-    }
-
-    /// A reply to the proxy itself.
-    async fn read_reply(&mut self) -> Result<Value, UpstreamError> {
-        loop {
-            if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
-                drop(self.buffer.split_to(used));
-                return Ok(value);
-            }
-            let filled = timeout(TIMEOUT, self.fill()).await;
-            filled.map_err(io::Error::from)??;
         }
     }
 

@@ -33,7 +33,7 @@ use crate::{
         tunnel::{Body, NotAnswered},
         whole,
     },
-    transport::listener::slots::Slot,
+    transport::listener::slots::{Slot, Slots},
 };
 
 /// Correlates the audit lines of a cluster.
@@ -86,48 +86,32 @@ enum Refused {
 }
 
 impl Refused {
-    /// The status, its Kubernetes reason, and a metric label.
-    const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
+    /// The status, and a metric label.
+    const fn as_status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoAccess(_) | Self::Distrusted | Self::NotEnrolled(_) => {
-                (StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized")
+                (StatusCode::UNAUTHORIZED, "unauthorized")
             }
-            Self::Standby => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
-                "standby",
-            ),
+            Self::Standby => (StatusCode::SERVICE_UNAVAILABLE, "standby"),
             Self::Impersonation(_)
             | Self::Unreadable(_)
-            | Self::Terminal(upgrade::Unfit::Protocol(_)) => {
-                (StatusCode::FORBIDDEN, "Forbidden", "forbidden")
+            | Self::Terminal(upgrade::Unfit::Protocol(_)) => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::Terminal(upgrade::Unfit::NoUpgrade) => (StatusCode::BAD_REQUEST, "forbidden"),
+            Self::TooMany { .. } | Self::NotAnswered(NotAnswered::Busy) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
             }
-            Self::Terminal(upgrade::Unfit::NoUpgrade) => {
-                (StatusCode::BAD_REQUEST, "BadRequest", "forbidden")
-            }
-            Self::TooMany { .. } | Self::NotAnswered(NotAnswered::Busy) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "TooManyRequests",
-                "too_many_requests",
-            ),
             Self::NotAnswered(NotAnswered::NotConnected) => {
-                (StatusCode::BAD_GATEWAY, "", "not_connected")
+                (StatusCode::BAD_GATEWAY, "not_connected")
             }
-            Self::NotAnswered(NotAnswered::TimedOut(_)) => {
-                (StatusCode::GATEWAY_TIMEOUT, "Timeout", "late")
-            }
+            Self::NotAnswered(NotAnswered::TimedOut(_)) => (StatusCode::GATEWAY_TIMEOUT, "late"),
             Self::NotAnswered(
                 NotAnswered::Lost(_)
                 | NotAnswered::Ended
                 | NotAnswered::TooLarge
                 | NotAnswered::Unreadable(_)
                 | NotAnswered::Unexpected,
-            ) => (StatusCode::BAD_GATEWAY, "", "lost"),
-            Self::Unwritable(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
-                "internal",
-            ),
+            ) => (StatusCode::BAD_GATEWAY, "lost"),
+            Self::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }
 }
@@ -176,10 +160,10 @@ pub(super) async fn answer(
             response
         }
         Err(refused) => {
-            let (code, reason, word) = refused.as_status();
+            let (code, word) = refused.as_status();
             let message = Chain(&refused).to_string();
             line.refused(code, word, &message);
-            let mut response = whole::refusal(code, reason, &message);
+            let mut response = whole::refusal(code, &message);
             if code == StatusCode::TOO_MANY_REQUESTS {
                 let headers = response.headers_mut();
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -260,27 +244,22 @@ fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refus
 }
 
 fn take_permits(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Permits, Refused> {
-    let too_many = |of| Refused::TooMany { of };
-    let lasting = if asked.is_lasting() {
-        let slot = shared.lasting.take(cluster.clone());
-        Some(slot.ok_or_else(|| too_many("of this cluster that last"))?)
-    } else {
-        None
+    let take = |slots: &Slots<ClusterName>, of| {
+        let slot = slots.take(cluster.clone());
+        slot.ok_or(Refused::TooMany { of })
     };
-    let terminal = if asked.is_exec() {
-        let slot = shared.terminals.take(cluster.clone());
-        Some(slot.ok_or_else(|| too_many("of this cluster that are terminals"))?)
-    } else {
-        None
-    };
-    let of_cluster = shared.by_cluster.take(cluster.clone());
+    let lasting = asked.is_lasting();
+    let lasting = lasting.then(|| take(&shared.lasting, "of this cluster that last"));
+    let terminal = asked.is_exec();
+    let terminal = terminal.then(|| take(&shared.terminals, "of this cluster that are terminals"));
+    let one = Arc::clone(&shared.requests).try_acquire_owned();
     Ok(Permits {
-        _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
-        lasting,
-        _terminal: terminal,
-        _one: Arc::clone(&shared.requests)
-            .try_acquire_owned()
-            .map_err(|_none_left| too_many("of all clusters"))?,
+        lasting: lasting.transpose()?,
+        _terminal: terminal.transpose()?,
+        _of_cluster: take(&shared.by_cluster, "of this cluster")?,
+        _one: one.map_err(|_none_left| Refused::TooMany {
+            of: "of all clusters",
+        })?,
     })
 }
 

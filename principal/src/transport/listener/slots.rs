@@ -37,14 +37,11 @@ impl<K: Hash + Eq + Clone> Slots<K> {
     /// Takes one slot of `key`, unless all are taken.
     pub(crate) fn take(&self, key: K) -> Option<Slot<K>> {
         let mut taken = lock(&self.taken);
-        let count = taken.entry(key.clone()).or_default();
-        if *count >= self.most {
-            if *count == 0 {
-                taken.remove(&key);
-            }
+        let count = taken.get(&key).copied().unwrap_or_default();
+        if count >= self.most {
             return None;
         }
-        *count += 1;
+        taken.insert(key.clone(), count + 1);
         Some(Slot {
             key,
             taken: Arc::clone(&self.taken),

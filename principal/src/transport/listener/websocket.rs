@@ -28,7 +28,7 @@ mod writer;
 
 use check::{Refused, check, plain, request};
 use closing::Closing;
-use oversize_filter::FilteredSocket;
+use oversize_filter::FilteredReader;
 
 /// The largest message before authentication.
 const SMALL: usize = 64 << 10;
@@ -36,8 +36,6 @@ const SMALL: usize = 64 << 10;
 const SHORT_CALL: Duration = Duration::from_secs(30);
 /// Go's library takes no larger message.
 const LARGEST: usize = 64 << 20;
-
-type Socket = WebSocketStream<FilteredSocket<TokioIo<hyper::upgrade::Upgraded>>>;
 
 /// Answers an HTTP/1.1 request: with an upgrade and the future that drives its socket, or with an error.
 pub(super) fn upgrade(
@@ -52,7 +50,7 @@ pub(super) fn upgrade(
             outcome,
             text,
         }) => {
-            shared.metrics.websocket(outcome);
+            shared.metrics.websockets.count(outcome);
             tracing::debug!(address = %peer.address, outcome, "refused an HTTP/1.1 request");
             return (plain(status, text), None);
         }
@@ -77,7 +75,7 @@ pub(super) fn upgrade(
 /// The whole life of one socket.
 async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgraded: OnUpgrade) {
     let Ok(upgraded) = upgraded.await else {
-        return shared.metrics.websocket("closed");
+        return shared.metrics.websockets.count("closed");
     };
     let is_short = !is_stream(head.uri.path());
     let largest = if is_short {
@@ -95,8 +93,9 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
         let frames = LongFrames::new(largest, &head.headers);
         (frames, shared.metrics.clone())
     });
-    let io = FilteredSocket::new(TokioIo::new(upgraded), frames);
-    let socket = Socket::from_raw_socket(io, Role::Server, Some(config)).await;
+    let (read, write) = tokio::io::split(TokioIo::new(upgraded));
+    let io = tokio::io::join(FilteredReader::new(read, frames), write);
+    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let closing = Closing::default();
     let (write, read) = socket.split();
     let (pieces, body) = mpsc::channel(1);
@@ -122,7 +121,7 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
             both.await
         }
     };
-    shared.metrics.websocket(outcome);
+    shared.metrics.websockets.count(outcome);
 }
 
 /// Whether a Go agent sends responses in such a call.

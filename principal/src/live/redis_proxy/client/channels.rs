@@ -9,7 +9,7 @@ use crate::{
     live::redis_proxy::{
         command::Version,
         error::Ended,
-        follow::{Channel, Follow},
+        follow::{Channel, follow},
         remote::Remote,
     },
 };
@@ -42,10 +42,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             };
             let remote = Remote::new(there, &key);
             let notify = self.notify.clone();
-            match Follow::start(&self.shared, remote, channel.to_vec(), notify) {
+            match follow(&self.shared, remote, channel.to_vec(), notify) {
                 None => self.writer.busy().await?,
-                Some(follow) => {
-                    self.follows.insert(channel.to_vec(), follow);
+                Some(guard) => {
+                    self.follows.insert(channel.to_vec(), guard);
                     self.confirm("subscribe", Some(channel)).await?;
                 }
             }
