@@ -1,6 +1,6 @@
 //! The stream of a log that an agent has opened.
 
-use std::{future::pending, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
@@ -18,12 +18,12 @@ const UNREAD: usize = 4;
 /// is not followed, and its principal has the same bound.
 const WHOLE: Pace = Pace {
     piece: Duration::from_secs(5),
-    all: Some(Duration::from_mins(3)),
+    all: Duration::from_mins(3),
 };
 /// A log that is followed has a task of its own there, but its stream shares the session's connection.
 const FOLLOWED: Pace = Pace {
     piece: Duration::from_mins(1),
-    all: None,
+    all: Duration::MAX,
 };
 
 /// A part of a log.
@@ -41,17 +41,7 @@ struct Pace {
     /// Until the next piece is taken.
     piece: Duration,
     /// Until its end.
-    all: Option<Duration>,
-}
-
-impl Pace {
-    /// Resolves when it has lasted too long.
-    async fn expired(self) {
-        match self.all {
-            Some(all) => sleep(all).await,
-            None => pending().await,
-        }
-    }
+    all: Duration,
 }
 
 /// The end that the agent writes.
@@ -95,7 +85,7 @@ impl LogStream {
             tokio::select! {
                 biased;
                 () = self.session_ended.cancelled() => stopped("the session has ended"),
-                () = pace.expired() => stopped("the log stream reached its time limit"),
+                () = sleep(pace.all) => stopped("the log stream reached its time limit"),
             }
         };
         tokio::pin!(ended);

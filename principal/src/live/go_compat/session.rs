@@ -124,16 +124,12 @@ impl GoSession {
     /// Whether the response to this request is still wanted.
     pub(super) fn awaits(&self, question: &Event) -> bool {
         let id = &question.event_id;
-        match question.target {
-            Target::ContainerLog => self.logs.contains(id),
-            Target::Terminal => self.terminals.contains(id),
-            Target::Resource | Target::Redis => self.answers.contains(id),
-            Target::Object(_)
-            | Target::ApplicationSet
-            | Target::Ack
-            | Target::Resync
-            | Target::ClusterInfo
-            | Target::Heartbeat => true,
+        if question.target == Target::ContainerLog {
+            self.logs.contains(id)
+        } else if question.target == Target::Terminal {
+            self.terminals.contains(id)
+        } else {
+            self.answers.contains(id)
         }
     }
 

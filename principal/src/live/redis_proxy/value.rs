@@ -35,19 +35,15 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
         Ok(response) => response,
         Err(why) => {
             line.outcome = outcome_of(&why);
-            return match why {
-                NotAnswered::TooLarge => Ok(too_large(shared, writer).await?),
-                NotAnswered::Busy => Ok(writer.busy().await?),
-                NotAnswered::NotConnected
-                | NotAnswered::TimedOut(_)
-                | NotAnswered::Lost(_)
-                | NotAnswered::Ended
-                | NotAnswered::Unreadable(_)
-                | NotAnswered::Unexpected => {
-                    line.why = Chain(&why).to_string();
-                    Ok(last_known(shared, &key, line, writer).await?)
-                }
-            };
+            if matches!(why, NotAnswered::TooLarge) {
+                too_large(shared, writer).await?;
+            } else if matches!(why, NotAnswered::Busy) {
+                writer.busy().await?;
+            } else {
+                line.why = Chain(&why).to_string();
+                last_known(shared, &key, line, writer).await?;
+            }
+            return Ok(());
         }
     };
     match (response.status(), length(&response)) {

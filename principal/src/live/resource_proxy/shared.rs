@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Resolves when the client would be rejected: its certificate is revoked or not trusted, or its credential has expired.
-    /// Cancel-safe.
+    /// Resolves when the client would be rejected: its certificate is revoked or not trusted, or its credential has
+    /// expired. Cancel-safe.
     pub(super) async fn credential_ended(&self, proxy_client: &ProxyClient) {
         let left = proxy_client.ends.duration_since(self.live.clock.now());
         let mut revoked = self.live.admission.revoked.clone();

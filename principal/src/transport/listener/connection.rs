@@ -23,7 +23,7 @@ use super::{
 use crate::{admission::peer::Peer, settings::GO_STREAMS};
 
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
-/// HTTP's usual bound.
+/// Header bytes of an HTTP/2 request; our agent sends half a kilobyte and a token.
 const HEADER_LIST: u32 = 16 << 10;
 /// Unread bytes of a stream, and of a connection: live streams of a Go agent that no client reads (`GO_STREAMS`) must not
 /// block its session.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::handshake::Stream;
 
-/// Header bytes of an HTTP/1.1 request; our agent sends half a kilobyte and a token.
+/// Header bytes and lines of an HTTP/1.1 request.
 const HEADERS: usize = 32 << 10;
 const HEADER_LINES: usize = 64;
 
