@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
-use principal::{Fleet, Inputs, Sessions};
+use principal::{Feeds, Fleet, RedisFeeds, Sessions, follow_revoked};
 use runtime::{
     clock::Clock,
     credentials::{
@@ -72,8 +72,9 @@ pub(super) async fn start(
     context.spawn_issuer(leading.clone());
     context.spawn_address();
     let own = context.own().await.context("stopped at the start")?;
-    let inputs = context.inputs(metrics.principal).await?;
-    let handle = principal::start(context.config.shared.principal.clone(), inputs).await?;
+    let feeds = context.feeds(metrics.principal).await?;
+    let settings = context.config.shared.principal.clone();
+    let handle = principal::start(context.client.clone(), settings, feeds).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let (spawner, token) = (context.spawner.clone(), context.spawner.token().clone());
     let readiness = forward(handle.ready, token.clone(), move |is_ready| {
@@ -245,21 +246,24 @@ impl HubContext {
     }
 
     /// Builds the inputs of the principal; waits for the token key.
-    async fn inputs(&self, metrics: principal::Metrics) -> Result<Inputs, token_key::Error> {
+    async fn feeds(&self, metrics: principal::Metrics) -> Result<Feeds, token_key::Error> {
         let (client, namespace) = (self.client.clone(), &self.config.own_namespace);
         let jwt_key = token_key::from_secret(client, namespace, JWT_SECRET, &self.spawner).await?;
-        Ok(Inputs {
-            client: self.client.clone(),
+        let (client, settings) = (self.client.clone(), &self.config.shared.principal);
+        let visitors_tls = self.serving_tls(RESOURCE_PROXY_SECRET);
+        Ok(Feeds {
             fleet: self.channels.fleet.subscribe(),
             server_tls: self.serving_tls(PRINCIPAL_SECRET),
-            visitors_tls: self.serving_tls(RESOURCE_PROXY_SECRET),
-            redis: None,
+            redis: RedisFeeds::usual(settings, &client, visitors_tls.clone(), &self.spawner),
+            visitors_tls,
             jwt_key,
+            revoked: follow_revoked(client, &settings.argocd_namespace, &self.spawner),
             active: self.channels.serving.subscribe(),
             // With OCM, the ManagedClusterAddOns enrol clusters.
             registrar: None,
             metrics,
             spawner: self.spawner.clone(),
+            clock: Clock::system(),
         })
     }
 

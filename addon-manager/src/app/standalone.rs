@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use ocm::name::is_dns_label;
 use principal::{
-    Certificates, Enrolment, Fleet, Inputs, JwtKey, Mode, REDIS_KEYS, RedisFeeds, Registrar,
-    redis_login,
+    Certificates, Enrolment, Feeds, Fleet, JwtKey, Mode, REDIS_KEYS, RedisFeeds, Registrar,
+    follow_revoked, redis_login,
 };
 use runtime::{
     clock::Clock,
@@ -59,8 +59,8 @@ pub(super) async fn start(
         None => server_tls.clone(),
     };
     let redis = match redis {
-        Some(redis) => Some(redis_feeds(redis, &client, &namespace, &spawner).await),
-        None => None,
+        Some(redis) => redis_feeds(redis, &client, &namespace, &spawner).await,
+        None => RedisFeeds::usual(&shared.principal, &client, visitors_tls.clone(), &spawner),
     };
     let jwt_key = match key {
         Source::Secret(name) => {
@@ -70,8 +70,8 @@ pub(super) async fn start(
     };
     let (enrolled, active) = enrolled(&shared, &client, &spawner);
     let registrar = registration.map(|it| register(it, &shared, &client, &jwt_key, &spawner));
-    let inputs = Inputs {
-        client,
+    let feeds = Feeds {
+        revoked: follow_revoked(client.clone(), &namespace, &spawner),
         registrar,
         fleet: enrolled,
         visitors_tls,
@@ -81,8 +81,9 @@ pub(super) async fn start(
         active,
         metrics,
         spawner: spawner.clone(),
+        clock: Clock::system(),
     };
-    let handle = principal::start(shared.principal, inputs).await?;
+    let handle = principal::start(client, shared.principal, feeds).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let token = spawner.token().clone();
     spawner.spawn(

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use live::cluster_info::{self, Census, Connection, Form};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::{fleet::ClusterName, report::SessionReport};
 
 /// The value of a key, if it is about a cluster with an agent.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, header::AUTHORIZATION};
 use runtime::error::Chain;
 
-use super::{ProxyClient, Shared};
+use super::shared::{ProxyClient, Shared};
 use crate::{
     admission::{
         identity::{PeerCertificate, visitor::Visitors},
