@@ -16,7 +16,6 @@ use crate::{
         registry::Registry,
         revoked::{self, Revoked},
         tokens::JwtKey,
-        trust::Roots,
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
@@ -29,7 +28,7 @@ use crate::{
     store::{Kubernetes, Store},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, PolicyInputs, Sessions},
+        session::{self, Sessions},
     },
     transport::listener::{Listener, Rules},
 };
@@ -231,15 +230,8 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         ..
     } = feeds;
     let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
-    let inputs = PolicyInputs {
-        fleet,
-        roots: Roots::new(server_tls),
-        gate: to_gate,
-    };
-    spawner.spawn(
-        "principal: fleet",
-        session::enforce_policy(sessions, inputs),
-    );
+    let enforcing = session::enforce_policy(sessions, fleet, server_tls, to_gate);
+    spawner.spawn("principal: fleet", enforcing);
     let followed = Arc::clone(&hub).follow(uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let serving = Serving {
@@ -354,7 +346,7 @@ fn admission(
         revoked: feeds.revoked.clone(),
         passwords: users.map(Passwords::new),
         registrar: feeds.registrar.clone(),
-        proved: std::sync::Mutex::default(),
+        proved: Default::default(),
     }
 }
 

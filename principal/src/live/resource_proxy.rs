@@ -30,7 +30,7 @@ use tokio::{
 use crate::{
     admission::{
         identity::{PeerCertificate, Thumbprint, visitor::Visitors},
-        trust::{Roots, Trust},
+        trust::Trust,
     },
     fleet::ClusterName,
     live::LiveContext,
@@ -198,7 +198,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return metrics.resource_request("too_many_connections");
     };
-    let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint()) else {
+    let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint) else {
         return metrics.resource_request("too_many_connections");
     };
     let caller = Caller::new(certificate, shared.visitors);
@@ -268,13 +268,13 @@ async fn credential_ended(shared: &Shared, proxy_client: &ProxyClient) {
 
 /// Resolves when no trusted CA has issued the certificate. Cancel-safe.
 async fn ca_untrusted(shared: &Shared, certificate: &PeerCertificate) {
-    let mut roots = Roots::new(shared.material.clone());
-    // What was trusted between the handshake and now.
-    let mut trust = Trust::new(&Arc::clone(&shared.material.borrow()));
-    while trust.vouches_for(certificate, shared.live.clock.now()) {
-        match roots.changed().await {
-            Some(newer) => trust = newer,
-            None => return std::future::pending().await,
+    let mut material = shared.material.clone();
+    // The first check is about the time between the handshake and now.
+    while Trust::new(&Arc::clone(&material.borrow_and_update()))
+        .vouches_for(certificate, shared.live.clock.now())
+    {
+        if material.changed().await.is_err() {
+            return std::future::pending().await;
         }
     }
 }

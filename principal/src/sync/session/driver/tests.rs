@@ -179,7 +179,7 @@ pub(in crate::sync::session) fn sessions_on(
         revoked: watch::channel(Some(Arc::default())).1,
         passwords: None,
         registrar: None,
-        proved: std::sync::Mutex::default(),
+        proved: Default::default(),
     };
     Arc::new(Sessions {
         gate: Arc::new(gate),
@@ -273,7 +273,7 @@ async fn missing_acknowledgements_are_reported_and_use_bounded_memory() {
     assert!(stats.in_flight <= window, "{stats:?}");
     assert!(stats.outbox_objects <= many.len() + 1, "{stats:?}");
     assert!(frames < 12 * window, "{frames} frames are a storm");
-    let report = Arc::clone(&sessions.gate.registry.reports()["a"]);
+    let report = sessions.gate.registry.reports.known(&name("a")).0.unwrap();
     assert!(
         report
             .misconduct

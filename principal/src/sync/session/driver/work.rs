@@ -173,7 +173,7 @@ impl Driver {
     /// us, and sends them again.
     pub(super) async fn write_after_disconnect(&mut self) {
         let bound = self.sessions.limits.drain;
-        let end = self.session_slot.end();
+        let end = self.session_slot.ended();
         tokio::select! {
             biased;
             _end = end => {}
