@@ -25,7 +25,7 @@ use crate::{
     service::{self, Services},
     settings::Settings,
     state::Sources,
-    store::{Kubernetes, Store},
+    store::{Store, kube::Kubernetes},
     sync::{
         hub::{Hub, Objects, Serving},
         session::{self, Sessions},

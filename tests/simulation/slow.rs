@@ -124,59 +124,53 @@ impl<S> Slow<S> {
     }
 }
 
+#[tonic::async_trait]
 impl Store for Slow<store::Memory> {
     fn watch(&self, report: store::Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
         let inner = |report| self.inner.watch(report, token.clone());
         self.lagging(report, inner, token.clone())
     }
 
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         kind: store::Watched,
-        key: &'a principal::Key,
-        version: &'a str,
+        key: &principal::Key,
+        version: &str,
         patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
+    ) -> Result<Value, store::WriteError> {
         self.stored(self.inner.patch(kind, key, version, patch))
-            .boxed()
+            .await
     }
 
-    fn create<'a>(
-        &'a self,
+    async fn create(
+        &self,
         kind: store::Watched,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
-        self.stored(self.inner.create(kind, object)).boxed()
+        object: &Value,
+    ) -> Result<Value, store::WriteError> {
+        self.stored(self.inner.create(kind, object)).await
     }
 
-    fn delete<'a>(
-        &'a self,
+    async fn delete(
+        &self,
         kind: store::Watched,
-        key: &'a principal::Key,
-        uid: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<(), store::WriteError>> {
+        key: &principal::Key,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), store::WriteError> {
         self.stored(Store::delete(&self.inner, kind, key, uid, version))
-            .boxed()
+            .await
     }
 
-    fn events<'a>(
-        &'a self,
-        of: &'a Observed,
-    ) -> BoxFuture<'a, Result<Vec<Value>, store::WriteError>> {
-        self.stored(self.inner.events(of)).boxed()
+    async fn events(&self, of: &Observed) -> Result<Vec<Value>, store::WriteError> {
+        self.stored(self.inner.events(of)).await
     }
 
-    fn note<'a>(
-        &'a self,
-        of: &'a Observed,
-        write: &'a events::Write,
-    ) -> BoxFuture<'a, Result<(), store::WriteError>> {
-        self.stored(self.inner.note(of, write)).boxed()
+    async fn note(&self, of: &Observed, write: &events::Write) -> Result<(), store::WriteError> {
+        self.stored(self.inner.note(of, write)).await
     }
 
-    fn principal_uid(&self) -> BoxFuture<'_, Result<String, store::WriteError>> {
-        self.inner.principal_uid()
+    async fn principal_uid(&self) -> Result<String, store::WriteError> {
+        self.inner.principal_uid().await
     }
 }
 
@@ -228,7 +222,7 @@ impl Spoke for Slow<api::Memory> {
         self.lagging(report, inner, token.clone())
     }
 
-    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, api::Error>> {
+    fn has<'a>(&self, key: &'a ObjectKey) -> Result<bool, api::Error> {
         self.written(self.inner.has(key)).boxed()
     }
 
@@ -236,46 +230,35 @@ impl Spoke for Slow<api::Memory> {
         self.inner.knows_us()
     }
 
-    fn create<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, api::Error>> {
+    async fn create(&self, key: &'a ObjectKey, object: &Value) -> Result<Value, api::Error> {
         self.written(self.inner.create(key, object)).boxed()
     }
 
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         key: &'a ObjectKey,
-        uid: &'a str,
+        uid: &str,
         patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, api::Error>> {
+    ) -> Result<Value, api::Error> {
         self.written(self.inner.patch(key, uid, patch)).boxed()
     }
 
-    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), api::Error>> {
+    fn make_namespace<'a>(&self, name: &str) -> Result<(), api::Error> {
         self.written(self.inner.make_namespace(name)).boxed()
     }
 
     fn application_namespaces<'a>(
-        &'a self,
-        argocd_namespace: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, api::Error>> {
+        &self,
+        argocd_namespace: &str,
+    ) -> Result<Option<String>, api::Error> {
         self.inner.application_namespaces(argocd_namespace)
     }
 
-    fn last_writer<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-    ) -> BoxFuture<'a, Result<Option<String>, api::Error>> {
+    fn last_writer<'a>(&self, key: &'a ObjectKey) -> Result<Option<String>, api::Error> {
         self.inner.last_writer(key)
     }
 
-    fn delete<'a>(
-        &'a self,
-        key: &'a ObjectKey,
-        uid: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Value>, api::Error>> {
+    async fn delete(&self, key: &'a ObjectKey, uid: &str) -> Result<Option<Value>, api::Error> {
         self.written(Spoke::delete(&self.inner, key, uid)).boxed()
     }
 }

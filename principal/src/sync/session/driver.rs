@@ -249,7 +249,8 @@ impl Driver {
                 self.resync.forget(&mut self.machine, &key);
             }
             if let Some(last) = note.last.filter(|_| self.go_requests.is_some()) {
-                self.machine.emit(self.hub.final_update(&key, &last));
+                self.machine
+                    .emit(self.hub.objects.final_update(&key, &last));
             }
             // The hub deletes no object that an autonomous cluster owns.
             if let Some(uid) = note.gone.filter(|_| !self.from.is_autonomous) {

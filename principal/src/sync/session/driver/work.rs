@@ -59,7 +59,8 @@ impl Driver {
             self.budget.charge(event.payload.len());
             if event.target == Target::Resync {
                 let (resync, mut step) = self.resync_step(now);
-                let verdict = resync.take(&mut step, &event);
+                let taken = resync.take(&mut step, &event);
+                let verdict = taken.map_or_else(Verdict::Refused, |()| Verdict::Done);
                 self.machine.finished(id, verdict, now);
                 continue;
             }
