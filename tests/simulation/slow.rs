@@ -222,7 +222,7 @@ impl Spoke for Slow<api::Memory> {
         self.lagging(report, inner, token.clone())
     }
 
-    fn has<'a>(&self, key: &'a ObjectKey) -> Result<bool, api::Error> {
+    fn has<'a>(&'a self, key: &'a ObjectKey) -> BoxFuture<'a, Result<bool, api::Error>> {
         self.written(self.inner.has(key)).boxed()
     }
 
@@ -230,35 +230,46 @@ impl Spoke for Slow<api::Memory> {
         self.inner.knows_us()
     }
 
-    async fn create(&self, key: &'a ObjectKey, object: &Value) -> Result<Value, api::Error> {
+    fn create<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        object: &'a Value,
+    ) -> BoxFuture<'a, Result<Value, api::Error>> {
         self.written(self.inner.create(key, object)).boxed()
     }
 
-    async fn patch(
-        &self,
+    fn patch<'a>(
+        &'a self,
         key: &'a ObjectKey,
-        uid: &str,
+        uid: &'a str,
         patch: Patch,
-    ) -> Result<Value, api::Error> {
+    ) -> BoxFuture<'a, Result<Value, api::Error>> {
         self.written(self.inner.patch(key, uid, patch)).boxed()
     }
 
-    fn make_namespace<'a>(&self, name: &str) -> Result<(), api::Error> {
+    fn make_namespace<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), api::Error>> {
         self.written(self.inner.make_namespace(name)).boxed()
     }
 
     fn application_namespaces<'a>(
-        &self,
-        argocd_namespace: &str,
-    ) -> Result<Option<String>, api::Error> {
+        &'a self,
+        argocd_namespace: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, api::Error>> {
         self.inner.application_namespaces(argocd_namespace)
     }
 
-    fn last_writer<'a>(&self, key: &'a ObjectKey) -> Result<Option<String>, api::Error> {
+    fn last_writer<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+    ) -> BoxFuture<'a, Result<Option<String>, api::Error>> {
         self.inner.last_writer(key)
     }
 
-    async fn delete(&self, key: &'a ObjectKey, uid: &str) -> Result<Option<Value>, api::Error> {
+    fn delete<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        uid: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Value>, api::Error>> {
         self.written(Spoke::delete(&self.inner, key, uid)).boxed()
     }
 }
