@@ -346,7 +346,7 @@ fn admission(
         revoked: feeds.revoked.clone(),
         passwords: users.map(Passwords::new),
         registrar: feeds.registrar.clone(),
-        proved: Default::default(),
+        proved: parking_lot::Mutex::default(),
     }
 }
 

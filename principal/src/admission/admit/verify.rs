@@ -190,7 +190,8 @@ impl Admission {
         if (self.limited(peer)).is_none_or(|certificate| budget.left.has_left(&certificate)) {
             return Ok(());
         }
-        if let Some(count) = budget.unlogged.lock().add(Instant::now()) {
+        let count = budget.unlogged.lock().add(Instant::now());
+        if let Some(count) = count {
             tracing::info!(
                 address = %peer.address, count,
                 "rejected requests of certificates that were refused repeatedly"

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Reports {
     clock: Clock,
-    reports: watch::Sender<Sessions>,
+    sender: watch::Sender<Sessions>,
     /// The counts that agents reported, for readers that poll. Bounded by the fleet.
     pub(super) counted: Mutex<BTreeMap<ClusterName, Census>>,
 }
@@ -26,14 +26,14 @@ impl Reports {
     pub(super) fn new(clock: Clock) -> Self {
         Self {
             clock,
-            reports: watch::Sender::default(),
+            sender: watch::Sender::default(),
             counted: Mutex::default(),
         }
     }
 
     /// Receives the reports as they change.
     pub(super) fn follow(&self) -> watch::Receiver<Sessions> {
-        self.reports.subscribe()
+        self.sender.subscribe()
     }
 
     /// The report of a cluster, and the last counts of its agent; none before an agent connected.
@@ -41,13 +41,13 @@ impl Reports {
         &self,
         cluster: &ClusterName,
     ) -> (Option<Arc<SessionReport>>, Option<Census>) {
-        let report = self.reports.borrow().get(cluster.as_str()).cloned();
+        let report = self.sender.borrow().get(cluster.as_str()).cloned();
         (report, self.counted.lock().get(cluster).cloned())
     }
 
     /// Forgets the reports of clusters that do not pass `keep`.
     pub(super) fn keep(&self, keep: impl Fn(&str) -> bool) {
-        self.reports.send_if_modified(|reports| {
+        self.sender.send_if_modified(|reports| {
             if reports.keys().all(|cluster| keep(cluster)) {
                 return false;
             }
@@ -79,7 +79,7 @@ impl Reports {
         change: impl FnOnce(&mut SessionReport, Timestamp),
     ) {
         let now = self.clock.now();
-        self.reports.send_if_modified(|reports| {
+        self.sender.send_if_modified(|reports| {
             let before = reports.get(cluster.as_str()).map(Arc::as_ref);
             let mut after = before.cloned().unwrap_or_else(|| SessionReport {
                 since: now,

@@ -131,7 +131,8 @@ impl FailingWrites {
 
     /// The write succeeded, or is obsolete.
     fn ended(&self, cluster: &ClusterName, key: &ObjectKey) {
-        if let Some(theirs) = self.clusters.lock().get_mut(cluster) {
+        let mut clusters = self.clusters.lock();
+        if let Some(theirs) = clusters.get_mut(cluster) {
             theirs.remove(key);
         }
     }

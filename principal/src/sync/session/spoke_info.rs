@@ -25,7 +25,7 @@ pub(super) fn record(session_slot: &SessionSlot, event: &Event) {
         report.argocd = stated.argo_cd;
         report.argocd_runs = stated.argo_cd_runs;
         report.argocd_kinds_installed = stated.argo_cd_kinds_brought;
-        report.argocd_ails = stated.argo_cd_ails.map(shortened);
+        report.argocd_ails = stated.argo_cd_ails.as_ref().map(shortened);
         report.trusts = stated.trusts.filter(is_plausible);
     });
 }
@@ -36,7 +36,7 @@ fn is_plausible(trusts: &BTreeSet<String>) -> bool {
 }
 
 /// Cuts the texts of an agent to printable lines of bounded length.
-fn shortened(health_problem: HealthProblem) -> HealthProblem {
+fn shortened(health_problem: &HealthProblem) -> HealthProblem {
     HealthProblem {
         workload: claim::words(&health_problem.workload, LONGEST_NAME),
         cause: health_problem.cause,
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn health_problem_of_an_agent_is_cut_to_short_printable_lines() {
-        let stated = shortened(HealthProblem {
+        let stated = shortened(&HealthProblem {
             workload: "Deployment\nx".to_owned(),
             cause: Cause::ImagePull,
             subject: "i".repeat(10_000),

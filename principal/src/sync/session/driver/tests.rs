@@ -170,7 +170,7 @@ pub(in crate::sync::session) fn sessions_on(
         revoked: watch::channel(Some(Arc::default())).1,
         passwords: None,
         registrar: None,
-        proved: Default::default(),
+        proved: parking_lot::Mutex::default(),
     };
     Arc::new(Sessions {
         gate: Arc::new(gate),
