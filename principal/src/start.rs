@@ -17,7 +17,6 @@ use crate::{
         registry::Registry,
         revoked::Revoked,
         tokens::JwtKey,
-        trust::Roots,
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
@@ -33,10 +32,10 @@ use crate::{
     service::{self, Services},
     settings::Settings,
     state::Sources,
-    store::{Kubernetes, Store},
+    store::{Store, kube::Kubernetes},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, PolicyInputs, Sessions},
+        session::{self, Sessions},
     },
     transport::listener::{self, Rules, accept::Port},
 };
@@ -190,15 +189,8 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         ..
     } = feeds;
     let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
-    let inputs = PolicyInputs {
-        fleet,
-        roots: Roots::new(server_tls),
-        gate: to_gate,
-    };
-    spawner.spawn(
-        "principal: fleet",
-        session::enforce_policy(sessions, inputs),
-    );
+    let enforcing = session::enforce_policy(sessions, fleet, server_tls, to_gate);
+    spawner.spawn("principal: fleet", enforcing);
     let followed = Arc::clone(&hub).follow(uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let serving = Serving {
@@ -313,7 +305,7 @@ fn admission(
         revoked: feeds.revoked.clone(),
         passwords: users.map(Passwords::new),
         registrar: feeds.registrar.clone(),
-        proved: std::sync::Mutex::default(),
+        proved: parking_lot::Mutex::default(),
     }
 }
 

@@ -26,7 +26,7 @@ impl Certificate {
         let data = secret.data?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
         let chain = text("tls.crt")?;
-        let thumbprint = PeerCertificate::from_pem(&chain)?.thumbprint();
+        let thumbprint = PeerCertificate::from_pem(&chain)?.thumbprint;
         Some(Self {
             ca: text("ca.crt")?,
             chain,

@@ -72,7 +72,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
     let Ok(_slot) = Arc::clone(&shared.connections).try_acquire_owned() else {
         return metrics.resource_requests.count("too_many_connections");
     };
-    let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint()) else {
+    let Some(_of_credential) = shared.by_credential.take(certificate.thumbprint) else {
         return metrics.resource_requests.count("too_many_connections");
     };
     let caller = Caller::new(certificate, shared.visitors);

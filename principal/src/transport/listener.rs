@@ -77,7 +77,7 @@ async fn serve(shared: Arc<Shared>, socket: TcpStream, address: SocketAddr) {
         .as_ref()
         .filter(|certificate| !certificate.is_one_of(&shared.rules.proxies));
     let is_shared = own.is_none();
-    let slot = own.map(|certificate| shared.by_certificate.take(certificate.thumbprint()));
+    let slot = own.map(|certificate| shared.by_certificate.take(certificate.thumbprint));
     if matches!(slot, Some(None)) {
         return shared.metrics.handshakes.count("too_many_of_certificate");
     }

@@ -14,7 +14,7 @@ pub(super) fn value(shared: &Shared, key: &[u8]) -> Option<Vec<u8>> {
     let (server, form) = cluster_info::server_of(key)?;
     let live = &shared.live;
     let cluster = live.applications.cluster_at(server)?;
-    let (report, census) = live.admission.registry.known(&cluster);
+    let (report, census) = live.admission.registry.reports.known(&cluster);
     let now = live.clock.now();
     Some(written(&cluster, report.as_deref(), census, now, form))
 }

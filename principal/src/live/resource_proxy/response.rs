@@ -231,7 +231,7 @@ fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refus
     }
     let revoked = gate.revoked.borrow();
     let list = revoked.as_ref().ok_or(Refused::Standby)?;
-    let is_over = certificate.not_after() <= shared.live.clock.now();
+    let is_over = certificate.not_after <= shared.live.clock.now();
     if is_over || list.has_certificate(certificate) {
         return Err(Refused::Distrusted);
     }

@@ -12,7 +12,7 @@ use tokio::{
 use crate::{
     admission::{
         identity::{PeerCertificate, Thumbprint, visitor::Visitors},
-        trust::{Roots, Trust},
+        trust::Trust,
     },
     fleet::ClusterName,
     live::LiveContext,
@@ -100,13 +100,13 @@ impl Shared {
 
     /// Resolves when no trusted CA has issued the certificate. Cancel-safe.
     pub(super) async fn ca_untrusted(&self, certificate: &PeerCertificate) {
-        let mut roots = Roots::new(self.material.clone());
-        // What was trusted between the handshake and now.
-        let mut trust = Trust::new(&Arc::clone(&self.material.borrow()));
-        while trust.vouches_for(certificate, self.live.clock.now()) {
-            match roots.changed().await {
-                Some(newer) => trust = newer,
-                None => return std::future::pending().await,
+        let mut material = self.material.clone();
+        // The first check is about the time between the handshake and now.
+        while Trust::new(&Arc::clone(&material.borrow_and_update()))
+            .vouches_for(certificate, self.live.clock.now())
+        {
+            if material.changed().await.is_err() {
+                return std::future::pending().await;
             }
         }
     }

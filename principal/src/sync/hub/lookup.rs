@@ -137,13 +137,8 @@ impl Objects {
         agent_namespace: &str,
         reported: &str,
     ) -> SpokeNamespace {
-        let argocd = [
-            "",
-            agent_namespace,
-            &self.argocd_namespace,
-            cluster.as_str(),
-        ];
-        if argocd.contains(&reported) {
+        let ours = self.argocd_namespace.as_str();
+        if ["", agent_namespace, ours, cluster.as_str()].contains(&reported) {
             SpokeNamespace::ArgoCd
         } else {
             SpokeNamespace::Same(reported.to_owned())
@@ -157,21 +152,15 @@ fn application(
     spoke_namespace: SpokeNamespace,
     claim: &RequestUpdate,
 ) -> Lookup {
-    let known = if claim.uid.is_empty() {
-        None
-    } else {
-        index.by_uid(&claim.uid)
-    };
-    if let Some((key, entry)) = known {
-        return judge(cluster, key, entry);
-    }
+    let known = index.by_uid(&claim.uid);
     let place = Place {
         cluster: cluster.clone(),
         spoke_namespace,
         name: claim.name.clone(),
     };
-    match index.keeper(&place) {
-        // Another object of the same name: the copy is adopted in place, not deleted.
+    let known = known.filter(|_| !claim.uid.is_empty());
+    match known.or_else(|| index.keeper(&place)) {
+        // Perhaps another object of the same name: the copy is adopted in place, not deleted.
         Some((key, entry)) => judge(cluster, key, entry),
         // The cluster asks for an object that it does not have: there is nothing to delete.
         None if claim.uid.is_empty() => Lookup::LeaveAlone,
@@ -181,13 +170,11 @@ fn application(
 
 fn judge(cluster: &ClusterName, key: &Key, entry: &Entry) -> Lookup {
     match &entry.placement {
-        Placement::Routed(place, blocked) if place.cluster == *cluster => match blocked {
-            None => Lookup::Wanted {
-                key: key.object(),
-                digest: entry.digest(),
-            },
-            Some(_) => Lookup::LeaveAlone,
+        Placement::Routed(place, None) if place.cluster == *cluster => Lookup::Wanted {
+            key: key.object(),
+            digest: entry.digest(),
         },
+        Placement::Routed(place, Some(_)) if place.cluster == *cluster => Lookup::LeaveAlone,
         Placement::Routed(..) => Lookup::Unknown,
         Placement::Local if entry.is_moved_away() => Lookup::Unknown,
         Placement::Local | Placement::Ignored | Placement::Conflict(_) | Placement::Mirror(_) => {

@@ -9,8 +9,8 @@ use crate::{
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
-use protocol::{Facet, Source as _, Verb};
-use serde_json::json;
+use protocol::{Facet, ObjectKey, Source as _, Verb};
+use serde_json::{Value, json};
 
 fn hub() -> Arc<Hub> {
     let settings = Settings::usual(([127, 0, 0, 1], 0).into());

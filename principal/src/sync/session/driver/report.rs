@@ -29,7 +29,7 @@ impl Reported {
     pub(super) fn stuck(&mut self, slot: &SessionSlot, stuck: Option<Stuck>) {
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
-            slot.report_stuck(stuck);
+            slot.report(|report, _now| report.stuck = stuck);
         }
     }
 
@@ -56,7 +56,7 @@ impl Reported {
             self.refusals.set(());
         }
         if self.refusals.take_due(now).is_some() {
-            slot.report_refused(hub.objects.refused(cluster));
+            slot.report(|report, _now| report.refused = hub.objects.refused(cluster));
         }
     }
 
