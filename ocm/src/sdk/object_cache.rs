@@ -13,8 +13,8 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     cache::{Cache, Change, Update},
     csr,
-    drive::Key,
     hash::Live,
+    key::Key,
     permissions,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 mod observed;
 mod own_writes;
 
-use self::own_writes::Awaited;
+use self::own_writes::Wait;
 pub(crate) use self::{
     observed::{Observed, Work},
     own_writes::Expected,
@@ -124,7 +124,7 @@ pub(crate) struct State {
     /// Watched only if agents get permissions.
     pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
     pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
-    awaited: Awaited,
+    awaited: BTreeMap<Key, Vec<Wait>>,
 }
 
 impl State {
@@ -148,6 +148,12 @@ impl State {
     /// A certificate request, with our label or without.
     pub(crate) fn request(&self, name: &str) -> Option<&Arc<csr::Summary>> {
         self.requests.values().find_map(|it| it.live().get(name))
+    }
+
+    /// The `ClusterManagementAddOn`.
+    pub(crate) fn offer(&self) -> Option<Arc<ClusterManagementAddOn>> {
+        let offer = self.offer.live().get(&());
+        offer.map(|offer| Arc::clone(&offer.model))
     }
 
     /// A configuration object.
@@ -279,29 +285,27 @@ impl ObjectCache {
             placed: state.placed(cluster).to_vec(),
             addon,
             works,
-            offer: state
-                .offer
-                .live()
-                .get(&())
-                .map(|offer| Arc::clone(&offer.model)),
+            offer: state.offer(),
         }
     }
 
     /// Makes a key wait until the cache shows an own write: a reconcile of the state before it would
     /// repeat the write.
-    pub(crate) fn expect(&self, key: &Key, expected: Expected) {
+    pub(crate) fn expect(&self, key: Key, expected: Expected) {
         let mut state = self.lock();
-        let at = own_writes::progress(&state, key, &expected);
-        state.awaited.note(key, expected, at, Instant::now());
+        let wait = Wait::new(&state, &key, expected, Instant::now());
+        state.awaited.entry(key).or_default().push(wait);
     }
 
     /// Whether the cache does not show an own write yet.
     pub(crate) fn is_behind(&self, key: &Key, now: Instant) -> bool {
         let mut state = self.lock();
-        let mut waits = state.awaited.take(key);
+        let mut waits = state.awaited.remove(key).unwrap_or_default();
         waits.retain_mut(|wait| wait.lasts(&state, key, now));
         let behind = !waits.is_empty();
-        state.awaited.put(key, waits);
+        if behind {
+            state.awaited.insert(key.clone(), waits);
+        }
         behind
     }
 }

@@ -35,22 +35,6 @@ impl Part {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Role, Self::Binding];
 
-    /// The kind.
-    pub(crate) const fn kind(self) -> &'static str {
-        match self {
-            Self::Role => "Role",
-            Self::Binding => "RoleBinding",
-        }
-    }
-
-    /// The plural of the kind.
-    pub(crate) const fn plural(self) -> &'static str {
-        match self {
-            Self::Role => "roles",
-            Self::Binding => "rolebindings",
-        }
-    }
-
     /// Where the objects are, for a dynamic `Api`.
     pub(crate) fn resource(self) -> ApiResource {
         match self {

@@ -35,11 +35,7 @@ pub(crate) fn default_subject(addon: &AddonName, cluster: &ClusterName) -> Subje
 
 /// The kinds of configuration as the status lists them.
 pub(crate) fn supported(kinds: &[ConfigKind]) -> Vec<ConfigGroupResource> {
-    let kind = |kind: &ConfigKind| ConfigGroupResource {
-        group: kind.0.group.clone(),
-        resource: kind.0.plural.clone(),
-    };
-    kinds.iter().map(kind).collect()
+    kinds.iter().map(ConfigKind::group_resource).collect()
 }
 
 /// The agent's namespace: the configuration's, else the annotation's, else OCM's default.
@@ -104,7 +100,7 @@ pub(crate) fn plan(
         registrations: registrations(wanted, &status.registrations),
         namespace: namespace.to_owned(),
         health_check: Some(HealthCheck {
-            mode: wanted.health.as_str().to_owned(),
+            mode: wanted.health.to_string(),
         }),
     };
     (!is_reported(&desired, &status)).then_some(desired)
@@ -128,10 +124,7 @@ fn verdict(wanted: &Wanted<'_>) -> Verdict {
 }
 
 fn is_reported(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
-    let is_current = |wanted| {
-        let found = condition::find(&live.conditions, condition::addon::REGISTRATION_APPLIED);
-        found.is_some_and(|found| condition::same(wanted, found))
-    };
+    let is_current = |wanted| condition::is_reported(wanted, &live.conditions);
     desired.conditions.iter().all(is_current)
         && same_kinds(&desired.supported_configs, &live.supported_configs)
         && desired.registrations == live.registrations

@@ -1,6 +1,6 @@
 //! Converts rendered objects to the contents of works. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
@@ -100,7 +100,8 @@ fn manifest(body: Value, configs: &[ManifestConfig]) -> Result<Manifest, RenderE
     })
 }
 
-fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
+/// The error about one object.
+pub(crate) fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
     let ResourceIdentifier {
         resource,
         namespace,
@@ -208,7 +209,7 @@ pub(crate) fn work_spec<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Ma
     let mut spec = ManifestWorkSpec::default();
     let mut orphans = Vec::new();
     for manifest in manifests {
-        if is_orphan(&manifest.body) {
+        if mark(&manifest.body, "annotations", keys::DELETION_ORPHAN).is_some() {
             orphans.push(manifest.id.clone());
         }
         let plain = ManifestConfig {
@@ -227,10 +228,6 @@ pub(crate) fn work_spec<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Ma
         }),
     });
     spec
-}
-
-fn is_orphan(body: &Value) -> bool {
-    mark(body, "annotations", keys::DELETION_ORPHAN).is_some()
 }
 
 fn mark<'a>(body: &'a Value, marks: &str, key: &str) -> Option<&'a Value> {
@@ -317,14 +314,10 @@ fn drop_empty(value: &mut Value, field: &str) {
 }
 
 /// The objects of a work, with their sizes.
-pub(crate) fn identifiers(spec: &Value) -> BTreeMap<ResourceIdentifier, usize> {
-    let manifests = spec
-        .pointer("/workload/manifests")
-        .and_then(Value::as_array);
-    let manifests = manifests.into_iter().flatten();
-    manifests
-        .filter_map(|body| Some((identify(body)?, body.to_string().len())))
-        .collect()
+pub(crate) fn identifiers(spec: &Value) -> BTreeSet<ResourceIdentifier> {
+    let manifests = spec.pointer("/workload/manifests");
+    let manifests = manifests.and_then(Value::as_array).into_iter().flatten();
+    manifests.filter_map(identify).collect()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use x509_parser::{
 
 use super::Refusal;
 
+const UNSIGNED: &str = "the request is not signed with its own key";
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
@@ -42,7 +43,7 @@ impl Request {
         let request = certification_request(&der)?;
         request
             .verify_signature()
-            .map_err(|_broken| Refusal::SelfSignature)?;
+            .map_err(|_broken| Refusal::new("WrongSignature", UNSIGNED))?;
         let (common_name, organizations, organizational_units) = subject(&request)?;
         let alternative_names = alternative_names(&request)?;
         Ok(Self {
@@ -62,29 +63,27 @@ pub(crate) fn public_key(pem: &[u8]) -> Result<Vec<u8>, Refusal> {
 }
 
 fn der(pem: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let text = std::str::from_utf8(pem).map_err(|_broken| Refusal::Malformed("not text"))?;
+    let text = std::str::from_utf8(pem).map_err(|_broken| Refusal::malformed("not text"))?;
     let text = text.trim_end();
     let body = text
         .strip_prefix(BEGIN)
         .and_then(|rest| rest.strip_suffix(END))
-        .ok_or(Refusal::Malformed(
-            "not one PEM block of a certificate request",
-        ))?;
+        .ok_or_else(|| Refusal::malformed("not one PEM block of a certificate request"))?;
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte);
     if !body.starts_with(['\r', '\n']) || !body.bytes().all(base64) {
-        return Err(Refusal::Malformed("not plain base64 between BEGIN and END"));
+        return Err(Refusal::malformed("not plain base64 between BEGIN and END"));
     }
-    let (_, pem) = parse_x509_pem(text.as_bytes()).map_err(|_broken| Refusal::Malformed("PEM"))?;
+    let (_, pem) = parse_x509_pem(text.as_bytes()).map_err(|_broken| Refusal::malformed("PEM"))?;
     Ok(pem.contents)
 }
 
 fn certification_request(der: &[u8]) -> Result<X509CertificationRequest<'_>, Refusal> {
     let (rest, request) = X509CertificationRequest::from_der(der)
-        .map_err(|_broken| Refusal::Malformed("not a PKCS#10 request"))?;
+        .map_err(|_broken| Refusal::malformed("not a PKCS#10 request"))?;
     if rest.is_empty() {
         Ok(request)
     } else {
-        Err(Refusal::Malformed("data after the request"))
+        Err(Refusal::malformed("data after the request"))
     }
 }
 
@@ -95,21 +94,21 @@ fn subject(request: &X509CertificationRequest<'_>) -> Result<Names, Refusal> {
     for attribute in request.certification_request_info.subject.iter_attributes() {
         let text = attribute
             .as_str()
-            .map_err(|_broken| Refusal::Malformed("subject not text"))?;
+            .map_err(|_broken| Refusal::malformed("subject not text"))?;
         let kind = attribute.attr_type();
         if *kind == OID_X509_COMMON_NAME {
             if common.replace(text.to_owned()).is_some() {
-                return Err(Refusal::Malformed("more than one common name"));
+                return Err(Refusal::malformed("more than one common name"));
             }
         } else if *kind == OID_X509_ORGANIZATION_NAME {
             organizations.insert(text.to_owned());
         } else if *kind == OID_X509_ORGANIZATIONAL_UNIT {
             units.insert(text.to_owned());
         } else {
-            return Err(Refusal::Malformed("a subject with more than CN, O and OU"));
+            return Err(Refusal::malformed("a subject with more than CN, O and OU"));
         }
     }
-    let common = common.ok_or(Refusal::Malformed("no common name"))?;
+    let common = common.ok_or_else(|| Refusal::malformed("no common name"))?;
     Ok((common, organizations, units))
 }
 
@@ -124,14 +123,14 @@ fn alternative_names(
             continue;
         }
         let ParsedCriAttribute::ExtensionRequest(requested) = attribute.parsed_attribute() else {
-            return Err(Refusal::Malformed("unreadable extensions"));
+            return Err(Refusal::malformed("unreadable extensions"));
         };
         for extension in &requested.extensions {
             if extension.oid != OID_X509_EXT_SUBJECT_ALT_NAME {
                 continue;
             }
             let ParsedExtension::SubjectAlternativeName(list) = extension.parsed_extension() else {
-                return Err(Refusal::Malformed("unreadable alternative names"));
+                return Err(Refusal::malformed("unreadable alternative names"));
             };
             names.extend(list.general_names.iter().map(dns_name));
         }

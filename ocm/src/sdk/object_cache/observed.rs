@@ -1,9 +1,6 @@
 //! The observed state of one cluster.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -122,7 +119,7 @@ pub(crate) struct Work {
     /// A digest of its spec.
     pub(crate) digest: String,
     /// Its objects with their sizes.
-    pub(crate) blocked: BTreeMap<ResourceIdentifier, usize>,
+    pub(crate) objects: BTreeSet<ResourceIdentifier>,
 }
 
 impl Work {
@@ -161,7 +158,7 @@ impl Work {
             annotation: annotations.get(keys::CONFIG_SPEC_HASH).cloned(),
             owner: owner.map(|owner| owner.uid),
             digest: render::spec_digest(&spec),
-            blocked: render::identifiers(&spec),
+            objects: render::identifiers(&spec),
         }
     }
 }

@@ -176,13 +176,11 @@ pub(crate) struct PlanInput<'a> {
     /// The version in use.
     pub(crate) version: Version,
     /// The cluster.
-    pub(crate) target: Target<'a>,
+    pub(crate) cluster: &'a ClusterName,
     /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The time.
     pub(crate) now: Timestamp,
-    /// Why the agent's permissions could not be applied, if so.
-    pub(crate) problem: Option<&'a str>,
 }
 
 /// The writes for a cluster.
@@ -201,15 +199,16 @@ pub(crate) struct Plan {
 /// The configuration of a cluster and its agent's namespace, if they are settled.
 pub(crate) fn settle(
     addon: &impl Addon,
-    input: PlanInput<'_>,
+    target: Target<'_>,
+    observed: &Observed,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Result<Settled, Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
     let configured = Configured {
-        addon: input.target.addon,
-        offer: input.observed.offer.as_deref(),
-        placed: &input.observed.placed,
+        addon: target.addon,
+        offer: observed.offer.as_deref(),
+        placed: &observed.placed,
     };
     let settled = settled::settle(configured, &supported, object)?;
     if is_dns_label(&settled.namespace) {
@@ -219,22 +218,17 @@ pub(crate) fn settle(
     }
 }
 
-/// Plans the writes for a served cluster.
+/// Plans the writes for a served cluster. `problem` is why the agent's permissions could not be applied, if so.
 pub(crate) fn plan(
     addon: &impl Addon,
     input: PlanInput<'_>,
+    target: Target<'_>,
+    problem: Option<&str>,
     hosting: &Hosting,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Plan {
-    let PlanInput {
-        version,
-        target,
-        now,
-        problem,
-        ..
-    } = input;
     let supported = registration::supported(&addon.supported_configs());
-    let settled = settle(addon, input, configs);
+    let settled = settle(addon, target, input.observed, configs);
     let namespace = settled.as_ref().ok().map(|it| it.namespace.as_str());
     let wanted = registration::Wanted {
         addon: addon.name(),
@@ -242,24 +236,25 @@ pub(crate) fn plan(
         supported: &supported,
         registrations: &addon.registrations(target),
         health: addon.health_mode(),
-        version,
+        version: input.version,
         problem,
     };
-    let registration = registration::plan(&wanted, target.addon, namespace, now);
+    let registration = registration::plan(&wanted, target.addon, namespace, input.now);
     let (works, finalizers) = match settled {
         Err(waiting) => (Works::Keep(waiting), None),
         Ok(settled) => {
             let wish = WantedWork {
                 input,
+                target,
                 addon: addon.name(),
                 settled: &settled,
             };
             match works::plan(addon, &wish, hosting) {
                 Err(error) => (Works::Refused(error), None),
-                Ok(decided) => {
+                Ok((steps, wanted)) => {
                     let live = target.addon.metadata.finalizers.as_deref();
-                    let wanted = finalizers::plan(live.unwrap_or_default(), decided.finalizers);
-                    (Works::Change(decided.steps), wanted)
+                    let changed = finalizers::plan(live.unwrap_or_default(), &wanted);
+                    (Works::Change(steps), changed)
                 }
             }
         }

@@ -137,7 +137,7 @@ pub(crate) fn report(
     Report {
         deploy,
         recheck: install_grace,
-        available: available.filter(|condition| alone && !is_reported(condition, live)),
+        available: available.filter(|condition| alone && !condition::is_reported(condition, live)),
     }
 }
 
@@ -244,7 +244,8 @@ impl<'a> Draft<'a> {
     fn set(&mut self, verdict: &Verdict) {
         let new = verdict.onto(self.live, self.now);
         if condition::find(&self.conditions, &new.type_).is_none() {
-            self.updates |= !is_reported(&new, self.live) && !may_wait(verdict, self.live);
+            self.updates |=
+                !condition::is_reported(&new, self.live) && !may_wait(verdict, self.live);
             self.conditions.push(new);
         }
     }
@@ -293,10 +294,6 @@ fn may_wait(verdict: &Verdict, live: &[Condition]) -> bool {
     let first = condition::find(live, &verdict.kind).is_none();
     let good = verdict.kind == addon::DEGRADED && verdict.status == Status::False;
     first && (verdict.deferrable || good)
-}
-
-fn is_reported(condition: &Condition, live: &[Condition]) -> bool {
-    condition::find(live, &condition.type_).is_some_and(|live| condition::same(condition, live))
 }
 
 #[cfg(test)]
