@@ -84,11 +84,8 @@ impl ManagedCluster {
 
     /// Whether the hub has lost contact with the cluster: its `Available` is `Unknown`.
     pub fn is_lost(&self) -> bool {
-        condition::has(
-            self.conditions(),
-            condition::cluster::AVAILABLE,
-            Status::Unknown,
-        )
+        let available = condition::cluster::AVAILABLE;
+        condition::has(self.conditions(), available, Status::Unknown)
     }
 
     /// A claim by name.

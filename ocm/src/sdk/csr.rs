@@ -160,11 +160,8 @@ pub(crate) fn check(
     let content = Request::parse(&request.spec.request.0)?;
     check_subject(&content, &granted)?;
     let dns_name = situation.addon.dns_name();
-    if content
-        .alternative_names
-        .iter()
-        .any(|name| name.as_deref() != Some(dns_name.as_str()))
-    {
+    let is_own = |name: &Option<String>| name.as_ref() == Some(&dns_name);
+    if !content.alternative_names.iter().all(is_own) {
         let message = format!("the only subject alternative name may be {dns_name}");
         return Err(Refusal::new("WrongAlternativeName", message));
     }
@@ -289,13 +286,8 @@ fn grant(
 }
 
 fn check_usages(request: &CertificateSigningRequest) -> Result<(), Refusal> {
-    let usages: BTreeSet<_> = request
-        .spec
-        .usages
-        .iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
+    let usages = request.spec.usages.iter().flatten();
+    let usages: BTreeSet<_> = usages.map(String::as_str).collect();
     let allowed = BTreeSet::from(["digital signature", "key encipherment", "client auth"]);
     if usages.contains("client auth") && usages.is_subset(&allowed) {
         return Ok(());

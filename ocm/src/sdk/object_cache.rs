@@ -218,10 +218,6 @@ impl State {
             .map(|(_, work)| work)
     }
 
-    fn has_cluster(&self, name: &str) -> bool {
-        self.clusters.live().contains_key(name)
-    }
-
     fn permissions_of(&self, cluster: &ClusterName) -> permissions::Live {
         let mut live = permissions::Live::default();
         for permissions in self.permissions.values() {
@@ -276,11 +272,12 @@ impl ObjectCache {
         let host = host.and_then(|host| state.clusters.live().get(host));
         let works: Vec<_> = state.works_of(cluster).cloned().collect();
         let namespaces = works.iter().map(|work| &work.report.namespace);
-        let abandoned = namespaces.filter(|name| !state.has_cluster(name)).cloned();
+        let clusters = state.clusters.live();
+        let abandoned = namespaces.filter(|name| !clusters.contains_key(name.as_str()));
         Observed {
-            cluster: state.clusters.live().get(cluster).cloned(),
+            cluster: clusters.get(cluster).cloned(),
             host: host.cloned(),
-            abandoned: abandoned.collect(),
+            abandoned: abandoned.cloned().collect(),
             permissions: state.permissions_of(cluster),
             placed: state.placed(cluster).to_vec(),
             addon,

@@ -14,11 +14,7 @@ use kube::api::ApiResource;
 use serde_json::{Value, json};
 
 use super::{Registration, Target, registration};
-use crate::{
-    api::addon::Version,
-    keys,
-    name::{AddonName, ClusterName},
-};
+use crate::{api::addon::Version, keys, name::AddonName};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -139,19 +135,15 @@ fn fits(live: &ObjectMeta, wanted: &ObjectMeta) -> bool {
             .find(|owner| owner.controller == Some(true))
             .map(|owner| owner.uid.clone())
     };
-    let labels = wanted.labels.iter().flatten();
-    let mut kept = labels.map(|(key, value)| {
-        live.labels
-            .as_ref()
-            .is_some_and(|labels| labels.get(key) == Some(value))
-    });
-    uid(live) == uid(wanted) && kept.all(|kept| kept)
+    let kept = live.labels.as_ref();
+    let is_kept = |(key, value)| kept.and_then(|kept| kept.get(key)) == Some(value);
+    uid(live) == uid(wanted) && wanted.labels.iter().flatten().all(is_kept)
 }
 
 /// The cluster's own group, or with tokens the service account that OCM creates for it.
 fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
     let (kind, name) = if uses_token(target) {
-        ("User", service_account(addon, target.name))
+        ("User", registration::service_account(addon, target.name))
     } else {
         ("Group", addon.cluster_group(target.name))
     };
@@ -171,11 +163,6 @@ fn uses_token(target: Target<'_>) -> bool {
         .iter()
         .filter_map(|it| it.kube_client.as_ref());
     clients.any(|client| client.driver == registration::TOKEN)
-}
-
-/// The user name of an agent with a token.
-pub(crate) fn service_account(addon: &AddonName, cluster: &ClusterName) -> String {
-    format!("system:serviceaccount:{cluster}:{addon}-agent")
 }
 
 #[cfg(test)]

@@ -220,14 +220,12 @@ fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
 /// OCM's name of a configuration in the annotation of works, with two adjacent slashes if it has no
 /// namespace.
 fn label(config: &AddOnConfig) -> String {
-    let AddOnConfig {
-        group,
-        resource,
-        namespace,
-        name,
-    } = config;
+    let (resource, group) = (&config.resource, &config.group);
     let dot = if group.is_empty() { "" } else { "." };
-    format!("{resource}{dot}{group}/{namespace}/{name}")
+    format!(
+        "{resource}{dot}{group}/{}/{}",
+        config.namespace, config.name
+    )
 }
 
 #[cfg(test)]

@@ -106,11 +106,9 @@ impl Version {
     /// Writes the parts of a `ManagedClusterAddOn`'s status that are set.
     pub fn write_status(self, status: &ManagedClusterAddOnStatus) -> Value {
         let mut value = json!(status);
-        if self == Self::V1Alpha1
-            && let Some(registrations) =
-                value.get_mut("registrations").and_then(Value::as_array_mut)
-        {
-            for registration in registrations {
+        if self == Self::V1Alpha1 {
+            let registrations = value.get_mut("registrations").and_then(Value::as_array_mut);
+            for registration in registrations.into_iter().flatten() {
                 *registration = lower_registration(registration);
             }
         }
