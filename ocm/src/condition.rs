@@ -90,10 +90,9 @@ impl Verdict {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        let (kind, status) = (kind.into(), status.into());
         Self {
-            kind,
-            status,
+            kind: kind.into(),
+            status: status.into(),
             reason: reason.into(),
             message: message.into(),
             deferrable: false,

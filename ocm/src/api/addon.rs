@@ -219,16 +219,14 @@ impl ConfigReference {
 impl ManagedClusterAddOn {
     /// The conditions, none if there is no status.
     pub fn conditions(&self) -> &[Condition] {
-        self.status
-            .as_ref()
-            .map_or(&[], |status| &status.conditions)
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.conditions)
     }
 
     /// The configurations to use, none if there is no status.
     pub fn config_references(&self) -> &[ConfigReference] {
-        self.status
-            .as_ref()
-            .map_or(&[], |status| &status.config_references)
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.config_references)
     }
 
     /// Whether it is being deleted.

@@ -67,9 +67,8 @@ pub struct ManagedClusterVersion {
 impl ManagedCluster {
     /// The conditions, none if there is no status.
     pub fn conditions(&self) -> &[Condition] {
-        self.status
-            .as_ref()
-            .map_or(&[], |status| &status.conditions)
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.conditions)
     }
 
     /// Whether the hub has accepted the cluster and it is not being deleted.

@@ -98,15 +98,12 @@ pub(crate) enum Progress {
 /// The progress of a request.
 pub(crate) fn progress(request: &CertificateSigningRequest) -> Progress {
     let status = request.status.as_ref();
-    if status
-        .and_then(|status| status.certificate.as_ref())
-        .is_some_and(|pem| !pem.0.is_empty())
-    {
+    let certificate = status.and_then(|status| status.certificate.as_ref());
+    if certificate.is_some_and(|pem| !pem.0.is_empty()) {
         return Progress::Issued;
     }
-    let conditions = status
-        .and_then(|status| status.conditions.as_deref())
-        .unwrap_or_default();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let conditions = conditions.unwrap_or_default();
     let has = |kind: &str| conditions.iter().any(|c| c.type_ == kind);
     if has("Denied") || has("Failed") {
         Progress::Denied

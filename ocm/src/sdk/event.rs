@@ -69,10 +69,8 @@ impl LastEmitted {
 
     /// Whether the budget has room for one more, which is counted.
     fn take_budget(&mut self, now: Timestamp) -> bool {
-        if self
-            .since
-            .is_none_or(|since| now.duration_since(since) >= WINDOW)
-        {
+        let is_over = |since| now.duration_since(since) >= WINDOW;
+        if self.since.is_none_or(is_over) {
             (self.since, self.count) = (Some(now), 0);
         }
         if self.count >= BUDGET {

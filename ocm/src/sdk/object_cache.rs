@@ -174,10 +174,8 @@ impl State {
     /// The configurations of the placement that counts for a cluster: as for OCM, the last one that selects it.
     pub(crate) fn placed(&self, cluster: &ClusterName) -> &[AddOnConfig] {
         let selects = |placement: &&PlacementStrategy| {
-            self.decisions
-                .live()
-                .values()
-                .any(|it| it.is_of(placement) && it.clusters.contains(cluster))
+            let mut decisions = self.decisions.live().values();
+            decisions.any(|it| it.is_of(placement) && it.clusters.contains(cluster))
         };
         let last = self.placements().iter().rev().find(selects);
         last.map_or(&[], |placement| &placement.configs)
@@ -199,11 +197,8 @@ impl State {
         let removed = before.into_iter().flat_map(|it| it.beyond(now));
         let added = now.into_iter().flat_map(|it| it.beyond(before));
         let addons = self.addons.live();
-        removed
-            .chain(added)
-            .filter(|it| addons.contains_key(*it))
-            .cloned()
-            .collect()
+        let moved = removed.chain(added).filter(|it| addons.contains_key(*it));
+        moved.cloned().collect()
     }
 
     /// A cluster's works.
@@ -213,9 +208,8 @@ impl State {
     ) -> impl Iterator<Item = &'a Arc<Work>> {
         let from = (cluster.clone(), String::new(), String::new());
         let works = self.works.live().range(from..);
-        works
-            .take_while(move |((owner, _, _), _)| owner == cluster)
-            .map(|(_, work)| work)
+        let works = works.take_while(move |((owner, _, _), _)| owner == cluster);
+        works.map(|(_, work)| work)
     }
 
     fn permissions_of(&self, cluster: &ClusterName) -> permissions::Live {

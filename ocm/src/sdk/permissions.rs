@@ -129,11 +129,9 @@ fn metadata(wanted: Wanted<'_>, target: Target<'_>) -> ObjectMeta {
 /// Whether our labels and the owner are set; other clients may add labels.
 fn fits(live: &ObjectMeta, wanted: &ObjectMeta) -> bool {
     let uid = |meta: &ObjectMeta| {
-        let owners = meta.owner_references.as_deref().unwrap_or_default();
-        owners
-            .iter()
-            .find(|owner| owner.controller == Some(true))
-            .map(|owner| owner.uid.clone())
+        let mut owners = meta.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true));
+        owner.map(|owner| owner.uid.clone())
     };
     let kept = live.labels.as_ref();
     let is_kept = |(key, value)| kept.and_then(|kept| kept.get(key)) == Some(value);
@@ -159,9 +157,8 @@ fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
 fn uses_token(target: Target<'_>) -> bool {
     let status = target.addon.status.as_ref();
     let registrations = status.map_or(&[][..], |status| &status.registrations);
-    let mut clients = registrations
-        .iter()
-        .filter_map(|it| it.kube_client.as_ref());
+    let registrations = registrations.iter();
+    let mut clients = registrations.filter_map(|it| it.kube_client.as_ref());
     clients.any(|client| client.driver == registration::TOKEN)
 }
 

@@ -294,11 +294,9 @@ impl<A: Addon> Hub<A> {
             for (config, _) in configs {
                 self.pending.add(Key::Configs);
                 self.wake_addons(|addon| {
-                    let mut references = addon
-                        .config_references()
-                        .iter()
-                        .map(ConfigReference::desired);
-                    references.any(|(named, _)| named == config)
+                    let references = addon.config_references().iter();
+                    let mut named = references.map(ConfigReference::desired);
+                    named.any(|(named, _)| named == config)
                 });
             }
         };

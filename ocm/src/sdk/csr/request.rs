@@ -24,7 +24,7 @@ const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
 /// The parts of a request that matter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The only common name.
     pub(crate) common_name: String,
@@ -44,13 +44,10 @@ impl Request {
         request
             .verify_signature()
             .map_err(|_broken| Refusal::new("WrongSignature", UNSIGNED))?;
-        let (common_name, organizations, organizational_units) = subject(&request)?;
-        let alternative_names = alternative_names(&request)?;
+        let subject = subject(&request)?;
         Ok(Self {
-            common_name,
-            organizations,
-            organizational_units,
-            alternative_names,
+            alternative_names: alternative_names(&request)?,
+            ..subject
         })
     }
 }
@@ -87,10 +84,8 @@ fn certification_request(der: &[u8]) -> Result<X509CertificationRequest<'_>, Ref
     }
 }
 
-type Names = (String, BTreeSet<String>, BTreeSet<String>);
-
-fn subject(request: &X509CertificationRequest<'_>) -> Result<Names, Refusal> {
-    let (mut common, mut organizations, mut units) = (None, BTreeSet::new(), BTreeSet::new());
+fn subject(request: &X509CertificationRequest<'_>) -> Result<Request, Refusal> {
+    let (mut subject, mut common) = (Request::default(), None);
     for attribute in request.certification_request_info.subject.iter_attributes() {
         let text = attribute
             .as_str()
@@ -101,15 +96,15 @@ fn subject(request: &X509CertificationRequest<'_>) -> Result<Names, Refusal> {
                 return Err(Refusal::malformed("more than one common name"));
             }
         } else if *kind == OID_X509_ORGANIZATION_NAME {
-            organizations.insert(text.to_owned());
+            subject.organizations.insert(text.to_owned());
         } else if *kind == OID_X509_ORGANIZATIONAL_UNIT {
-            units.insert(text.to_owned());
+            subject.organizational_units.insert(text.to_owned());
         } else {
             return Err(Refusal::malformed("a subject with more than CN, O and OU"));
         }
     }
-    let common = common.ok_or_else(|| Refusal::malformed("no common name"))?;
-    Ok((common, organizations, units))
+    subject.common_name = common.ok_or_else(|| Refusal::malformed("no common name"))?;
+    Ok(subject)
 }
 
 /// Alternative names of all requested extensions; an extension that cannot be read counts against

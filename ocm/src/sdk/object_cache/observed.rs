@@ -86,10 +86,8 @@ impl Observed {
     ) -> impl Iterator<Item = (Purpose, &'a Work)> {
         let hosted_for = place.is_hosting().then_some(cluster);
         let here = place.namespace(cluster).as_str();
-        let works = self
-            .works
-            .iter()
-            .filter(move |work| work.report.namespace == here);
+        let works = self.works.iter();
+        let works = works.filter(move |work| work.report.namespace == here);
         works.filter_map(move |work| {
             let title = place::title(addon, &work.report.name)?;
             (title.hosted_for.as_ref() == hosted_for).then_some((title.purpose, work.as_ref()))
@@ -136,9 +134,8 @@ impl Work {
         let spec = data.get_mut("spec").map(Value::take).unwrap_or_default();
         let status = data.get_mut("status").map(Value::take).unwrap_or_default();
         let owners = metadata.owner_references.unwrap_or_default();
-        let owner = owners
-            .into_iter()
-            .find(|owner| owner.controller == Some(true));
+        let mut owners = owners.into_iter();
+        let owner = owners.find(|owner| owner.controller == Some(true));
         let annotations = metadata.annotations.unwrap_or_default();
         let labels = metadata.labels.unwrap_or_default();
         Self {

@@ -60,12 +60,10 @@ pub(crate) fn stage<'a>(
         })
     };
     let Some(cluster_addon) = observed.addon.as_deref() else {
-        let gone = observed.works.is_empty();
-        return if gone {
-            Stage::Removed
-        } else {
-            removing(RemovalPhase::AddonGone)
-        };
+        if observed.works.is_empty() {
+            return Stage::Removed;
+        }
+        return removing(RemovalPhase::AddonGone);
     };
     if cluster_addon.is_deleting() {
         return removing(RemovalPhase::AddonDeleting);
@@ -111,13 +109,7 @@ pub(crate) fn not_accepted<'a>(
         "the hub does not accept cluster {name}, so its agent is rejected and nothing is deployed there; accept it \
         with clusteradm accept --clusters {name}, or disable the add-on"
     );
-    let verdict = Verdict::new(
-        condition::addon::DEGRADED,
-        true,
-        "ClusterNotAccepted",
-        message,
-    );
-    Some((target, verdict))
+    Some((target, degraded("ClusterNotAccepted", message)))
 }
 
 /// The condition with the reason why the add-on does not serve a cluster, if so.
@@ -126,13 +118,10 @@ pub(crate) fn blocked(
     target: Target<'_>,
     observed: &Observed,
 ) -> Option<Verdict> {
-    let degraded = |reason: String, message: String| {
-        Verdict::new(condition::addon::DEGRADED, true, reason, message)
-    };
     if uses_template(observed) {
         let message = "an AddOnTemplate is configured, so OCM itself deploys this add-on; remove it from the \
         configuration to let the manager deploy";
-        return Some(degraded("ManagedByTemplate".to_owned(), message.to_owned()));
+        return Some(degraded("ManagedByTemplate", message));
     }
     match addon.admit(target) {
         Admission::Serve => {}
@@ -148,7 +137,11 @@ pub(crate) fn blocked(
         "hosted mode (on cluster {host:?}) is not supported; remove the annotation {}",
         keys::HOSTING_CLUSTER
     );
-    Some(degraded("HostedModeUnsupported".to_owned(), message))
+    Some(degraded("HostedModeUnsupported", message))
+}
+
+fn degraded(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
+    Verdict::new(condition::addon::DEGRADED, true, reason, message)
 }
 
 /// Whether OCM's template controller deploys the add-on on this cluster.
@@ -157,10 +150,8 @@ pub(crate) fn uses_template(observed: &Observed) -> bool {
     let addon = observed.addon.iter();
     let referred = addon.clone().flat_map(|addon| addon.config_references());
     let own = addon.flat_map(|addon| &addon.spec.configs);
-    let defaults = observed
-        .offer
-        .iter()
-        .flat_map(|offer| &offer.spec.default_configs);
+    let offer = observed.offer.iter();
+    let defaults = offer.flat_map(|offer| &offer.spec.default_configs);
     let defaults = defaults.filter(|config| config.name != crate::api::addon::NO_DEFAULT);
     referred
         .into_iter()

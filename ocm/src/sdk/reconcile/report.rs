@@ -120,17 +120,13 @@ pub(crate) fn report(
     for verdict in verdicts.iter().filter(|verdict| is_authors(&verdict.kind)) {
         draft.set(verdict);
     }
-    let available = verdicts
-        .iter()
-        .find(|verdict| verdict.kind == addon::AVAILABLE);
+    let mut verdicts = verdicts.iter();
+    let available = verdicts.find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
     let available = available.map(|verdict| verdict.onto(live, now));
     let waits = health.pending && available.is_none() && draft.is_first_success();
-    let install_grace = if draft.is_first_failure() {
-        facts.install_grace(now)
-    } else {
-        None
-    };
+    let fails = draft.is_first_failure();
+    let install_grace = facts.install_grace(now).filter(|_| fails);
     draft.add_available(mode, available.as_ref());
     let deploy = draft.finish().filter(|_| !waits && install_grace.is_none());
     let alone = deploy.is_none();
@@ -179,9 +175,8 @@ impl Facts {
         let left = failed.map(|work| {
             // A creation time in the future: our clock is behind, so the age is unknown.
             let age = Duration::try_from(now.duration_since(work.created?)).ok()?;
-            INSTALL_GRACE
-                .checked_sub(age)
-                .filter(|left| !left.is_zero())
+            let left = INSTALL_GRACE.checked_sub(age);
+            left.filter(|left| !left.is_zero())
         });
         left.min().flatten()
     }

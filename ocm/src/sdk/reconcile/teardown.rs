@@ -152,10 +152,8 @@ fn left(addon: &ManagedClusterAddOn, deadline: Duration, now: Timestamp) -> Opti
     let hooks = condition::find(addon.conditions(), kind);
     let ours = hooks.map(|hooks| now.duration_since(hooks.last_transition_time.0));
     let theirs = now.duration_since(deleted).saturating_sub(SKEW);
-    let taken = ours
-        .unwrap_or_default()
-        .max(theirs)
-        .max(SignedDuration::ZERO);
+    let longest = ours.unwrap_or_default().max(theirs);
+    let taken = longest.max(SignedDuration::ZERO);
     let deadline = SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX);
     let left = deadline.checked_sub(taken)?;
     Duration::try_from(left).ok().filter(|left| !left.is_zero())

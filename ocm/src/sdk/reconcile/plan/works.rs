@@ -122,10 +122,8 @@ fn check_hooks(hooks: &[Manifest]) -> Result<(), RenderError> {
     if size <= pack::LIMIT {
         return Ok(());
     }
-    let message = format!(
-        "the hooks have {size} bytes together; the limit is {}",
-        pack::LIMIT
-    );
+    let limit = pack::LIMIT;
+    let message = format!("the hooks have {size} bytes together; the limit is {limit}");
     Err(RenderError { message })
 }
 
