@@ -109,7 +109,7 @@ pub(crate) fn offer_patch(
             let progressions = list.as_array_mut().into_iter().flatten();
             let references = progressions.filter_map(|it| it.get_mut("configReferences"));
             references.fold(false, |changed, it| {
-                set_hashes(it, supported, &live) || changed
+                changed | set_hashes(it, supported, &live)
             })
         }
         name => name == defaults && set_hashes(list, supported, &live),

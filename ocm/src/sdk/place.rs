@@ -85,16 +85,15 @@ pub(crate) struct ResourceTitle {
 /// Parses the name of a work; `None` if it does not belong to the add-on.
 pub(crate) fn title(addon: &AddonName, name: &str) -> Option<ResourceTitle> {
     let rest = name.strip_prefix(&format!("addon-{addon}-"))?;
-    let (purpose, mark) = match rest.strip_prefix("pre-delete") {
-        Some(mark) => (Purpose::Hook, mark),
-        None => {
-            let (mark, text) = rest.strip_prefix("deploy")?.rsplit_once('-')?;
-            let number: usize = text
-                .parse()
-                .ok()
-                .filter(|it: &usize| it.to_string() == text)?;
-            (Purpose::Deploy(number), mark)
+    let (purpose, mark) = if let Some(mark) = rest.strip_prefix("pre-delete") {
+        (Purpose::Hook, mark)
+    } else {
+        let (mark, text) = rest.strip_prefix("deploy")?.rsplit_once('-')?;
+        let number: usize = text.parse().ok()?;
+        if number.to_string() != text {
+            return None;
         }
+        (Purpose::Deploy(number), mark)
     };
     let hosted_for = match mark.strip_prefix(HOSTING) {
         Some(cluster) => Some(ClusterName::new(cluster).ok()?),

@@ -182,7 +182,7 @@ impl<A: Addon> Reconcile<'_, A> {
         for work in &teardown.abandoned {
             self.release_work(work).await?;
         }
-        Ok(recheck(teardown.recheck))
+        Ok(Some(recheck(teardown.recheck)))
     }
 
     /// Deletes the works of a refused cluster, without hooks, since its `ManagedClusterAddOn` stays.
@@ -246,7 +246,7 @@ impl<A: Addon> Reconcile<'_, A> {
             return worked.map(|()| None);
         }
         let pause = self.write_report(target, &facts).await?;
-        worked.map(|()| recheck(pause))
+        worked.map(|()| Some(recheck(pause)))
     }
 
     /// Applies the agent's permissions on the hub.
@@ -325,8 +325,8 @@ impl<A: Addon> Reconcile<'_, A> {
     }
 }
 
-fn recheck(pause: Option<Duration>) -> Option<Duration> {
-    Some(pause.unwrap_or(SWEEP).min(SWEEP))
+fn recheck(pause: Option<Duration>) -> Duration {
+    pause.unwrap_or(SWEEP).min(SWEEP)
 }
 
 fn regarding<A: Addon>(

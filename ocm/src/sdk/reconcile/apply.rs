@@ -137,9 +137,12 @@ impl<A: Addon> Reconcile<'_, A> {
         let params = PatchParams::apply(&format!("{name}-{part}")).force();
         let (api, patch) = (self.addons(), Patch::Apply(&body));
         let result = api.patch_status(name.as_str(), &params, &patch).await;
-        match unless_gone(result).map_err(Error::write("apply the status of", self.title()))? {
-            Some(object) => self.wrote_addon(written, object),
-            None => debug!(%cluster, part, "deleted before its status was written"),
+        let result = unless_gone(result);
+        let action = "apply the status of";
+        if let Some(object) = result.map_err(Error::write(action, self.title()))? {
+            self.wrote_addon(written, object);
+        } else {
+            debug!(%cluster, part, "deleted before its status was written");
         }
         Ok(())
     }
