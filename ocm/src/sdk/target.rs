@@ -7,7 +7,7 @@ use kube::api::ApiResource;
 use super::registration;
 use crate::{
     api::{
-        addon::{ManagedClusterAddOn, Subject},
+        addon::{ConfigGroupResource, ManagedClusterAddOn, Subject},
         cluster::ManagedCluster,
     },
     name::{AddonName, ClusterName},
@@ -55,25 +55,21 @@ impl ConfigKind {
     pub fn addon_deployment_config() -> Self {
         Self(ApiResource::erase::<crate::api::addon::AddOnDeploymentConfig>(&()))
     }
+
+    /// The kind, as the status of an add-on lists it.
+    pub(crate) fn group_resource(&self) -> ConfigGroupResource {
+        let (group, resource) = (self.0.group.clone(), self.0.plural.clone());
+        ConfigGroupResource { group, resource }
+    }
 }
 
 /// Which component checks the health of the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, derive_more::Display, PartialEq, Eq)]
 pub enum HealthMode {
     /// OCM's registration agent, by a lease that the agent renews on its cluster.
     Lease,
     /// The author, in [`Addon::conditions`](super::Addon::conditions).
     Customized,
-}
-
-impl HealthMode {
-    /// The text in the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Lease => "Lease",
-            Self::Customized => "Customized",
-        }
-    }
 }
 
 /// An identity of an agent.
