@@ -139,9 +139,9 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         addon: name,
         own: own.clone(),
         writer: writer(term, version),
-        store: Store::new(client.clone(), &config.own_namespace),
+        store: Store::new(client.clone(), &config.args.own_namespace),
         decisions: channels.decisions.clone(),
-        keep: keep(config.certificate_life),
+        keep: keep(config.args.certificate_life),
         blocked: channels.blocked_modes.clone(),
     };
     let opting_in = opting_in.run(token.clone());
@@ -227,13 +227,13 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         client: client.clone(),
         view: view.clone(),
         own: own.clone(),
-        image: config.agent_image.clone(),
-        certificate_life: config.certificate_life,
+        image: config.args.agent_image.clone(),
+        certificate_life: config.args.certificate_life,
         authority: channels.authority.subscribe(),
         certificates: channels.certificates.subscribe(),
         address: channels.address.subscribe(),
         addresses: channels.addresses.clone(),
-        shares_unscoped: config.shared.shares_unscoped,
+        shares_unscoped: config.shared.args.share_unscoped_repositories,
         sharing: channels.sharing.clone(),
         decisions: channels.decisions.subscribe(),
         sessions: channels.sessions.subscribe(),
@@ -241,6 +241,7 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),
         projects: config
+            .args
             .cluster_projects
             .then(|| Projects::new(client.clone(), &own.argocd_namespace)),
         resource_proxy: config.shared.resource_proxy.clone(),
@@ -253,7 +254,7 @@ fn writer(term: &LeaderRun, version: Version) -> optin::Writer {
     let LeaderRun { context, own, .. } = term;
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
-        instance: context.config.pod_name.clone(),
+        instance: context.config.args.pod_name.0.clone(),
     };
     let recorder = Recorder::new(context.client.clone(), reporter);
     let resource_proxy = context.config.shared.resource_proxy.clone();

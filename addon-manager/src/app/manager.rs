@@ -140,8 +140,8 @@ pub(super) struct Channels {
 impl Channels {
     fn new(config: &Manager) -> Self {
         Self {
-            address: watch::Sender::new(config.principal_address.clone()),
-            looked: watch::Sender::new(config.principal_address.is_some()),
+            address: watch::Sender::new(config.args.principal_address.0.clone()),
+            looked: watch::Sender::new(config.args.principal_address.0.is_some()),
             ..Self::default()
         }
     }
@@ -151,16 +151,23 @@ impl HubContext {
     /// Whether this replica leads. No load of the other tasks delays the renewal of the lease: it has threads,
     /// connections and a request rate of its own.
     async fn leading(&self) -> anyhow::Result<watch::Receiver<bool>> {
-        if !self.config.leader_election {
+        if !self.config.args.leader_election {
             return Ok(super::always(&self.spawner));
         }
         let vital = self.spawner.vital();
         let client =
-            runtime::kube::client_of(&self.config.shared.kube, super::USER_AGENT, &vital).await?;
-        let name = self.config.pod_name.as_deref().unwrap_or("addon-manager");
+            runtime::kube::client_of(&self.config.shared.args.kube, super::USER_AGENT, &vital)
+                .await?;
+        let name = self
+            .config
+            .args
+            .pod_name
+            .0
+            .as_deref()
+            .unwrap_or("addon-manager");
         let (life, process) = (Clock::system().now().as_millisecond(), std::process::id());
         let candidate = Candidate {
-            namespace: self.config.own_namespace.clone(),
+            namespace: self.config.args.own_namespace.clone(),
             name: keys::LEASE.to_owned(),
             // The process, not the pod: a restarted container is another candidate.
             identity: format!("{name}_{process}_{life}"),
@@ -170,10 +177,10 @@ impl HubContext {
 
     /// Labels the pod that serves agents, so that the Service selects it.
     fn spawn_active_label(&self) {
-        let Some(pod) = self.config.pod_name.clone() else {
+        let Some(pod) = self.config.args.pod_name.0.clone() else {
             return;
         };
-        let (client, namespace) = (self.client.clone(), self.config.own_namespace.clone());
+        let (client, namespace) = (self.client.clone(), self.config.args.own_namespace.clone());
         let serving = self.channels.serving.subscribe();
         let token = self.spawner.token().clone();
         self.spawner.spawn(
@@ -183,7 +190,7 @@ impl HubContext {
     }
 
     fn spawn_address(&self) {
-        if self.config.principal_address.is_some() {
+        if self.config.args.principal_address.0.is_some() {
             return;
         }
         let target = AddressTarget {
@@ -192,7 +199,7 @@ impl HubContext {
         };
         let following = follow(
             self.client.clone(),
-            self.config.own_namespace.clone(),
+            self.config.args.own_namespace.clone(),
             target,
             self.spawner.token().clone(),
         );
@@ -209,7 +216,7 @@ impl HubContext {
         let naming = name_hosts(address, addresses, names, self.spawner.token().clone());
         self.spawner.spawn("names in certificates", naming);
         let issuer = Issuer {
-            secrets: issuer::Secrets::new(self.client.clone(), &self.config.own_namespace),
+            secrets: issuer::Secrets::new(self.client.clone(), &self.config.args.own_namespace),
             clock: Clock::system(),
             names: wanted,
             agents: self.channels.agents.subscribe(),
@@ -231,7 +238,7 @@ impl HubContext {
     /// A counter of writes to the Secrets with certificates of the hub, by any client.
     fn written(&self) -> watch::Receiver<u64> {
         let (send, receive) = watch::channel(0_u64);
-        let namespace = &self.config.own_namespace;
+        let namespace = &self.config.args.own_namespace;
         for name in [CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET] {
             let send = send.clone();
             let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), namespace))
@@ -246,7 +253,7 @@ impl HubContext {
 
     /// Builds the inputs of the principal; waits for the token key.
     async fn inputs(&self, metrics: principal::Metrics) -> Result<Inputs, token_key::Error> {
-        let (client, namespace) = (self.client.clone(), &self.config.own_namespace);
+        let (client, namespace) = (self.client.clone(), &self.config.args.own_namespace);
         let jwt_key = token_key::from_secret(client, namespace, JWT_SECRET, &self.spawner).await?;
         Ok(Inputs {
             client: self.client.clone(),
@@ -265,7 +272,7 @@ impl HubContext {
 
     /// One of our serving certificates, with the CA of the clients.
     fn serving_tls(&self, secret: &str) -> watch::Receiver<Arc<Material>> {
-        let (client, namespace) = (&self.client, &self.config.own_namespace);
+        let (client, namespace) = (&self.client, &self.config.args.own_namespace);
         let watch = |name, take| {
             let clock = Clock::system();
             secrets::watch(client.clone(), namespace, name, take, clock, &self.spawner)
@@ -293,7 +300,7 @@ impl HubContext {
         let settings = &self.config.shared.principal;
         Some(Own {
             argocd_namespace: settings.argocd_namespace.clone(),
-            own_namespace: self.config.own_namespace.clone(),
+            own_namespace: self.config.args.own_namespace.clone(),
             other_namespaces: settings.other_namespaces.clone(),
             cluster_uid,
         })

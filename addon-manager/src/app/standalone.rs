@@ -103,7 +103,7 @@ fn enrolled(
     let (serving, active) = watch::channel(false);
     let hub = Hub {
         argocd_namespace: shared.principal.argocd_namespace.clone(),
-        shares_unscoped: shared.shares_unscoped,
+        shares_unscoped: shared.args.share_unscoped_repositories,
     };
     let secrets = Watch::new(Api::namespaced(client.clone(), &hub.argocd_namespace));
     let following = follow_fleet(secrets, hub, fleet, serving, spawner.token().clone());
