@@ -38,7 +38,7 @@ use crate::{
     optin::plan::{blocked_change, follows_label},
 };
 use argocd_install::{Decision, Installer};
-use conditions::{BlockedMode, Facts, Needs};
+use conditions::{ArgoCdFacts, BlockedMode, CertificateFacts, Facts};
 use manifests::Templates;
 use obstacles::Obstacles;
 pub use parts::Parts;
@@ -116,7 +116,7 @@ impl ArgocdAgent {
         Defaults {
             image: self.parts.image.clone(),
             principal: self.parts.address.borrow().clone(),
-            ca_bundle: authority.as_ref().map(|ca| ca.bundle().to_owned()),
+            ca_bundle: authority.as_ref().map(|ca| ca.bundle.clone()),
         }
     }
 
@@ -214,8 +214,8 @@ impl sdk::Addon for ArgocdAgent {
             return Vec::new();
         }
         let authority = self.parts.authority.borrow();
-        let unit = authority.as_ref().and_then(|ca| ca.unit());
-        let units = unit.map(str::to_owned).into_iter().chain(addon.key_unit());
+        let unit = authority.as_ref().and_then(|ca| ca.unit.clone());
+        let units = unit.into_iter().chain(addon.key_unit());
         let mut registration = Registration::custom_signer(keys::SIGNER, &self.name, target.name);
         if let Registration::CustomSigner { subject, .. } = &mut registration {
             subject.organization_units = units.collect();
@@ -238,7 +238,7 @@ impl sdk::Addon for ArgocdAgent {
         {
             return Some(Arc::clone(ca));
         }
-        let made = SigningCa::from_pem(authority.certificate(), authority.key());
+        let made = SigningCa::from_pem(&authority.certificate, &authority.key);
         let made = made.inspect_err(|error| {
             tracing::error!(error = %runtime::error::Chain(error), "cannot sign with the CA");
         });
@@ -360,33 +360,46 @@ impl sdk::Addon for ArgocdAgent {
         let certificates = Arc::clone(&self.parts.certificates.borrow());
         let installation = self.installation.need(target.name);
         let installs_argocd = self.installation.installs_argocd(target.name);
-        // An Argo CD that we are installing is not missing.
-        let argocd = session.and_then(|session| session.argocd);
-        let needs = Needs {
-            // `installation` reports a missing part of the hub's Argo CD.
-            render_error: render_error.filter(|_| installation.is_none()),
-            secret_error: known.and_then(|it| it.secret.as_deref()),
-            project_error: known.and_then(|it| it.project.as_deref()),
-            blocked_mode: self.blocked_mode(target),
-            blocked_deletion: session.and_then(|it| it.blocked_deletion.as_ref()),
-            stuck: session.and_then(|it| it.stuck.as_ref()),
-            misconduct: session.and_then(|it| it.misconduct.as_deref()),
-            refused: session.and_then(|it| it.refused.as_ref()),
-            argocd: argocd.filter(|_| !installs_argocd),
+        let argocd = ArgoCdFacts {
+            // An Argo CD that we are installing is not missing.
+            argocd: session
+                .and_then(|session| session.argocd)
+                .filter(|_| !installs_argocd),
             installation: installation.as_ref(),
             withheld: self.installation.withheld(target.name),
             // An agent reports problems of an Argo CD that we installed only.
-            argocd_problem: session
+            problem: session
                 .and_then(|it| it.argocd_ails.as_ref())
                 .filter(|_| installs_argocd),
-            unmirrored: session.and_then(|it| it.unmirrored.as_ref()),
-            revoked: self.addon(target).revoked.is_some(),
-            hub: Some(&certificates),
-            cluster: target.name.as_str(),
-            certificate: session.and_then(|it| it.certificate.as_ref()),
         };
-        let degraded = conditions::degraded(&needs, now);
-        let waits = conditions::rotation_recheck(&needs, now);
+        let certificates = CertificateFacts {
+            cluster: target.name.as_str(),
+            shown: session.and_then(|it| it.certificate.as_ref()),
+            hub: &certificates,
+        };
+        // `installation` reports a missing part of the hub's Argo CD.
+        let render_error = render_error.filter(|_| installation.is_none());
+        let secret = known.and_then(|it| it.secret.as_deref());
+        let project = known.and_then(|it| it.project.as_deref());
+        let findings = [
+            self.addon(target)
+                .revoked
+                .map(|_reason| conditions::revoked()),
+            render_error.map(conditions::render_failed),
+            argocd.finding(),
+            self.blocked_mode(target)
+                .as_ref()
+                .map(conditions::mode_change),
+            secret.map(conditions::secret_failed),
+            project.map(conditions::project_failed),
+        ];
+        let findings = findings
+            .into_iter()
+            .flatten()
+            .chain(certificates.findings(now));
+        let reported = session.into_iter().flat_map(conditions::reported);
+        let degraded = conditions::degraded(findings.chain(reported));
+        let waits = certificates.recheck(now);
         let looks = [state.recheck, obstacles.as_ref().map(|_| LOOK_AGAIN), waits];
         Health {
             pending: state.verdict.is_none() && state.recheck.is_some(),

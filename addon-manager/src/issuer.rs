@@ -198,7 +198,7 @@ impl Issuer {
         let again = decision.step != Move::Stay;
         if again {
             self.secrets.step(stored, decision.step, now).await?;
-            let (step, stage) = (decision.step, stored.stage().as_str());
+            let (step, stage) = (decision.step, Stage::of(stored).as_str());
             info!(?step, from = stage, "rotated the certificate authority");
         }
         Ok(Round { problems, again })
@@ -211,7 +211,7 @@ impl Issuer {
         troubles: Vec<String>,
         overdue: Vec<String>,
     ) {
-        let stage = stored.stage();
+        let stage = Stage::of(stored);
         self.metrics.rotation(stage, decision.waits_for.len());
         let rotation = (stage != Stage::Settled).then(|| Progress {
             stage,
@@ -252,7 +252,7 @@ impl Issuer {
     }
 
     fn export_expiry(&self, observed: &Observed, stored: &StoredAuthority) {
-        self.metrics.expires(CA_SECRET, stored.ca.not_after());
+        self.metrics.expires(CA_SECRET, stored.ca.not_after);
         for (secret, leaf) in observed.leaves() {
             if let Some(leaf) = leaf {
                 self.metrics.expires(secret, leaf.not_after);

@@ -24,7 +24,8 @@ use credential::Certificate;
 pub use renew::keep;
 
 /// Creates cluster Secrets.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("SelfRegistration")]
 pub struct SelfRegistration {
     secrets: Api<Secret>,
     argocd_namespace: String,
@@ -34,12 +35,6 @@ pub struct SelfRegistration {
     /// Signs the tokens, which are valid for one cluster each.
     jwt_key: watch::Receiver<Arc<JwtKey>>,
     clock: Clock,
-}
-
-impl std::fmt::Debug for SelfRegistration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SelfRegistration").finish_non_exhaustive()
-    }
 }
 
 #[derive(Debug, thiserror::Error)]

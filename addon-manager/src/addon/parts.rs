@@ -1,6 +1,6 @@
 //! The dependencies of the add-on.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use kube::Client;
@@ -19,6 +19,8 @@ use crate::{
 };
 
 /// The dependencies of the add-on: clients, settings and channels.
+#[derive(derive_more::Debug)]
+#[debug("Parts({own:?})")]
 pub struct Parts {
     /// The client of the hub's API.
     pub client: Client,
@@ -60,12 +62,4 @@ pub struct Parts {
     pub pattern: watch::Receiver<argocd_install::follow::Hub>,
     /// Publishes the decisions to record about the clusters' Argo CD.
     pub records: watch::Sender<argocd_install::record::Records>,
-}
-
-impl fmt::Debug for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts")
-            .field("own", &self.own)
-            .finish_non_exhaustive()
-    }
 }

@@ -90,7 +90,8 @@ impl Error {
 }
 
 /// Reads and writes the cluster Secrets. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ClusterSecrets({namespace})")]
 pub struct ClusterSecrets {
     namespace: String,
     api: Api<Secret>,
@@ -99,12 +100,6 @@ pub struct ClusterSecrets {
     // Labels and annotations that another field manager sets to other values, by cluster. Locked likewise.
     contested: Arc<Mutex<BTreeMap<String, BTreeSet<Field>>>>,
     listed: watch::Sender<bool>,
-}
-
-impl std::fmt::Debug for ClusterSecrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterSecrets").finish_non_exhaustive()
-    }
 }
 
 impl ClusterSecrets {

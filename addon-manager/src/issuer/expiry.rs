@@ -23,7 +23,7 @@ pub fn is_overdue(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -
 pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
     let mut lives = Vec::new();
     if let ReadAuthority::Usable(stored) = &observed.ca {
-        lives.push((CA_SECRET, stored.ca.not_before(), stored.ca.not_after()));
+        lives.push((CA_SECRET, stored.ca.not_before, stored.ca.not_after));
     }
     for (secret, leaf) in observed.leaves() {
         lives.extend(leaf.map(|leaf| (secret, leaf.not_before, leaf.not_after)));

@@ -115,7 +115,7 @@ impl Secrets {
         let data = [
             ("tls.crt", leaf.certificate.as_str()),
             ("tls.key", leaf.key.as_str()),
-            ("ca.crt", ca.bundle()),
+            ("ca.crt", ca.bundle.as_str()),
         ];
         let mut secret = secret(&self.namespace, name, "kubernetes.io/tls", data);
         if replaces.is_none() {
@@ -151,7 +151,10 @@ impl Secrets {
 /// The Secret of a new CA. It has a unit from the start: if it replaces a lost CA, the certificates of agents are not
 /// trusted any more, and only another subject makes OCM request new ones.
 pub(super) fn authority_secret(namespace: &str, ca: &Authority) -> Secret {
-    let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
+    let data = [
+        ("tls.crt", ca.certificate.as_str()),
+        ("tls.key", ca.key.as_str()),
+    ];
     let mut secret = secret(namespace, CA_SECRET, "kubernetes.io/tls", data);
     secret.metadata.annotations = Some([(UNIT.to_owned(), takeover::unit(ca))].into());
     secret

@@ -76,21 +76,14 @@ pub enum Done {
 }
 
 /// Writes `ManagedClusterAddOns`.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Writer({version:?})")]
 pub struct Writer {
     client: Client,
     version: Version,
     events: Recorder,
     own: Own,
     resource_proxy: String,
-}
-
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer")
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Writer {

@@ -40,16 +40,11 @@ pub enum Error {
 }
 
 /// A client of the hub.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Hub")]
 pub struct Hub {
     client: Client,
     argocd_namespace: String,
-}
-
-impl std::fmt::Debug for Hub {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").finish_non_exhaustive()
-    }
 }
 
 impl Hub {
