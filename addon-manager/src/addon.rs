@@ -29,8 +29,9 @@ use runtime::clock::Clock;
 
 use crate::{
     address::Address,
+    api::ApiError,
     decisions,
-    fleet::{api_error::ApiError, applications::Applications, credential, removal, secrets},
+    fleet::{applications, credential, removal, secrets},
     hub::{self, World},
     issuer::Authority,
     keys,
@@ -171,7 +172,7 @@ impl ArgocdAgent {
     async fn release(&self, cluster: &ClusterName) -> Result<(), HookError> {
         let Parts { client, own, .. } = &self.parts;
         let server = self.server(cluster);
-        let theirs = Applications::of(client, own, cluster.as_str(), &server);
+        let theirs = applications::pages(client, own, cluster.as_str(), &server);
         removal::release_applications(client, theirs)
             .await
             .map_err(Into::into)

@@ -6,7 +6,6 @@
 //! that wait for it are released, and the cluster Secret is deleted last. Without that Secret `ApplicationSets` delete
 //! their Applications, and an open session would send those deletions to the spoke.
 
-pub mod api_error;
 pub mod applications;
 pub mod credential;
 pub mod projects;

@@ -16,22 +16,6 @@ pub use facts::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
 use crate::{addon::conditions, decisions::Records, keys};
 
-/// The step that resolves an API error, for errors that a retry does not resolve.
-pub fn next_step(error: &kube::Error) -> Option<&'static str> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    if status.is_forbidden() {
-        // A new program may need a permission that an old chart does not grant.
-        return Some(
-            "upgrade the Helm release: its chart grants this program the rights that it needs",
-        );
-    }
-    // We write objects by name, so only the kind or the namespace can be missing.
-    let no_kind = status.is_not_found();
-    no_kind.then_some("install Argo CD on the hub, or set its namespace")
-}
-
 /// Reads the view. None until every kind is listed: before that, the absence of an object proves nothing.
 pub fn read(view: &View, name: &AddonName) -> Option<World> {
     if !view.is_synced() {
@@ -170,26 +154,6 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::decisions::Record;
-
-    #[test]
-    fn permanent_api_errors_have_a_next_step_and_transient_ones_none() {
-        let refused = |code: u16, reason: &str| {
-            let status = kube::core::Status::failure("", reason).with_code(code);
-            next_step(&kube::Error::Api(Box::new(status)))
-        };
-        assert!(
-            refused(403, "Forbidden")
-                .unwrap()
-                .contains("upgrade the Helm release")
-        );
-        assert!(
-            refused(404, "NotFound")
-                .unwrap()
-                .contains("install Argo CD")
-        );
-        assert_eq!(refused(409, "Conflict"), None);
-        assert_eq!(refused(500, "InternalError"), None);
-    }
 
     fn world(addon: Option<Addon>) -> World {
         let labels = [(keys::MODE.to_owned(), "managed".to_owned())].into();

@@ -28,6 +28,7 @@ pub use authority::Authority;
 pub use secrets::Secrets;
 
 use crate::{
+    api::ApiError,
     issuer::{
         facts::{Leaf, ReadAuthority, ReadLeaf, StoredAuthority},
         plan::{Step, Wanted, plan},
@@ -56,12 +57,8 @@ const SOON: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API rejected the request or was unavailable.
-    #[error("{verb} Secret {name}")]
-    Api {
-        verb: &'static str,
-        name: String,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     /// A required field of a Secret is missing or invalid.
     #[error(
         "Secret {name} is not usable ({reason}); repair it, or delete it to let the manager create a new one"

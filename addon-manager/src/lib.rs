@@ -26,16 +26,16 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
-//! | [`active`], [`address`], [`delete_with_preconditions`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
+//! | [`active`], [`address`], [`api`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
 pub mod address;
+pub mod api;
 pub mod app;
 pub mod args;
 pub mod config;
 pub mod decisions;
-pub mod delete_with_preconditions;
 pub mod fleet;
 pub mod hub;
 pub mod issuer;

@@ -29,9 +29,10 @@ use tracing::{info, warn};
 
 use apply::Done;
 pub use apply::Writer;
-use plan::{Step, plan};
+use plan::{Action, Step, plan};
 
 use crate::{
+    api,
     decisions::{
         self, Known, Records,
         store::{Store, Written},
@@ -141,7 +142,7 @@ impl OptIn {
                     return (past, written);
                 }
                 Err(error) => {
-                    let next = hub::next_step(&error).unwrap_or("it is tried again");
+                    let next = api::next_step(&error).unwrap_or("it is tried again");
                     let error = runtime::error::Chain(&error).to_string();
                     if logged.as_ref() != Some(&error) {
                         warn!(
@@ -201,11 +202,11 @@ impl OptIn {
         while let Some((step, done)) = writes.next().await {
             match done {
                 Ok(Done::Notified) => info!(?step, "opting in"),
-                Ok(Done::Wrote { version }) => {
+                Ok(Done::Wrote(version)) => {
                     info!(?step, "opting in");
                     past.wrote(&step, |cluster| self.view.wrote(cluster, version));
                 }
-                Ok(Done::Gone { uid }) => {
+                Ok(Done::Gone(uid)) => {
                     past.wrote(&step, |cluster| self.view.deleted(cluster, uid));
                 }
                 Ok(Done::Later) => {}
@@ -231,11 +232,11 @@ impl OptIn {
 impl Past {
     /// Whether this step is not due (yet).
     fn is_not_due(&mut self, step: &Step) -> bool {
-        let is_this = |unseen: &ClusterName| unseen.as_str() == step.cluster();
+        let is_this = |unseen: &ClusterName| unseen.as_str() == step.cluster;
         if self.unseen.iter().any(is_this) {
             return true;
         }
-        if let Step::Refuse { .. } = step {
+        if let Action::Refuse { .. } = step.action {
             return !self.refused.insert(step.clone());
         }
         let counted = self.counted.get(step);
@@ -244,7 +245,7 @@ impl Past {
 
     /// Makes the view watch for the write of a step.
     fn wrote(&mut self, step: &Step, expect: impl FnOnce(&ClusterName)) {
-        if let Ok(cluster) = ClusterName::new(step.cluster()) {
+        if let Ok(cluster) = ClusterName::new(&step.cluster) {
             expect(&cluster);
             self.unseen.insert(cluster);
         }
@@ -264,11 +265,7 @@ impl Past {
 
 /// The cluster whose mode a step changes.
 fn changes(step: &Step) -> Option<&String> {
-    if let Step::Change { cluster, .. } = step {
-        Some(cluster)
-    } else {
-        None
-    }
+    matches!(step.action, Action::Change(_)).then_some(&step.cluster)
 }
 
 #[cfg(test)]
@@ -279,11 +276,11 @@ mod tests {
     use plan::Source;
 
     fn record(cluster: &str, mode: Mode) -> Step {
-        Step::Record {
+        let (mode, former) = (Source::Known(mode), None);
+        Step {
             cluster: cluster.to_owned(),
             uid: "1".to_owned(),
-            mode: Source::Known(mode),
-            former: None,
+            action: Action::Record { mode, former },
         }
     }
 
@@ -318,11 +315,12 @@ mod tests {
     #[test]
     fn a_label_is_refused_once() {
         let mut past = Past::default();
-        let refuse = Step::Refuse {
-            cluster: "a".to_owned(),
-            uid: "1".to_owned(),
-            reason: "UnknownMode",
-            message: String::new(),
+        let refuse = Step {
+            action: Action::Refuse {
+                reason: "UnknownMode",
+                message: String::new(),
+            },
+            ..record("a", Mode::Managed)
         };
         assert!(!past.is_not_due(&refuse));
         assert!(past.is_not_due(&refuse));

@@ -16,7 +16,11 @@ use runtime::{clock::Clock, error::Chain};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{hub::is_of_kubernetes, keys};
+use crate::{
+    api::{ApiError, failed},
+    hub::is_of_kubernetes,
+    keys,
+};
 
 mod credential;
 
@@ -43,25 +47,14 @@ enum Error {
     Reserved(ClusterName),
     #[error("the Secret {0} exists already and belongs to another agent or none")]
     Taken(String),
-    #[error("read the Secret {name}")]
-    Certificate { name: String, source: kube::Error },
     #[error("the Secret {name} needs a valid tls.crt with its tls.key and ca.crt")]
     Incomplete { name: String },
     #[error(transparent)]
     Token(#[from] SignToken),
-    #[error("list the cluster Secrets")]
-    List(#[source] kube::Error),
     #[error("conflict: another writer changed the cluster Secret {0}")]
     Busy(String),
-    #[error("write to the cluster Secret {name}")]
-    Patch { name: String, source: kube::Error },
-    #[error("create the cluster Secret {name}")]
-    Create { name: String, source: kube::Error },
-    #[error("write the cluster Secret {name}")]
-    Write {
-        name: String,
-        source: serde_json::Error,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
 }
 
 impl SelfRegistration {
@@ -96,10 +89,9 @@ impl SelfRegistration {
         };
         let name = cluster_secret::name(cluster.as_str());
         let body = self.body(cluster, mode, &access);
-        let secret: Secret = serde_json::from_value(body).map_err(|source| Error::Write {
-            name: name.clone(),
-            source,
-        })?;
+        let written = failed("write the cluster Secret", &name);
+        let secret: Secret = serde_json::from_value(body)
+            .map_err(|source| written(kube::Error::SerdeError(source)))?;
         match self.secrets.create(&PostParams::default(), &secret).await {
             Ok(_made) => {
                 tracing::info!(%cluster, %mode, "an agent registered itself");
@@ -107,7 +99,7 @@ impl SelfRegistration {
             }
             // An agent that this Secret enrols does not register.
             Err(kube::Error::Api(status)) if status.code == 409 => Err(Error::Taken(name)),
-            Err(source) => Err(Error::Create { name, source }),
+            Err(error) => Err(failed("create the cluster Secret", &name)(error).into()),
         }
     }
 
@@ -117,10 +109,7 @@ impl SelfRegistration {
             return Ok(None);
         };
         let read = self.secrets.get(name).await;
-        let secret = read.map_err(|source| Error::Certificate {
-            name: name.clone(),
-            source,
-        })?;
+        let secret = read.map_err(failed("read the Secret", name))?;
         let certificate = Certificate::of(secret);
         let incomplete = || Error::Incomplete { name: name.clone() };
         certificate.ok_or_else(incomplete).map(Some)

@@ -30,14 +30,8 @@ const REPEAT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The `ClusterManagementAddOn` belongs to another add-on now.
-    #[error(
-        "the ClusterManagementAddOn {name} uses AddOnTemplates, so it no longer belongs to this add-on; nothing \
-        was removed, and `helm uninstall --no-hooks` would delete it"
-    )]
-    NotOurs {
-        /// Its name.
-        name: &'static str,
-    },
+    #[error(transparent)]
+    NotOurs(Box<hub::Error>),
     /// It timed out.
     #[error("timed out after {time_limit:?}: the add-on is not removed from clusters: {clusters}")]
     Late {
@@ -72,7 +66,7 @@ pub async fn run(
     loop {
         let last = match token.run_until_cancelled(step(&hub)).await {
             None => return Err(Error::Stopped),
-            Some(Err(hub::Error::NotOurs { name })) => return Err(Error::NotOurs { name }),
+            Some(Err(error @ hub::Error::NotOurs)) => return Err(Error::NotOurs(Box::new(error))),
             Some(Ok(rest)) if rest.is_empty() => {
                 info!("the add-on is removed from all clusters");
                 return Ok(());

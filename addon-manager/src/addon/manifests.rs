@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::addon::AGENT_TRUST as TRUST;
 use live::ui_access::UiAccess;
+use ocm::api::addon::NodePlacement;
 use principal::Mode;
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ const OTLP_CA: &str = "otlp-ca.crt";
 const OTLP_CA_PATH: &str = "/etc/argocd-agent/ca/otlp-ca.crt";
 
 /// The settings of one spoke.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spoke {
     /// Namespace of the agent.
     pub agent_namespace: String,
@@ -86,22 +87,13 @@ pub struct Spoke {
     /// The access of users of the hub's Argo CD.
     pub ui_access: UiAccess,
     /// The placement of its pod.
-    pub placement: Placement,
+    pub placement: NodePlacement,
     /// Proxies for the connection to the hub.
     pub proxy: Proxy,
     /// Its resources; none keeps those of the manifest.
     pub resources: Option<Value>,
     /// The export of traces, if enabled.
     pub traces: Option<Traces>,
-}
-
-/// The placement of the agent's pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
-    /// Labels that the node must have.
-    pub node_selector: BTreeMap<String, String>,
-    /// Tolerated taints.
-    pub tolerations: Vec<Value>,
 }
 
 /// Proxies for the connection to the hub; empty values are not passed on.
@@ -232,16 +224,8 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
         resources,
         ..
     } = spoke;
-    if let Some(pod) = deployment
-        .pointer_mut("/spec/template/spec")
-        .and_then(Value::as_object_mut)
-    {
-        if !placement.node_selector.is_empty() {
-            pod.insert("nodeSelector".to_owned(), json!(placement.node_selector));
-        }
-        if !placement.tolerations.is_empty() {
-            pod.insert("tolerations".to_owned(), json!(placement.tolerations));
-        }
+    if let Some(pod) = deployment.pointer_mut("/spec/template/spec") {
+        argocd::patch::merge(pod, &json!(placement));
     }
     let Some(container) = deployment
         .pointer_mut("/spec/template/spec/containers/0")

@@ -9,7 +9,7 @@ use argocd::cluster_secret::Access;
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use ocm::name::ClusterName;
 use runtime::kube::{Event, Watch, watch_trimmed};
@@ -17,8 +17,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::api_error::{self, ApiError};
-use crate::{delete_with_preconditions, keys, lock::lock};
+use crate::{
+    api::{self, ApiError, failed},
+    keys,
+    lock::lock,
+};
 
 mod cache;
 mod contest;
@@ -186,7 +189,10 @@ impl ClusterSecrets {
         let known = lock(&self.cache).get(cluster).cloned();
         let live = match known {
             Some(live) => Some(live),
-            None => self.look(&name).await?,
+            // It may lack the labels that the watch selects.
+            None => api::find(&self.api, &name)
+                .await
+                .map_err(failed("look for Secret", &name))?,
         };
         let mut contested = self.contested(cluster, live.as_ref(), &desired);
         loop {
@@ -280,18 +286,9 @@ impl ClusterSecrets {
         let writing = Writing::begin(&self.cache, cluster);
         let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
         // So that the next reconcile need not wait for the watch.
-        writing.answered(written.map_err(failed("write", name))?);
+        writing.answered(written.map_err(failed("write Secret", name))?);
         tracing::info!(cluster, "wrote the cluster Secret");
         Ok(())
-    }
-
-    /// Looks for a Secret of that name without the labels that the watch selects.
-    async fn look(&self, name: &str) -> Result<Option<Secret>, Error> {
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let found = self.api.list(&named).await;
-        found
-            .map(|found| found.items.into_iter().next())
-            .map_err(failed("look for", name))
     }
 
     /// Deletes the Secret of `cluster`, if we made it.
@@ -305,8 +302,8 @@ impl ClusterSecrets {
         };
         let name = argocd::cluster_secret::name(cluster.as_str());
         let uid = live.metadata.uid;
-        let deleted = delete_with_preconditions::delete(&self.api, &name, uid.clone()).await;
-        if deleted.map_err(failed("delete", &name))? {
+        let deleted = api::delete(&self.api, &name, uid.clone()).await;
+        if deleted.map_err(failed("delete Secret", &name))? {
             tracing::info!(%cluster, "deleted the cluster Secret");
         }
         lock(&self.cache).gone(cluster.as_str(), &uid.unwrap_or_default());
@@ -338,11 +335,6 @@ fn is_ours(secret: &Secret) -> bool {
 pub fn is_marked(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
     annotations.is_some_and(|it| it.contains_key(WRITTEN))
-}
-
-fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {
-    let object = format!("Secret {name}");
-    move |source| api_error::failed(action, object)(source).into()
 }
 
 #[cfg(test)]

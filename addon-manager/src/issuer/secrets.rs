@@ -16,6 +16,7 @@ use super::{
     rotation::Move,
     takeover::{self, NEXT, ROTATE, SINCE, TAKEN, UNIT},
 };
+use crate::api;
 
 /// The label on every Secret that we created, and so may replace.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "argocd-agent-addon-manager");
@@ -101,7 +102,7 @@ impl Secrets {
         let written = self.api.replace(name, &PostParams::default(), secret).await;
         written
             .map(drop)
-            .map_err(|error| failed("replace", name, error))
+            .map_err(|error| failed("replace Secret", name, error))
     }
 
     /// Stores a serving certificate: replaces the Secret of that resource version, or creates it.
@@ -136,7 +137,7 @@ impl Secrets {
         self.api
             .get_opt(name)
             .await
-            .map_err(|error| failed("get", name, error))
+            .map_err(|error| failed("get Secret", name, error))
     }
 
     async fn create(&self, secret: &Secret) -> Result<(), Error> {
@@ -144,7 +145,7 @@ impl Secrets {
         let created = self.api.create(&PostParams::default(), secret).await;
         created
             .map(drop)
-            .map_err(|error| failed("create", name, error))
+            .map_err(|error| failed("create Secret", name, error))
     }
 }
 
@@ -185,18 +186,14 @@ fn secret<'a>(
     }
 }
 
-fn failed(verb: &'static str, name: &str, error: kube::Error) -> Error {
-    let name = name.to_owned();
+fn failed(action: &'static str, name: &str, error: kube::Error) -> Error {
     if let kube::Error::Api(status) = &error
         && (status.is_conflict() || status.is_already_exists())
     {
+        let name = name.to_owned();
         return Error::Raced { name };
     }
-    Error::Api {
-        verb,
-        name,
-        source: Box::new(error),
-    }
+    api::failed(action, name)(error).into()
 }
 
 fn text(secret: &Secret, key: &str) -> Option<String> {
