@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use argocd::availability::{AGENT_CONNECTED, AGENT_DISCONNECTED};
 use ocm::{
     api::{
         addon::{ClusterManagementAddOn, ConfigReference, ManagedClusterAddOn},
@@ -14,7 +15,7 @@ use ocm::{
 
 pub use facts::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
-use crate::{addon::conditions, decisions::Records, keys};
+use crate::{decisions::Records, keys};
 
 /// Reads the view. None until every kind is listed: before that, the absence of an object proves nothing.
 pub fn read(view: &View, name: &AddonName) -> Option<World> {
@@ -83,8 +84,13 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
             .and_then(config),
         configured: condition::is_true(object.conditions(), condition::addon::CONFIGURED),
         by_template: templates.any(|resource| resource == TEMPLATES),
-        was_connected: available.is_some_and(|live| conditions::implies_past_session(&live.reason)),
+        was_connected: available.is_some_and(|live| implies_past_session(&live.reason)),
     }
+}
+
+/// Whether this reason of `Available` proves that the agent had a session.
+pub fn implies_past_session(reason: &str) -> bool {
+    reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
 }
 
 const DEPLOYMENT_CONFIGS: &str = "addondeploymentconfigs";

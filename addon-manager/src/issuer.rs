@@ -113,13 +113,6 @@ pub struct Certificates {
     pub overdue: Vec<String>,
 }
 
-/// The result of a round.
-struct Round {
-    problems: Option<String>,
-    /// Whether the next round is due at once.
-    again: bool,
-}
-
 impl Issuer {
     /// Runs rounds forever and retries failed ones. Cancel safe: the next round completes one that was dropped.
     pub async fn run(mut self) {
@@ -132,7 +125,7 @@ impl Issuer {
             let now = self.clock.now();
             let done = self.round(addresses, agents.as_deref(), now).await;
             let (problem, pause) = match done {
-                Ok(Round { problems, again }) => (problems, if again { SOON } else { LOOK }),
+                Ok((problems, again)) => (problems, if again { SOON } else { LOOK }),
                 Err(error) => (Some(runtime::error::Chain(&error).to_string()), RETRY),
             };
             if problem != logged {
@@ -153,30 +146,27 @@ impl Issuer {
         }
     }
 
-    /// One round: read, decide, write. Returns problems that need a person.
+    /// One round: read, decide, write. Returns problems that need a person, and whether the next round is due at once.
     async fn round(
         &self,
         addresses: BTreeSet<String>,
         agents: Option<&Agents>,
         now: Timestamp,
-    ) -> Result<Round, Error> {
+    ) -> Result<(Option<String>, bool), Error> {
         let observed = self.secrets.observe().await?;
-        let wanted = Wanted::at(self.secrets.namespace(), addresses);
+        let wanted = Wanted::at(&self.secrets.namespace, addresses);
         let stored = match &observed.ca {
-            ReadAuthority::Missing => {
+            None => {
                 self.secrets.create_authority(now).await?;
-                return Ok(Round {
-                    problems: None,
-                    again: true,
-                });
+                return Ok((None, true));
             }
-            ReadAuthority::Unusable(reason) => {
+            Some(Err(reason)) => {
                 return Err(Error::Unusable {
                     name: CA_SECRET,
                     reason: reason.clone(),
                 });
             }
-            ReadAuthority::Usable(stored) => stored,
+            Some(Ok(stored)) => stored,
         };
         self.export_expiry(&observed, stored);
         publish(&self.authority, Some(Arc::new(stored.ca.clone())));
@@ -198,7 +188,7 @@ impl Issuer {
             let (step, stage) = (decision.step, Stage::of(stored).as_str());
             info!(?step, from = stage, "rotated the certificate authority");
         }
-        Ok(Round { problems, again })
+        Ok((problems, again))
     }
 
     fn publish_state(

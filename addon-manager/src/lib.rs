@@ -17,7 +17,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`args`], [`config`] | the command line, and settings checked once |
-//! | [`app`] | builds every part, starts it, waits |
+//! | [`app`], [`channels`] | builds every part, starts it, waits; the channels between parts |
 //! | [`addon`] | our `impl ocm::sdk::Addon`: manifests, settings, conditions |
 //! | [`hub`] | the facts about the hub that decisions use |
 //! | [`decisions`] | decisions of administrators, recorded so that no other client undoes them |
@@ -34,6 +34,7 @@ pub mod address;
 pub mod api;
 pub mod app;
 pub mod args;
+pub mod channels;
 pub mod config;
 pub mod decisions;
 pub mod fleet;

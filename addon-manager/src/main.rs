@@ -38,10 +38,7 @@ async fn main() -> ExitCode {
 /// running manager.
 #[expect(clippy::print_stdout, reason = "a command's answer")]
 async fn prepare(parsed: args::Parsed) -> anyhow::Result<Option<Config>> {
-    let args::Parsed {
-        cli,
-        without_effect,
-    } = parsed;
+    let (cli, without_effect) = (parsed.cli, parsed.without_effect);
     if let Some(Only::RotateCa(args)) = cli.command {
         println!("{}", app::rotate::ask(*args).await?);
         return Ok(None);

@@ -20,10 +20,7 @@ use ocm::{
     sdk::View,
 };
 use runtime::clock::Clock;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -33,8 +30,9 @@ use plan::{Action, Step, plan};
 
 use crate::{
     api,
+    channels::Channels,
     decisions::{
-        self, Known, Records,
+        self, Records,
         store::{Store, Written},
     },
     hub::{self, Memory, Own, World},
@@ -53,9 +51,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Concurrent writes. No agent connects before its cluster has a mode, so clusters do not wait for each other.
 const AT_ONCE: usize = 16;
 
-/// Clusters whose mode cannot change yet, with the number of Applications that block the change.
-pub type BlockedModes = Arc<BTreeMap<String, usize>>;
-
 /// The controller.
 #[derive(Debug)]
 pub struct OptIn {
@@ -69,12 +64,10 @@ pub struct OptIn {
     pub writer: Writer,
     /// Records the decisions about each cluster.
     pub store: Store,
-    /// Publishes them.
-    pub decisions: watch::Sender<Known>,
     /// How long the record of a removed cluster stays: as long as one of its certificates may be valid.
     pub keep: SignedDuration,
-    /// Publishes the blocked changes of mode.
-    pub blocked: watch::Sender<BlockedModes>,
+    /// The channels: publishes the decisions and the blocked changes of mode.
+    pub channels: Channels,
 }
 
 /// The results of earlier rounds.
@@ -138,7 +131,7 @@ impl OptIn {
                         records: Arc::clone(&records),
                         ..Past::default()
                     };
-                    self.decisions.send_replace(Some(records));
+                    self.channels.decisions.send_replace(Some(records));
                     return (past, written);
                 }
                 Err(error) => {
@@ -163,7 +156,9 @@ impl OptIn {
         let records = decisions::updated(&past.records, world, Clock::system().now(), self.keep);
         if *past.records != records {
             past.records = Arc::new(records);
-            self.decisions.send_replace(Some(Arc::clone(&past.records)));
+            self.channels
+                .decisions
+                .send_replace(Some(Arc::clone(&past.records)));
         }
     }
 
@@ -186,7 +181,7 @@ impl OptIn {
         let steps = plan(&world, &self.own);
         past.refused.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
-        let mut blocked = BTreeMap::clone(&self.blocked.borrow());
+        let mut blocked = BTreeMap::clone(&self.channels.blocked_modes.borrow());
         let counted: BTreeSet<_> = past.counted.keys().filter_map(changes).collect();
         blocked.retain(|cluster, _| counted.contains(cluster));
         let mut failed = false;
@@ -224,7 +219,7 @@ impl OptIn {
                 }
             }
         }
-        publish(&self.blocked, Arc::new(blocked));
+        publish(&self.channels.blocked_modes, Arc::new(blocked));
         past.next(failed)
     }
 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use argocd::cluster_secret::{self, Access, Inputs};
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, api::PostParams};
 use principal::{ClusterName, JwtKey, Mode, Registrar, admission::tokens::SignToken};
 use runtime::{clock::Clock, error::Chain};
 use serde_json::{Value, json};
@@ -31,14 +31,18 @@ pub use renew::keep;
 #[derive(Clone, derive_more::Debug)]
 #[debug("SelfRegistration")]
 pub struct SelfRegistration {
-    secrets: Api<Secret>,
-    argocd_namespace: String,
-    resource_proxy: String,
+    /// The Secrets in the namespace of Argo CD.
+    pub secrets: Api<Secret>,
+    /// That namespace.
+    pub argocd_namespace: String,
+    /// host:port by which Argo CD reaches the resource proxy.
+    pub resource_proxy: String,
     /// Secret with the certificate that Argo CD presents to the resource proxy.
-    certificate: Option<String>,
+    pub certificate: Option<String>,
     /// Signs the tokens, which are valid for one cluster each.
-    jwt_key: watch::Receiver<Arc<JwtKey>>,
-    clock: Clock,
+    pub jwt_key: watch::Receiver<Arc<JwtKey>>,
+    /// The clock.
+    pub clock: Clock,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -58,24 +62,6 @@ enum Error {
 }
 
 impl SelfRegistration {
-    /// For the principal in this namespace.
-    pub fn new(
-        client: Client,
-        argocd_namespace: &str,
-        resource_proxy: &str,
-        certificate: Option<String>,
-        jwt_key: watch::Receiver<Arc<JwtKey>>,
-    ) -> Self {
-        Self {
-            clock: Clock::system(),
-            jwt_key,
-            secrets: Api::namespaced(client, argocd_namespace),
-            argocd_namespace: argocd_namespace.to_owned(),
-            resource_proxy: resource_proxy.to_owned(),
-            certificate,
-        }
-    }
-
     async fn make(&self, cluster: &ClusterName, mode: Mode) -> Result<(), Error> {
         if cluster.as_str() == self.argocd_namespace || is_of_kubernetes(cluster.as_str()) {
             return Err(Error::Reserved(cluster.clone()));

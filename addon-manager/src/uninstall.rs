@@ -61,10 +61,14 @@ pub async fn run(
     client: Client,
     token: CancellationToken,
 ) -> Result<(), Error> {
-    let hub = Hub::new(client, &settings.namespace);
+    let argocd_namespace = settings.namespace.clone();
+    let hub = Hub {
+        client,
+        argocd_namespace,
+    };
     let (began, mut progress) = (Instant::now(), ProgressLog::default());
     loop {
-        let last = match token.run_until_cancelled(step(&hub)).await {
+        let last = match token.run_until_cancelled(hub.step()).await {
             None => return Err(Error::Stopped),
             Some(Err(error @ hub::Error::NotOurs)) => return Err(Error::NotOurs(Box::new(error))),
             Some(Ok(rest)) if rest.is_empty() => {
@@ -85,14 +89,6 @@ pub async fn run(
         }
         token.run_until_cancelled(sleep(PAUSE)).await;
     }
-}
-
-/// Deletes the existing objects, and returns the rest.
-async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
-    let version = hub.version().await?;
-    hub.remove_offer(version).await?;
-    hub.remove_addons(version).await?;
-    hub.rest(version).await
 }
 
 /// Logs the rest and the next steps.

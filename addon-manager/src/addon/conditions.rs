@@ -14,7 +14,7 @@ use principal::{
 pub use argocd::{
     ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, ArgoCdFacts, HUB_ARGOCD_UNREADABLE,
 };
-pub use available::{AvailableVerdict, Facts, applied, available, implies_past_session};
+pub use available::{AvailableVerdict, Facts, applied, available};
 
 use crate::issuer::{
     Certificates,
@@ -25,6 +25,12 @@ use crate::issuer::{
 /// A deletion of many objects waits for the confirmation of a user.
 pub const MASS_DELETE_BLOCKED: &str = "MassDeleteHeld";
 
+/// The last rendering failed.
+pub const CONFIGURATION_INVALID: &str = "ConfigurationInvalid";
+/// The Argo CD cluster Secret cannot be written.
+pub const CLUSTER_SECRET_CONFLICT: &str = "ClusterSecretConflict";
+/// The `AppProject` of the cluster cannot be written.
+pub const CLUSTER_PROJECT_MISSING: &str = "ClusterProjectMissing";
 /// Objects of an autonomous cluster are not shown on the hub.
 pub const NOT_MIRRORED: &str = "NotMirrored";
 /// An administrator has revoked the agent's certificates.
@@ -40,7 +46,7 @@ pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
 /// certificates, then the others.
 const URGENCY: [&str; 17] = [
     REVOKED,
-    "ConfigurationInvalid",
+    CONFIGURATION_INVALID,
     HUB_ARGOCD_UNREADABLE,
     ARGOCD_NOT_OURS,
     ARGOCD_MISSING,
@@ -53,8 +59,8 @@ const URGENCY: [&str; 17] = [
     "HubWritesFailing",
     "AgentMisbehaves",
     "ObjectsRefused",
-    "ClusterSecretConflict",
-    "ClusterProjectMissing",
+    CLUSTER_SECRET_CONFLICT,
+    CLUSTER_PROJECT_MISSING,
     NOT_MIRRORED,
 ];
 
@@ -67,8 +73,9 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Makes a finding from a complete message.
-const fn finding(reason: &'static str, message: String) -> Finding {
+/// Makes a finding.
+pub fn finding(reason: &'static str, message: impl Into<String>) -> Finding {
+    let message = message.into();
     Finding { reason, message }
 }
 
@@ -108,21 +115,6 @@ pub fn reported(session: &SessionReport) -> impl Iterator<Item = Finding> {
         session.unmirrored.as_ref().map(not_mirrored),
     ];
     findings.into_iter().flatten()
-}
-
-/// The last rendering failed.
-pub fn render_failed(message: &str) -> Finding {
-    finding("ConfigurationInvalid", message.to_owned())
-}
-
-/// The Argo CD cluster Secret cannot be written.
-pub fn secret_failed(message: &str) -> Finding {
-    finding("ClusterSecretConflict", message.to_owned())
-}
-
-/// The `AppProject` of the cluster cannot be written.
-pub fn project_failed(message: &str) -> Finding {
-    finding("ClusterProjectMissing", message.to_owned())
 }
 
 /// A rotation that waits longer is reported.

@@ -208,8 +208,8 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         ("AGENT_NAMESPACE", agent_namespace.clone()),
         ("ARGOCD_NAMESPACE", argocd_namespace.clone()),
         ("MODE", mode.as_str().to_owned()),
-        ("PRINCIPAL_HOST", principal.host().to_owned()),
-        ("PRINCIPAL_PORT", principal.port().to_string()),
+        ("PRINCIPAL_HOST", principal.host.clone()),
+        ("PRINCIPAL_PORT", principal.port.to_string()),
         ("CA_BUNDLE", ca_bundle.clone()),
         ("AGENT_IMAGE", image.clone()),
         ("LOG_LEVEL", log_level.clone()),
@@ -219,13 +219,8 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
 
 /// Sets the fields that only some clusters have.
 fn adjust(deployment: &mut Value, spoke: &Spoke) {
-    let Spoke {
-        placement,
-        resources,
-        ..
-    } = spoke;
     if let Some(pod) = deployment.pointer_mut("/spec/template/spec") {
-        argocd::patch::merge(pod, &json!(placement));
+        argocd::patch::merge(pod, &json!(spoke.placement));
     }
     let Some(container) = deployment
         .pointer_mut("/spec/template/spec/containers/0")
@@ -233,7 +228,7 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     else {
         return;
     };
-    if let Some(resources) = resources {
+    if let Some(resources) = &spoke.resources {
         container.insert("resources".to_owned(), resources.clone());
     }
     let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
@@ -246,22 +241,21 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
 
 /// The variables of the agent that only some clusters set; empty values are omitted.
 fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
-    let Proxy {
-        http,
-        https,
-        except,
-        ca,
-    } = &spoke.proxy;
+    let proxy = &spoke.proxy;
     // In the same directory as the CA of the principal, so the agent reloads it after a change.
-    let bundle = if ca.is_empty() { "" } else { PROXY_CA_PATH };
+    let bundle = if proxy.ca.is_empty() {
+        ""
+    } else {
+        PROXY_CA_PATH
+    };
     let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
     let traces = spoke.traces.as_ref();
     let of_traces = |value: fn(&Traces) -> &str| traces.map(value).unwrap_or_default().to_owned();
     [
         ("ARGOCD_AGENT_ALLOWED_NAMESPACES", further.join(",")),
-        ("HTTP_PROXY", http.clone()),
-        ("HTTPS_PROXY", https.clone()),
-        ("NO_PROXY", except.clone()),
+        ("HTTP_PROXY", proxy.http.clone()),
+        ("HTTPS_PROXY", proxy.https.clone()),
+        ("NO_PROXY", proxy.except.clone()),
         ("CA_BUNDLE_FILE_PATH", bundle.to_owned()),
         ("ARGOCD_AGENT_OTLP_ADDRESS", of_traces(|it| &it.address)),
         (

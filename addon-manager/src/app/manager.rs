@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
-use principal::{Fleet, Inputs, Sessions};
+use principal::Inputs;
 use runtime::{
     clock::Clock,
     credentials::{
@@ -30,21 +30,13 @@ use super::{
 };
 use crate::{
     active,
-    addon::argocd_install::{follow::Hub, record::Records},
-    address::{
-        self, Address,
-        follow::{AddressTarget, follow},
-    },
+    address::{Address, follow::follow},
+    channels::Channels,
     config::Manager,
-    decisions::Known,
     hub::Own,
-    issuer::{
-        self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
-        rotation::Agents,
-    },
+    issuer::{self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET},
     keys,
     metrics::{self, Metrics},
-    optin::BlockedModes,
     publish::publish,
     token_key,
 };
@@ -59,7 +51,12 @@ pub(super) async fn start(
     process: ProcessContext,
 ) -> anyhow::Result<()> {
     let ready = process.readiness.register("principal");
-    let channels = Channels::new(&config);
+    let configured = &config.args.principal_address.0;
+    let channels = Channels {
+        address: watch::Sender::new(configured.clone()),
+        looked: watch::Sender::new(configured.is_some()),
+        ..Channels::default()
+    };
     let context = HubContext {
         config,
         client: process.client,
@@ -102,49 +99,6 @@ pub(super) struct HubContext {
     pub(super) spawner: Spawner,
     pub(super) channels: Channels,
     pub(super) metrics: Metrics,
-}
-
-/// Channels between parts; only the newest value counts.
-#[derive(Default)]
-pub(super) struct Channels {
-    /// Whether this replica serves agents: it leads, and the fleet is known.
-    pub(super) serving: watch::Sender<bool>,
-    /// The enrolled clusters: from the fleet to the principal.
-    pub(super) fleet: watch::Sender<Arc<Fleet>>,
-    /// The recorded decisions about clusters, from the opt-in controller to the fleet and the add-on.
-    pub(super) decisions: watch::Sender<Known>,
-    /// The sessions: from the principal to the conditions.
-    pub(super) sessions: watch::Sender<Sessions>,
-    /// The CA: from the issuer to the signer and the manifests.
-    pub(super) authority: watch::Sender<Option<Arc<issuer::Authority>>>,
-    /// The state of the certificates: from the issuer to the conditions.
-    pub(super) certificates: watch::Sender<Arc<issuer::Certificates>>,
-    /// The CAs that agents trust and use, during a rotation: from the fleet to the issuer.
-    pub(super) agents: watch::Sender<Option<Arc<Agents>>>,
-    /// The default address that agents dial.
-    pub(super) address: watch::Sender<Option<Address>>,
-    /// Whether the first search for that address is complete.
-    pub(super) looked: watch::Sender<bool>,
-    /// The addresses that agents of single clusters dial.
-    pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
-    /// Whether known clusters get the repositories without a project.
-    pub(super) sharing: watch::Sender<BTreeMap<String, bool>>,
-    /// The hub's own Argo CD, as far as it was observed.
-    pub(super) pattern: watch::Sender<Hub>,
-    /// The decisions to record about the clusters' Argo CD.
-    pub(super) records: watch::Sender<Records>,
-    /// The blocked changes of mode: from opt-in to the conditions.
-    pub(super) blocked_modes: watch::Sender<BlockedModes>,
-}
-
-impl Channels {
-    fn new(config: &Manager) -> Self {
-        Self {
-            address: watch::Sender::new(config.args.principal_address.0.clone()),
-            looked: watch::Sender::new(config.args.principal_address.0.is_some()),
-            ..Self::default()
-        }
-    }
 }
 
 impl HubContext {
@@ -193,14 +147,11 @@ impl HubContext {
         if self.config.args.principal_address.0.is_some() {
             return;
         }
-        let target = AddressTarget {
-            address: self.channels.address.clone(),
-            looked: self.channels.looked.clone(),
-        };
         let following = follow(
             self.client.clone(),
             self.config.args.own_namespace.clone(),
-            target,
+            self.channels.address.clone(),
+            self.channels.looked.clone(),
             self.spawner.token().clone(),
         );
         self.spawner.spawn("address", following);
@@ -317,7 +268,8 @@ async fn name_hosts(
     loop {
         let hosts = {
             let (default, single) = (address.borrow_and_update(), addresses.borrow_and_update());
-            address::hosts(default.iter().chain(single.values()))
+            let all = default.iter().chain(single.values());
+            all.map(|address| address.host.clone()).collect()
         };
         publish(&names, hosts);
         let next = async {

@@ -47,25 +47,18 @@ pub enum Error {
     NotListed,
     /// A Secret of another owner has the name; we never write or delete it.
     #[error(
-        "the Secret {namespace}/{name} was not created by this add-on, which does not change it, so Argo CD cannot \
+        "the Secret {0} was not created by this add-on, which does not change it, so Argo CD cannot \
         manage the cluster correctly: delete or rename that Secret"
     )]
-    Foreign {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Foreign(String),
     /// Another field manager changed a field that Argo CD needs.
     #[error(
-        "{manager} changed {fields} of the Secret {namespace}/{name}; the add-on keeps the change, but Argo CD \
+        "{manager} changed {fields} of the Secret {secret}; the add-on keeps the change, but Argo CD \
         cannot use it: set the annotation {WRITTEN} of that Secret to an empty value to restore it"
     )]
     Contested {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
+        /// Its namespace and name.
+        secret: String,
         /// The changed fields.
         fields: String,
         /// The field manager that changed them.
@@ -85,7 +78,7 @@ impl Error {
     /// A message with the next step, for errors that a retry does not resolve.
     pub fn needs_a_person(&self) -> Option<String> {
         match self {
-            Self::Foreign { .. } | Self::Contested { .. } => Some(self.to_string()),
+            Self::Foreign(_) | Self::Contested { .. } => Some(self.to_string()),
             Self::Api(error) => error.needs_a_person(),
             Self::NotListed | Self::NotASecret { .. } => None,
         }
@@ -244,8 +237,7 @@ impl ClusterSecrets {
         };
         let fields: Vec<&str> = fields.iter().map(|field| field.0.as_str()).collect();
         Error::Contested {
-            namespace: self.namespace.clone(),
-            name: name.to_owned(),
+            secret: format!("{}/{name}", self.namespace),
             fields: fields.join(", "),
             manager,
         }
@@ -269,8 +261,7 @@ impl ClusterSecrets {
         match todo(cluster, live, &wanted) {
             Todo::Nothing => return Ok(()),
             Todo::LeaveAlone => {
-                let (namespace, name) = (self.namespace.clone(), name.to_owned());
-                return Err(Error::Foreign { namespace, name });
+                return Err(Error::Foreign(format!("{}/{name}", self.namespace)));
             }
             // Without force: if another client creates it meanwhile, the apply fails with a conflict.
             Todo::Make => {}

@@ -61,12 +61,6 @@ impl Authority {
             key,
         })
     }
-
-    /// Sets the organizational unit of the agents' certificates that it signs.
-    #[must_use]
-    pub fn with_unit(self, unit: Option<String>) -> Self {
-        Self { unit, ..self }
-    }
 }
 
 /// Parses a certificate, checks that the key belongs to it, and returns the facts that `read` takes from the certificate,

@@ -7,16 +7,8 @@ use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 
 use super::authority::{Authority, read_pair};
 
-/// The CA's Secret, read.
-#[derive(Clone, Debug)]
-pub enum ReadAuthority {
-    /// It does not exist.
-    Missing,
-    /// It is invalid, with the reason.
-    Unusable(String),
-    /// The CA.
-    Usable(Box<StoredAuthority>),
-}
+/// The CA's Secret, read: none if it does not exist, the reason if it is invalid.
+pub type ReadAuthority = Option<Result<Box<StoredAuthority>, String>>;
 
 /// The CA, and the state of its rotation.
 #[derive(Clone, Debug)]

@@ -25,7 +25,8 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "argocd-agent-
 #[derive(Clone, Debug)]
 pub struct Secrets {
     api: Api<Secret>,
-    namespace: String,
+    /// Their namespace.
+    pub namespace: String,
 }
 
 impl Secrets {
@@ -37,17 +38,10 @@ impl Secrets {
         }
     }
 
-    /// Their namespace.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
     /// Reads all four Secrets.
     pub async fn observe(&self) -> Result<Observed, Error> {
-        let ca = self
-            .get(CA_SECRET)
-            .await?
-            .map_or(ReadAuthority::Missing, |secret| read_authority(&secret));
+        let ca = self.get(CA_SECRET).await?;
+        let ca = ca.map(|secret| stored_authority(&secret).map(Box::new));
         let principal = self.get(PRINCIPAL_SECRET).await?;
         let resource_proxy = self.get(RESOURCE_PROXY_SECRET).await?;
         let token_key = self.get(JWT_SECRET).await?.is_some();
@@ -207,19 +201,12 @@ fn is_ours(secret: &Secret) -> bool {
 }
 
 /// Reads the CA's Secret.
-pub(super) fn read_authority(secret: &Secret) -> ReadAuthority {
-    match stored_authority(secret) {
-        Ok(stored) => ReadAuthority::Usable(Box::new(stored)),
-        Err(reason) => ReadAuthority::Unusable(reason),
-    }
-}
-
-fn stored_authority(secret: &Secret) -> Result<StoredAuthority, String> {
+pub(super) fn stored_authority(secret: &Secret) -> Result<StoredAuthority, String> {
     let certificate = text(secret, "tls.crt").ok_or("tls.crt is missing or not text")?;
     let key = text(secret, "tls.key").ok_or("tls.key is missing or not text")?;
     let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
-    let ca = Authority::from_pem(certificate, key, text(secret, "ca.crt"))?
-        .with_unit(annotation(UNIT).filter(|unit| is_unit(unit)));
+    let mut ca = Authority::from_pem(certificate, key, text(secret, "ca.crt"))?;
+    ca.unit = annotation(UNIT).filter(|unit| is_unit(unit));
     let [next_certificate, next_key] = NEXT.map(|key| text(secret, key));
     let next = next_certificate.zip(next_key);
     let next = next
@@ -249,12 +236,12 @@ fn is_unit(unit: &str) -> bool {
 fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
     let secret = secret?;
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
-        (ReadAuthority::Usable(stored), Some(certificate), Some(key)) => {
+        (Some(Ok(stored)), Some(certificate), Some(key)) => {
             leaf_facts(&certificate, &key, &stored.ca)
         }
         (_, None, _) => Err("tls.crt is missing or not text".to_owned()),
         (_, _, None) => Err("tls.key is missing or not text".to_owned()),
-        (ReadAuthority::Missing | ReadAuthority::Unusable(_), Some(_), Some(_)) => {
+        (None | Some(Err(_)), Some(_), Some(_)) => {
             Err("there is no CA that could have issued it".to_owned())
         }
     };
@@ -283,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_secret_without_our_label_is_not_ours() {
-        let read = read_leaf(Some(&Secret::default()), &ReadAuthority::Missing);
+        let read = read_leaf(Some(&Secret::default()), &None);
         let Some(stored) = read else {
             panic!("it exists")
         };

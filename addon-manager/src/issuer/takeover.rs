@@ -96,11 +96,9 @@ pub(super) fn unit(ca: &Authority) -> String {
 mod tests {
     use super::*;
     use crate::issuer::{
-        CA_SECRET,
-        facts::ReadAuthority,
-        make,
+        CA_SECRET, make,
         rotation::Stage,
-        secrets::{authority_secret, read_authority},
+        secrets::{authority_secret, stored_authority},
     };
 
     fn now() -> Timestamp {
@@ -108,10 +106,7 @@ mod tests {
     }
 
     fn read(secret: &Secret) -> StoredAuthority {
-        match read_authority(secret) {
-            ReadAuthority::Usable(stored) => *stored,
-            other @ (ReadAuthority::Missing | ReadAuthority::Unusable(_)) => panic!("{other:?}"),
-        }
+        stored_authority(secret).unwrap()
     }
 
     fn trusted(stored: &StoredAuthority) -> usize {

@@ -66,40 +66,23 @@ pub enum Done {
 #[derive(Clone, derive_more::Debug)]
 #[debug("Writer({version:?})")]
 pub struct Writer {
-    client: Client,
-    version: Version,
-    events: Recorder,
-    own: Own,
-    resource_proxy: String,
+    /// The client of the hub's API.
+    pub client: Client,
+    /// The version of the add-on API.
+    pub version: Version,
+    /// Writes Events.
+    pub events: Recorder,
+    /// The identity of this hub.
+    pub own: Own,
+    /// The host in the `server` URLs of clusters.
+    pub resource_proxy: String,
 }
 
 impl Writer {
-    /// A writer that uses one version of the add-on API. `resource_proxy` is the host in the `server` URLs of
-    /// clusters.
-    pub const fn new(
-        client: Client,
-        version: Version,
-        events: Recorder,
-        own: Own,
-        resource_proxy: String,
-    ) -> Self {
-        Self {
-            client,
-            version,
-            events,
-            own,
-            resource_proxy,
-        }
-    }
-
     /// Carries out one step. A concurrent change by another client is no error.
     pub async fn apply(&self, step: &Step) -> Result<Done, Error> {
-        let Step {
-            cluster,
-            uid,
-            action,
-        } = step;
-        match action {
+        let (cluster, uid) = (&step.cluster, &step.uid);
+        match &step.action {
             Action::Change(mode) => match self.applications(cluster).await? {
                 0 => self.record(cluster, uid, *mode).await,
                 count => Ok(Done::Blocked(count)),

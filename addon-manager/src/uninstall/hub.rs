@@ -46,26 +46,23 @@ pub enum Error {
 #[derive(Clone, derive_more::Debug)]
 #[debug("Hub")]
 pub struct Hub {
-    client: Client,
-    argocd_namespace: String,
+    /// The client of its API.
+    pub client: Client,
+    /// Namespace of its Argo CD.
+    pub argocd_namespace: String,
 }
 
 impl Hub {
-    /// The hub whose Argo CD is in this namespace.
-    pub fn new(client: Client, argocd_namespace: &str) -> Self {
-        Self {
-            client,
-            argocd_namespace: argocd_namespace.to_owned(),
-        }
-    }
-
-    /// The version of the add-on API that it serves.
-    pub async fn version(&self) -> Result<Version, Error> {
-        Ok(sdk::discover(&self.client).await?)
+    /// Deletes the existing objects, and returns the rest.
+    pub async fn step(&self) -> Result<Rest, Error> {
+        let version = sdk::discover(&self.client).await?;
+        self.remove_offer(version).await?;
+        self.remove_addons(version).await?;
+        self.rest(version).await
     }
 
     /// Deletes the `ClusterManagementAddOn`, if it is ours.
-    pub async fn remove_offer(&self, version: Version) -> Result<(), Error> {
+    async fn remove_offer(&self, version: Version) -> Result<(), Error> {
         let resource = version.cluster_management_addons();
         let offers: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let read = offers.get_opt(keys::ADDON).await;
@@ -82,7 +79,7 @@ impl Hub {
     }
 
     /// Deletes the `ManagedClusterAddOns` that are not being deleted yet.
-    pub async fn remove_addons(&self, version: Version) -> Result<(), Error> {
+    async fn remove_addons(&self, version: Version) -> Result<(), Error> {
         let resource = version.managed_cluster_addons();
         for addon in self.addons(version).await? {
             if addon.metadata.deletion_timestamp.is_some() {
@@ -98,7 +95,7 @@ impl Hub {
     }
 
     /// Lists the remaining objects.
-    pub async fn rest(&self, version: Version) -> Result<Rest, Error> {
+    async fn rest(&self, version: Version) -> Result<Rest, Error> {
         let mut rest = Rest::default();
         for addon in self.addons(version).await? {
             rest.of(&addon.namespace().unwrap_or_default()).addon = true;
@@ -107,7 +104,7 @@ impl Hub {
         let ours = format!("{}={}", ocm_keys::ADDON_NAME, keys::ADDON);
         let selected = ListParams::default().labels(&ours);
         let works = metadata(&works, selected).await;
-        for work in works.map_err(failed("list", "ManifestWorks"))? {
+        for work in works.map_err(failed("list ManifestWorks of", keys::ADDON))? {
             let left = rest.of(&work.namespace().unwrap_or_default());
             left.works.insert(work.name_any());
         }
@@ -128,7 +125,7 @@ impl Hub {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let named = ListParams::default().fields(&format!("metadata.name={}", keys::ADDON));
         let listed = metadata(&api, named).await;
-        Ok(listed.map_err(failed("list", "ManagedClusterAddOns"))?)
+        Ok(listed.map_err(failed("list ManagedClusterAddOns of", keys::ADDON))?)
     }
 
     /// The clusters that have a cluster Secret of ours.
@@ -147,7 +144,7 @@ impl Hub {
     async fn find_lost(&self, rest: &mut Rest) -> Result<(), Error> {
         let clusters: Api<ManagedCluster> = Api::all(self.client.clone());
         let mut pages = pin!(api::pages(clusters, ListParams::default().limit(PAGE)));
-        let list = failed("list", "ManagedClusters");
+        let list = failed("list", "all ManagedClusters");
         while let Some(page) = pages.try_next().await.map_err(&list)? {
             for cluster in &page {
                 if let Some(left) = rest.clusters.get_mut(&cluster.name_any()) {

@@ -66,11 +66,11 @@ fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
 
 fn not_installed(need: &Need) -> Finding {
     match need {
-        Need::Pattern(message) => finding(HUB_ARGOCD_UNREADABLE, message.clone()),
+        Need::Pattern(message) => finding(HUB_ARGOCD_UNREADABLE, message),
         Need::NotOurs => {
             let message = "INSTALL_ARGOCD is true, but another Argo CD runs in the same namespace; the add-on does \
             not touch it. Set INSTALL_ARGOCD to auto or false to use it, or remove it to let the add-on install its own";
-            finding(ARGOCD_NOT_OURS, message.to_owned())
+            finding(ARGOCD_NOT_OURS, message)
         }
     }
 }

@@ -29,7 +29,7 @@ fn a_blocked_mode_change_is_reported_with_cause_and_next_step() {
 
 #[test]
 fn a_conflicting_cluster_secret_is_degraded() {
-    let verdict = degraded([secret_failed("delete or rename it")]);
+    let verdict = degraded([finding(CLUSTER_SECRET_CONFLICT, "delete or rename it")]);
     let stated = (verdict.status, verdict.reason.as_str());
     assert_eq!(stated, (Status::True, "ClusterSecretConflict"));
     assert_eq!(verdict.message, "delete or rename it");
@@ -127,7 +127,7 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
         digest: "1234".to_owned(),
     };
     let mut findings = vec![
-        secret_failed("delete or rename it"),
+        finding(CLUSTER_SECRET_CONFLICT, "delete or rename it"),
         mode_change(&BlockedMode {
             recorded: Mode::Managed,
             asked: Mode::Autonomous,
@@ -149,7 +149,7 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
         ..ArgoCdFacts::default()
     };
     findings.extend(missing.finding());
-    findings.push(render_failed("LOG_LEVEL"));
+    findings.push(finding(CONFIGURATION_INVALID, "LOG_LEVEL"));
     let verdict = degraded(findings);
     assert_eq!(verdict.reason, "ConfigurationInvalid");
     assert!(
@@ -242,7 +242,7 @@ fn all_certificate_problems_are_reported() {
         shown: Some(&shown),
         hub: &hub,
     };
-    let project = [project_failed("upgrade the chart")].into_iter();
+    let project = [finding(CLUSTER_PROJECT_MISSING, "upgrade the chart")].into_iter();
     let verdict = degraded(project.chain(facts.findings(at(900))));
     assert_eq!(verdict.reason, CERTIFICATE_EXPIRING);
     for part in [
@@ -288,7 +288,7 @@ fn only_agents_that_block_a_rotation_are_reported() {
 
 #[test]
 fn revocation_is_the_first_reason() {
-    let verdict = degraded([render_failed("x"), revoked()]);
+    let verdict = degraded([finding(CONFIGURATION_INVALID, "x"), revoked()]);
     assert_eq!(verdict.reason, REVOKED);
     assert!(verdict.message.contains(crate::keys::REVOKED));
 }
