@@ -181,7 +181,8 @@ pub(crate) struct Sender {
 pub(crate) enum ObjectOwner {
     /// The hub's own Argo CD, or nothing: the hub does not know the Application.
     Hub,
-    /// None: another Application uses its name on the cluster, and that one's state must not appear here.
+    /// None: another Application uses its name on the cluster, or its project does not admit it. A state of this name on the
+    /// cluster must not appear here.
     NoOne,
     /// The cluster that runs it.
     Cluster(RemoteApplication),

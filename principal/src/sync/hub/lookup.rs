@@ -8,7 +8,7 @@ use super::{
     objects::Objects,
 };
 use crate::{
-    domain::{Block, ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
+    domain::{ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
     live::ApplicationDirectory,
 };
 
@@ -33,10 +33,9 @@ impl ApplicationDirectory for Objects {
             return ObjectOwner::Hub;
         };
         let (cluster, namespace, is_mirror) = match &entry.placement {
-            Placement::Routed(_, Some(blocked)) if blocked.why == Block::NameConflict => {
+            Placement::Routed(..) | Placement::Mirror(_) if !state.index.is_shown(entry) => {
                 return ObjectOwner::NoOne;
             }
-            // A blocked Application may have an older copy, which keeps running.
             Placement::Routed(place, _) => match &place.spoke_namespace {
                 SpokeNamespace::ArgoCd => (&place.cluster, None, false),
                 SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone()), false),
