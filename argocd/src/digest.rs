@@ -1,5 +1,7 @@
 //! Go's checksums, byte for byte, and the digest of the agreed value between our own ends.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -175,7 +177,8 @@ fn write_string(out: &mut String, text: &str) {
     // Go also escapes characters that have a meaning in HTML or JavaScript.
     for c in json!(text).to_string().chars() {
         if matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') {
-            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            // A string takes everything.
+            let _infallible = write!(out, "\\u{:04x}", u32::from(c));
         } else {
             out.push(c);
         }

@@ -27,6 +27,10 @@ pub mod addon {
 
 /// Types of conditions on a ManagedCluster.
 pub mod cluster {
+    /// The hub accepts the cluster.
+    pub const ACCEPTED: &str = "HubAcceptedManagedCluster";
+    /// The cluster has joined.
+    pub const JOINED: &str = "ManagedClusterJoined";
     /// The cluster's agent renews its lease.
     pub const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 }
@@ -145,7 +149,7 @@ pub fn same(a: &Condition, b: &Condition) -> bool {
     (&a.type_, &a.status, &a.reason, &a.message) == (&b.type_, &b.status, &b.reason, &b.message)
 }
 
-/// Whether the live conditions have this one, whatever its times.
+/// Whether the live conditions have this one; times do not count.
 pub fn is_reported(condition: &Condition, live: &[Condition]) -> bool {
     find(live, &condition.type_).is_some_and(|live| same(condition, live))
 }

@@ -39,10 +39,20 @@ pub const HOSTING_CLEANUP_FINALIZER: &str =
 pub const OLD_FINALIZER_PREFIX: &str = "cluster.open-cluster-management.io/";
 /// Label on a namespace of the cluster: OCM copies its image pull secret there.
 pub const SPOKE_NAMESPACE: &str = "addon.open-cluster-management.io/namespace";
+/// Label on a `ClusterRole` of the cluster: its rules are added to the work agent's.
+pub const AGGREGATE_TO_WORK: &str = "open-cluster-management.io/aggregate-to-work";
 /// Annotation on a `ClusterManagementAddOn`: who manages its life cycle.
 pub const LIFECYCLE: &str = "addon.open-cluster-management.io/lifecycle";
+/// Prefix of the label by which OCM shows an add-on's state on the ManagedCluster.
+pub const FEATURE_PREFIX: &str = "feature.open-cluster-management.io/addon-";
+/// Label on a ManagedCluster: the set it is in.
+pub const CLUSTER_SET: &str = "cluster.open-cluster-management.io/clusterset";
 /// Label on a `PlacementDecision`: the Placement it belongs to.
 pub const PLACEMENT: &str = "cluster.open-cluster-management.io/placement";
+/// Taint key of a cluster whose Available is Unknown.
+pub const TAINT_UNREACHABLE: &str = "cluster.open-cluster-management.io/unreachable";
+/// Taint key of a cluster whose Available is False.
+pub const TAINT_UNAVAILABLE: &str = "cluster.open-cluster-management.io/unavailable";
 /// Finalizer of OCM's work agent on a ManifestWork.
 pub const WORK_FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
 

@@ -111,11 +111,11 @@ fn agent(addon: &AddonName, input: RenderInput<'_>) -> Result<Value, RenderError
         return Err(wrong(message));
     }
     let seconds = number(input, "RENEW_SECONDS", 60)?.to_string();
-    let mode = InstallMode::of(input.target).to_string();
+    let mode = InstallMode::of(input.target).as_str();
     let variables = [
         ("GREETING", greeting),
         ("RENEW_SECONDS", seconds.as_str()),
-        ("MODE", mode.as_str()),
+        ("MODE", mode),
     ];
     let mut container = container(input, "agent", &variables);
     if let Some(container) = container.as_object_mut() {

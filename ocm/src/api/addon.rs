@@ -244,11 +244,12 @@ impl ManagedClusterAddOn {
     pub fn is_managed_by(&self, addon: &AddonName) -> bool {
         let mut owners = self.metadata.owner_references.iter().flatten();
         owners.any(|owner| {
-            let group = owner.api_version.split_once('/').map(|(group, _)| group);
             owner.controller == Some(true)
                 && owner.kind == "ClusterManagementAddOn"
                 && owner.name == addon.as_str()
-                && group == Some(GROUP)
+                && owner
+                    .api_version
+                    .starts_with("addon.open-cluster-management.io/")
         })
     }
 

@@ -108,7 +108,7 @@ pub(crate) fn plan(
         registrations: registrations.collect(),
         namespace: namespace.to_owned(),
         health_check: Some(HealthCheck {
-            mode: wanted.health.to_string(),
+            mode: wanted.health.as_str().to_owned(),
         }),
     };
     (!is_reported(&desired, &status)).then_some(desired)

@@ -64,12 +64,22 @@ impl ConfigKind {
 }
 
 /// Which component checks the health of the agent.
-#[derive(Clone, Copy, Debug, derive_more::Display, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthMode {
     /// OCM's registration agent, by a lease that the agent renews on its cluster.
     Lease,
     /// The author, in [`Addon::conditions`](super::Addon::conditions).
     Customized,
+}
+
+impl HealthMode {
+    /// The text in the API.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Lease => "Lease",
+            Self::Customized => "Customized",
+        }
+    }
 }
 
 /// An identity of an agent.

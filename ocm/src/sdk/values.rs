@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How an agent is installed.
-#[derive(Clone, Copy, Debug, derive_more::Display, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstallMode {
     /// On the managed cluster.
     Default,
@@ -30,6 +30,14 @@ impl InstallMode {
             Self::Hosted
         } else {
             Self::Default
+        }
+    }
+
+    /// The text for templates.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "Default",
+            Self::Hosted => "Hosted",
         }
     }
 }
@@ -80,7 +88,10 @@ fn fixed(input: RenderInput<'_>) -> [(&'static str, String); 5] {
     [
         ("clusterName", input.target.name.to_string()),
         ("addonInstallNamespace", input.install_namespace.to_owned()),
-        ("installMode", InstallMode::of(input.target).to_string()),
+        (
+            "installMode",
+            InstallMode::of(input.target).as_str().to_owned(),
+        ),
         ("hubKubeConfigSecret", hub_kubeconfig_secret(addon)),
         ("managedKubeConfigSecret", managed_kubeconfig_secret(addon)),
     ]

@@ -89,7 +89,7 @@ impl Expected {
         }
     }
 
-    /// The progress of the watch that delivers the write, and whether there is nothing to wait for, whatever the version.
+    /// The progress of the watch that delivers the write, and whether there is nothing to wait for at any version.
     fn watched(&self, state: &State, key: &Key) -> (Progress, bool) {
         match (self, key) {
             (Self::Version(_), Key::Cluster(_)) => (state.addons.progress(), false),
