@@ -230,9 +230,10 @@ impl OversizeFilter {
 
     /// Enters a state; without remaining bytes that of the next message.
     fn enter(&mut self, state: State) {
-        self.state = match state {
-            State::Passing(0) | State::Skipping(0) => State::Prefix(BytesMut::new()),
-            more => more,
+        self.state = if matches!(state, State::Passing(0) | State::Skipping(0)) {
+            State::Prefix(BytesMut::new())
+        } else {
+            state
         };
     }
 }

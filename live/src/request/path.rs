@@ -133,12 +133,16 @@ pub(super) fn written(subject: &Subject) -> String {
         Subject::Version => add("version"),
         Subject::Groups { core, group } => {
             add(if *core { "api" } else { "apis" });
-            group.iter().for_each(|group| add(group));
+            if let Some(group) = group {
+                add(group);
+            }
         }
         Subject::Kinds { group, version } => root(&mut add, group, version),
         Subject::Schema { document } => {
             add("openapi");
-            document.iter().for_each(|segment| add(segment));
+            for segment in document {
+                add(segment);
+            }
         }
         Subject::Object(object) => {
             root(&mut add, &object.group, &object.version);

@@ -199,8 +199,8 @@ mod tests {
 
     use super::*;
 
-    fn read<T: serde::de::DeserializeOwned + Default>(value: Value) -> T {
-        super::super::decode("a body", &value.to_string().into()).unwrap()
+    fn read<T: serde::de::DeserializeOwned + Default>(value: impl Into<Value>) -> T {
+        super::super::decode("a body", &value.into().to_string().into()).unwrap()
     }
 
     #[test]
