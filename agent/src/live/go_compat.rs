@@ -306,7 +306,8 @@ mod tests {
     use super::*;
 
     fn target(request: Value) -> String {
-        read(serde_json::from_value(request).unwrap()).2
+        let body = request.to_string().into();
+        read(payload::decode("a request", &body).unwrap()).2
     }
 
     #[test]
