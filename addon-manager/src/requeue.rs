@@ -112,6 +112,7 @@ fn condition_inputs(report: &SessionReport) -> impl PartialEq {
         blocked_deletion,
         stuck,
         misconduct,
+        shed,
         refused,
         argocd,
         argocd_runs,
@@ -122,7 +123,15 @@ fn condition_inputs(report: &SessionReport) -> impl PartialEq {
         // `waited_for` covers changes of it.
         trusts: _,
     } = report;
-    let session = (connected, since, last_error, mode, certificate, misconduct);
+    let session = (
+        connected,
+        since,
+        last_error,
+        mode,
+        certificate,
+        misconduct,
+        shed,
+    );
     let objects = (blocked_deletion, stuck, refused, unmirrored);
     let argocd = (argocd, argocd_runs, argocd_kinds_installed, argocd_ails);
     (session, objects, argocd)

@@ -29,7 +29,7 @@ use crate::{
     store::{Kubernetes, Store},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, PolicyInputs, Sessions},
+        session::{self, PolicyInputs, Sessions, shed},
     },
     transport::listener::{Listener, Rules},
 };
@@ -223,6 +223,11 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         to_gate,
     } = assembled;
     let (is_ready, ready) = watch::channel(false);
+    if let Some(limit) = sessions.limits.memory {
+        let registry = sessions.gate.registry.clone();
+        let watching = shed::keep_within(registry, limit, feeds.spawner.token().clone());
+        feeds.spawner.spawn("principal: memory", watching);
+    }
     let Feeds {
         fleet,
         server_tls,

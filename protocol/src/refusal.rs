@@ -40,6 +40,9 @@ pub enum Refusal {
     /// Two agents have the same identity, and the other one has the session slot.
     #[error("another agent with the same identity is connected")]
     Contested,
+    /// The hub program is near its memory limit, and the session of this cluster used the most.
+    #[error("the hub is short of memory, and this cluster used the most")]
+    ShortOfMemory,
     /// The principal shuts down; the agent reconnects.
     #[error("principal is shutting down")]
     Draining,
@@ -78,6 +81,7 @@ impl Refusal {
             Self::NotActive(_) => "NotActive",
             Self::Superseded => "Superseded",
             Self::Contested => "Contested",
+            Self::ShortOfMemory => "ShortOfMemory",
             Self::Draining => "Draining",
             Self::TooMany => "TooMany",
             Self::Violation(_) => "ProtocolViolation",
@@ -98,9 +102,11 @@ impl Refusal {
             | Self::Proof(_) => Code::Unauthenticated,
             Self::VersionRequired => Code::InvalidArgument,
             Self::VersionMismatch => Code::FailedPrecondition,
-            Self::NotActive(_) | Self::Superseded | Self::Contested | Self::Draining => {
-                Code::Unavailable
-            }
+            Self::NotActive(_)
+            | Self::Superseded
+            | Self::Contested
+            | Self::ShortOfMemory
+            | Self::Draining => Code::Unavailable,
             Self::TooMany => Code::ResourceExhausted,
             Self::Violation(_) | Self::Internal => Code::Internal,
         }

@@ -38,6 +38,8 @@ pub(crate) use slot::{SessionSlot, SpokeFacts};
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// An agent that may not take the slot waits so long for it: a rejected Go agent reconnects at once.
 const SLOT_WAIT: Duration = Duration::from_secs(10);
+/// How long a cluster whose session used the most memory stays out.
+const HELD: Duration = Duration::from_mins(1);
 
 /// Why the hub ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(crate) enum End {
     Inactive,
     /// The hub was restored to an earlier state: all objects are compared again.
     Rewound,
+    /// It used the most memory while the program was near its limit.
+    Memory,
     /// The program stops.
     Stopping,
 }
@@ -77,6 +81,7 @@ impl End {
             Self::Life => "life",
             Self::Inactive => "inactive",
             Self::Rewound => "rewound",
+            Self::Memory => "memory",
             Self::Stopping => "stopping",
         }
     }
@@ -104,6 +109,8 @@ struct State {
     live: BTreeMap<ClusterName, Live>,
     /// Bounded by the fleet.
     contests: BTreeMap<ClusterName, Contest>,
+    /// Until when a cluster gets no slot. Bounded by the fleet.
+    held: BTreeMap<ClusterName, Instant>,
 }
 
 #[derive(Debug)]
@@ -145,6 +152,8 @@ impl Live {
 enum Attempt {
     /// The caller has the slot. The token is cancelled when the superseded session has ended.
     Acquired(SessionSlot, Option<CancellationToken>),
+    /// The cluster stays out for a while.
+    Held,
     /// Another session keeps the slot until this is cancelled.
     Taken(CancellationToken),
 }
@@ -179,6 +188,7 @@ impl Registry {
         let deadline = Instant::now() + SLOT_WAIT;
         let (session_slot, predecessor) = loop {
             match self.try_acquire(cluster, mode, peer_credentials) {
+                Attempt::Held => return Err(Refusal::ShortOfMemory),
                 Attempt::Acquired(session_slot, predecessor) => break (session_slot, predecessor),
                 Attempt::Taken(until) => timeout_at(deadline, until.cancelled())
                     .await
@@ -208,7 +218,12 @@ impl Registry {
             next,
             live,
             contests,
+            held,
         } = &mut *state;
+        held.retain(|_, until| *until > now);
+        if held.contains_key(cluster) {
+            return Attempt::Held;
+        }
         let mut is_contested = false;
         if let Some(current) = live.get(cluster) {
             let contest = contests.entry(cluster.clone()).or_default();
@@ -266,6 +281,17 @@ impl Registry {
         }
     }
 
+    /// Ends the session of a cluster that uses too much memory, and keeps the cluster out for a while.
+    pub(crate) fn shed(&self, cluster: &ClusterName, mib: usize) {
+        self.report(cluster, |report, _now| report.shed = Some(mib));
+        let mut state = self.lock();
+        let until = Instant::now() + HELD;
+        state.held.insert(cluster.clone(), until);
+        if let Some(live) = state.live.get(cluster) {
+            live.end.send_replace(Some(End::Memory));
+        }
+    }
+
     /// The figures of all sessions at this moment.
     pub(crate) fn figures(&self, now: Instant) -> ByCluster<Figures> {
         let state = self.lock();
@@ -274,6 +300,17 @@ impl Registry {
             let (at, figures) = (*figures.unwrap_or_else(PoisonError::into_inner))?;
             let passed = now.saturating_duration_since(at);
             Some((cluster.to_string(), figures.after(passed)))
+        });
+        shown.collect()
+    }
+
+    /// The bytes of messages that wait in each session.
+    pub(crate) fn inbox_bytes(&self) -> Vec<(ClusterName, usize)> {
+        let state = self.lock();
+        let shown = state.live.iter().filter_map(|(cluster, live)| {
+            let figures = live.signals.figures.lock();
+            let (_, figures) = (*figures.unwrap_or_else(PoisonError::into_inner))?;
+            Some((cluster.clone(), figures.inbox_bytes))
         });
         shown.collect()
     }

@@ -42,6 +42,7 @@ mod inventory;
 mod ownership;
 mod pace;
 mod resync;
+pub(crate) mod shed;
 mod spoke_info;
 mod spoke_owned;
 mod violations;

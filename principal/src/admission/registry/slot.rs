@@ -116,6 +116,12 @@ impl SessionSlot {
         });
     }
 
+    /// Records that the cluster has not used too much memory lately.
+    pub(crate) fn clear_shed(&self) {
+        self.registry
+            .report(&self.cluster, |report, _now| report.shed = None);
+    }
+
     /// Records the objects that the cluster refuses.
     pub(crate) fn report_refused(&self, refused: Option<Refused>) {
         self.registry.report(&self.cluster, |report, _now| {
