@@ -5,7 +5,6 @@ pub mod conditions;
 #[cfg(test)]
 mod golden;
 pub mod manifests;
-mod obstacles;
 mod parts;
 pub mod settings;
 pub mod template;
@@ -29,8 +28,9 @@ use runtime::clock::Clock;
 
 use crate::{
     address::Address,
+    api::ApiError,
     decisions,
-    fleet::{api_error::ApiError, applications::Applications, credential, removal, secrets},
+    fleet::{applications, credential, removal, secrets},
     hub::{self, World},
     issuer::Authority,
     keys,
@@ -38,9 +38,11 @@ use crate::{
     optin::plan::{blocked_change, follows_label},
 };
 use argocd_install::{Decision, Installer};
-use conditions::{BlockedMode, Facts, Needs};
+use conditions::{
+    ArgoCdFacts, BlockedMode, CLUSTER_PROJECT_MISSING, CLUSTER_SECRET_CONFLICT,
+    CONFIGURATION_INVALID, CertificateFacts, Facts, Finding, finding,
+};
 use manifests::Templates;
-use obstacles::Obstacles;
 pub use parts::Parts;
 use settings::Defaults;
 
@@ -60,8 +62,8 @@ pub struct ArgocdAgent {
     installation: Installer,
     // The CA ready for signing, recreated when it changes. Locked for a lookup, never across an await.
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
-    // Of the clusters that have any. Locked likewise.
-    obstacles: Mutex<BTreeMap<ClusterName, Obstacles>>,
+    // Why objects of a cluster on the hub are missing or wrong; its agent works without them. Locked likewise.
+    obstacles: Mutex<BTreeMap<ClusterName, Vec<Finding>>>,
 }
 
 /// Why the add-on cannot be created; a programming error.
@@ -78,7 +80,8 @@ pub enum Error {
 impl ArgocdAgent {
     /// Parses the manifests.
     pub fn new(parts: Parts) -> Result<Self, Error> {
-        let (pattern, records) = (parts.pattern.clone(), parts.records.clone());
+        let pattern = parts.channels.pattern.subscribe();
+        let records = parts.channels.records.clone();
         Ok(Self {
             name: AddonName::new(keys::ADDON)?,
             installation: Installer::new(pattern, records)?,
@@ -99,7 +102,7 @@ impl ArgocdAgent {
             ..World::default()
         };
         // Known before the first reconcile of a leader.
-        if let Some(records) = &*self.parts.decisions.borrow() {
+        if let Some(records) = &*self.parts.channels.decisions.borrow() {
             decisions::enforce(records, &mut world);
         }
         world
@@ -112,11 +115,11 @@ impl ArgocdAgent {
     }
 
     fn defaults(&self) -> Defaults {
-        let authority = self.parts.authority.borrow();
+        let authority = self.parts.channels.authority.borrow();
         Defaults {
             image: self.parts.image.clone(),
-            principal: self.parts.address.borrow().clone(),
-            ca_bundle: authority.as_ref().map(|ca| ca.bundle().to_owned()),
+            principal: self.parts.channels.address.borrow().clone(),
+            ca_bundle: authority.as_ref().map(|ca| ca.bundle.clone()),
         }
     }
 
@@ -125,7 +128,7 @@ impl ArgocdAgent {
     }
 
     fn is_connected(&self, cluster: &ClusterName) -> bool {
-        let sessions = self.parts.sessions.borrow();
+        let sessions = self.parts.channels.sessions.borrow();
         sessions
             .get(cluster.as_str())
             .is_some_and(|it| it.connected)
@@ -133,7 +136,7 @@ impl ArgocdAgent {
 
     /// Notes the address that this cluster's agent dials, so that the certificate covers it.
     fn note_address(&self, cluster: &ClusterName, address: &Address) {
-        self.parts.addresses.send_if_modified(|known| {
+        self.parts.channels.addresses.send_if_modified(|known| {
             let before = known.insert(cluster.to_string(), address.clone());
             before.as_ref() != Some(address)
         });
@@ -141,12 +144,13 @@ impl ArgocdAgent {
 
     /// The address that was rendered last for this cluster's agent.
     fn dialled(&self, cluster: &ClusterName) -> Option<String> {
-        let known = self.parts.addresses.borrow();
+        let known = self.parts.channels.addresses.borrow();
         known.get(cluster.as_str()).map(ToString::to_string)
     }
 
     fn note_sharing(&self, cluster: &ClusterName, shares: bool) {
         self.parts
+            .channels
             .sharing
             .send_if_modified(|known| known.insert(cluster.to_string(), shares) != Some(shares));
     }
@@ -156,7 +160,7 @@ impl ArgocdAgent {
         let world = self.world(target);
         let addon = world.addons.get(target.name.as_str())?;
         let asked = blocked_change(world.clusters.get(target.name.as_str()), addon)?;
-        let counted = self.parts.blocked_modes.borrow();
+        let counted = self.parts.channels.blocked_modes.borrow();
         let applications = counted.get(target.name.as_str()).copied();
         // A label that may change the mode without a confirmation waits only once Applications are counted.
         let waits = applications.is_some() || !follows_label(addon, world.install?);
@@ -171,7 +175,7 @@ impl ArgocdAgent {
     async fn release(&self, cluster: &ClusterName) -> Result<(), HookError> {
         let Parts { client, own, .. } = &self.parts;
         let server = self.server(cluster);
-        let theirs = Applications::of(client, own, cluster.as_str(), &server);
+        let theirs = applications::pages(client, own, cluster.as_str(), &server);
         removal::release_applications(client, theirs)
             .await
             .map_err(Into::into)
@@ -199,7 +203,7 @@ impl sdk::Addon for ArgocdAgent {
             };
         }
         // The registration depends on the CA, and a change makes the agent enrol again.
-        if self.parts.authority.borrow().is_none() {
+        if self.parts.channels.authority.borrow().is_none() {
             return Admission::Hold {
                 reason: "NoCertificateAuthority".to_owned(),
                 message: settings::Error::NoAuthority.to_string(),
@@ -213,9 +217,9 @@ impl sdk::Addon for ArgocdAgent {
         if addon.revoked.is_some() {
             return Vec::new();
         }
-        let authority = self.parts.authority.borrow();
-        let unit = authority.as_ref().and_then(|ca| ca.unit());
-        let units = unit.map(str::to_owned).into_iter().chain(addon.key_unit());
+        let authority = self.parts.channels.authority.borrow();
+        let unit = authority.as_ref().and_then(|ca| ca.unit.clone());
+        let units = unit.into_iter().chain(addon.key_unit());
         let mut registration = Registration::custom_signer(keys::SIGNER, &self.name, target.name);
         if let Registration::CustomSigner { subject, .. } = &mut registration {
             subject.organization_units = units.collect();
@@ -231,14 +235,14 @@ impl sdk::Addon for ArgocdAgent {
         if signer != keys::SIGNER {
             return None;
         }
-        let authority = self.parts.authority.borrow().clone()?;
+        let authority = self.parts.channels.authority.borrow().clone()?;
         let mut signing = lock(&self.signing);
         if let Some((known, ca)) = signing.as_ref()
             && *known == authority
         {
             return Some(Arc::clone(ca));
         }
-        let made = SigningCa::from_pem(authority.certificate(), authority.key());
+        let made = SigningCa::from_pem(&authority.certificate, &authority.key);
         let made = made.inspect_err(|error| {
             tracing::error!(error = %runtime::error::Chain(error), "cannot sign with the CA");
         });
@@ -252,7 +256,7 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     async fn prepare_hub(&self, target: Target<'_>) -> Result<(), HookError> {
-        let authority = self.parts.authority.borrow().clone();
+        let authority = self.parts.channels.authority.borrow().clone();
         let Some(authority) = authority else {
             return Err(settings::Error::NoAuthority.into());
         };
@@ -274,23 +278,20 @@ impl sdk::Addon for ArgocdAgent {
         };
         let secret = self.parts.secrets.ensure(target.name, desired).await;
         // Problems that need a person go into a condition and do not fail the hook.
-        let obstacles = Obstacles {
-            secret: match &secret {
-                Ok(contested) if contested.is_empty() => None,
-                Ok(contested) => Some(secrets::contested(contested)),
-                Err(error) => error.needs_a_person(),
-            },
-            project: project.as_ref().err().and_then(ApiError::needs_a_person),
+        let secret_problem = match &secret {
+            Ok(contested) if contested.is_empty() => None,
+            Ok(contested) => Some(secrets::contested(contested)),
+            Err(error) => error.needs_a_person(),
         };
-        let secret = secret.err().filter(|_| obstacles.secret.is_none());
-        let project = project.err().filter(|_| obstacles.project.is_none());
-        let mut known = lock(&self.obstacles);
-        if obstacles == Obstacles::default() {
-            known.remove(target.name);
-        } else {
-            known.insert(target.name.clone(), obstacles);
-        }
-        drop(known);
+        let project_problem = project.as_ref().err().and_then(ApiError::needs_a_person);
+        let secret = secret.err().filter(|_| secret_problem.is_none());
+        let project = project.err().filter(|_| project_problem.is_none());
+        let findings = [
+            secret_problem.map(|it| finding(CLUSTER_SECRET_CONFLICT, it)),
+            project_problem.map(|it| finding(CLUSTER_PROJECT_MISSING, it)),
+        ];
+        let findings = findings.into_iter().flatten().collect();
+        lock(&self.obstacles).insert(target.name.clone(), findings);
         match (secret, project) {
             (Some(error), _) => Err(error.into()),
             (None, Some(error)) => Err(error.into()),
@@ -299,11 +300,7 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
-        let RenderInput {
-            target,
-            install_namespace,
-            config,
-        } = input;
+        let (target, config) = (input.target, input.config);
         let mut deployment = config.deployment.clone().unwrap_or_default();
         // The registries of the configuration, else those of the ManagedCluster's annotation.
         deployment.registries = images::registries(config, target)?;
@@ -311,7 +308,7 @@ impl sdk::Addon for ArgocdAgent {
         let addon = self.addon(target);
         let defaults = self.defaults();
         let spoke = settings::mode(&cluster, &addon, &deployment)
-            .and_then(|mode| settings::spoke(&deployment, install_namespace, mode, &defaults))
+            .and_then(|mode| settings::spoke(&deployment, input.install_namespace, mode, &defaults))
             .map_err(|error| refused(&error))?;
         self.note_address(target.name, &spoke.principal);
         let shares = settings::shares_unscoped(&deployment, self.parts.shares_unscoped)
@@ -321,7 +318,7 @@ impl sdk::Addon for ArgocdAgent {
             .templates
             .render(&spoke)
             .map_err(|error| refused(&error))?;
-        let sessions = Arc::clone(&self.parts.sessions.borrow());
+        let sessions = Arc::clone(&self.parts.channels.sessions.borrow());
         let installed = self.installation.render(&argocd_install::Request {
             cluster: target.name,
             uid: target.addon.metadata.uid.as_deref().unwrap_or_default(),
@@ -337,7 +334,7 @@ impl sdk::Addon for ArgocdAgent {
 
     fn conditions(&self, input: HealthInput<'_>) -> Health {
         let HealthInput { target, now, .. } = input;
-        let sessions = Arc::clone(&self.parts.sessions.borrow());
+        let sessions = Arc::clone(&self.parts.channels.sessions.borrow());
         let render_error = input.render_error.map(|error| error.message.as_str());
         let status = target.addon.status.as_ref();
         let namespace = status.map_or("", |status| status.namespace.as_str());
@@ -355,39 +352,43 @@ impl sdk::Addon for ArgocdAgent {
             live: condition::find(target.addon.conditions(), condition::addon::AVAILABLE),
         };
         let state = conditions::available(&facts, now);
-        let obstacles = lock(&self.obstacles).get(target.name).cloned();
-        let known = obstacles.as_ref();
-        let certificates = Arc::clone(&self.parts.certificates.borrow());
-        let installation = self.installation.need(target.name);
-        let installs_argocd = self.installation.installs_argocd(target.name);
-        // An Argo CD that we are installing is not missing.
+        let known = lock(&self.obstacles).get(target.name).cloned();
+        let obstacles = known.unwrap_or_default();
+        let certificates = Arc::clone(&self.parts.channels.certificates.borrow());
+        let installation = self.installation.state(target.name);
+        let need = installation.verdict.need.as_ref();
+        let installs_argocd = installation.installs_argocd();
         let argocd = session.and_then(|session| session.argocd);
-        let needs = Needs {
-            // `installation` reports a missing part of the hub's Argo CD.
-            render_error: render_error.filter(|_| installation.is_none()),
-            secret_error: known.and_then(|it| it.secret.as_deref()),
-            project_error: known.and_then(|it| it.project.as_deref()),
-            blocked_mode: self.blocked_mode(target),
-            blocked_deletion: session.and_then(|it| it.blocked_deletion.as_ref()),
-            stuck: session.and_then(|it| it.stuck.as_ref()),
-            misconduct: session.and_then(|it| it.misconduct.as_deref()),
-            refused: session.and_then(|it| it.refused.as_ref()),
+        let ails = session.and_then(|session| session.argocd_ails.as_ref());
+        let argocd = ArgoCdFacts {
+            // An Argo CD that we are installing is not missing.
             argocd: argocd.filter(|_| !installs_argocd),
-            installation: installation.as_ref(),
-            withheld: self.installation.withheld(target.name),
+            installation: need,
+            withheld: installation.withheld,
             // An agent reports problems of an Argo CD that we installed only.
-            argocd_problem: session
-                .and_then(|it| it.argocd_ails.as_ref())
-                .filter(|_| installs_argocd),
-            unmirrored: session.and_then(|it| it.unmirrored.as_ref()),
-            revoked: self.addon(target).revoked.is_some(),
-            hub: Some(&certificates),
-            cluster: target.name.as_str(),
-            certificate: session.and_then(|it| it.certificate.as_ref()),
+            problem: ails.filter(|_| installs_argocd),
         };
-        let degraded = conditions::degraded(&needs, now);
-        let waits = conditions::rotation_recheck(&needs, now);
-        let looks = [state.recheck, obstacles.as_ref().map(|_| LOOK_AGAIN), waits];
+        let certificates = CertificateFacts {
+            cluster: target.name.as_str(),
+            shown: session.and_then(|it| it.certificate.as_ref()),
+            hub: &certificates,
+        };
+        // `need` reports a missing part of the hub's Argo CD.
+        let render_error = render_error.filter(|_| need.is_none());
+        let revoked = self.addon(target).revoked;
+        let blocked_mode = self.blocked_mode(target);
+        let look_again = (!obstacles.is_empty()).then_some(LOOK_AGAIN);
+        let looks = [state.recheck, look_again, certificates.recheck(now)];
+        let findings = [
+            revoked.map(|_reason| conditions::revoked()),
+            render_error.map(|message| finding(CONFIGURATION_INVALID, message)),
+            argocd.finding(),
+            blocked_mode.as_ref().map(conditions::mode_change),
+        ];
+        let findings = findings.into_iter().flatten().chain(obstacles);
+        let findings = findings.chain(certificates.findings(now));
+        let reported = session.into_iter().flat_map(conditions::reported);
+        let degraded = conditions::degraded(findings.chain(reported));
         Health {
             pending: state.verdict.is_none() && state.recheck.is_some(),
             verdicts: state.verdict.into_iter().chain([degraded]).collect(),
@@ -407,11 +408,13 @@ impl sdk::Addon for ArgocdAgent {
     }
 
     async fn after_removal(&self, cluster: &ClusterName) -> Result<(), HookError> {
-        let Parts {
-            addresses, sharing, ..
-        } = &self.parts;
-        addresses.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
-        sharing.send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        let channels = &self.parts.channels;
+        channels
+            .addresses
+            .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
+        channels
+            .sharing
+            .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         lock(&self.obstacles).remove(cluster);
         self.installation.forget(cluster);
         // The Secret is removed last. If it still exists, the cluster left while no manager ran, and its

@@ -3,7 +3,7 @@
 pub mod find;
 pub mod follow;
 
-use std::{collections::BTreeSet, fmt, net::IpAddr, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr};
 
 /// The default port, as in the Service in `manifests/hub`.
 pub const DEFAULT_PORT: u16 = 443;
@@ -11,8 +11,10 @@ pub const DEFAULT_PORT: u16 = 443;
 /// A host and a port, checked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    host: String,
-    port: u16,
+    /// A DNS name, or an IP address without brackets. Also the name in the certificate.
+    pub(crate) host: String,
+    /// The port.
+    pub(crate) port: u16,
 }
 
 /// A text that is not an address.
@@ -21,18 +23,6 @@ pub struct Address {
     "{0:?} is not an address such as hub.example.org, hub.example.org:8443 or [2001:db8::1]:443"
 )]
 pub struct InvalidAddress(String);
-
-impl Address {
-    /// The host: a DNS name or an IP address without brackets. Also the name in the certificate.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// The port.
-    pub const fn port(&self) -> u16 {
-        self.port
-    }
-}
 
 impl FromStr for Address {
     type Err = InvalidAddress;
@@ -80,14 +70,6 @@ impl fmt::Display for Address {
 fn is_dns_name(text: &str) -> bool {
     let label = |label: &str| ocm::name::is_dns_label(&label.to_ascii_lowercase());
     text.len() <= 253 && text.split('.').all(label)
-}
-
-/// The hosts of addresses.
-pub fn hosts<'a>(addresses: impl IntoIterator<Item = &'a Address>) -> BTreeSet<String> {
-    addresses
-        .into_iter()
-        .map(|address| address.host.clone())
-        .collect()
 }
 
 #[cfg(test)]

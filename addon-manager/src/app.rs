@@ -72,7 +72,7 @@ async fn serve(
         let parts = Parts::with_background(token)?.with_vital()?;
         let readiness = Readiness::new();
         serve_admin(shared, &readiness, exposed, &parts.spawner().vital()).await?;
-        let client = kube::client(&shared.kube, USER_AGENT).await?;
+        let client = kube::client(&shared.args.kube, USER_AGENT).await?;
         let process = ProcessContext {
             client,
             readiness,
@@ -159,7 +159,10 @@ async fn serve_admin(
         healthz: Arc::new(move || ready.is_ready()),
         debug_state: DebugState::new(move |page| exposed.state.page(page)),
     };
-    let addresses = [Some(shared.admin.health()), shared.admin.metrics()];
+    let addresses = [
+        Some(shared.args.admin.health()),
+        shared.args.admin.metrics(),
+    ];
     for address in addresses.into_iter().flatten() {
         let admin = Admin::bind(address, state.clone()).await?;
         let token = spawner.token().clone();

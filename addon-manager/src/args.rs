@@ -8,11 +8,18 @@ mod unsupported;
 use std::{
     ffi::OsString,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    str::FromStr,
     time::Duration,
 };
 
-use clap::{Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    builder::RangedU64ValueParser,
+};
+use ocm::name::is_dns_label;
 use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env};
+
+use crate::address::Address;
 
 pub use self::{
     principal::{PrincipalArgs, ResourceProxyArgs},
@@ -30,6 +37,9 @@ pub struct Cli {
     /// Without a subcommand: the whole hub program.
     #[command(subcommand)]
     pub command: Option<Only>,
+    /// In common with the principal alone.
+    #[command(flatten)]
+    pub shared: SharedArgs,
     /// Flags of the whole hub program.
     #[command(flatten)]
     pub manager: ManagerArgs,
@@ -49,6 +59,19 @@ pub enum Only {
     /// Requests a new certificate authority from the manager and returns at once. Agents switch
     /// without an interruption; the old one is removed when no agent needs it.
     RotateCa(Box<RotateArgs>),
+}
+
+/// A value that counts as not set if it is empty: a variable may be.
+#[derive(Clone, Debug)]
+pub struct Optional<T>(pub Option<T>);
+
+impl<T: FromStr> FromStr for Optional<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let given = Some(text).filter(|text| !text.is_empty());
+        given.map(str::parse).transpose().map(Self)
+    }
 }
 
 /// Flags of `rotate-ca`.
@@ -78,13 +101,13 @@ pub struct SharedArgs {
     #[command(flatten)]
     pub otlp: OtlpArgs,
     /// Address that the principal listens on; empty for all.
-    #[arg(long, default_value = "")]
-    pub listen_host: String,
+    #[arg(long, value_parser = host, default_value = "")]
+    pub listen_host: IpAddr,
     /// Port that the principal listens on.
     #[arg(long, value_parser = port, default_value = "8443")]
     pub listen_port: u16,
     /// Namespace of the hub's Argo CD.
-    #[arg(long, short = 'n', default_value = "argocd")]
+    #[arg(long, short = 'n', value_parser = namespace, default_value = "argocd")]
     pub namespace: String,
     /// Namespaces, besides those of the clusters and Argo CD's, whose Applications are delivered to
     /// the cluster that their destination names; patterns.
@@ -92,8 +115,8 @@ pub struct SharedArgs {
     pub allowed_namespaces: Vec<String>,
     /// host:port by which Argo CD reaches the resource proxy, the server of the cluster Secrets;
     /// without it port 9090 of the Service argocd-agent-resource-proxy.
-    #[arg(long)]
-    pub resource_proxy_address: Option<String>,
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub resource_proxy_address: Optional<Address>,
     /// Port of the resource proxy, by which Argo CD on the hub sees the clusters; 0 turns it off.
     #[arg(long, value_parser = port, default_value = "9090")]
     pub resource_proxy_port: u16,
@@ -102,30 +125,32 @@ pub struct SharedArgs {
           default_value = "false", default_missing_value = "true")]
     pub share_unscoped_repositories: bool,
     /// Largest message accepted, in bytes.
-    #[arg(long, default_value_t = 16 << 20)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(LEAST_MESSAGE..),
+          default_value_t = 16 << 20)]
     pub grpc_max_message_size: usize,
+    /// Memory limit of this container, in bytes; 0 for none. At 85% of it, the sessions that use the most memory end, and the
+    /// add-on of their cluster says so.
+    #[arg(long, env = "MEMORY_LIMIT", default_value = "0")]
+    pub memory_limit: u64,
     /// Serve `WebSocket`s over HTTP/1.1 on the same port, for agents whose network path does not support HTTP/2.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "true", default_missing_value = "true")]
     pub enable_websocket: bool,
     /// Common names of the client certificates of proxies that terminate TLS: an agent behind one proves its own
     /// certificate inside the session.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = proxy_name)]
     pub trusted_proxy: Vec<String>,
 }
 
 /// Flags of the whole hub program.
 #[derive(Clone, Debug, Args)]
 pub struct ManagerArgs {
-    /// In common with the principal alone.
-    #[command(flatten)]
-    pub shared: SharedArgs,
     /// Namespace of our Secrets, lease and pods.
-    #[arg(long, env = "POD_NAMESPACE", default_value = "argocd-agent-addon")]
+    #[arg(long, env = "POD_NAMESPACE", value_parser = namespace, default_value = "argocd-agent-addon")]
     pub own_namespace: String,
     /// Our pod, which gets the label that the Service selects; without it no label is set.
-    #[arg(long, env = "POD_NAME")]
-    pub pod_name: Option<String>,
+    #[arg(long, env = "POD_NAME", default_value = "", hide_default_value = true)]
+    pub pod_name: Optional<String>,
     /// Image of the agent.
     #[arg(
         long,
@@ -136,13 +161,18 @@ pub struct ManagerArgs {
     /// host or host:port that agents dial, unless their configuration sets another; without it, the address of
     /// the Service argocd-agent-principal: a load balancer, a Route, `TLSRoute` or Ingress, a node port, or an
     /// external name.
-    #[arg(long, env = "PRINCIPAL_ADDRESS")]
-    pub principal_address: Option<String>,
+    #[arg(
+        long,
+        env = "PRINCIPAL_ADDRESS",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub principal_address: Optional<Address>,
     /// The redis proxy, which Argo CD on the hub uses as its redis.
     #[command(flatten)]
     pub redis: RedisArgs,
     /// Maximum lifetime of an agent's certificate.
-    #[arg(long, value_parser = duration, default_value = "720h")]
+    #[arg(long, value_parser = certificate_life, default_value = "720h")]
     pub certificate_life: Duration,
     /// Make an AppProject cluster-NAME for each managed cluster, which lets Applications of its namespace have
     /// namespaced objects on that cluster only.
@@ -163,7 +193,7 @@ pub struct UninstallArgs {
     #[command(flatten)]
     pub kube: KubeArgs,
     /// Namespace of the hub's Argo CD.
-    #[arg(long, short = 'n', default_value = "argocd")]
+    #[arg(long, short = 'n', value_parser = namespace, default_value = "argocd")]
     pub namespace: String,
     /// How long to wait for the clusters.
     #[arg(long, value_parser = duration, default_value = "4m")]
@@ -184,18 +214,23 @@ pub struct ReadyArgs {
     pub timeout: Duration,
 }
 
-/// Variables of the Go principal for the flags in common.
+/// Ordinary Applications do not fit into smaller messages.
+const LEAST_MESSAGE: u64 = 64 << 10;
+/// A shorter life would cause constant renewals: OCM's agent checks every few minutes.
+const LEAST_LIFE: Duration = Duration::from_mins(10);
+
+/// Variables of the Go principal for the flags in common; the small subcommands have the first ones.
 const SHARED_ENV: [(&str, &str); 18] = [
+    ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
+    ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
     // Both Go programs use this name.
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
-    ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
-    ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
+    ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
     ("healthz_port", "ARGOCD_PRINCIPAL_HEALTH_CHECK_PORT"),
     ("metrics_port", "ARGOCD_PRINCIPAL_METRICS_PORT"),
     ("listen_host", "ARGOCD_PRINCIPAL_LISTEN_HOST"),
     ("listen_port", "ARGOCD_PRINCIPAL_LISTEN_PORT"),
-    ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
     ("allowed_namespaces", "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES"),
     (
         "resource_proxy_address",
@@ -210,20 +245,12 @@ const SHARED_ENV: [(&str, &str); 18] = [
     ("otlp_sample_ratio", "ARGOCD_PRINCIPAL_OTLP_SAMPLE_RATIO"),
 ];
 
-/// The variables of the small subcommands.
-const SMALL_ENV: [(&str, &str); 5] = [
-    ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
-    ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
-    ("log_level", "ARGOCD_PRINCIPAL_LOG_LEVEL"),
-    ("log_format", "ARGOCD_PRINCIPAL_LOG_FORMAT"),
-    ("namespace", "ARGOCD_PRINCIPAL_NAMESPACE"),
-];
-
 /// The command line with its variables and the flags that are not supported yet.
 pub fn command() -> Command {
-    let [_, _, level, format, _] = SMALL_ENV;
+    let [level, format, qps, burst, namespace, ..] = SHARED_ENV;
+    let uninstall = [level, format, qps, burst, namespace];
     let command = with_env(Cli::command(), &SHARED_ENV)
-        .mut_subcommand("uninstall", |it| with_env(it, &SMALL_ENV))
+        .mut_subcommand("uninstall", |it| with_env(it, &uninstall))
         .mut_subcommand("ready", |it| with_env(it, &[level, format]));
     command.mut_subcommand("principal", |principal| {
         unsupported::add(with_env(with_env(principal, &SHARED_ENV), &principal::ENV))
@@ -255,16 +282,36 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Parsed, cl
 }
 
 impl SharedArgs {
-    /// Where the principal listens.
-    pub fn listen(&self) -> Result<SocketAddr, String> {
-        let host = match self.listen_host.as_str() {
-            "" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            host => host
-                .parse()
-                .map_err(|error| format!("--listen-host {host:?}: {error}"))?,
-        };
-        Ok(SocketAddr::new(host, self.listen_port))
+    /// The address of a port of the principal.
+    pub const fn listen(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.listen_host, port)
     }
+}
+
+fn host(text: &str) -> Result<IpAddr, String> {
+    let all = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let host = Some(text).filter(|text| !text.is_empty());
+    let parsed = host.map_or(Ok(all), str::parse);
+    parsed.map_err(|error| error.to_string())
+}
+
+fn namespace(text: &str) -> Result<String, String> {
+    let name = is_dns_label(text).then(|| text.to_owned());
+    name.ok_or_else(|| format!("{text:?} is not the name of a namespace"))
+}
+
+/// Refuses names that agents' certificates could have: such an agent could impersonate others.
+fn proxy_name(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    if name.starts_with("system:") || name.len() > 64 {
+        return Err(format!("{name:?} cannot be a common name"));
+    }
+    Ok(name.to_owned())
+}
+
+fn certificate_life(text: &str) -> Result<Duration, String> {
+    let life = Some(duration(text)?).filter(|life| *life >= LEAST_LIFE);
+    life.ok_or_else(|| "must be 10m or more".to_owned())
 }
 
 #[cfg(test)]
@@ -284,8 +331,9 @@ mod tests {
     fn without_a_subcommand_the_whole_program_runs_with_gos_ports() {
         let Parsed { cli, .. } = parsed("addon-manager --own-namespace=x").unwrap();
         assert!(cli.command.is_none());
-        let shared = cli.manager.shared;
-        assert_eq!(shared.listen().unwrap().to_string(), "0.0.0.0:8443");
+        let shared = cli.shared;
+        let listen = shared.listen(shared.listen_port);
+        assert_eq!(listen.to_string(), "0.0.0.0:8443");
         assert_eq!(
             (shared.admin.healthz_port, shared.admin.metrics_port),
             (8003, 8000)
@@ -313,11 +361,10 @@ mod tests {
         let Some(Only::Principal(principal)) = cli.command else {
             panic!("a subcommand")
         };
-        assert_eq!(principal.shared.allowed_namespaces, ["a", "b"]);
-        assert_eq!(
-            principal.shared.listen().unwrap().to_string(),
-            "127.0.0.1:8443"
-        );
+        let shared = principal.shared;
+        assert_eq!(shared.allowed_namespaces, ["a", "b"]);
+        let listen = shared.listen(shared.listen_port);
+        assert_eq!(listen.to_string(), "127.0.0.1:8443");
         assert_eq!(
             without_effect,
             ["destination-based-mapping", "redis-compression-type"]

@@ -1,23 +1,19 @@
 //! Checked settings, from the command line. No clap and no environment beyond here.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+mod standalone;
 
-use ocm::name::is_dns_label;
-use principal::admission::identity;
-use runtime::{
-    args::{AdminArgs, KubeArgs, LogArgs},
-    trace,
+use std::net::SocketAddr;
+
+use principal::{RedisProxy, admission::identity};
+use runtime::{args::LogArgs, trace};
+
+use crate::args::{
+    Cli, ManagerArgs, Only, Optional, ReadyArgs, RedisValuesArgs, SharedArgs, UninstallArgs,
 };
 
-use crate::{
-    address::{Address, InvalidAddress},
-    args::{Cli, ManagerArgs, Only, ReadyArgs, SharedArgs, UninstallArgs},
+pub use standalone::{
+    LoginSource, RedisTlsEndpoint, Registration, Source, Standalone, TlsEndpoint,
 };
-
-mod redis;
-
-pub use redis::{LoginSource, RedisTlsEndpoint};
-pub use standalone::{Registration, Standalone, TlsEndpoint};
 
 /// The program to run, with its settings.
 #[derive(Clone, Debug)]
@@ -52,20 +48,14 @@ impl Config {
 /// The settings of both long-running programs.
 #[derive(Clone, Debug)]
 pub struct Shared {
-    /// How to log.
-    pub log: LogArgs,
-    /// How to reach the hub.
-    pub kube: KubeArgs,
-    /// Where health and metrics are served.
-    pub admin: AdminArgs,
+    /// The flags of both.
+    pub args: SharedArgs,
     /// The export of traces, if enabled.
     pub otlp: Option<trace::Settings>,
     /// The settings of the principal.
     pub principal: principal::Settings,
     /// host:port by which Argo CD reaches the resource proxy.
     pub resource_proxy: String,
-    /// Whether clusters get the repositories without a project, unless their configuration overrides that.
-    pub shares_unscoped: bool,
 }
 
 /// The whole hub program.
@@ -73,64 +63,13 @@ pub struct Shared {
 pub struct Manager {
     /// In common.
     pub shared: Shared,
-    /// Namespace of our Secrets, lease and pods.
-    pub own_namespace: String,
-    /// Our pod, if we run in one.
-    pub pod_name: Option<String>,
-    /// Image of the agent.
-    pub agent_image: String,
-    /// The address that agents dial, if it is configured.
-    pub principal_address: Option<Address>,
-    /// The maximum lifetime of an agent's certificate.
-    pub certificate_life: Duration,
-    /// Whether each managed cluster gets an AppProject.
-    pub cluster_projects: bool,
-    /// Whether to lead only while holding the lease.
-    pub leader_election: bool,
-}
-
-/// The source of a secret value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source<Files> {
-    /// A Secret in the principal's namespace.
-    Secret(String),
-    /// Files.
-    Files(Files),
+    /// Its own flags.
+    pub args: ManagerArgs,
 }
 
 /// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address to listen on is invalid.
-    #[error("{0}")]
-    Listen(String),
-    /// An address is invalid.
-    #[error("{flag}")]
-    Address {
-        /// The flag.
-        flag: &'static str,
-        /// The cause.
-        source: InvalidAddress,
-    },
-    /// The name of a namespace is invalid.
-    #[error("{flag} {value:?} is not the name of a namespace")]
-    Namespace {
-        /// The flag.
-        flag: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// A value is too small.
-    #[error("{flag} must be {least} or more")]
-    TooSmall {
-        /// The flag.
-        flag: &'static str,
-        /// The minimum.
-        least: &'static str,
-    },
-    /// The method of authentication is invalid.
-    #[error("--auth")]
-    Auth(#[from] identity::InvalidMethod),
     /// Certificates without TLS, or a header that any client could set.
     #[error(
         "--insecure-plaintext needs --auth=header:… or --auth=userpass:…, and --auth=header:… needs --insecure-plaintext"
@@ -139,9 +78,6 @@ pub enum Error {
     /// The settings of traces are invalid.
     #[error(transparent)]
     Traces(#[from] trace::Invalid),
-    /// No certificate can have this common name.
-    #[error("--trusted-proxy {0:?} cannot be a common name")]
-    TrustedProxy(String),
     /// The command needs no settings.
     #[error("rotate-ca has no settings")]
     NotAProgram,
@@ -150,23 +86,15 @@ pub enum Error {
     HalfPair(&'static str, &'static str),
 }
 
-/// A shorter life would cause constant renewals: OCM's agent checks every few minutes.
-const LEAST_LIFE: Duration = Duration::from_mins(10);
-/// Ordinary Applications do not fit into smaller messages.
-const LEAST_MESSAGE: usize = 64 << 10;
-
 impl Config {
-    /// Checks the arguments.
+    /// Checks the arguments together; each value was checked when it was parsed.
     pub fn from_args(cli: Cli) -> Result<Self, Error> {
         match cli.command {
-            None => manager(cli.manager).map(|manager| Self::Manager(Box::new(manager))),
+            None => Ok(Self::Manager(Box::new(manager(cli.shared, cli.manager)?))),
             Some(Only::Principal(args)) => {
                 standalone::checked(*args).map(|alone| Self::Principal(Box::new(alone)))
             }
-            Some(Only::Uninstall(args)) => {
-                let namespace = checked_namespace("--namespace", args.namespace)?;
-                Ok(Self::Uninstall(UninstallArgs { namespace, ..args }))
-            }
+            Some(Only::Uninstall(args)) => Ok(Self::Uninstall(args)),
             Some(Only::Ready(args)) => Ok(Self::Ready(args)),
             Some(Only::RotateCa(_)) => Err(Error::NotAProgram),
         }
@@ -175,137 +103,83 @@ impl Config {
     /// How to log.
     pub const fn log(&self) -> &LogArgs {
         match self {
-            Self::Manager(manager) => &manager.shared.log,
-            Self::Principal(alone) => &alone.shared.log,
+            Self::Manager(manager) => &manager.shared.args.log,
+            Self::Principal(alone) => &alone.shared.args.log,
             Self::Uninstall(uninstall) => &uninstall.log,
             Self::Ready(ready) => &ready.log,
         }
     }
 }
 
+/// The share of the memory limit at which costly sessions end: what the kernel and the allocator count differs, and a look
+/// at the memory takes place once a second.
+const MEMORY_PERCENT: u64 = 85;
+
+/// `resource_proxy` is the default address of the resource proxy.
 fn shared(
     args: SharedArgs,
     identity: identity::Method,
     resource_proxy: String,
 ) -> Result<Shared, Error> {
-    let listen: SocketAddr = args.listen().map_err(Error::Listen)?;
-    // Every field, no `..`: an unused new flag does not compile.
-    let SharedArgs {
-        log,
-        kube,
-        admin,
-        otlp,
-        listen_host: _,
-        listen_port: _,
-        namespace,
-        allowed_namespaces,
-        resource_proxy_address,
-        resource_proxy_port,
-        share_unscoped_repositories,
-        grpc_max_message_size,
-        enable_websocket,
-        trusted_proxy,
-    } = args;
-    if grpc_max_message_size < LEAST_MESSAGE {
-        return Err(Error::TooSmall {
-            flag: "--grpc-max-message-size",
-            least: "65536",
-        });
-    }
-    let mut principal = principal::Settings::usual(listen);
-    principal.argocd_namespace = checked_namespace("--namespace", namespace)?;
-    principal.other_namespaces = allowed_namespaces
-        .into_iter()
-        .map(|it| it.trim().to_owned())
-        .filter(|it| !it.is_empty())
-        .collect();
+    let mut principal = principal::Settings::usual(args.listen(args.listen_port));
+    principal.argocd_namespace.clone_from(&args.namespace);
+    principal.other_namespaces = listed(&args.allowed_namespaces);
     principal.identity = identity;
-    principal.limits.message_bytes = grpc_max_message_size;
-    principal.websockets = enable_websocket;
-    principal.trusted_proxies = trusted_proxies(trusted_proxy)?;
-    principal.resource_proxy =
-        (resource_proxy_port != 0).then(|| SocketAddr::new(listen.ip(), resource_proxy_port));
-    let resource_proxy = match resource_proxy_address.filter(|text| !text.is_empty()) {
-        Some(given) => checked_address("--resource-proxy-address", &given)?.to_string(),
-        None => resource_proxy,
-    };
+    principal.limits.message_bytes = args.grpc_max_message_size;
+    let soft_limit = args.memory_limit / 100 * MEMORY_PERCENT;
+    principal.limits.memory = (soft_limit > 0).then_some(soft_limit);
+    principal.websockets = args.enable_websocket;
+    principal.trusted_proxies = listed(&args.trusted_proxy);
+    let proxy_port = args.resource_proxy_port;
+    principal.resource_proxy = (proxy_port != 0).then(|| args.listen(proxy_port));
+    let Optional(address) = &args.resource_proxy_address;
     Ok(Shared {
-        log,
-        kube,
-        admin,
-        otlp: trace::Settings::checked(&otlp)?,
+        otlp: trace::Settings::checked(&args.otlp)?,
         principal,
-        resource_proxy,
-        shares_unscoped: share_unscoped_repositories,
+        resource_proxy: address.as_ref().map_or(resource_proxy, ToString::to_string),
+        args,
     })
 }
 
-/// Refuses names that agents' certificates could have: such an agent could impersonate others.
-fn trusted_proxies(names: Vec<String>) -> Result<Vec<String>, Error> {
-    let names = names.into_iter().map(|name| name.trim().to_owned());
-    let names: Vec<String> = names.filter(|name| !name.is_empty()).collect();
-    let is_agent = |name: &&String| name.starts_with("system:") || name.len() > 64;
-    match names.iter().find(is_agent) {
-        Some(name) => Err(Error::TrustedProxy(name.clone())),
-        None => Ok(names),
-    }
+/// The names of a list, without empty ones.
+fn listed(names: &[String]) -> Vec<String> {
+    let names = names.iter().map(|name| name.trim().to_owned());
+    names.filter(|name| !name.is_empty()).collect()
 }
 
-fn manager(args: ManagerArgs) -> Result<Manager, Error> {
-    let ManagerArgs {
-        shared: common,
-        own_namespace,
-        pod_name,
-        agent_image,
-        principal_address,
-        redis,
-        certificate_life,
-        cluster_projects,
-        leader_election,
-    } = args;
-    if certificate_life < LEAST_LIFE {
-        return Err(Error::TooSmall {
-            flag: "--certificate-life",
-            least: "10m",
-        });
-    }
-    let own_namespace = checked_namespace("--own-namespace", own_namespace)?;
-    let principal_address = principal_address.filter(|text| !text.is_empty());
-    let dialled = |text: String| checked_address("--principal-address", &text);
-    let resource_proxy = format!("argocd-agent-resource-proxy.{own_namespace}.svc:9090");
-    let mut shared = shared(common, identity::Method::ocm(), resource_proxy)?;
-    let host = shared.principal.listen.ip();
-    shared.principal.redis_proxy = redis::checked(redis, host, &shared.principal.argocd_namespace)?;
-    Ok(Manager {
-        shared,
-        own_namespace,
-        pod_name: pod_name.filter(|name| !name.is_empty()),
-        agent_image,
-        principal_address: principal_address.map(dialled).transpose()?,
-        certificate_life,
-        cluster_projects,
-        leader_election,
+fn manager(common: SharedArgs, args: ManagerArgs) -> Result<Manager, Error> {
+    let proxy = format!(
+        "argocd-agent-resource-proxy.{}.svc:9090",
+        args.own_namespace
+    );
+    let mut shared = shared(common, identity::Method::ocm(), proxy)?;
+    let redis = &args.redis;
+    let listen = shared.args.listen(redis.redis_proxy_port);
+    let Optional(address) = &redis.redis_address;
+    let server = address.as_ref().map_or_else(
+        || format!("argocd-redis.{}.svc:6379", shared.args.namespace),
+        ToString::to_string,
+    );
+    shared.principal.redis_proxy =
+        redis_proxy(listen, redis.redis_proxy_tls, server, &redis.values);
+    Ok(Manager { shared, args })
+}
+
+/// The redis proxy on this address, if its port is not 0.
+fn redis_proxy(
+    listen: SocketAddr,
+    tls: bool,
+    server: String,
+    values: &RedisValuesArgs,
+) -> Option<RedisProxy> {
+    (listen.port() != 0).then_some(RedisProxy {
+        listen,
+        tls,
+        server,
+        largest_value: values.redis_proxy_max_value,
+        remembered: values.redis_proxy_remember,
     })
 }
 
-fn checked_namespace(flag: &'static str, value: String) -> Result<String, Error> {
-    if is_dns_label(&value) {
-        Ok(value)
-    } else {
-        Err(Error::Namespace { flag, value })
-    }
-}
-
-fn checked_address(flag: &'static str, text: &str) -> Result<Address, Error> {
-    let address = text.parse();
-    address.map_err(|source| Error::Address { flag, source })
-}
-
-/// An empty variable becomes an empty path: not set.
-fn given(path: Option<PathBuf>) -> Option<PathBuf> {
-    path.filter(|path| !path.as_os_str().is_empty())
-}
-
-mod standalone;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,6 @@
 //! that wait for it are released, and the cluster Secret is deleted last. Without that Secret `ApplicationSets` delete
 //! their Applications, and an open session would send those deletions to the spoke.
 
-pub mod api_error;
 pub mod applications;
 pub mod credential;
 pub mod projects;
@@ -18,16 +17,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use jiff::Timestamp;
 use ocm::{name::AddonName, sdk::View};
 use principal::{Certificates, Enrolment, Fleet, Sessions};
-use tokio::{sync::watch, time::sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    channels::Channels,
     decisions,
     hub::{self, Own, World},
-    issuer::{
-        self,
-        rotation::{Agent, Agents},
-    },
+    issuer::rotation::{Agent, Agents},
     publish::publish,
 };
 
@@ -143,80 +140,66 @@ pub struct Publisher {
     pub own: Own,
     /// The address of the resource proxy for Argo CD (host and port).
     pub resource_proxy: String,
-    /// Becomes true with the first fleet: before that no agent is admitted.
-    pub serving: watch::Sender<bool>,
-    /// Publishes the fleet.
-    pub fleet: watch::Sender<Arc<Fleet>>,
-    /// Whether known clusters get the repositories without a project.
-    pub sharing: watch::Receiver<BTreeMap<String, bool>>,
-    /// The recorded decisions. Until they are known, nothing is published.
-    pub decisions: watch::Receiver<decisions::Known>,
-    /// The state of the certificates: whether the CA rotates.
-    pub certificates: watch::Receiver<Arc<issuer::Certificates>>,
-    /// Publishes the agents during a rotation.
-    pub agents: watch::Sender<Option<Arc<Agents>>>,
+    /// The channels. `serving` becomes true with the first fleet: before that no agent is admitted. Until the decisions
+    /// are known, nothing is published.
+    pub channels: Channels,
 }
 
 impl Publisher {
     /// Publishes every change, at most [`GATHER`] late, until the token is cancelled.
     ///
     /// It publishes nothing until the hub's objects are listed; the previous fleet stays.
-    pub async fn run(mut self, sessions: watch::Receiver<Sessions>, token: CancellationToken) {
+    pub async fn run(self, token: CancellationToken) {
         let mut freshness = Freshness::default();
-        self.follow(sessions, token, |publisher, sessions| {
-            publisher.publish(sessions, &mut freshness);
-        })
-        .await;
+        let rebuild = |sessions: &Sessions| self.publish(sessions, &mut freshness);
+        self.follow(token, rebuild).await;
         // The next leader has newer facts.
-        self.agents.send_replace(None);
+        self.channels.agents.send_replace(None);
     }
 
-    async fn follow(
-        &mut self,
-        mut sessions: watch::Receiver<Sessions>,
-        token: CancellationToken,
-        mut rebuild: impl FnMut(&Self, &Sessions),
-    ) {
+    async fn follow(&self, token: CancellationToken, mut rebuild: impl FnMut(&Sessions)) {
         let mut revision = self.view.revision();
+        let mut sessions = self.channels.sessions.subscribe();
+        let mut sharing = self.channels.sharing.subscribe();
+        let mut decisions = self.channels.decisions.subscribe();
+        let mut certificates = self.channels.certificates.subscribe();
         // After our leadership ends we must admit no agent any more.
         while !token.is_cancelled() {
             revision.mark_unchanged();
-            self.certificates.mark_unchanged();
-            self.sharing.mark_unchanged();
-            self.decisions.mark_unchanged();
+            sharing.mark_unchanged();
+            decisions.mark_unchanged();
+            certificates.mark_unchanged();
             let now = Arc::clone(&sessions.borrow_and_update());
-            rebuild(self, &now);
+            rebuild(&now);
+            // No error: we have the senders.
             let next = async {
                 tokio::select! {
-                    changed = revision.changed() => changed,
-                    changed = sessions.changed() => changed,
-                    changed = self.sharing.changed() => changed,
-                    changed = self.decisions.changed() => changed,
-                    changed = self.certificates.changed() => changed,
-                }?;
+                    _ = revision.changed() => {}
+                    _ = sessions.changed() => {}
+                    _ = sharing.changed() => {}
+                    _ = decisions.changed() => {}
+                    _ = certificates.changed() => {}
+                }
                 sleep(GATHER).await;
-                Ok::<_, watch::error::RecvError>(())
             };
-            if let Some(Err(_)) = token.run_until_cancelled(next).await {
-                return token.cancelled().await;
-            }
+            token.run_until_cancelled(next).await;
         }
     }
 
     fn publish(&self, sessions: &Sessions, freshness: &mut Freshness) {
-        let records = self.decisions.borrow().clone();
+        let records = self.channels.decisions.borrow().clone();
         let (Some(mut world), Some(records)) = (hub::read(&self.view, &self.addon), records) else {
             return;
         };
         decisions::enforce(&records, &mut world);
         let server = |name: &str| argocd::cluster_secret::server_url(&self.resource_proxy, name);
-        let sharing = self.sharing.borrow().clone();
+        let sharing = self.channels.sharing.borrow().clone();
         let fleet = fleet(&world, &self.own, sessions, freshness, &sharing, server);
-        let rotates = self.certificates.borrow().rotation.is_some();
+        let rotates = self.channels.certificates.borrow().rotation.is_some();
         let agents = rotates.then(|| Arc::new(agents(&world, &fleet, sessions)));
-        publish(&self.agents, agents);
-        publish(&self.fleet, Arc::new(fleet));
-        publish(&self.serving, true);
+        publish(&self.channels.agents, agents);
+        publish(&self.channels.fleet, Arc::new(fleet));
+        publish(&self.channels.serving, true);
     }
 }
 
@@ -270,24 +253,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn changes_within_the_window_cause_one_rebuild_of_the_fleet() {
-        let (sharing, watched) = watch::channel(BTreeMap::new());
-        let (_decided, decisions) = watch::channel(None);
-        let (_issued, certificates) = watch::channel(Arc::default());
-        let mut publisher = Publisher {
+        let publisher = Publisher {
             view: View::new(),
             addon: AddonName::new(keys::ADDON).unwrap(),
             own: Own::default(),
             resource_proxy: String::new(),
-            serving: watch::Sender::new(false),
-            fleet: watch::Sender::default(),
-            sharing: watched,
-            decisions,
-            certificates,
-            agents: watch::Sender::new(None),
+            channels: Channels::default(),
         };
-        let (_reports, sessions) = watch::channel(Sessions::default());
+        let sharing = &publisher.channels.sharing;
         let (begun, token, mut rebuilt) = (Instant::now(), CancellationToken::new(), vec![]);
-        let following = publisher.follow(sessions, token.clone(), |_, _| {
+        let following = publisher.follow(token.clone(), |_| {
             rebuilt.push(begun.elapsed());
         });
         let changing = async {

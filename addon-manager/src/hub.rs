@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use argocd::availability::{AGENT_CONNECTED, AGENT_DISCONNECTED};
 use ocm::{
     api::{
         addon::{ClusterManagementAddOn, ConfigReference, ManagedClusterAddOn},
@@ -14,23 +15,7 @@ use ocm::{
 
 pub use facts::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
 
-use crate::{addon::conditions, decisions::Records, keys};
-
-/// The step that resolves an API error, for errors that a retry does not resolve.
-pub fn next_step(error: &kube::Error) -> Option<&'static str> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    if status.is_forbidden() {
-        // A new program may need a permission that an old chart does not grant.
-        return Some(
-            "upgrade the Helm release: its chart grants this program the rights that it needs",
-        );
-    }
-    // We write objects by name, so only the kind or the namespace can be missing.
-    let no_kind = status.is_not_found();
-    no_kind.then_some("install Argo CD on the hub, or set its namespace")
-}
+use crate::{decisions::Records, keys};
 
 /// Reads the view. None until every kind is listed: before that, the absence of an object proves nothing.
 pub fn read(view: &View, name: &AddonName) -> Option<World> {
@@ -99,8 +84,13 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
             .and_then(config),
         configured: condition::is_true(object.conditions(), condition::addon::CONFIGURED),
         by_template: templates.any(|resource| resource == TEMPLATES),
-        was_connected: available.is_some_and(|live| conditions::implies_past_session(&live.reason)),
+        was_connected: available.is_some_and(|live| implies_past_session(&live.reason)),
     }
+}
+
+/// Whether this reason of `Available` proves that the agent had a session.
+pub fn implies_past_session(reason: &str) -> bool {
+    reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
 }
 
 const DEPLOYMENT_CONFIGS: &str = "addondeploymentconfigs";
@@ -170,26 +160,6 @@ impl Memory {
 mod tests {
     use super::*;
     use crate::decisions::Record;
-
-    #[test]
-    fn permanent_api_errors_have_a_next_step_and_transient_ones_none() {
-        let refused = |code: u16, reason: &str| {
-            let status = kube::core::Status::failure("", reason).with_code(code);
-            next_step(&kube::Error::Api(Box::new(status)))
-        };
-        assert!(
-            refused(403, "Forbidden")
-                .unwrap()
-                .contains("upgrade the Helm release")
-        );
-        assert!(
-            refused(404, "NotFound")
-                .unwrap()
-                .contains("install Argo CD")
-        );
-        assert_eq!(refused(409, "Conflict"), None);
-        assert_eq!(refused(500, "InternalError"), None);
-    }
 
     fn world(addon: Option<Addon>) -> World {
         let labels = [(keys::MODE.to_owned(), "managed".to_owned())].into();

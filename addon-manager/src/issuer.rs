@@ -28,6 +28,7 @@ pub use authority::Authority;
 pub use secrets::Secrets;
 
 use crate::{
+    api::ApiError,
     issuer::{
         facts::{Leaf, ReadAuthority, ReadLeaf, StoredAuthority},
         plan::{Step, Wanted, plan},
@@ -56,12 +57,8 @@ const SOON: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API rejected the request or was unavailable.
-    #[error("{verb} Secret {name}")]
-    Api {
-        verb: &'static str,
-        name: String,
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     /// A required field of a Secret is missing or invalid.
     #[error(
         "Secret {name} is not usable ({reason}); repair it, or delete it to let the manager create a new one"
@@ -116,13 +113,6 @@ pub struct Certificates {
     pub overdue: Vec<String>,
 }
 
-/// The result of a round.
-struct Round {
-    problems: Option<String>,
-    /// Whether the next round is due at once.
-    again: bool,
-}
-
 impl Issuer {
     /// Runs rounds forever and retries failed ones. Cancel safe: the next round completes one that was dropped.
     pub async fn run(mut self) {
@@ -135,7 +125,7 @@ impl Issuer {
             let now = self.clock.now();
             let done = self.round(addresses, agents.as_deref(), now).await;
             let (problem, pause) = match done {
-                Ok(Round { problems, again }) => (problems, if again { SOON } else { LOOK }),
+                Ok((problems, again)) => (problems, if again { SOON } else { LOOK }),
                 Err(error) => (Some(runtime::error::Chain(&error).to_string()), RETRY),
             };
             if problem != logged {
@@ -156,30 +146,27 @@ impl Issuer {
         }
     }
 
-    /// One round: read, decide, write. Returns problems that need a person.
+    /// One round: read, decide, write. Returns problems that need a person, and whether the next round is due at once.
     async fn round(
         &self,
         addresses: BTreeSet<String>,
         agents: Option<&Agents>,
         now: Timestamp,
-    ) -> Result<Round, Error> {
+    ) -> Result<(Option<String>, bool), Error> {
         let observed = self.secrets.observe().await?;
-        let wanted = Wanted::at(self.secrets.namespace(), addresses);
+        let wanted = Wanted::at(&self.secrets.namespace, addresses);
         let stored = match &observed.ca {
-            ReadAuthority::Missing => {
+            None => {
                 self.secrets.create_authority(now).await?;
-                return Ok(Round {
-                    problems: None,
-                    again: true,
-                });
+                return Ok((None, true));
             }
-            ReadAuthority::Unusable(reason) => {
+            Some(Err(reason)) => {
                 return Err(Error::Unusable {
                     name: CA_SECRET,
                     reason: reason.clone(),
                 });
             }
-            ReadAuthority::Usable(stored) => stored,
+            Some(Ok(stored)) => stored,
         };
         self.export_expiry(&observed, stored);
         publish(&self.authority, Some(Arc::new(stored.ca.clone())));
@@ -198,10 +185,10 @@ impl Issuer {
         let again = decision.step != Move::Stay;
         if again {
             self.secrets.step(stored, decision.step, now).await?;
-            let (step, stage) = (decision.step, stored.stage().as_str());
+            let (step, stage) = (decision.step, Stage::of(stored).as_str());
             info!(?step, from = stage, "rotated the certificate authority");
         }
-        Ok(Round { problems, again })
+        Ok((problems, again))
     }
 
     fn publish_state(
@@ -211,7 +198,7 @@ impl Issuer {
         troubles: Vec<String>,
         overdue: Vec<String>,
     ) {
-        let stage = stored.stage();
+        let stage = Stage::of(stored);
         self.metrics.rotation(stage, decision.waits_for.len());
         let rotation = (stage != Stage::Settled).then(|| Progress {
             stage,
@@ -252,7 +239,7 @@ impl Issuer {
     }
 
     fn export_expiry(&self, observed: &Observed, stored: &StoredAuthority) {
-        self.metrics.expires(CA_SECRET, stored.ca.not_after());
+        self.metrics.expires(CA_SECRET, stored.ca.not_after);
         for (secret, leaf) in observed.leaves() {
             if let Some(leaf) = leaf {
                 self.metrics.expires(secret, leaf.not_after);

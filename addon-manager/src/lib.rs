@@ -17,7 +17,7 @@
 //! | module | is |
 //! |---|---|
 //! | [`args`], [`config`] | the command line, and settings checked once |
-//! | [`app`] | builds every part, starts it, waits |
+//! | [`app`], [`channels`] | builds every part, starts it, waits; the channels between parts |
 //! | [`addon`] | our `impl ocm::sdk::Addon`: manifests, settings, conditions |
 //! | [`hub`] | the facts about the hub that decisions use |
 //! | [`decisions`] | decisions of administrators, recorded so that no other client undoes them |
@@ -26,16 +26,17 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
-//! | [`active`], [`address`], [`delete_with_preconditions`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
+//! | [`active`], [`address`], [`api`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
 pub mod address;
+pub mod api;
 pub mod app;
 pub mod args;
+pub mod channels;
 pub mod config;
 pub mod decisions;
-pub mod delete_with_preconditions;
 pub mod fleet;
 pub mod hub;
 pub mod issuer;

@@ -13,11 +13,9 @@ use runtime::error::Chain;
 async fn main() -> ExitCode {
     runtime::install_crypto_provider();
     let parsed = args::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    if let Some(Only::RotateCa(args)) = parsed.cli.command {
-        return rotate(*args).await;
-    }
-    let config = match prepare(parsed) {
-        Ok(config) => config,
+    let config = match prepare(parsed).await {
+        Ok(Some(config)) => config,
+        Ok(None) => return ExitCode::SUCCESS,
         Err(error) => {
             // The log settings themselves may be invalid.
             #[expect(clippy::print_stderr, reason = "there is no log yet")]
@@ -36,31 +34,15 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Requests a new CA from a running manager.
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command's answer"
-)]
-async fn rotate(args: args::RotateArgs) -> ExitCode {
-    match app::rotate::ask(args).await {
-        Ok(stated) => {
-            println!("{stated}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {}", Chain(&*error));
-            ExitCode::FAILURE
-        }
+/// Checks the settings and starts to log. None after a command that needs no settings: it requests a new CA from a
+/// running manager.
+#[expect(clippy::print_stdout, reason = "a command's answer")]
+async fn prepare(parsed: args::Parsed) -> anyhow::Result<Option<Config>> {
+    let (cli, without_effect) = (parsed.cli, parsed.without_effect);
+    if let Some(Only::RotateCa(args)) = cli.command {
+        println!("{}", app::rotate::ask(*args).await?);
+        return Ok(None);
     }
-}
-
-/// Checks the settings and starts to log.
-fn prepare(parsed: args::Parsed) -> anyhow::Result<Config> {
-    let args::Parsed {
-        cli,
-        without_effect,
-    } = parsed;
     let config = Config::from_args(cli)?;
     runtime::log::init(config.log())?;
     let version = env!("CARGO_PKG_VERSION");
@@ -69,5 +51,5 @@ fn prepare(parsed: args::Parsed) -> anyhow::Result<Config> {
     } else {
         tracing::info!(version, ?config, ?without_effect, "starting");
     }
-    Ok(config)
+    Ok(Some(config))
 }

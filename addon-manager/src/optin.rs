@@ -20,20 +20,19 @@ use ocm::{
     sdk::View,
 };
 use runtime::clock::Clock;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use apply::Done;
 pub use apply::Writer;
-use plan::{Step, plan};
+use plan::{Action, Step, plan};
 
 use crate::{
+    api,
+    channels::Channels,
     decisions::{
-        self, Known, Records,
+        self, Records,
         store::{Store, Written},
     },
     hub::{self, Memory, Own, World},
@@ -52,9 +51,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Concurrent writes. No agent connects before its cluster has a mode, so clusters do not wait for each other.
 const AT_ONCE: usize = 16;
 
-/// Clusters whose mode cannot change yet, with the number of Applications that block the change.
-pub type BlockedModes = Arc<BTreeMap<String, usize>>;
-
 /// The controller.
 #[derive(Debug)]
 pub struct OptIn {
@@ -68,12 +64,10 @@ pub struct OptIn {
     pub writer: Writer,
     /// Records the decisions about each cluster.
     pub store: Store,
-    /// Publishes them.
-    pub decisions: watch::Sender<Known>,
     /// How long the record of a removed cluster stays: as long as one of its certificates may be valid.
     pub keep: SignedDuration,
-    /// Publishes the blocked changes of mode.
-    pub blocked: watch::Sender<BlockedModes>,
+    /// The channels: publishes the decisions and the blocked changes of mode.
+    pub channels: Channels,
 }
 
 /// The results of earlier rounds.
@@ -137,11 +131,11 @@ impl OptIn {
                         records: Arc::clone(&records),
                         ..Past::default()
                     };
-                    self.decisions.send_replace(Some(records));
+                    self.channels.decisions.send_replace(Some(records));
                     return (past, written);
                 }
                 Err(error) => {
-                    let next = hub::next_step(&error).unwrap_or("it is tried again");
+                    let next = api::next_step(&error).unwrap_or("it is tried again");
                     let error = runtime::error::Chain(&error).to_string();
                     if logged.as_ref() != Some(&error) {
                         warn!(
@@ -162,7 +156,9 @@ impl OptIn {
         let records = decisions::updated(&past.records, world, Clock::system().now(), self.keep);
         if *past.records != records {
             past.records = Arc::new(records);
-            self.decisions.send_replace(Some(Arc::clone(&past.records)));
+            self.channels
+                .decisions
+                .send_replace(Some(Arc::clone(&past.records)));
         }
     }
 
@@ -185,7 +181,7 @@ impl OptIn {
         let steps = plan(&world, &self.own);
         past.refused.retain(|step| steps.contains(step));
         past.counted.retain(|step, _| steps.contains(step));
-        let mut blocked = BTreeMap::clone(&self.blocked.borrow());
+        let mut blocked = BTreeMap::clone(&self.channels.blocked_modes.borrow());
         let counted: BTreeSet<_> = past.counted.keys().filter_map(changes).collect();
         blocked.retain(|cluster, _| counted.contains(cluster));
         let mut failed = false;
@@ -201,11 +197,11 @@ impl OptIn {
         while let Some((step, done)) = writes.next().await {
             match done {
                 Ok(Done::Notified) => info!(?step, "opting in"),
-                Ok(Done::Wrote { version }) => {
+                Ok(Done::Wrote(version)) => {
                     info!(?step, "opting in");
                     past.wrote(&step, |cluster| self.view.wrote(cluster, version));
                 }
-                Ok(Done::Gone { uid }) => {
+                Ok(Done::Gone(uid)) => {
                     past.wrote(&step, |cluster| self.view.deleted(cluster, uid));
                 }
                 Ok(Done::Later) => {}
@@ -223,7 +219,7 @@ impl OptIn {
                 }
             }
         }
-        publish(&self.blocked, Arc::new(blocked));
+        publish(&self.channels.blocked_modes, Arc::new(blocked));
         past.next(failed)
     }
 }
@@ -231,11 +227,11 @@ impl OptIn {
 impl Past {
     /// Whether this step is not due (yet).
     fn is_not_due(&mut self, step: &Step) -> bool {
-        let is_this = |unseen: &ClusterName| unseen.as_str() == step.cluster();
+        let is_this = |unseen: &ClusterName| unseen.as_str() == step.cluster;
         if self.unseen.iter().any(is_this) {
             return true;
         }
-        if let Step::Refuse { .. } = step {
+        if let Action::Refuse { .. } = step.action {
             return !self.refused.insert(step.clone());
         }
         let counted = self.counted.get(step);
@@ -244,7 +240,7 @@ impl Past {
 
     /// Makes the view watch for the write of a step.
     fn wrote(&mut self, step: &Step, expect: impl FnOnce(&ClusterName)) {
-        if let Ok(cluster) = ClusterName::new(step.cluster()) {
+        if let Ok(cluster) = ClusterName::new(&step.cluster) {
             expect(&cluster);
             self.unseen.insert(cluster);
         }
@@ -264,11 +260,7 @@ impl Past {
 
 /// The cluster whose mode a step changes.
 fn changes(step: &Step) -> Option<&String> {
-    if let Step::Change { cluster, .. } = step {
-        Some(cluster)
-    } else {
-        None
-    }
+    matches!(step.action, Action::Change(_)).then_some(&step.cluster)
 }
 
 #[cfg(test)]
@@ -279,11 +271,11 @@ mod tests {
     use plan::Source;
 
     fn record(cluster: &str, mode: Mode) -> Step {
-        Step::Record {
+        let (mode, former) = (Source::Known(mode), None);
+        Step {
             cluster: cluster.to_owned(),
             uid: "1".to_owned(),
-            mode: Source::Known(mode),
-            former: None,
+            action: Action::Record { mode, former },
         }
     }
 
@@ -318,11 +310,12 @@ mod tests {
     #[test]
     fn a_label_is_refused_once() {
         let mut past = Past::default();
-        let refuse = Step::Refuse {
-            cluster: "a".to_owned(),
-            uid: "1".to_owned(),
-            reason: "UnknownMode",
-            message: String::new(),
+        let refuse = Step {
+            action: Action::Refuse {
+                reason: "UnknownMode",
+                message: String::new(),
+            },
+            ..record("a", Mode::Managed)
         };
         assert!(!past.is_not_due(&refuse));
         assert!(past.is_not_due(&refuse));

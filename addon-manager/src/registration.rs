@@ -10,13 +10,17 @@ use std::{collections::BTreeMap, sync::Arc};
 use argocd::cluster_secret::{self, Access, Inputs};
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client, api::PostParams};
+use kube::{Api, api::PostParams};
 use principal::{ClusterName, JwtKey, Mode, Registrar, admission::tokens::SignToken};
 use runtime::{clock::Clock, error::Chain};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{hub::is_of_kubernetes, keys};
+use crate::{
+    api::{ApiError, failed},
+    hub::is_of_kubernetes,
+    keys,
+};
 
 mod credential;
 
@@ -24,22 +28,21 @@ use credential::Certificate;
 pub use renew::keep;
 
 /// Creates cluster Secrets.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("SelfRegistration")]
 pub struct SelfRegistration {
-    secrets: Api<Secret>,
-    argocd_namespace: String,
-    resource_proxy: String,
+    /// The Secrets in the namespace of Argo CD.
+    pub secrets: Api<Secret>,
+    /// That namespace.
+    pub argocd_namespace: String,
+    /// host:port by which Argo CD reaches the resource proxy.
+    pub resource_proxy: String,
     /// Secret with the certificate that Argo CD presents to the resource proxy.
-    certificate: Option<String>,
+    pub certificate: Option<String>,
     /// Signs the tokens, which are valid for one cluster each.
-    jwt_key: watch::Receiver<Arc<JwtKey>>,
-    clock: Clock,
-}
-
-impl std::fmt::Debug for SelfRegistration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SelfRegistration").finish_non_exhaustive()
-    }
+    pub jwt_key: watch::Receiver<Arc<JwtKey>>,
+    /// The clock.
+    pub clock: Clock,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -48,46 +51,17 @@ enum Error {
     Reserved(ClusterName),
     #[error("the Secret {0} exists already and belongs to another agent or none")]
     Taken(String),
-    #[error("read the Secret {name}")]
-    Certificate { name: String, source: kube::Error },
     #[error("the Secret {name} needs a valid tls.crt with its tls.key and ca.crt")]
     Incomplete { name: String },
     #[error(transparent)]
     Token(#[from] SignToken),
-    #[error("list the cluster Secrets")]
-    List(#[source] kube::Error),
     #[error("conflict: another writer changed the cluster Secret {0}")]
     Busy(String),
-    #[error("write to the cluster Secret {name}")]
-    Patch { name: String, source: kube::Error },
-    #[error("create the cluster Secret {name}")]
-    Create { name: String, source: kube::Error },
-    #[error("write the cluster Secret {name}")]
-    Write {
-        name: String,
-        source: serde_json::Error,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
 }
 
 impl SelfRegistration {
-    /// For the principal in this namespace.
-    pub fn new(
-        client: Client,
-        argocd_namespace: &str,
-        resource_proxy: &str,
-        certificate: Option<String>,
-        jwt_key: watch::Receiver<Arc<JwtKey>>,
-    ) -> Self {
-        Self {
-            clock: Clock::system(),
-            jwt_key,
-            secrets: Api::namespaced(client, argocd_namespace),
-            argocd_namespace: argocd_namespace.to_owned(),
-            resource_proxy: resource_proxy.to_owned(),
-            certificate,
-        }
-    }
-
     async fn make(&self, cluster: &ClusterName, mode: Mode) -> Result<(), Error> {
         if cluster.as_str() == self.argocd_namespace || is_of_kubernetes(cluster.as_str()) {
             return Err(Error::Reserved(cluster.clone()));
@@ -101,10 +75,9 @@ impl SelfRegistration {
         };
         let name = cluster_secret::name(cluster.as_str());
         let body = self.body(cluster, mode, &access);
-        let secret: Secret = serde_json::from_value(body).map_err(|source| Error::Write {
-            name: name.clone(),
-            source,
-        })?;
+        let written = failed("write the cluster Secret", &name);
+        let secret: Secret = serde_json::from_value(body)
+            .map_err(|source| written(kube::Error::SerdeError(source)))?;
         match self.secrets.create(&PostParams::default(), &secret).await {
             Ok(_made) => {
                 tracing::info!(%cluster, %mode, "an agent registered itself");
@@ -112,7 +85,7 @@ impl SelfRegistration {
             }
             // An agent that this Secret enrols does not register.
             Err(kube::Error::Api(status)) if status.code == 409 => Err(Error::Taken(name)),
-            Err(source) => Err(Error::Create { name, source }),
+            Err(error) => Err(failed("create the cluster Secret", &name)(error).into()),
         }
     }
 
@@ -122,10 +95,7 @@ impl SelfRegistration {
             return Ok(None);
         };
         let read = self.secrets.get(name).await;
-        let secret = read.map_err(|source| Error::Certificate {
-            name: name.clone(),
-            source,
-        })?;
+        let secret = read.map_err(failed("read the Secret", name))?;
         let certificate = Certificate::of(secret);
         let incomplete = || Error::Incomplete { name: name.clone() };
         certificate.ok_or_else(incomplete).map(Some)

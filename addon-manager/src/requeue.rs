@@ -49,18 +49,12 @@ impl Requeue {
     }
 }
 
-/// The clusters whose session changes may change their conditions.
+/// The clusters whose session changes may change their conditions. The time at which the agent of an open session was
+/// last seen does not matter.
 pub fn changed(before: &Sessions, now: &Sessions) -> BTreeSet<String> {
-    let names = before.keys().chain(now.keys());
-    names
-        .filter(|name| {
-            !same(
-                before.get(*name).map(Arc::as_ref),
-                now.get(*name).map(Arc::as_ref),
-            )
-        })
-        .cloned()
-        .collect()
+    differing_by(before, now, |before, now| {
+        condition_inputs(before) == condition_inputs(now)
+    })
 }
 
 /// The keys whose values differ.
@@ -68,11 +62,20 @@ pub fn differing<V: PartialEq>(
     before: &BTreeMap<String, V>,
     now: &BTreeMap<String, V>,
 ) -> BTreeSet<String> {
+    differing_by(before, now, V::eq)
+}
+
+fn differing_by<V>(
+    before: &BTreeMap<String, V>,
+    now: &BTreeMap<String, V>,
+    is_same: impl Fn(&V, &V) -> bool,
+) -> BTreeSet<String> {
     let names = before.keys().chain(now.keys());
-    names
-        .filter(|name| before.get(*name) != now.get(*name))
-        .cloned()
-        .collect()
+    let differs = |name: &&String| {
+        let both = before.get(*name).zip(now.get(*name));
+        !both.is_some_and(|(before, now)| is_same(before, now))
+    };
+    names.filter(differs).cloned().collect()
 }
 
 /// The clusters that a rotation waits for in only one of both; none if more than that changed, which affects all
@@ -91,12 +94,6 @@ pub fn waited_for(before: &Certificates, now: &Certificates) -> Option<BTreeSet<
     };
     let (before, now) = (names(before), names(now));
     Some(before.symmetric_difference(&now).cloned().collect())
-}
-
-/// Whether two reports lead to the same conditions. The time at which the agent of an open session was last seen does
-/// not matter.
-fn same(before: Option<&SessionReport>, now: Option<&SessionReport>) -> bool {
-    before.map(condition_inputs) == now.map(condition_inputs)
 }
 
 /// The fields that conditions use, without copies: the fleet is compared at every heartbeat.

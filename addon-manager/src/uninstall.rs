@@ -30,14 +30,8 @@ const REPEAT: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The `ClusterManagementAddOn` belongs to another add-on now.
-    #[error(
-        "the ClusterManagementAddOn {name} uses AddOnTemplates, so it no longer belongs to this add-on; nothing \
-        was removed, and `helm uninstall --no-hooks` would delete it"
-    )]
-    NotOurs {
-        /// Its name.
-        name: &'static str,
-    },
+    #[error(transparent)]
+    NotOurs(Box<hub::Error>),
     /// It timed out.
     #[error("timed out after {time_limit:?}: the add-on is not removed from clusters: {clusters}")]
     Late {
@@ -67,12 +61,16 @@ pub async fn run(
     client: Client,
     token: CancellationToken,
 ) -> Result<(), Error> {
-    let hub = Hub::new(client, &settings.namespace);
+    let argocd_namespace = settings.namespace.clone();
+    let hub = Hub {
+        client,
+        argocd_namespace,
+    };
     let (began, mut progress) = (Instant::now(), ProgressLog::default());
     loop {
-        let last = match token.run_until_cancelled(step(&hub)).await {
+        let last = match token.run_until_cancelled(hub.step()).await {
             None => return Err(Error::Stopped),
-            Some(Err(hub::Error::NotOurs { name })) => return Err(Error::NotOurs { name }),
+            Some(Err(error @ hub::Error::NotOurs)) => return Err(Error::NotOurs(Box::new(error))),
             Some(Ok(rest)) if rest.is_empty() => {
                 info!("the add-on is removed from all clusters");
                 return Ok(());
@@ -91,14 +89,6 @@ pub async fn run(
         }
         token.run_until_cancelled(sleep(PAUSE)).await;
     }
-}
-
-/// Deletes the existing objects, and returns the rest.
-async fn step(hub: &Hub) -> Result<Rest, hub::Error> {
-    let version = hub.version().await?;
-    hub.remove_offer(version).await?;
-    hub.remove_addons(version).await?;
-    hub.rest(version).await
 }
 
 /// Logs the rest and the next steps.

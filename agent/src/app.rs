@@ -16,19 +16,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::argocd_probe;
-use crate::args::Args;
-use crate::config::{self, Config, IdentitySource, RootsSource, Scope, Tls, Ui};
+use crate::args::{Args, TlsArgs};
+use crate::config::{self, Config, Scope, Ui};
 use crate::live::cluster_stats;
 use crate::live::redis::Redis;
 use crate::live::tunnel::{ApiHandler, Cache};
 use crate::metrics::{self, Metrics};
 use crate::session::{Link, LinkState};
 use crate::state::State;
-use crate::sync::api::Kubernetes;
 use crate::sync::cache::Store;
+use crate::sync::kube::Kubernetes;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
-use crate::transport;
+use crate::transport::{Dialer, Network};
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -82,44 +82,38 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let metrics = metrics::register(&registry);
     let store = Arc::new(Store::default());
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
-    let Config {
-        hub,
-        tls,
-        scope,
-        policy,
-        ui,
-        redis,
-        recount,
-        otlp: _,
-        reports_argocd,
-    } = config;
-    let argocd_namespace = scope.argocd_namespace.clone();
-    let redis = self::redis(redis, &client, &argocd_namespace, &spawner);
-    let census = cluster_stats::watch(Arc::clone(&redis), ui.access, recount, &spawner);
+    let Config { hub, scope, ui, .. } = config;
+    let (argocd_namespace, mode) = (scope.argocd_namespace.clone(), scope.mode);
+    let redis = redis(config.redis, &client, &argocd_namespace, &spawner);
+    let census = cluster_stats::watch(Arc::clone(&redis), ui.access, config.recount, &spawner);
     let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
-    let material = material(&tls, &client, &argocd_namespace, &spawner).await;
+    let material = material(config.tls, &client, &argocd_namespace, &spawner).await;
     let selector = scope.label_selector.clone();
     let replica = Arc::new(Replica::new(
         Arc::new(Kubernetes::new(client.clone(), selector)),
         scope,
-        policy,
+        config.policy,
         store,
         Arc::clone(&reports),
         metrics.clone(),
     ));
     replica.start(&spawner);
-    argocd_probe::watch(reports_argocd.then_some(client), &replica, &spawner);
+    argocd_probe::watch(config.reports_argocd.then_some(client), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     report_readiness(replica.sync_status(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);
     let material = tls.material();
-    let network = transport::Network::new(hub.clone(), tls, spawner);
-    let link = Link {
-        capabilities: Capabilities::ours(),
-        argocd_namespace,
-        network: Arc::new(network),
+    let network = Network::new(hub.clone(), tls, spawner);
+    let dialer = Dialer {
         hub,
+        network: Arc::new(network),
         material,
+        argocd_namespace,
+        mode,
+        capabilities: Capabilities::ours(),
+    };
+    let link = Link {
+        dialer,
         replica,
         reports,
         api_handler: Some(Arc::clone(&api_handler)),
@@ -185,7 +179,7 @@ async fn serve_admin(args: &Args, state: AdminState, parts: &Parts) -> Result<()
 
 /// Follows the certificates, in files or Secrets.
 async fn material(
-    tls: &Tls,
+    tls: TlsArgs,
     client: &Client,
     namespace: &str,
     spawner: &Spawner,
@@ -195,32 +189,21 @@ async fn material(
         let (client, clock) = (client.clone(), clock.clone());
         secrets::watch(client, namespace, name, take, clock, spawner)
     };
-    let Tls { identity, roots } = tls;
-    let mut paths = files::Paths::default();
-    if let IdentitySource::Files { chain, key } = identity {
-        paths.chain = Some(chain.clone());
-        paths.key = Some(key.clone());
-    }
-    if let RootsSource::File(path) = roots {
-        paths.roots = Some(path.clone());
-    }
-    let (identity, roots) = match (identity, roots) {
+    let identity = || secret(&tls.tls_secret_name, secrets::Take::Identity);
+    let roots = || secret(&tls.root_ca_secret_name, secrets::Take::AllRoots);
+    let in_files = (tls.tls_client_cert.is_some(), tls.root_ca_path.is_some());
+    let paths = files::Paths {
+        chain: tls.tls_client_cert,
+        key: tls.tls_client_key,
+        roots: tls.root_ca_path,
+    };
+    let files = files::watch(paths, clock.clone(), spawner);
+    let (identity, roots) = match in_files {
         // One reader sees a renewal of all three at once.
-        (IdentitySource::Files { .. }, RootsSource::File(_)) => {
-            return files::watch(paths, clock.clone(), spawner).await;
-        }
-        (IdentitySource::Files { .. }, RootsSource::Secret(roots)) => {
-            let identity = files::watch(paths, clock.clone(), spawner).await;
-            (identity, secret(roots, secrets::Take::AllRoots))
-        }
-        (IdentitySource::Secret(name), RootsSource::File(_)) => {
-            let roots = files::watch(paths, clock.clone(), spawner).await;
-            (secret(name, secrets::Take::Identity), roots)
-        }
-        (IdentitySource::Secret(name), RootsSource::Secret(roots)) => (
-            secret(name, secrets::Take::Identity),
-            secret(roots, secrets::Take::AllRoots),
-        ),
+        (true, true) => return files.await,
+        (true, false) => (files.await, roots()),
+        (false, true) => (identity(), files.await),
+        (false, false) => (identity(), roots()),
     };
     credentials::combine(identity, roots, spawner)
 }
@@ -228,16 +211,18 @@ async fn material(
 fn watch_expiry(mut material: watch::Receiver<Arc<Material>>, metrics: Metrics, spawner: &Spawner) {
     let token = spawner.token().clone();
     spawner.spawn("certificate expiry", async move {
-        loop {
-            let not_after = material.borrow_and_update().not_after();
-            let seconds = not_after.map_or(0, jiff::Timestamp::as_second);
-            metrics.certificate_expiry.set(seconds);
-            match token.run_until_cancelled(material.changed()).await {
-                Some(Ok(())) => {}
-                Some(Err(_sender_gone)) => return token.cancelled().await,
-                None => return,
+        let following = async {
+            loop {
+                let not_after = material.borrow_and_update().not_after();
+                let seconds = not_after.map_or(0, jiff::Timestamp::as_second);
+                metrics.certificate_expiry.set(seconds);
+                if material.changed().await.is_err() {
+                    return;
+                }
             }
-        }
+        };
+        token.run_until_cancelled(following).await;
+        token.cancelled().await;
     });
 }
 

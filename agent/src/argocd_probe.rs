@@ -57,10 +57,10 @@ async fn follow(
     let sets = Watch::<StatefulSet>::new(Api::namespaced(client.clone(), namespace));
     tokio::join!(
         watch_trimmed(deployments, token.clone(), |event| {
-            programs.send_if_modified(|programs| programs.deployment(event));
+            programs.send_if_modified(|programs| programs.take(event));
         }),
         watch_trimmed(sets, token, |event| {
-            programs.send_if_modified(|programs| programs.stateful_set(event));
+            programs.send_if_modified(|programs| programs.take(event));
         }),
     );
 }

@@ -51,37 +51,41 @@ pub struct Args {
 #[derive(Debug, Clone, Group)]
 pub struct HubArgs {
     /// Host name or address of the principal.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "ARGOCD_AGENT_REMOTE_SERVER", default_value = "")]
     pub server_address: String,
     /// Port of the principal.
-    #[arg(long, value_parser = port, default_value = "443")]
+    #[arg(long, env = "ARGOCD_AGENT_REMOTE_PORT", value_parser = port, default_value = "443")]
     pub server_port: u16,
     /// Who owns the specs: managed (the hub) or autonomous (this cluster).
-    #[arg(long, default_value = "autonomous")]
+    #[arg(long, env = "ARGOCD_AGENT_MODE", default_value = "autonomous")]
     pub agent_mode: String,
     /// How to authenticate: `mtls:any`, `userpass:<file>`, or `header:` behind a mesh.
-    #[arg(long, default_value = "mtls:any")]
+    #[arg(long, env = "ARGOCD_AGENT_CREDS", default_value = "mtls:any")]
     pub creds: String,
     /// Pause between heartbeats; 0 sends none.
-    #[arg(long, value_parser = duration, default_value = "10s")]
+    #[arg(long, env = "ARGOCD_AGENT_HEARTBEAT_INTERVAL", value_parser = duration, default_value = "10s")]
     pub heartbeat_interval: Duration,
     /// Pause between HTTP/2 pings; 0 sends none.
-    #[arg(long, value_parser = duration, default_value = "0")]
+    #[arg(long, env = "ARGOCD_AGENT_KEEP_ALIVE_PING_INTERVAL", value_parser = duration, default_value = "0")]
     pub keep_alive_ping_interval: Duration,
     /// Largest message in bytes.
-    #[arg(long, default_value_t = 209_715_200)]
+    #[arg(
+        long,
+        env = "ARGOCD_AGENT_GRPC_MAX_MESSAGE_SIZE",
+        default_value_t = 209_715_200
+    )]
     pub grpc_max_message_size: usize,
     /// Compress messages with gzip, in both directions.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_ENABLE_COMPRESSION", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub enable_compression: bool,
     /// Use `WebSocket`s over HTTP/1.1 only; otherwise they are the fallback if HTTP/2 is blocked.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_ENABLE_WEBSOCKET", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub enable_websocket: bool,
     /// Connect without TLS, where a mesh does it. Needs `--creds=header:` or `userpass:<file>`.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_INSECURE_PLAINTEXT", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub insecure_plaintext: bool,
     /// The forward proxy.
     #[command(flatten)]
@@ -92,32 +96,20 @@ pub struct HubArgs {
 #[derive(Debug, Clone, Group)]
 pub struct ProxyArgs {
     /// URL of the proxy, `http://` or `https://`, with user and password if it needs them.
-    #[arg(long, default_value = "", hide_env_values = true)]
+    #[arg(long, env = "HTTPS_PROXY", default_value = "", hide_env_values = true)]
     pub https_proxy: ProxyUrl,
     /// Hosts to connect to without the proxy: names with their subdomains, addresses, networks; `*` for all.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "NO_PROXY", default_value = "")]
     pub no_proxy: String,
     /// File with the certificates to trust for an `https://` proxy.
-    #[arg(long)]
+    #[arg(long, env = "CA_BUNDLE_FILE_PATH")]
     pub proxy_ca_path: Option<PathBuf>,
 }
 
 /// A URL that may have a password in it. Cannot be printed.
-#[derive(Clone, Default)]
-pub struct ProxyUrl(String);
-
-impl ProxyUrl {
-    /// The URL.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for ProxyUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("***")]
+pub struct ProxyUrl(pub(crate) String);
 
 impl From<&str> for ProxyUrl {
     fn from(url: &str) -> Self {
@@ -129,19 +121,27 @@ impl From<&str> for ProxyUrl {
 #[derive(Debug, Clone, Group)]
 pub struct TlsArgs {
     /// Secret with the certificates to trust; all its fields count.
-    #[arg(long, default_value = "argocd-agent-ca")]
+    #[arg(
+        long,
+        env = "ARGOCD_AGENT_TLS_ROOT_CA_SECRET_NAME",
+        default_value = "argocd-agent-ca"
+    )]
     pub root_ca_secret_name: String,
     /// File with the certificates to trust.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_ROOT_CA_PATH")]
     pub root_ca_path: Option<PathBuf>,
     /// Secret with the client certificate.
-    #[arg(long, default_value = "argocd-agent-client-tls")]
+    #[arg(
+        long,
+        env = "ARGOCD_AGENT_TLS_SECRET_NAME",
+        default_value = "argocd-agent-client-tls"
+    )]
     pub tls_secret_name: String,
     /// File with the client certificate.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_CLIENT_CERT_PATH")]
     pub tls_client_cert: Option<PathBuf>,
     /// File with the key of the client certificate.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_CLIENT_KEY_PATH")]
     pub tls_client_key: Option<PathBuf>,
 }
 
@@ -149,21 +149,21 @@ pub struct TlsArgs {
 #[derive(Debug, Clone, Group)]
 pub struct ScopeArgs {
     /// Namespace of Argo CD on this cluster.
-    #[arg(long, short, default_value = "argocd")]
+    #[arg(long, short, env = "ARGOCD_AGENT_NAMESPACE", default_value = "argocd")]
     pub namespace: String,
     /// Keep the namespace that an Application has on the hub.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_DESTINATION_BASED_MAPPING", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub destination_based_mapping: bool,
     /// Further namespaces that may hold Applications: names, globs, or `/regular expressions/`.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, env = "ARGOCD_AGENT_ALLOWED_NAMESPACES", value_delimiter = ',')]
     pub allowed_namespaces: Vec<String>,
     /// Create missing namespaces of Applications.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_CREATE_NAMESPACE", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub create_namespace: bool,
     /// Only objects with these labels.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "ARGOCD_AGENT_LABEL_SELECTOR", default_value = "")]
     pub label_selector: String,
 }
 
@@ -171,13 +171,21 @@ pub struct ScopeArgs {
 #[derive(Debug, Clone, Group)]
 pub struct PolicyArgs {
     /// When an object here came from another object of the hub: upsert (take it over) or recreate.
-    #[arg(long, default_value = "upsert")]
+    #[arg(
+        long,
+        env = "ARGOCD_AGENT_SOURCE_UID_MISMATCH_POLICY",
+        default_value = "upsert"
+    )]
     pub source_uid_mismatch_policy: String,
     /// When an object here did not come from the hub: always (take it over) or never.
-    #[arg(long, default_value = "always")]
+    #[arg(long, env = "ARGOCD_AGENT_ADOPTION_POLICY", default_value = "always")]
     pub adoption_policy: String,
     /// When an Application was deleted here: ignore, clear-status or resync.
-    #[arg(long, default_value = "ignore")]
+    #[arg(
+        long,
+        env = "ARGOCD_AGENT_ON_APPLICATION_RECREATE",
+        default_value = "ignore"
+    )]
     pub on_application_recreate: String,
 }
 
@@ -185,86 +193,30 @@ pub struct PolicyArgs {
 #[derive(Debug, Clone, Group)]
 pub struct UiArgs {
     /// Answer live requests; false is the same as `--ui-access=none`.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "true", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_ENABLE_RESOURCE_PROXY", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "true", default_missing_value = "true")]
     pub enable_resource_proxy: bool,
     /// The rights of users of the hub's Argo CD on this cluster: none, read, operate or terminal.
-    #[arg(long, default_value = "read")]
+    #[arg(long, env = "ARGOCD_AGENT_UI_ACCESS", default_value = "read")]
     pub ui_access: String,
     /// User that live requests impersonate; without it they use the agent's own identity.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "ARGOCD_AGENT_UI_USER", default_value = "")]
     pub ui_user: String,
     /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "REDIS_ADDR", default_value = "")]
     pub redis_addr: String,
     /// Report to the hub whether an Argo CD runs in its namespace, whether the add-on installed it, and why it is
     /// unhealthy. Needs `list` and `watch` on Deployments and `StatefulSets` there.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_REPORT_ARGOCD", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub report_argocd: bool,
     /// Pause between reads of Argo CD's statistics of this cluster, for the hub's page of clusters.
-    #[arg(long, value_parser = duration, default_value = "10s")]
+    #[arg(long, env = "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL", value_parser = duration, default_value = "10s")]
     pub cache_refresh_interval: Duration,
 }
 
-/// Environment variables of the supported flags; the others are in [`unsupported`].
-const ENV: &[(&str, &str)] = &[
-    ("server_address", "ARGOCD_AGENT_REMOTE_SERVER"),
-    ("server_port", "ARGOCD_AGENT_REMOTE_PORT"),
-    ("agent_mode", "ARGOCD_AGENT_MODE"),
-    ("creds", "ARGOCD_AGENT_CREDS"),
-    ("heartbeat_interval", "ARGOCD_AGENT_HEARTBEAT_INTERVAL"),
-    (
-        "keep_alive_ping_interval",
-        "ARGOCD_AGENT_KEEP_ALIVE_PING_INTERVAL",
-    ),
-    (
-        "grpc_max_message_size",
-        "ARGOCD_AGENT_GRPC_MAX_MESSAGE_SIZE",
-    ),
-    ("enable_compression", "ARGOCD_AGENT_ENABLE_COMPRESSION"),
-    ("enable_websocket", "ARGOCD_AGENT_ENABLE_WEBSOCKET"),
-    ("insecure_plaintext", "ARGOCD_AGENT_INSECURE_PLAINTEXT"),
-    ("https_proxy", "HTTPS_PROXY"),
-    ("no_proxy", "NO_PROXY"),
-    ("proxy_ca_path", "CA_BUNDLE_FILE_PATH"),
-    (
-        "root_ca_secret_name",
-        "ARGOCD_AGENT_TLS_ROOT_CA_SECRET_NAME",
-    ),
-    ("root_ca_path", "ARGOCD_AGENT_TLS_ROOT_CA_PATH"),
-    ("tls_secret_name", "ARGOCD_AGENT_TLS_SECRET_NAME"),
-    ("tls_client_cert", "ARGOCD_AGENT_TLS_CLIENT_CERT_PATH"),
-    ("tls_client_key", "ARGOCD_AGENT_TLS_CLIENT_KEY_PATH"),
-    ("namespace", "ARGOCD_AGENT_NAMESPACE"),
-    (
-        "destination_based_mapping",
-        "ARGOCD_AGENT_DESTINATION_BASED_MAPPING",
-    ),
-    ("allowed_namespaces", "ARGOCD_AGENT_ALLOWED_NAMESPACES"),
-    ("create_namespace", "ARGOCD_AGENT_CREATE_NAMESPACE"),
-    ("label_selector", "ARGOCD_AGENT_LABEL_SELECTOR"),
-    (
-        "source_uid_mismatch_policy",
-        "ARGOCD_AGENT_SOURCE_UID_MISMATCH_POLICY",
-    ),
-    ("adoption_policy", "ARGOCD_AGENT_ADOPTION_POLICY"),
-    (
-        "on_application_recreate",
-        "ARGOCD_AGENT_ON_APPLICATION_RECREATE",
-    ),
-    (
-        "enable_resource_proxy",
-        "ARGOCD_AGENT_ENABLE_RESOURCE_PROXY",
-    ),
-    ("ui_access", "ARGOCD_AGENT_UI_ACCESS"),
-    ("ui_user", "ARGOCD_AGENT_UI_USER"),
-    ("redis_addr", "REDIS_ADDR"),
-    ("report_argocd", "ARGOCD_AGENT_REPORT_ARGOCD"),
-    (
-        "cache_refresh_interval",
-        "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL",
-    ),
+/// Environment variables of the flags that the agent shares with the hub program.
+const SHARED_ENV: &[(&str, &str)] = &[
     ("kube_api_qps", "ARGOCD_AGENT_KUBE_QPS"),
     ("kube_api_burst", "ARGOCD_AGENT_KUBE_BURST"),
     ("log_level", "ARGOCD_AGENT_LOG_LEVEL"),
@@ -284,7 +236,7 @@ pub fn parse() -> Args {
 }
 
 fn command() -> clap::Command {
-    let command = with_env(with_env(Args::command(), ENV), unsupported::ENV);
+    let command = with_env(Args::command(), SHARED_ENV);
     // The admin flags are shared with the hub's program, whose ports differ.
     command
         .mut_arg("healthz_port", |arg| arg.default_value("8002"))

@@ -9,13 +9,11 @@ use runtime::trace;
 mod error;
 mod hub;
 pub mod proxy;
-mod tls;
 
 pub use error::Error;
 pub use hub::{Hub, Method};
-pub use tls::{IdentitySource, RootsSource, Tls};
 
-use crate::args::{Args, LaterArgs, PolicyArgs, ScopeArgs, UiArgs};
+use crate::args::{Args, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs, UiArgs};
 
 /// Argo CD counts every ten seconds; more frequent reads find nothing new.
 const FASTEST_RECOUNT: Duration = Duration::from_secs(1);
@@ -25,8 +23,8 @@ const FASTEST_RECOUNT: Duration = Duration::from_secs(1);
 pub struct Config {
     /// The principal's address and how to connect.
     pub hub: Hub,
-    /// The sources of certificates.
-    pub tls: Tls,
+    /// The sources of certificates: files where a path is set, else Secrets in Argo CD's namespace.
+    pub tls: TlsArgs,
     /// The objects that the agent handles.
     pub scope: Scope,
     /// How the agent resolves conflicts.
@@ -115,16 +113,19 @@ impl TryFrom<&Args> for Config {
 
     fn try_from(args: &Args) -> Result<Self, Error> {
         // `log`, `admin` and `kube` are used as they are.
-        let Args { hub, ui, scope, .. } = args;
+        let (hub, tls, ui) = (&args.hub, &args.tls, &args.ui);
         check_unsupported(&args.later)?;
+        if tls.tls_client_cert.is_some() != tls.tls_client_key.is_some() {
+            return Err(Error::HalfCertificate);
+        }
         let redis = match ui.redis_addr.as_str() {
-            "" => format!("argocd-redis.{}.svc:6379", scope.namespace),
+            "" => format!("argocd-redis.{}.svc:6379", args.scope.namespace),
             address => address.to_owned(),
         };
         Ok(Self {
             hub: hub.try_into()?,
-            tls: (&args.tls).try_into()?,
-            scope: scope_of(scope, &hub.agent_mode)?,
+            tls: tls.clone(),
+            scope: scope_of(&args.scope, &hub.agent_mode)?,
             policy: (&args.policy).try_into()?,
             ui: ui.try_into()?,
             redis,

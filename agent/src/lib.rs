@@ -31,6 +31,7 @@ pub mod argocd_probe;
 pub mod args;
 pub mod config;
 pub mod live;
+mod lock;
 pub mod metrics;
 pub mod session;
 pub mod state;

@@ -47,7 +47,6 @@ pub fn register(registry: &Registry) -> Metrics {
     registry.with(|all| {
         connection(all, &metrics);
         work(all, &metrics);
-        agent_tunnel(all, &metrics);
     });
     metrics
 }
@@ -144,7 +143,7 @@ fn connection(all: &mut Recorder, metrics: &Metrics) {
     all.register(name, expiry, m.certificate_expiry);
 }
 
-/// Metrics of messages and writes.
+/// Metrics of messages, writes and live requests.
 fn work(all: &mut Recorder, metrics: &Metrics) {
     let m = metrics.clone();
     let received = "Messages from the principal; a rise is work";
@@ -172,16 +171,11 @@ fn work(all: &mut Recorder, metrics: &Metrics) {
     all.register("argocd_agent_write_failures", failed, m.write_failures);
     let reverts = "Reverted local edits; a steady rise means that two writers fight over an object";
     all.register("argocd_agent_reverts", reverts, m.reverts);
-}
-
-/// Metrics of live requests.
-fn agent_tunnel(all: &mut Recorder, metrics: &Metrics) {
     let tunnels = "Open tunnels for live requests; 0 while connected means that live views of this cluster fail";
-    let open = metrics.agent_tunnels.clone();
-    all.register("argocd_agent_lanes", tunnels, open);
+    all.register("argocd_agent_lanes", tunnels, m.agent_tunnels);
     let requests = "Live requests, by class of the answer; a rise of 5xx means that the API of this cluster fails";
-    let counted = &metrics.tunnel_requests;
-    counted.register(all, "argocd_agent_lane_requests", requests);
+    let name = "argocd_agent_lane_requests";
+    m.tunnel_requests.register(all, name, requests);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use live::cluster_info::Census;
-use protocol::version::{Capabilities, Capability};
+use protocol::version::Capability;
 use runtime::backoff::Backoff;
 use runtime::credentials::Material;
 use runtime::error::Chain;
@@ -16,12 +16,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Hub;
 use crate::live::tunnel::{AgentTunnel, ApiHandler};
 use crate::metrics::Metrics;
 use crate::sync::replica::{CacheStatus, Replica};
 use crate::sync::report::Reports;
-use crate::transport::{Connect, DialError, Outcome, credentials, dial};
+use crate::transport::{DialError, Dialer, Outcome, credentials, dial};
 
 mod drive;
 mod recover;
@@ -42,16 +41,8 @@ pub enum LinkState {
 /// The agent's side of the connection.
 #[derive(Debug)]
 pub struct Link {
-    /// The principal's address and how to connect.
-    pub hub: Hub,
-    /// Capabilities beyond the Go protocol: all of them, except in tests that mix old and new versions.
-    pub capabilities: Capabilities,
-    /// Argo CD's namespace on this cluster, which the agent reports to the principal.
-    pub argocd_namespace: String,
     /// Opens connections.
-    pub network: Arc<dyn Connect>,
-    /// The credentials in effect: a new connection uses these or older ones, never ones still to come.
-    pub material: watch::Receiver<Arc<Material>>,
+    pub dialer: Dialer,
     /// Applies the hub's changes.
     pub replica: Arc<Replica>,
     /// Collects the changes to report to the hub.
@@ -72,11 +63,7 @@ impl Link {
     /// The tunnel beside the sessions of this link: same hub, credentials and transport.
     pub fn tunnel(&self, api_handler: Arc<ApiHandler>, spawner: Spawner) -> AgentTunnel {
         AgentTunnel {
-            hub: self.hub.clone(),
-            argocd_namespace: self.argocd_namespace.clone(),
-            mode: self.replica.mode(),
-            network: Arc::clone(&self.network),
-            material: self.material.clone(),
+            dialer: self.dialer.clone(),
             wanted: self.agent_tunnel.subscribe(),
             api_handler,
             metrics: self.metrics.clone(),
@@ -91,11 +78,10 @@ impl Link {
         // With incomplete caches the agent would report existing objects as missing.
         let ready = async {
             let caches = sync_status.wait_for(CacheStatus::is_complete).await.is_ok();
-            caches && credentials::wait(&*self.network, &mut self.material).await
+            caches && credentials::wait(&*self.dialer.network, &mut self.dialer.material).await
         };
         if token.run_until_cancelled(ready).await != Some(true) {
-            token.cancelled().await;
-            return;
+            return token.cancelled().await;
         }
         let mut pauses = Pauses::default();
         loop {
@@ -119,25 +105,25 @@ impl Link {
             Some(false) => return End::Unknown,
             Some(true) => {}
         }
-        let used = Arc::clone(&self.material.borrow_and_update());
+        let used = Arc::clone(&self.dialer.material.borrow_and_update());
         let opened = match token.run_until_cancelled(self.dial(&used)).await {
             None => return End::Stopped,
             Some(Err(error)) => return End::NotDialled(error),
             Some(Ok(opened)) => opened,
         };
-        let (mut arrived, transport) = (false, self.network.transport());
+        let (mut arrived, transport) = (false, self.dialer.network.transport());
         let takes_tunnels = opened.welcome.capabilities.has(Capability::Tunnel);
         let end = Drive {
-            heartbeat: self.hub.heartbeat,
-            max_message: self.hub.max_message,
-            compression: self.hub.compression,
+            heartbeat: self.dialer.hub.heartbeat,
+            max_message: self.dialer.hub.max_message,
+            compression: self.dialer.hub.compression,
             replica: &self.replica,
             reports: &self.reports,
             api_handler: self.api_handler.as_ref(),
             metrics: &self.metrics,
             sync_status: self.replica.sync_status(),
             census: self.census.clone(),
-            renewal: credentials::Renewal::new(used, self.material.clone()),
+            renewal: credentials::Renewal::new(used, self.dialer.material.clone()),
             on_first_frame: &mut || {
                 arrived = true;
                 backoff.succeeded(Instant::now());
@@ -153,7 +139,7 @@ impl Link {
         .await;
         if !arrived && end.is_network_error() {
             // Some proxies pass calls but buffer a stream until it ends.
-            self.network.record(Outcome::Stalled);
+            self.dialer.network.record(Outcome::Stalled);
         }
         if arrived {
             self.metrics.connected.set(0);
@@ -167,25 +153,16 @@ impl Link {
 
     /// Connects and authenticates; a probe of another transport dials again.
     async fn dial(&self, used: &Material) -> Result<dial::Opened, DialError> {
-        let identity = used.identity.as_ref();
         let once = async || {
-            let dialled = dial::dial(dial::Caller {
-                hub: &self.hub,
-                network: &*self.network,
-                identity,
-                argocd_namespace: &self.argocd_namespace,
-                mode: self.replica.mode(),
-                capabilities: &self.capabilities,
-            })
-            .await;
+            let dialled = self.dialer.dial(used).await;
             let outcome = dialled
                 .as_ref()
                 .map_or_else(DialError::outcome, |_opened| Outcome::Connected);
-            self.network.record(outcome);
+            self.dialer.network.record(outcome);
             dialled
         };
         let opened = once().await?;
-        if !self.network.is_probing() {
+        if !self.dialer.network.is_probing() {
             return Ok(opened);
         }
         if let Ok(better) = once().await {

@@ -34,7 +34,7 @@ impl State {
     /// The state of an agent with this link.
     pub fn of(link: &Link) -> Self {
         Self {
-            principal: format!("{}:{}", link.hub.host, link.hub.port),
+            principal: format!("{}:{}", link.dialer.hub.host, link.dialer.hub.port),
             mode: link.replica.mode(),
             link: link.state.subscribe(),
             sync_status: link.replica.sync_status(),

@@ -11,6 +11,7 @@
 
 pub mod api;
 pub mod cache;
+pub mod kube;
 pub mod replica;
 pub mod report;
 pub mod source;

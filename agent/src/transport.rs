@@ -14,6 +14,6 @@ mod websocket;
 
 pub use connect::{Carrier, Connect, Network};
 pub use connector::Error as ConnectorError;
-pub use dial::Welcome;
+pub use dial::{Dialer, Welcome};
 pub use error::Error as DialError;
 pub use transport_choice::Outcome;

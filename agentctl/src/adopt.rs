@@ -38,16 +38,6 @@ pub enum Mode {
     Autonomous,
 }
 
-impl Mode {
-    /// As the label says it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Managed => "managed",
-            Self::Autonomous => "autonomous",
-        }
-    }
-}
-
 /// What was read.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -135,37 +125,29 @@ pub enum State {
 pub fn plan(facts: &Facts) -> Plan {
     let known = Known::new(&facts.clusters, &facts.same);
     let enrolled: BTreeSet<_> = facts.addons.iter().map(|it| it.cluster.as_str()).collect();
-    let cluster_secrets = || facts.secrets.iter().filter(|secret| secret.is_cluster);
-    let matched: Vec<_> = cluster_secrets()
-        .map(|secret| {
-            let kind = Kind::of(secret);
-            let found = (kind != Kind::Hub).then(|| known.find(secret));
-            (secret, kind, found)
-        })
-        .collect();
+    let secrets = facts.secrets.iter().filter(|secret| secret.is_cluster);
+    let matched = secrets.map(|secret| {
+        let kind = Kind::of(secret);
+        let found = (kind != Kind::Hub).then(|| known.find(secret));
+        (secret, kind, found)
+    });
+    let matched: Vec<_> = matched.collect();
     let sure = matched.iter().filter_map(|(secret, kind, found)| {
         let (cluster, _) = found.as_ref()?.as_ref().ok()?;
         Some((*secret, *kind, cluster.name.as_str()))
     });
     let sure: Vec<_> = sure.collect();
     let after = after(facts, &sure);
-    let names = Names::new(
-        sure.iter().copied(),
-        &after,
-        &enrolled,
-        &facts.settings.routing,
-    );
+    let names = Names::new(&sure, &after, &enrolled, &facts.settings.routing);
     let applications = facts.applications.iter();
     let mut applications: Vec<_> = applications.flat_map(|it| names.judge(it)).collect();
     applications.sort_by(|a, b| (&a.cluster, &a.application).cmp(&(&b.cluster, &b.application)));
     let names: BTreeSet<_> = sure.iter().map(|(.., name)| *name).collect();
     let hub = hub(facts, &names, &enrolled);
-    let mut clusters: Vec<_> = matched
-        .into_iter()
-        .map(|(secret, kind, found)| {
-            row(facts, secret, kind, found, &applications, !hub.is_empty())
-        })
-        .collect();
+    let rows = matched.into_iter().map(|(secret, kind, found)| {
+        row(facts, secret, kind, found, &applications, !hub.is_empty())
+    });
+    let mut clusters: Vec<_> = rows.collect();
     hold_namesakes(&mut clusters);
     clusters.sort_by(|a, b| (&a.cluster, &a.secret).cmp(&(&b.cluster, &b.secret)));
     Plan {
@@ -178,28 +160,21 @@ pub fn plan(facts: &Facts) -> Plan {
 /// The clusters as routing sees them when all are adopted. Where the add-on will have the server of a cluster is not
 /// known before, and it is never that of now.
 fn after(facts: &Facts, sure: &[(&ClusterSecret, Kind, &str)]) -> Clusters {
-    let mut all = BTreeMap::<String, Option<String>>::new();
-    let mut autonomous = BTreeSet::new();
-    for (_, _, cluster) in sure {
-        all.insert((*cluster).to_owned(), None);
-        if facts.mode == Mode::Autonomous {
-            autonomous.insert((*cluster).to_owned());
-        }
-    }
-    for addon in &facts.addons {
-        let mut ours = facts.secrets.iter();
-        let ours = ours.find(|secret| secret.becomes_ours(&addon.cluster));
-        all.insert(
-            addon.cluster.clone(),
-            ours.map(|secret| secret.server.clone()),
-        );
-        if addon.is_autonomous() {
-            autonomous.insert(addon.cluster.clone());
-        } else {
-            autonomous.remove(&addon.cluster);
-        }
-    }
-    Clusters::new(all).with_autonomous(autonomous)
+    let is_autonomous = facts.mode == Mode::Autonomous;
+    let adopted = sure
+        .iter()
+        .map(|(.., cluster)| (*cluster, (None, is_autonomous)));
+    let enrolled = facts.addons.iter().map(|addon| {
+        let mut secrets = facts.secrets.iter();
+        let ours = secrets.find(|secret| secret.becomes_ours(&addon.cluster));
+        let server = ours.map(|secret| secret.server.clone());
+        (addon.cluster.as_str(), (server, addon.is_autonomous()))
+    });
+    let all: BTreeMap<_, _> = adopted.chain(enrolled).collect();
+    let owned = |(cluster, _): (&&str, _)| (*cluster).to_owned();
+    let autonomous = all.iter().filter(|(_, (_, is_autonomous))| *is_autonomous);
+    let servers = all.iter().map(|it| (owned(it), it.1.0.clone()));
+    Clusters::new(servers).with_autonomous(autonomous.map(owned))
 }
 
 /// What of the hub is in the way of every cluster, as `check` says it.
@@ -209,12 +184,10 @@ fn hub(facts: &Facts, names: &BTreeSet<&str>, enrolled: &BTreeSet<&str>) -> Vec<
     }
     let clusters = names.union(enrolled).map(|name| (*name).to_owned());
     let clusters: Vec<_> = clusters.collect();
-    let mut all = check::controllers(check::Watchers {
-        controllers: &facts.controllers,
-        parameters: &facts.parameters,
-        argocd_namespace: &facts.settings.routing.argocd_namespace,
-        clusters: &clusters,
-    });
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let (controllers, parameters) = (&facts.controllers, &facts.parameters);
+    let controllers = check::controllers(controllers, parameters, argocd, &clusters);
+    let mut all: Vec<_> = Finding::each("controllers", controllers).collect();
     all.push(Finding::of(("add-on", check::offer(&facts.offer))));
     if !names.is_subset(enrolled) {
         all.extend(obstacles::placements(&facts.offer));
@@ -247,8 +220,7 @@ fn row(
     let (cluster, by) = match found {
         None => return row,
         Some(Err(why)) => {
-            row.state = State::Blocked;
-            row.in_the_way.push(why);
+            row.block(why);
             return row;
         }
         Some(Ok(found)) => found,
@@ -276,21 +248,23 @@ fn row(
 fn hold_namesakes(rows: &mut [Row]) {
     let in_doubt = rows.iter().filter(|row| row.cluster.is_none());
     let in_doubt = in_doubt.filter(|row| row.state == State::Blocked);
-    let in_doubt: BTreeMap<_, _> = in_doubt
-        .map(|row| (row.name.clone(), row.secret.clone()))
-        .collect();
+    let in_doubt = in_doubt.map(|row| (row.name.clone(), row.secret.clone()));
+    let in_doubt: BTreeMap<_, _> = in_doubt.collect();
     for row in rows {
         let secret = row.cluster.as_ref().and_then(|it| in_doubt.get(it));
         if let (Some(secret), State::Ready | State::Blocked) = (secret, row.state) {
-            row.state = State::Blocked;
-            row.in_the_way.push(format!(
-                "the Secret {secret} has its name, and its cluster is unknown"
-            ));
+            let why = format!("the Secret {secret} has its name, and its cluster is unknown");
+            row.block(why);
         }
     }
 }
 
 impl Row {
+    fn block(&mut self, why: String) {
+        self.state = State::Blocked;
+        self.in_the_way.push(why);
+    }
+
     /// The cluster; without one, how Argo CD calls it.
     pub fn cluster_or_name(&self) -> &String {
         self.cluster.as_ref().unwrap_or(&self.name)
@@ -328,10 +302,7 @@ impl Plan {
         for row in rows.filter(|row| row.cluster.as_deref() == Some(cluster)) {
             match done {
                 Ok(()) => row.state = State::OptedIn,
-                Err(why) => {
-                    row.state = State::Blocked;
-                    row.in_the_way.push(why.clone());
-                }
+                Err(why) => row.block(why.clone()),
             }
         }
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     facts::Addon,
-    output::{Mood, Place, View, draw, name, one_line, or_nothing},
+    output::{Mood, Place, View, draw, name, or_nothing},
     status::{Connected, Connection, connected, connection, empty_fleet},
 };
 
@@ -63,10 +63,10 @@ impl View for Agents {
                 (None, Connection::Yes | Connection::Leaving) => Mood::Calm,
                 (None, Connection::No | Connection::NotYet | Connection::Unknown) => Mood::Warning,
             };
-            let let_in = agent.revoked.as_ref().map_or_else(
-                || "yes".to_owned(),
-                |reason| format!("no, revoked: {}", one_line(reason)),
-            );
+            let let_in = match &agent.revoked {
+                Some(reason) => format!("no, revoked: {reason}"),
+                None => "yes".to_owned(),
+            };
             let cells = vec![
                 agent.cluster.clone(),
                 or_nothing(agent.mode.as_ref()),

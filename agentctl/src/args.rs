@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{adopt::Mode, output::Format, settings::Given};
+use crate::{adopt::Mode, check::spoke::Given as SpokeGiven, output::Format};
 
 /// Operate the Argo CD agents of a fleet from its hub: status, explanations, checks and certificates. The command
 /// uses the hub's API with the rights of your kubeconfig; only `check spoke` also connects to a cluster.
@@ -55,18 +55,9 @@ pub struct Global {
         default_value = "argocd-agent-addon"
     )]
     pub own_namespace: String,
-    /// Namespace of the hub's Argo CD [default: the hub program's setting].
-    #[arg(long, global = true, value_name = "NAMESPACE", help_heading = COMMON)]
-    pub argocd_namespace: Option<String>,
-    /// Further namespaces whose Applications are delivered by destination [default: the hub program's setting].
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAMESPACES",
-        value_delimiter = ',',
-        help_heading = COMMON
-    )]
-    pub allowed_namespaces: Option<Vec<String>>,
+    /// Whose namespaces count.
+    #[command(flatten)]
+    pub given: Given,
     /// Output format.
     #[arg(
         long,
@@ -79,14 +70,21 @@ pub struct Global {
     pub output: Format,
 }
 
-impl Global {
-    /// What the caller says about the hub program's settings.
-    pub fn given(&self) -> Given {
-        Given {
-            argocd_namespace: self.argocd_namespace.clone(),
-            allowed_namespaces: self.allowed_namespaces.clone(),
-        }
-    }
+/// Settings of the hub program, where the caller knows better.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct Given {
+    /// Namespace of the hub's Argo CD [default: the hub program's setting].
+    #[arg(long, global = true, value_name = "NAMESPACE", help_heading = COMMON)]
+    pub argocd_namespace: Option<String>,
+    /// Further namespaces whose Applications are delivered by destination [default: the hub program's setting].
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAMESPACES",
+        value_delimiter = ',',
+        help_heading = COMMON
+    )]
+    pub allowed_namespaces: Option<Vec<String>>,
 }
 
 /// The commands.
@@ -159,15 +157,12 @@ pub struct WhyArgs {
 impl WhyArgs {
     /// With the namespace apart, where it stands before the name.
     #[must_use]
-    pub fn taken_apart(&self) -> Self {
-        match (&self.namespace, self.application.split_once('/')) {
-            (None, Some((namespace, name))) => Self {
-                application: name.to_owned(),
-                namespace: Some(namespace.to_owned()),
-                exit_code: self.exit_code,
-            },
-            _ => self.clone(),
+    pub fn taken_apart(mut self) -> Self {
+        if let (None, Some((namespace, name))) = (&self.namespace, self.application.split_once('/'))
+        {
+            (self.namespace, self.application) = (Some(namespace.to_owned()), name.to_owned());
         }
+        self
     }
 }
 
@@ -258,15 +253,9 @@ pub struct SpokeArgs {
     /// Do not read from the hub.
     #[arg(long)]
     pub without_hub: bool,
-    /// Address that agents dial [default: from the agent, its configuration or the hub].
-    #[arg(long, value_name = "HOST:PORT")]
-    pub principal_address: Option<String>,
-    /// Namespace of the agent on the cluster [default: where it runs, or as configured].
-    #[arg(long, value_name = "NAMESPACE")]
-    pub agent_namespace: Option<String>,
-    /// Namespace of Argo CD on the cluster [default: the agent's setting, or as configured].
-    #[arg(long, value_name = "NAMESPACE")]
-    pub spoke_argocd_namespace: Option<String>,
+    /// Where things are.
+    #[command(flatten)]
+    pub given: SpokeGiven,
 }
 
 /// `cluster`.

@@ -52,8 +52,14 @@ pub fn certificates(
 ) -> Certificates {
     let hub = secrets.iter().map(|(name, secret)| {
         let used = SECRETS.iter().find(|(known, _)| known == name);
-        let used = used.map_or(*name, |(_, used)| used);
-        of_hub(used, name, secret.as_ref(), now)
+        let (expires, state, degraded) = of_hub(name, secret, now);
+        Certificate {
+            used: used.map_or(*name, |(_, used)| used).to_owned(),
+            cluster: None,
+            expires,
+            state,
+            degraded,
+        }
     });
     let mut agents: Vec<_> = addons.iter().map(|addon| of_agent(addon, now)).collect();
     agents.sort_by(|a, b| a.cluster.cmp(&b.cluster));
@@ -62,49 +68,46 @@ pub fn certificates(
     }
 }
 
+/// When a certificate of the hub ends, its state, and whether it needs attention.
 fn of_hub(
-    used: &str,
     name: &str,
-    secret: Result<&Option<Value>, &String>,
+    secret: &Result<Option<Value>, String>,
     now: Timestamp,
-) -> Certificate {
-    let certificate = |expires: Option<Timestamp>, state: String, degraded: bool| Certificate {
-        used: used.to_owned(),
-        cluster: None,
-        expires,
-        state,
-        degraded,
-    };
+) -> (Option<Timestamp>, String, bool) {
     let secret = match secret {
         Ok(Some(secret)) => secret,
         Ok(None) => {
             let state = format!("Secret {name} is missing; the hub program creates it");
-            return certificate(None, state, true);
+            return (None, state, true);
         }
-        Err(reason) => return certificate(None, format!("unknown: {reason}"), false),
+        Err(reason) => return (None, format!("unknown: {reason}"), false),
     };
     let Some(expires) = ends(secret) else {
-        let state = format!("Secret {name} has no readable certificate");
-        return certificate(None, state, true);
+        return (
+            None,
+            format!("Secret {name} has no readable certificate"),
+            true,
+        );
     };
-    let state = if name == CA_SECRET {
-        stage(secret)
-    } else {
-        "in use".to_owned()
+    let state = match name {
+        CA_SECRET => stage(secret),
+        _ => "in use".to_owned(),
     };
-    certificate(Some(expires), state, expires <= now)
+    (Some(expires), state, expires <= now)
 }
 
 /// Where a rotation stands, by what the hub program keeps in the CA's Secret.
 pub(crate) fn stage(secret: &Value) -> String {
     let since = argocd::Meta::of(secret).annotation(ROTATING_SINCE);
-    let has_next = secret.pointer("/data").and_then(|data| data.get(NEXT_CA));
-    match (since, has_next) {
-        (None, _) => "settled".to_owned(),
-        (Some(since), Some(_)) => {
+    let has_next = secret
+        .get("data")
+        .is_some_and(|data| data.get(NEXT_CA).is_some());
+    match since {
+        None => "settled".to_owned(),
+        Some(since) if has_next => {
             format!("introduced since {since}: agents learn to trust the next one")
         }
-        (Some(since), None) => {
+        Some(since) => {
             format!("retiring since {since}: agents get certificates from the new one")
         }
     }
@@ -140,22 +143,15 @@ fn of_agent(addon: &Addon, now: Timestamp) -> Certificate {
 
 impl View for Certificates {
     fn text(&self, place: Place) -> String {
-        let rows = self.certificates.iter().map(|certificate| {
-            let Certificate {
-                used,
-                cluster,
-                expires,
-                state,
-                degraded,
-            } = certificate;
+        let rows = self.certificates.iter().map(|it| {
             let cells = vec![
-                used.clone(),
-                or_nothing(cluster.as_ref()),
-                or_nothing(expires.map(|at| left(at, place.now))),
-                or_nothing(expires.map(|at| format!("{at:.0}"))),
-                state.clone(),
+                it.used.clone(),
+                or_nothing(it.cluster.as_ref()),
+                or_nothing(it.expires.map(|at| left(at, place.now))),
+                or_nothing(it.expires.map(|at| format!("{at:.0}"))),
+                it.state.clone(),
             ];
-            (if *degraded { Mood::Bad } else { Mood::Calm }, cells)
+            (if it.degraded { Mood::Bad } else { Mood::Calm }, cells)
         });
         let header = ["USE", "CLUSTER", "LEFT", "ENDS", "STATE"];
         draw(&header, rows, place.colours)

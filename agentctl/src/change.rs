@@ -5,7 +5,6 @@
 
 use argocd::keys::addon::{ADDON, CA_SECRET, MODE, REKEY, REVOKED, ROTATE};
 use jiff::Timestamp;
-use ocm::name::ClusterName;
 use serde_json::{Value, json};
 
 use crate::{
@@ -34,26 +33,15 @@ pub struct Change {
 pub enum Refusal {
     /// Revoked agents stay out, so their key cannot change.
     #[error(
-        "the agent of {cluster} is revoked; restore it with a new key: `argocd-agentctl agent restore {cluster}`"
+        "the agent of {0} is revoked; restore it with a new key: `argocd-agentctl agent restore {0}`"
     )]
-    IsRevoked {
-        /// The cluster.
-        cluster: String,
-    },
-    /// It is done already.
-    #[error("the agent of {cluster} is already revoked ({reason:?}); nothing changed")]
-    WasRevoked {
-        /// The cluster.
-        cluster: String,
-        /// Why it was.
-        reason: String,
-    },
+    IsRevoked(String),
+    /// It is done already: the cluster, and why it was.
+    #[error("the agent of {0} is already revoked ({1:?}); nothing changed")]
+    WasRevoked(String, String),
     /// There is nothing to take back.
-    #[error("the agent of {cluster} is not revoked; nothing changed")]
-    NotRevoked {
-        /// The cluster.
-        cluster: String,
-    },
+    #[error("the agent of {0} is not revoked; nothing changed")]
+    NotRevoked(String),
 }
 
 /// Another CA.
@@ -70,70 +58,61 @@ pub fn rotate_authority(own_namespace: &str, now: Timestamp) -> Change {
 }
 
 /// Another key and certificate for one agent.
-pub fn rotate_agent(
-    cluster: &ClusterName,
-    addon: &Addon,
-    now: Timestamp,
-) -> Result<Change, Refusal> {
+pub fn rotate_agent(addon: &Addon, now: Timestamp) -> Result<Change, Refusal> {
+    let cluster = &addon.cluster;
     if addon.revoked.is_some() {
-        return Err(Refusal::IsRevoked {
-            cluster: cluster.to_string(),
-        });
+        return Err(Refusal::IsRevoked(cluster.clone()));
     }
-    let body = annotations(&json!({ REKEY: now.to_string() }));
     let confirmation = format!(
         "requested a new key for the agent of {cluster}; its earlier certificates are rejected from now on, and it \
         reconnects with a new one within seconds. `argocd-agentctl certs list` shows the new expiry"
     );
-    Ok(of_addon(cluster, body, confirmation))
+    Ok(of_addon(
+        addon,
+        &json!({ REKEY: now.to_string() }),
+        confirmation,
+    ))
 }
 
 /// Keeps an agent out.
-pub fn revoke(cluster: &ClusterName, addon: &Addon, reason: &str) -> Result<Change, Refusal> {
+pub fn revoke(addon: &Addon, reason: &str) -> Result<Change, Refusal> {
+    let cluster = &addon.cluster;
     if let Some(reason) = &addon.revoked {
-        return Err(Refusal::WasRevoked {
-            cluster: cluster.to_string(),
-            reason: reason.clone(),
-        });
+        return Err(Refusal::WasRevoked(cluster.clone(), reason.clone()));
     }
     let confirmation = format!(
         "revoked the agent of {cluster}: its session ends now, and all certificates of this cluster are rejected. \
         Workloads keep running. To undo: `argocd-agentctl agent restore {cluster}`"
     );
-    Ok(of_addon(
-        cluster,
-        annotations(&json!({ REVOKED: reason })),
-        confirmation,
-    ))
+    Ok(of_addon(addon, &json!({ REVOKED: reason }), confirmation))
 }
 
 /// Lets an agent in again, with another key.
-pub fn restore(cluster: &ClusterName, addon: &Addon, now: Timestamp) -> Result<Change, Refusal> {
+pub fn restore(addon: &Addon, now: Timestamp) -> Result<Change, Refusal> {
+    let cluster = &addon.cluster;
     if addon.revoked.is_none() {
-        return Err(Refusal::NotRevoked {
-            cluster: cluster.to_string(),
-        });
+        return Err(Refusal::NotRevoked(cluster.clone()));
     }
     // In one write: between two, what was stolen would be good again.
-    let body = annotations(&json!({ REKEY: now.to_string(), REVOKED: null }));
+    let both = json!({ REKEY: now.to_string(), REVOKED: null });
     let confirmation = format!(
         "restored the agent of {cluster} with a new key; its earlier certificates stay rejected. `argocd-agentctl \
         status {cluster}` shows when it is connected"
     );
-    Ok(of_addon(cluster, body, confirmation))
+    Ok(of_addon(addon, &both, confirmation))
 }
 
 /// Opts a `ManagedCluster` in.
 pub fn opt_in(mode: Mode) -> Value {
-    json!({ "metadata": { "labels": { MODE: mode.as_str() } } })
+    json!({ "metadata": { "labels": { MODE: mode } } })
 }
 
-fn of_addon(cluster: &ClusterName, body: Value, confirmation: String) -> Change {
+fn of_addon(addon: &Addon, changed: &Value, confirmation: String) -> Change {
     Change {
         kind: ADDONS,
-        namespace: cluster.to_string(),
+        namespace: addon.cluster.clone(),
         name: ADDON,
-        body,
+        body: annotations(changed),
         confirmation,
     }
 }
@@ -150,20 +129,23 @@ mod tests {
         "2026-11-22T12:00:00Z".parse().unwrap()
     }
 
-    fn cluster() -> ClusterName {
-        ClusterName::new("c").unwrap()
+    fn free() -> Addon {
+        Addon {
+            cluster: "c".to_owned(),
+            ..Addon::default()
+        }
     }
 
     fn revoked() -> Addon {
         Addon {
             revoked: Some("stolen".to_owned()),
-            ..Addon::default()
+            ..free()
         }
     }
 
     #[test]
     fn an_agent_is_let_in_again_with_another_key_in_one_write() {
-        let change = restore(&cluster(), &revoked(), now()).unwrap();
+        let change = restore(&revoked(), now()).unwrap();
         assert_eq!((change.namespace.as_str(), change.name), ("c", ADDON));
         let annotations = &change.body["metadata"]["annotations"];
         assert_eq!(annotations[REKEY], "2026-11-22T12:00:00Z");
@@ -173,20 +155,19 @@ mod tests {
 
     #[test]
     fn repeated_request_reports_no_change() {
-        let free = Addon::default();
         assert!(matches!(
-            revoke(&cluster(), &revoked(), "again"),
-            Err(Refusal::WasRevoked { reason, .. }) if reason == "stolen"
+            revoke(&revoked(), "again"),
+            Err(Refusal::WasRevoked(_, reason)) if reason == "stolen"
         ));
         assert!(matches!(
-            restore(&cluster(), &free, now()),
-            Err(Refusal::NotRevoked { .. })
+            restore(&free(), now()),
+            Err(Refusal::NotRevoked(_))
         ));
         assert!(matches!(
-            rotate_agent(&cluster(), &revoked(), now()),
-            Err(Refusal::IsRevoked { .. })
+            rotate_agent(&revoked(), now()),
+            Err(Refusal::IsRevoked(_))
         ));
-        let change = revoke(&cluster(), &free, "stolen").unwrap();
+        let change = revoke(&free(), "stolen").unwrap();
         assert_eq!(
             change.body["metadata"]["annotations"],
             json!({ REVOKED: "stolen" })
@@ -197,7 +178,7 @@ mod tests {
     fn a_rotation_is_asked_for_with_the_annotation_of_the_hub_program() {
         let change = rotate_authority("ours", now());
         assert_eq!((change.kind, change.name), (SECRETS, CA_SECRET));
-        let change_of_key = rotate_agent(&cluster(), &Addon::default(), now()).unwrap();
+        let change_of_key = rotate_agent(&free(), now()).unwrap();
         let name = &change_of_key.body["metadata"]["annotations"][REKEY];
         assert_eq!(name, &change.body["metadata"]["annotations"][ROTATE]);
     }

@@ -4,21 +4,21 @@
 mod argo_cd;
 mod hub;
 mod live;
+mod rights;
 pub mod spoke;
 
 use serde::Serialize;
 use serde_json::Value;
 
-pub use argo_cd::{CONTROLLER, Watchers, controllers};
-pub use hub::{
-    GROUPS, Place as RightPlace, RIGHTS, Right, Served, address_of, addresses, hosts, offer,
-};
+pub use argo_cd::{CONTROLLER, controllers};
+pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
+pub use rights::{Place as RightPlace, asked};
 
 use crate::{
     hub::Reading,
-    labels::{self, Wrong},
-    output::{Mood, Place, View, draw, one_line},
+    labels::Wrong,
+    output::{Mood, Place, View, draw, word},
     settings::Settings,
 };
 use spoke::Way;
@@ -94,86 +94,72 @@ pub enum Outcome {
     Failed,
 }
 
-/// What a check found; an error is why it could not find out.
-pub(crate) type Checked = Result<Verdict, String>;
-
-/// A finding without the name of its check.
-#[derive(Clone, Debug)]
-pub struct Verdict {
-    result: Outcome,
-    cause: String,
-    next: Option<String>,
-}
-
-impl Verdict {
-    fn new(result: Outcome, cause: impl Into<String>, next: impl Into<String>) -> Self {
-        Self {
-            result,
-            cause: cause.into(),
-            next: Some(next.into()),
-        }
-    }
-}
+/// A finding whose check is not named yet; an error is why the check could not find out.
+pub(crate) type Checked = Result<Finding, String>;
 
 #[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
 pub(crate) fn ok(cause: impl Into<String>) -> Checked {
-    Ok(Verdict {
-        result: Outcome::Ok,
-        cause: cause.into(),
-        next: None,
-    })
+    Ok(Finding::new(Outcome::Ok, cause, None))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
 fn unclear(cause: impl Into<String>, next: impl Into<String>) -> Checked {
-    Ok(Verdict::new(Outcome::Unclear, cause, next))
+    Ok(Finding::new(Outcome::Unclear, cause, Some(next.into())))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
 fn warning(cause: impl Into<String>, next: impl Into<String>) -> Checked {
-    Ok(Verdict::new(Outcome::Warning, cause, next))
+    Ok(Finding::new(Outcome::Warning, cause, Some(next.into())))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
 pub(crate) fn failed(cause: impl Into<String>, next: impl Into<String>) -> Checked {
-    Ok(Verdict::new(Outcome::Failed, cause, next))
+    Ok(Finding::new(Outcome::Failed, cause, Some(next.into())))
 }
 
 impl Finding {
-    pub(crate) fn of((check, checked): (&'static str, Checked)) -> Self {
-        let verdict = checked.unwrap_or_else(|cause| Verdict {
-            result: Outcome::Unclear,
-            cause,
-            next: None,
-        });
-        let Verdict {
-            result,
-            cause,
-            next,
-        } = verdict;
+    fn new(result: Outcome, cause: impl Into<String>, next: Option<String>) -> Self {
         Self {
-            check,
+            check: "",
             result,
-            cause,
+            cause: cause.into(),
             next,
         }
+    }
+
+    /// All findings of one check.
+    pub(crate) fn each(check: &'static str, all: Vec<Checked>) -> impl Iterator<Item = Self> {
+        all.into_iter().map(move |it| Self::of((check, it)))
+    }
+
+    pub(crate) fn of((check, checked): (&'static str, Checked)) -> Self {
+        let unknown = |cause| Self::new(Outcome::Unclear, cause, None);
+        let checked = checked.unwrap_or_else(unknown);
+        Self { check, ..checked }
     }
 }
 
 /// Looks at everything.
 pub fn check(facts: &Facts) -> Findings {
-    let mut checks = hub::apis(facts);
+    let mut checks: Vec<_> = Finding::each("api", hub::apis(facts)).collect();
     let add_on = [
         ("add-on", offer(&facts.offer)),
         ("hub program", hub::program(facts)),
         ("address", hub::address(facts)),
     ];
     checks.extend(add_on.map(Finding::of));
-    checks.extend(hub::names(facts));
+    checks.extend(Finding::each("name", hub::names(facts)));
     checks.extend(spoke::way_from_here(&facts.way));
     checks.extend(spoke::clock_from_here(facts.clock));
-    checks.extend(labels::findings(&facts.labels));
-    checks.extend(controllers(Watchers::of(facts)));
+    checks.extend(Finding::each("labels", hub::labels(&facts.labels)));
+    let argocd = &facts.settings.routing.argocd_namespace;
+    let controllers = controllers(
+        &facts.controllers,
+        &facts.parameters,
+        argocd,
+        &facts.clusters,
+    );
+    checks.extend(Finding::each("controllers", controllers));
     checks.push(Finding::of(("argo cd", argo_cd::parameters(facts))));
     checks.extend(live::findings(facts));
     checks.push(Finding::of(("your rights", hub::rights(facts))));
@@ -192,18 +178,19 @@ impl Findings {
 impl View for Findings {
     fn text(&self, place: Place) -> String {
         let rows = self.checks.iter().map(|finding| {
-            let (word, mood) = match finding.result {
-                Outcome::Ok => ("ok", Mood::Calm),
-                Outcome::Unclear => ("unclear", Mood::Warning),
-                Outcome::Warning => ("warning", Mood::Warning),
-                Outcome::Failed => ("failed", Mood::Bad),
+            let mood = match finding.result {
+                Outcome::Ok => Mood::Calm,
+                Outcome::Unclear | Outcome::Warning => Mood::Warning,
+                Outcome::Failed => Mood::Bad,
             };
-            let cause = match &finding.next {
-                Some(next) => format!("{}; {next}", finding.cause),
-                None => finding.cause.clone(),
-            };
-            let cells = [finding.check.to_owned(), word.to_owned(), one_line(&cause)];
-            (mood, cells.to_vec())
+            let all = std::iter::once(&finding.cause).chain(&finding.next);
+            let all: Vec<_> = all.map(String::as_str).collect();
+            let cells = vec![
+                finding.check.to_owned(),
+                word(finding.result),
+                all.join("; "),
+            ];
+            (mood, cells)
         });
         draw(&["CHECK", "RESULT", "WHAT"], rows, place.colours)
     }

@@ -71,13 +71,15 @@ impl Addon {
         availability::version(&condition.message).map(str::to_owned)
     }
 
-    /// When the agent's certificate ends, as OCM's registration agent says it.
-    pub fn certificate_expires(&self) -> Option<Timestamp> {
+    /// The agent's certificate, as OCM's registration agent describes it.
+    pub fn certificate(&self) -> Option<&str> {
         let condition = self.condition(CERTIFICATE_ROTATED)?;
-        if condition.status != "True" {
-            return None;
-        }
-        time(condition.message.rsplit_once(" to ")?.1)
+        (condition.status == "True").then_some(&condition.message)
+    }
+
+    /// When it ends.
+    pub fn certificate_expires(&self) -> Option<Timestamp> {
+        time(self.certificate()?.rsplit_once(" to ")?.1)
     }
 }
 
@@ -87,14 +89,8 @@ pub const CERTIFICATE_ROTATED: &str = "ClusterCertificateRotated";
 /// A time as Kubernetes writes it, or as Go prints it.
 fn time(text: &str) -> Option<Timestamp> {
     let text = text.trim();
-    if let Ok(time) = text.parse() {
-        return Some(time);
-    }
-    let zone = text.trim_end_matches(" UTC");
-    jiff::fmt::strtime::parse("%Y-%m-%d %H:%M:%S %z", zone)
-        .ok()?
-        .to_timestamp()
-        .ok()
+    let of_go = || Timestamp::strptime("%Y-%m-%d %H:%M:%S %z", text.trim_end_matches(" UTC"));
+    text.parse().or_else(|_other| of_go()).ok()
 }
 
 /// The conditions of an OCM object.

@@ -10,14 +10,10 @@ use crate::{facts::Addon, object::secret_text};
 /// The servers of the Argo CD cluster Secrets, by cluster.
 pub type Servers = BTreeMap<String, String>;
 
-/// Takes in the server of a cluster Secret; nothing else of it.
-pub fn take_server(servers: &mut Servers, secret: &Value) {
-    let Some(cluster) = argocd::Meta::of(secret).label(keys::AGENT_NAME) else {
-        return;
-    };
-    if let Some(server) = secret_text(secret, "server") {
-        servers.insert(cluster.to_owned(), server);
-    }
+/// The cluster and the server of a cluster Secret; nothing else of it.
+pub fn server(secret: &Value) -> Option<(String, String)> {
+    let cluster = argocd::Meta::of(secret).label(keys::AGENT_NAME)?;
+    Some((cluster.to_owned(), secret_text(secret, "server")?))
 }
 
 /// Those that Applications can go to.

@@ -36,110 +36,35 @@ const FIELD_MANAGER: &str = "argocd-agentctl";
 /// Why the hub did not do what was asked, and the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubeconfig cannot be used.
-    #[error("cannot connect to {target}: {cause}; {}", target.flags())]
-    Kubeconfig {
-        /// Whose it is.
-        target: Target,
-        /// Why.
-        cause: String,
-    },
-    /// A right is missing.
+    /// A right is missing: the verb, the resource and the place.
     #[error(
-        "permission denied: you may not {verb} {resource} {place}; ask an administrator for the role in docs/agentctl.md"
+        "permission denied: you may not {0}; ask an administrator for the role in docs/agentctl.md"
     )]
-    Forbidden {
-        /// The verb.
-        verb: &'static str,
-        /// The resource.
-        resource: String,
-        /// Where.
-        place: String,
-    },
+    Forbidden(String),
     /// The hub does not know the kind.
-    #[error("{}", target.missing_kind(resource))]
-    NotServed {
-        /// Who was asked.
-        target: Target,
-        /// The resource.
-        resource: String,
-    },
-    /// There is no such object.
-    #[error("there is no {resource} {name} {place}; {next}")]
-    NotFound {
-        /// The resource.
-        resource: String,
-        /// Its name.
-        name: String,
-        /// Where.
-        place: String,
-        /// The next step.
-        next: &'static str,
-    },
+    #[error("{0}")]
+    NotServed(String),
     /// There was no answer, or none that can be read.
-    #[error("{target} did not answer: {cause}{}", connect::by_way_of(proxy.as_deref()))]
-    NotReached {
-        /// Who was asked.
-        target: Target,
-        /// Why.
-        cause: String,
-        /// The proxy on the way, if there is one.
-        proxy: Option<String>,
-    },
-    /// Any other error of the API.
-    #[error("{verb} {resource}: {message}")]
-    Api {
-        /// The verb.
-        verb: &'static str,
-        /// The resource.
-        resource: String,
-        /// The API's message.
-        message: String,
-    },
+    #[error("{0}")]
+    NotReached(String),
+    /// Any other: the kubeconfig, an object that is not there, an error of the API.
+    #[error("{0}")]
+    Other(String),
 }
 
-impl Error {
-    /// Whether it is a right that is missing.
-    pub const fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Forbidden { .. })
-    }
+/// Those with this name.
+pub fn named(name: &str) -> ListParams {
+    ListParams::default().fields(&format!("metadata.name={name}"))
 }
 
-/// Which objects of a kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct By {
-    /// In one namespace, or everywhere.
-    pub namespace: Option<String>,
-    /// With this name.
-    pub name: Option<String>,
-    /// With these labels, as a selector.
-    pub labels: Option<String>,
+/// Those with these labels, as a selector.
+pub fn labelled(selector: &str) -> ListParams {
+    ListParams::default().labels(selector)
 }
 
-impl By {
-    /// Those with a name, in all namespaces.
-    pub fn name(name: &str) -> Self {
-        Self {
-            name: Some(name.to_owned()),
-            ..Self::default()
-        }
-    }
-
-    /// Those with these labels, in all namespaces.
-    pub fn labels(selector: &str) -> Self {
-        Self {
-            labels: Some(selector.to_owned()),
-            ..Self::default()
-        }
-    }
-
-    /// Those of a namespace.
-    pub fn namespace(namespace: &str) -> Self {
-        Self {
-            namespace: Some(namespace.to_owned()),
-            ..Self::default()
-        }
-    }
+/// All of them.
+pub fn all() -> ListParams {
+    ListParams::default()
 }
 
 #[derive(Deserialize)]
@@ -151,7 +76,8 @@ struct Page {
 }
 
 /// The hub, as the user of a kubeconfig; or, where `check` looks at one, a cluster of the fleet.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Hub")]
 pub struct Hub {
     client: Client,
     target: Target,
@@ -161,15 +87,10 @@ pub struct Hub {
     progress: Progress,
 }
 
-impl std::fmt::Debug for Hub {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").finish_non_exhaustive()
-    }
-}
-
 impl Hub {
     /// The hub behind this client.
-    pub fn new(client: Client) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             target: Target::Hub,
@@ -178,48 +99,40 @@ impl Hub {
         }
     }
 
-    /// Like `list`, and shows progress if it takes several pages.
-    #[must_use]
-    pub fn watched_by(self, progress: &Progress) -> Self {
-        let progress = progress.clone();
-        Self { progress, ..self }
-    }
-
-    /// The one of a kubeconfig, as kubectl finds it.
+    /// The one of a kubeconfig, as kubectl finds it; shows progress if reading takes several pages.
     pub async fn connect(
         target: Target,
         kubeconfig: Option<&Path>,
         context: Option<&str>,
+        progress: &Progress,
     ) -> Result<Self, Error> {
-        let unusable = |cause| Error::Kubeconfig { target, cause };
+        let unusable = |cause| {
+            let flags = target.flags();
+            Error::Other(format!("cannot connect to {target}: {cause}; {flags}"))
+        };
         let config = connect::config(kubeconfig, context).await;
-        let config = config.map_err(unusable)?;
         let except = connect::exceptions();
-        let (client, proxy) = connect::client(config, &except).map_err(unusable)?;
+        let connected = config.and_then(|config| connect::client(config, &except));
+        let (client, proxy) = connected.map_err(unusable)?;
         Ok(Self {
             client,
             target,
             proxy,
-            progress: Progress::new(false),
+            progress: progress.clone(),
         })
     }
 
-    /// Gives every object to `take`, page by page, so that a fleet is never in memory as a whole.
+    /// Gives every object of a namespace, or of all, to `take`, page by page, so that a fleet is never in memory as a
+    /// whole.
     pub async fn each(
         &self,
         kind: Kind,
-        by: &By,
+        namespace: Option<&str>,
+        params: ListParams,
         mut take: impl FnMut(Value) + Send,
     ) -> Result<(), Error> {
-        let request = Request::new(kind.path(by.namespace.as_deref()));
-        let fields = by.name.as_ref().map(|name| format!("metadata.name={name}"));
-        let mut params = ListParams {
-            label_selector: by.labels.clone(),
-            field_selector: fields,
-            limit: Some(PAGE),
-            ..ListParams::default()
-        };
-        let namespace = by.namespace.as_deref();
+        let request = Request::new(kind.path(namespace));
+        let mut params = params.limit(PAGE);
         let mut read = 0_usize;
         loop {
             let asked = request.list(&params);
@@ -227,37 +140,36 @@ impl Hub {
             read = read.saturating_add(page.items.len());
             page.items.into_iter().for_each(&mut take);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => {
-                    self.progress
-                        .show(format!("reading {}: {read}", kind.plural));
-                    params.continue_token = Some(token);
-                }
+                Some(token) => params.continue_token = Some(token),
                 None => return Ok(()),
             }
+            let kind = kind.plural();
+            self.progress.show(format!("reading {kind}: {read}"));
         }
-    }
-
-    /// All of them.
-    pub async fn list(&self, kind: Kind, by: &By) -> Result<Vec<Value>, Error> {
-        self.collect(kind, by, Some).await
     }
 
     /// What `take` keeps of each of them.
     pub async fn collect<T: Send>(
         &self,
         kind: Kind,
-        by: &By,
+        namespace: Option<&str>,
+        params: ListParams,
         mut take: impl FnMut(Value) -> Option<T> + Send,
     ) -> Result<Vec<T>, Error> {
         let mut all = Vec::new();
-        self.each(kind, by, |object| all.extend(take(object)))
-            .await?;
+        let keep = |object| all.extend(take(object));
+        self.each(kind, namespace, params, keep).await?;
         Ok(all)
     }
 
-    /// Like [`list`](Self::list), for findings: an error is one, too.
-    pub async fn find_all(&self, kind: Kind, by: &By) -> Result<Vec<Value>, String> {
-        let all = self.list(kind, by).await;
+    /// All of them, for findings: an error is one, too.
+    pub async fn find_all(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        params: ListParams,
+    ) -> Result<Vec<Value>, String> {
+        let all = self.collect(kind, namespace, params, Some).await;
         all.map_err(|error| error.to_string())
     }
 
@@ -305,7 +217,7 @@ impl Hub {
         match self.client.list_api_group_resources(version).await {
             Ok(list) => Ok(list.resources.into_iter().map(|it| it.name).collect()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
-            Err(error) => Err(self.failed("discover", version.to_owned(), None, error)),
+            Err(error) => Err(self.failed("discover", version, None, error)),
         }
     }
 
@@ -332,56 +244,38 @@ impl Hub {
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, Error> {
         let resource = kind.full();
-        let request = request.map_err(|error| Error::Api {
-            verb,
-            resource: resource.clone(),
-            message: chain(error),
-        })?;
-        let answer = self.client.request(request).await;
-        answer.map_err(|error| self.failed(verb, resource, namespace, error))
+        let malformed = |error| Error::Other(format!("{verb} {resource}: {}", chain(error)));
+        let answer = self.client.request(request.map_err(malformed)?).await;
+        answer.map_err(|error| self.failed(verb, &resource, namespace, error))
     }
 
     fn failed(
         &self,
-        verb: &'static str,
-        resource: String,
+        verb: &str,
+        resource: &str,
         namespace: Option<&str>,
         error: kube::Error,
     ) -> Error {
-        let place = namespace.map_or_else(
-            || "in all namespaces".to_owned(),
-            |namespace| format!("in namespace {namespace}"),
-        );
+        let target = self.target;
         let kube::Error::Api(status) = error else {
-            return Error::NotReached {
-                target: self.target,
-                cause: chain(error),
-                proxy: self.proxy.clone(),
-            };
+            let way = connect::by_way_of(self.proxy.as_deref());
+            let cause = chain(error);
+            return Error::NotReached(format!("{target} did not answer: {cause}{way}"));
         };
         match status.code {
-            403 => Error::Forbidden {
-                verb,
-                resource,
-                place,
-            },
-            404 => Error::NotServed {
-                target: self.target,
-                resource,
-            },
-            401 => Error::Api {
-                verb,
-                resource,
-                message: format!(
-                    "{} rejected your credentials (unauthorized); log in again, or choose another context",
-                    self.target
-                ),
-            },
-            _ => Error::Api {
-                verb,
-                resource,
-                message: status.message.clone(),
-            },
+            403 => {
+                let place = match namespace {
+                    Some(namespace) => format!("in namespace {namespace}"),
+                    None => "in all namespaces".to_owned(),
+                };
+                Error::Forbidden(format!("{verb} {resource} {place}"))
+            }
+            404 => Error::NotServed(target.missing_kind(resource)),
+            401 => Error::Other(format!(
+                "{verb} {resource}: {target} rejected your credentials (unauthorized); log in again, or choose \
+                 another context"
+            )),
+            _ => Error::Other(format!("{verb} {resource}: {}", status.message)),
         }
     }
 }

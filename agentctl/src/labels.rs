@@ -6,10 +6,7 @@ use argocd::keys::addon::MODE;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    check::{Finding, failed, ok},
-    object::list,
-};
+use crate::object::list;
 
 /// How the hub program's Event calls it.
 pub const REASON: &str = "UnknownMode";
@@ -69,20 +66,6 @@ fn labelled(cluster: &Value) -> Option<Timestamp> {
     });
     let times = wrote.filter_map(|writer| writer.get("time")?.as_str()?.parse().ok());
     times.max()
-}
-
-/// What `check` says of them.
-pub fn findings(read: &Result<Vec<Wrong>, String>) -> Vec<Finding> {
-    let checked = match read.as_deref() {
-        Err(reason) => vec![Err(reason.clone())],
-        Ok([]) => vec![ok("all opt-in labels are valid")],
-        Ok(wrong) => wrong
-            .iter()
-            .map(|it| failed(it.cause(), it.next()))
-            .collect(),
-    };
-    let checked = checked.into_iter();
-    checked.map(|it| Finding::of(("labels", it))).collect()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod bundle;
 pub mod certs;
 pub mod change;
 pub mod check;
+mod comparison;
 pub mod facts;
 pub mod fleet;
 pub mod hub;
@@ -31,6 +32,7 @@ pub mod settings;
 pub mod status;
 pub mod wait_state;
 pub mod why;
+mod writers;
 
 #[cfg(test)]
 mod testing;

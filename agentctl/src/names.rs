@@ -1,7 +1,5 @@
 //! Suggestions for names that do not exist. Pure.
 
-use std::fmt;
-
 /// From here on two names are like each other, of 1.
 const ALIKE: f64 = 0.8;
 
@@ -11,41 +9,29 @@ pub fn missing(names: &[String], known: &[impl AsRef<str>]) -> Vec<String> {
     names.iter().filter(|it| !is_known(it)).cloned().collect()
 }
 
-/// Names that do not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown {
-    names: Vec<String>,
-    meant: Option<String>,
+/// An error if there are missing names: these, and the known one that was meant.
+pub fn none_missing(missing: &[String], known: &[String]) -> Result<(), String> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(with_suggestion(missing, known.iter().map(String::as_str)))
 }
 
-impl Unknown {
-    /// These, of all that exist.
-    pub fn new<'a>(names: Vec<String>, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let first = names.first().map_or("", String::as_str);
-        let alike = known
-            .into_iter()
-            .map(|it| (strsim::jaro_winkler(first, it), it));
-        let alike = alike.filter(|(how, _)| *how >= ALIKE);
-        let meant = alike.max_by(|(one, _), (other, _)| one.total_cmp(other));
-        Self {
-            meant: meant.map(|(_, it)| it.to_owned()),
-            names,
-        }
-    }
-
-    /// This one, of all that exist.
-    pub fn one<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        Self::new(vec![name.to_owned()], known)
-    }
-}
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.names.join(", "))?;
-        match &self.meant {
-            Some(meant) => write!(f, " (did you mean {meant}?)"),
-            None => Ok(()),
-        }
+/// Names that do not exist, and the one that was meant, if there is one like the first.
+pub fn with_suggestion<'a>(
+    names: &[impl AsRef<str>],
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    let first = names.first().copied().unwrap_or_default();
+    let likeness = known
+        .into_iter()
+        .map(|it| (strsim::jaro_winkler(first, it), it));
+    let alike = likeness.filter(|(how, _)| *how >= ALIKE);
+    let names = names.join(", ");
+    match alike.max_by(|(one, _), (other, _)| one.total_cmp(other)) {
+        Some((_, meant)) => format!("{names} (did you mean {meant}?)"),
+        None => names,
     }
 }
 
@@ -61,9 +47,8 @@ mod tests {
             ("oslo-prd", "oslo-prd (did you mean oslo-prod?)"),
             ("tokyo", "tokyo"),
         ] {
-            assert_eq!(Unknown::one(typed, known).to_string(), expected);
+            assert_eq!(with_suggestion(&[typed], known), expected);
         }
-        let several = Unknown::new(vec!["tokyo".to_owned(), "lima".to_owned()], []);
-        assert_eq!(several.to_string(), "tokyo, lima");
+        assert_eq!(with_suggestion(&["tokyo", "lima"], []), "tokyo, lima");
     }
 }

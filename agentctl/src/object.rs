@@ -1,6 +1,7 @@
 //! Fields of objects that the API returned, leniently: a field that is absent or of another form is empty. Pure.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// The text at a JSON pointer.
@@ -9,10 +10,38 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     text.unwrap_or_default()
 }
 
+/// The time at a JSON pointer.
+pub(crate) fn time(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
+}
+
+/// A condition of an Application.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AppCondition<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) message: &'a str,
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// The conditions of an Application: the add-on's, and those of Argo CD on the cluster.
+pub(crate) fn app_conditions(application: &Value) -> impl Iterator<Item = AppCondition<'_>> {
+    let all = list(application, "/status/conditions").iter();
+    all.map(|it| AppCondition {
+        kind: text(it, "/type"),
+        message: text(it, "/message"),
+        since: time(it, "/lastTransitionTime"),
+    })
+}
+
 /// The list at a JSON pointer.
 pub(crate) fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     let list = object.pointer(pointer).and_then(Value::as_array);
     list.map_or(&[], Vec::as_slice)
+}
+
+/// The object that was read, if it is there.
+pub(crate) fn present(read: &Result<Option<Value>, String>) -> Option<&Value> {
+    read.as_ref().ok()?.as_ref()
 }
 
 /// The label of an object.
@@ -42,16 +71,33 @@ pub(crate) fn replicas(workload: &Value) -> i64 {
     replicas.unwrap_or(1)
 }
 
+/// The variable of a container.
+pub(crate) fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
+    let mut env = list(container, "/env").iter();
+    let entry = env.find(|entry| text(entry, "/name") == name)?;
+    entry.get("value")?.as_str()
+}
+
+/// The entries of a list with commas.
+pub(crate) fn entries(text: &str) -> Vec<String> {
+    let entries = text.split(',').map(str::trim);
+    let entries = entries.filter(|entry| !entry.is_empty());
+    entries.map(str::to_owned).collect()
+}
+
 /// A text in a Secret.
 pub(crate) fn secret_text(secret: &Value, key: &str) -> Option<String> {
     let encoded = secret.get("data")?.get(key)?.as_str()?;
     String::from_utf8(STANDARD.decode(encoded).ok()?).ok()
 }
 
+/// So many names of a list are shown.
+const NAMED: usize = 3;
+
 /// The first names of a list that may be long.
-pub(crate) fn first_names(names: &[impl AsRef<str>], most: usize) -> String {
-    let first: Vec<_> = names.iter().take(most).map(AsRef::as_ref).collect();
-    match names.len().saturating_sub(most) {
+pub(crate) fn first_names(names: &[impl AsRef<str>]) -> String {
+    let first: Vec<_> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(NAMED) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
     }

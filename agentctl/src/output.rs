@@ -111,6 +111,12 @@ pub fn warnings<'a>(texts: impl IntoIterator<Item = &'a String>, colours: bool) 
     all
 }
 
+/// A value of few, as JSON has it, in words.
+pub fn word(value: impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().replace('-', " ")
+}
+
 /// A cell without a value.
 pub const NOTHING: &str = "-";
 

@@ -14,7 +14,7 @@ use rustls::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    crypto::{verify_tls12_signature, verify_tls13_signature},
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio::{net::TcpStream, time::timeout};
@@ -22,42 +22,21 @@ use tokio_rustls::TlsConnector;
 use x509_parser::{extensions::GeneralName, prelude::parse_x509_certificate};
 
 use crate::{
-    check::spoke::{Handshake, Verdict},
+    check::spoke::{Handshake, Met, Verdict},
     hub::chain,
 };
 
 /// Each of both steps may take that long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What was met.
-#[derive(Debug)]
-pub struct Met {
-    /// Whether something listens.
-    pub dialled: Result<(), String>,
-    /// How the handshake went, if it came to one.
-    pub handshake: Option<Result<Handshake, String>>,
-}
-
 /// Dials, and shakes hands; `roots` are those that an agent trusts, as PEM, or why they are not known.
 pub async fn reach(host: &str, port: u16, roots: &Result<String, String>, now: Timestamp) -> Met {
-    let tcp = match timeout(TIMEOUT, TcpStream::connect((host, port))).await {
-        Ok(Ok(tcp)) => tcp,
-        Ok(Err(error)) => return missed(error.to_string()),
-        Err(_elapsed) => return missed(format!("connection timed out after {TIMEOUT:?}")),
-    };
+    let dialled = timeout(TIMEOUT, TcpStream::connect((host, port))).await;
+    let late = |_elapsed| format!("connection timed out after {TIMEOUT:?}");
+    let tcp = dialled.map_err(late)?.map_err(|error| error.to_string())?;
     let shaken = timeout(TIMEOUT, shake(host, tcp, roots, now)).await;
     let late = |_elapsed| Err(format!("handshake timed out after {TIMEOUT:?}"));
-    Met {
-        dialled: Ok(()),
-        handshake: Some(shaken.unwrap_or_else(late)),
-    }
-}
-
-fn missed(reason: String) -> Met {
-    Met {
-        dialled: Err(reason),
-        handshake: None,
-    }
+    Ok(shaken.unwrap_or_else(late))
 }
 
 async fn shake(
@@ -67,13 +46,8 @@ async fn shake(
     now: Timestamp,
 ) -> Result<Handshake, String> {
     let name = ServerName::try_from(host.to_owned()).map_err(chain)?;
-    let inner = match roots {
-        Ok(pem) => trusting(pem, now),
-        Err(reason) => Err(reason.clone()),
-    };
     let witness = Arc::new(Witness {
-        inner,
-        provider: provider(),
+        inner: roots.clone().and_then(|pem| trusting(&pem, now)),
         seen: Mutex::new(None),
     });
     let builder = ClientConfig::builder_with_provider(provider())
@@ -118,7 +92,6 @@ fn trusting(pem: &str, now: Timestamp) -> Result<Arc<WebPkiServerVerifier>, Stri
 #[derive(Debug)]
 struct Witness {
     inner: Result<Arc<WebPkiServerVerifier>, String>,
-    provider: Arc<CryptoProvider>,
     seen: Mutex<Option<(Vec<u8>, Verdict)>>,
 }
 
@@ -146,8 +119,8 @@ impl ServerCertVerifier for Witness {
         leaf: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Tls> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, leaf, signature, algorithms)
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls12_signature(message, leaf, signature, &algorithms)
     }
 
     fn verify_tls13_signature(
@@ -156,13 +129,14 @@ impl ServerCertVerifier for Witness {
         leaf: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Tls> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, leaf, signature, algorithms)
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls13_signature(message, leaf, signature, &algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
+        provider()
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 

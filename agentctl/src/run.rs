@@ -12,12 +12,14 @@ mod wait;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use argocd::keys::{
-    CLUSTER_SELECTOR,
-    addon::{ADDON, MANAGER, MODE},
+use argocd::{
+    Application,
+    keys::{
+        CLUSTER_SELECTOR,
+        addon::{ADDON, MANAGER, MODE},
+    },
 };
 use jiff::Timestamp;
-use ocm::name::ClusterName;
 use serde_json::Value;
 
 use crate::{
@@ -27,16 +29,17 @@ use crate::{
     facts::Addon,
     fleet::{self, Servers},
     hub::{
-        ADDONS, APPLICATIONS, By, CLUSTERS, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS,
-        Target,
+        ADDONS, APPLICATIONS, CLUSTERS, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS,
+        Target, all, labelled, named,
     },
     labels::Wrong,
-    names::Unknown,
+    names::{none_missing, with_suggestion},
+    object::full_name,
     output::{Place, View, render},
     progress::Progress,
-    settings::{Settings, settings, silent},
+    settings::{Settings, settings},
     status::{self, Tally},
-    why::{Facts, State, places, why},
+    why::{Facts, State, why},
 };
 
 pub use error::Error;
@@ -56,7 +59,7 @@ impl Answer {
         Ok(Self { text, bad })
     }
 
-    fn text(text: String) -> Self {
+    const fn text(text: String) -> Self {
         Self { text, bad: false }
     }
 }
@@ -74,248 +77,224 @@ pub async fn run(
         colours,
         now,
     };
-    let hub = async || {
-        is_name(&global.own_namespace)?;
-        let hub = hub_of(&global).await?.watched_by(progress);
-        progress.show("reading from the hub");
-        Ok::<_, Error>(hub)
-    };
+    let hub = async || Context::connect(&global, place, progress).await;
     match command {
         Command::Completion { shell } => Ok(Answer::text(pages::completion(shell))),
         Command::Man { folder } => pages::write(&folder).map(Answer::text),
-        Command::Status(args) => look(&hub().await?, &global, &args, place).await,
-        Command::Why(args) => explain(&hub().await?, &global, &args, place).await,
-        Command::SupportBundle { folder } => {
-            gather::gather(&hub().await?, &global, &folder, place).await
-        }
-        Command::Cluster(Cluster::Adopt(args)) => {
-            adopt::adopt(&hub().await?, &global, &args, place, progress).await
-        }
-        Command::Check { of: None } => inspect::inspect(&hub().await?, &global, place).await,
+        Command::Status(args) if args.applications => troubles::list(&hub().await?, &args).await,
+        Command::Status(args) => hub().await?.look(&args).await,
+        Command::Why(args) => hub().await?.explain(&args.taken_apart()).await,
+        Command::SupportBundle { folder } => gather::gather(&hub().await?, &folder).await,
+        Command::Cluster(Cluster::Adopt(args)) => adopt::adopt(&hub().await?, &args).await,
+        Command::Check { of: None } => inspect::inspect(&hub().await?).await,
         Command::Check {
             of: Some(Check::Spoke(args)),
-        } => {
-            // It may do without the hub.
-            is_name(&global.own_namespace)?;
-            spoke::inspect(&global, &args, place, progress).await
-        }
-        Command::Certs(Certs::List) => certificates::list(&hub().await?, &global, place).await,
-        Command::Certs(Certs::Rotate(args)) => {
-            certificates::rotate(&hub().await?, &global, args, now, progress).await
-        }
+        } => spoke::inspect(&global, &args, place, progress).await,
+        Command::Certs(Certs::List) => certificates::list(&hub().await?).await,
+        Command::Certs(Certs::Rotate(args)) => certificates::rotate(&hub().await?, args).await,
         Command::Agent(Agent::List) => {
-            Answer::of(&agents(&addons(&hub().await?).await?), place, false)
+            Answer::of(&agents(&hub().await?.addons().await?), place, false)
         }
         Command::Agent(Agent::Revoke { cluster, reason }) => {
             let hub = hub().await?;
-            let (cluster, addon) = one(&hub, &cluster).await?;
-            write(&hub, change::revoke(&cluster, &addon, &reason)?).await
+            let change = change::revoke(&hub.addon(&cluster).await?, &reason)?;
+            hub.write(change).await
         }
         Command::Agent(Agent::Restore { cluster, wait }) => {
-            certificates::restore(&hub().await?, &cluster, wait, now, progress).await
+            certificates::restore(&hub().await?, &cluster, wait).await
         }
     }
 }
 
-async fn hub_of(global: &Global) -> Result<Hub, HubError> {
-    let (kubeconfig, context) = (global.kubeconfig.as_deref(), global.context.as_deref());
-    Hub::connect(Target::Hub, kubeconfig, context).await
+fn is_name(text: &str) -> Result<(), Error> {
+    let name = ocm::name::ClusterName::new(text);
+    name.map(drop)
+        .map_err(|_invalid| Error::NoName(text.to_owned()))
 }
 
-fn is_name(text: &str) -> Result<ClusterName, Error> {
-    ClusterName::new(text).map_err(|_invalid| Error::NoName(text.to_owned()))
+/// The hub, and what all commands have in common.
+#[derive(Debug)]
+struct Context<'a> {
+    hub: Hub,
+    global: &'a Global,
+    place: Place,
+    progress: &'a Progress,
 }
 
-async fn addons(hub: &Hub) -> Result<Vec<Addon>, Error> {
-    let read = |object: Value| Some(Addon::read(&object));
-    Ok(hub.collect(ADDONS, &By::name(ADDON), read).await?)
-}
+impl<'a> Context<'a> {
+    async fn connect(
+        global: &'a Global,
+        place: Place,
+        progress: &'a Progress,
+    ) -> Result<Self, Error> {
+        is_name(&global.own_namespace)?;
+        let (kubeconfig, context) = (global.kubeconfig.as_deref(), global.context.as_deref());
+        let hub = Hub::connect(Target::Hub, kubeconfig, context, progress).await?;
+        progress.show("reading from the hub");
+        Ok(Self {
+            hub,
+            global,
+            place,
+            progress,
+        })
+    }
 
-/// The labels that cannot be followed.
-async fn labels(hub: &Hub) -> Result<Vec<Wrong>, HubError> {
-    let wrong = |cluster: Value| Wrong::read(&cluster);
-    hub.collect(CLUSTERS, &By::labels(MODE), wrong).await
-}
+    /// The namespace of the hub program.
+    fn own(&self) -> &str {
+        &self.global.own_namespace
+    }
 
-/// The add-on of one cluster.
-async fn one(hub: &Hub, cluster: &str) -> Result<(ClusterName, Addon), Error> {
-    let name = is_name(cluster)?;
-    let object = hub.get(ADDONS, Some(cluster), ADDON).await?;
-    let Some(object) = object else {
+    async fn addons(&self) -> Result<Vec<Addon>, HubError> {
+        let read = |object: Value| Some(Addon::read(&object));
+        self.hub.collect(ADDONS, None, named(ADDON), read).await
+    }
+
+    /// The labels that cannot be followed.
+    async fn labels(&self) -> Result<Vec<Wrong>, HubError> {
+        let wrong = |cluster: Value| Wrong::read(&cluster);
+        self.hub
+            .collect(CLUSTERS, None, labelled(MODE), wrong)
+            .await
+    }
+
+    /// The add-on of one cluster.
+    async fn addon(&self, cluster: &str) -> Result<Addon, Error> {
+        is_name(cluster)?;
+        if let Some(object) = self.hub.get(ADDONS, Some(cluster), ADDON).await? {
+            return Ok(Addon::read(&object));
+        }
         // Who may not list them is not helped with the name.
-        let known = addons(hub).await.unwrap_or_default();
+        let known = self.addons().await.unwrap_or_default();
         let known = known.iter().map(|addon| addon.cluster.as_str());
-        return Err(Error::NoCluster(Unknown::one(cluster, known)));
-    };
-    Ok((name, Addon::read(&object)))
-}
-
-/// The hub program's settings.
-async fn hub_settings(hub: &Hub, global: &Global) -> Settings {
-    let namespace = &global.own_namespace;
-    let place = format!("{namespace}/{MANAGER}");
-    let read = hub.get(DEPLOYMENTS, Some(namespace), MANAGER).await;
-    let silent = silent(&read, &place);
-    let manager = match read {
-        Ok(Some(manager)) => Ok(manager),
-        Ok(None) => Err(format!("Deployment {place} not found")),
-        Err(error) => Err(error.to_string()),
-    };
-    Settings {
-        silent,
-        ..settings(&manager, &global.given())
+        Err(Error::NoCluster(with_suggestion(&[cluster], known)))
     }
-}
 
-async fn servers(hub: &Hub, settings: &Settings) -> Result<Servers, String> {
-    let by = By {
-        labels: Some(CLUSTER_SELECTOR.to_owned()),
-        ..By::namespace(&settings.routing.argocd_namespace)
-    };
-    let mut servers = Servers::new();
-    let read = hub.each(SECRETS, &by, |secret| {
-        fleet::take_server(&mut servers, &secret);
-    });
-    read.await
-        .map_err(|error| format!("cannot resolve destinations by server: {error}"))?;
-    Ok(servers)
-}
-
-async fn look(
-    hub: &Hub,
-    global: &Global,
-    args: &StatusArgs,
-    place: Place,
-) -> Result<Answer, Error> {
-    if args.applications {
-        return troubles::list(hub, global, args, place).await;
+    /// The hub program's settings.
+    async fn settings(&self) -> Settings {
+        let place = format!("{}/{MANAGER}", self.own());
+        let read = self.hub.find(DEPLOYMENTS, Some(self.own()), MANAGER).await;
+        settings(&read, &place, &self.global.given)
     }
-    let mut fleet = fleet_of(hub, global, place.now).await?;
-    let all: Vec<_> = fleet.clusters.iter().map(|it| it.name.clone()).collect();
-    let unknown = fleet.keep(&args.clusters);
-    if !unknown.is_empty() {
-        let known = all.iter().map(String::as_str);
-        return Err(Error::NoCluster(Unknown::new(unknown, known)));
-    }
-    let bad = args.exit_code && fleet.is_degraded();
-    Answer::of(&fleet, place, bad)
-}
 
-/// The whole fleet.
-async fn fleet_of(hub: &Hub, global: &Global, now: Timestamp) -> Result<status::Fleet, Error> {
-    let (addons, settings) = (addons(hub).await?, hub_settings(hub, global).await);
-    // Without this right Applications that name a server are counted nowhere; the rest is as good.
-    let servers = servers(hub, &settings).await.unwrap_or_default();
-    let clusters = fleet::clusters(&addons, &servers);
-    let mut tallies = BTreeMap::<String, Tally>::new();
-    hub.each(APPLICATIONS, &By::default(), |application| {
-        if let Some(cluster) = status::belongs_to(&application, &clusters, &settings.routing) {
-            tallies.entry(cluster).or_default().count(&application);
+    async fn servers(&self, settings: &Settings) -> Result<Servers, String> {
+        let argocd = Some(settings.routing.argocd_namespace.as_str());
+        let read = |secret: Value| fleet::server(&secret);
+        let of_clusters = labelled(CLUSTER_SELECTOR);
+        let servers = self.hub.collect(SECRETS, argocd, of_clusters, read).await;
+        let servers = servers.map(Servers::from_iter);
+        servers.map_err(|error| format!("cannot resolve destinations by server: {error}"))
+    }
+
+    async fn look(&self, args: &StatusArgs) -> Result<Answer, Error> {
+        let mut fleet = self.fleet().await?;
+        let known: Vec<_> = fleet.clusters.iter().map(|it| it.name.clone()).collect();
+        none_missing(&fleet.keep(&args.clusters), &known).map_err(Error::NoCluster)?;
+        Answer::of(&fleet, self.place, args.exit_code && fleet.is_degraded())
+    }
+
+    /// The whole fleet.
+    async fn fleet(&self) -> Result<status::Fleet, HubError> {
+        let (addons, settings) = (self.addons().await?, self.settings().await);
+        // Without this right Applications that name a server are counted nowhere; the rest is as good.
+        let servers = self.servers(&settings).await.unwrap_or_default();
+        let clusters = fleet::clusters(&addons, &servers);
+        let mut tallies = BTreeMap::<String, Tally>::new();
+        let count = |application| {
+            if let Some(cluster) = status::belongs_to(&application, &clusters, &settings.routing) {
+                tallies.entry(cluster).or_default().count(&application);
+            }
+        };
+        self.hub.each(APPLICATIONS, None, all(), count).await?;
+        let mut fleet = status::fleet(&addons, tallies, self.place.now);
+        // `check` says that this right is missing.
+        fleet.mislabelled(&self.labels().await.unwrap_or_default());
+        fleet.silent = settings.silent;
+        Ok(fleet)
+    }
+
+    async fn explain(&self, args: &WhyArgs) -> Result<Answer, Error> {
+        let settings = self.settings().await;
+        let namesakes = self.namesakes(args).await?;
+        if namesakes.is_empty() {
+            return Err(self.no_application(args).await);
         }
-    })
-    .await?;
-    let mut fleet = status::fleet(&addons, tallies, now);
-    // `check` says that this right is missing.
-    fleet.mislabelled(&labels(hub).await.unwrap_or_default());
-    fleet.silent = settings.silent;
-    Ok(fleet)
-}
-
-async fn explain(
-    hub: &Hub,
-    global: &Global,
-    args: &WhyArgs,
-    place: Place,
-) -> Result<Answer, Error> {
-    let args = &args.taken_apart();
-    let settings = hub_settings(hub, global).await;
-    let namesakes = namesakes(hub, args).await?;
-    if namesakes.is_empty() {
-        return Err(no_application(hub, args).await);
+        let application = chosen(&namesakes, args)?;
+        let project = named(Application::of(&application).project());
+        let argocd = Some(settings.routing.argocd_namespace.as_str());
+        let projects = self.hub.find_all(PROJECTS, argocd, project).await;
+        let facts = Facts {
+            addons: self.addons().await?,
+            servers: self.servers(&settings).await,
+            application,
+            namesakes,
+            project: projects.map(|it| it.into_iter().next()),
+            settings,
+        };
+        let why = why(&facts);
+        let bad = args.exit_code && why.verdict != State::Good;
+        Answer::of(&why, self.place, bad)
     }
-    let application = chosen(&namesakes, args)?;
-    let project = argocd::Application::of(&application).project();
-    let by = By {
-        name: Some(project.to_owned()),
-        ..By::namespace(&settings.routing.argocd_namespace)
-    };
-    let projects = hub.find_all(PROJECTS, &by).await;
-    let project = projects.map(|it| it.into_iter().next());
-    let facts = Facts {
-        addons: addons(hub).await?,
-        servers: servers(hub, &settings).await,
-        application,
-        namesakes,
-        project,
-        settings,
-    };
-    let why = why(&facts);
-    let bad = args.exit_code && why.verdict != State::Good;
-    Answer::of(&why, place, bad)
-}
 
-/// Every Application of that name; where the caller may look only into one namespace, the one there.
-async fn namesakes(hub: &Hub, args: &WhyArgs) -> Result<Vec<Value>, Error> {
-    let mut by = By::name(&args.application);
-    match (hub.list(APPLICATIONS, &by).await, &args.namespace) {
-        (Err(error), Some(namespace)) if error.is_forbidden() => {
-            by.namespace = Some(is_name(namespace)?.to_string());
-            Ok(hub.list(APPLICATIONS, &by).await?)
+    /// Every Application of that name; where the caller may look only into one namespace, the one there.
+    async fn namesakes(&self, args: &WhyArgs) -> Result<Vec<Value>, Error> {
+        let list = async |namespace| {
+            let params = named(&args.application);
+            self.hub
+                .collect(APPLICATIONS, namespace, params, Some)
+                .await
+        };
+        match (list(None).await, args.namespace.as_deref()) {
+            (Err(HubError::Forbidden(_)), Some(namespace)) => {
+                is_name(namespace)?;
+                Ok(list(Some(namespace)).await?)
+            }
+            (read, _) => Ok(read?),
         }
-        (read, _) => Ok(read?),
     }
-}
 
-/// With the name that was meant, if there is one like it.
-async fn no_application(hub: &Hub, args: &WhyArgs) -> Error {
-    let mut names = BTreeSet::new();
-    let everywhere = By::default();
-    let read = hub.each(APPLICATIONS, &everywhere, |application| {
-        names.insert(argocd::Meta::of(&application).name().to_owned());
-    });
-    // Who may not list all of them is not helped.
-    drop(read.await);
-    let known = names.iter().map(String::as_str);
-    Error::NoApplication(Unknown::one(&args.application, known))
+    /// With the name that was meant, if there is one like it.
+    async fn no_application(&self, args: &WhyArgs) -> Error {
+        let name = |it: Value| Some(Application::of(&it).name().to_owned());
+        let names = self.hub.collect(APPLICATIONS, None, all(), name).await;
+        // Who may not list all of them is not helped.
+        let names = BTreeSet::from_iter(names.unwrap_or_default());
+        let known = names.iter().map(String::as_str);
+        Error::NoApplication(with_suggestion(&[args.application.as_str()], known))
+    }
+
+    async fn write(&self, change: Change) -> Result<Answer, Error> {
+        let (kind, namespace, name) = (change.kind, &change.namespace, change.name);
+        let written = self
+            .hub
+            .merge(kind, Some(namespace), name, &change.body)
+            .await?;
+        if written {
+            return Ok(Answer::text(change.confirmation + "\n"));
+        }
+        let kind = kind.full();
+        let cause = format!(
+            "there is no {kind} {name} in namespace {namespace}; is the add-on installed there (--own-namespace)?"
+        );
+        Err(HubError::Other(cause).into())
+    }
 }
 
 fn chosen(namesakes: &[Value], args: &WhyArgs) -> Result<Value, Error> {
     let fits = |application: &&Value| {
-        let namespace = argocd::Meta::of(application).namespace();
+        let namespace = Application::of(application).namespace();
         args.namespace.as_ref().is_none_or(|it| it == namespace)
     };
     let mut fitting = namesakes.iter().filter(fits);
     match (fitting.next(), fitting.next()) {
         (Some(application), None) => Ok(application.clone()),
-        (Some(_), Some(_)) => Err(Error::Several(places(namesakes))),
+        (Some(_), Some(_)) => {
+            let names: Vec<_> = namesakes.iter().map(full_name).collect();
+            Err(Error::Several(names.join(", ")))
+        }
         (None, _) => {
-            let place = args.namespace.as_ref();
-            let place = place.map_or_else(String::new, |namespace| format!("{namespace}/"));
-            let name = format!("{place}{}", args.application);
-            Err(Error::NoApplication(Unknown::one(
-                &name,
-                std::iter::empty(),
-            )))
+            let place = args.namespace.as_ref().map(|it| format!("{it}/"));
+            let place = place.unwrap_or_default();
+            Err(Error::NoApplication(format!("{place}{}", args.application)))
         }
     }
-}
-
-async fn write(hub: &Hub, change: Change) -> Result<Answer, Error> {
-    let Change {
-        kind,
-        namespace,
-        name,
-        body,
-        confirmation,
-    } = change;
-    if hub.merge(kind, Some(&namespace), name, &body).await? {
-        return Ok(Answer::text(confirmation + "\n"));
-    }
-    Err(HubError::NotFound {
-        resource: kind.full(),
-        name: name.to_owned(),
-        place: format!("in namespace {namespace}"),
-        next: "is the add-on installed there (--own-namespace)?",
-    }
-    .into())
 }

@@ -3,7 +3,10 @@
 use argocd::routing::RoutingSettings;
 use serde_json::Value;
 
-use crate::object::{container, list, text};
+use crate::{
+    args::Given,
+    object::{container, entries, list, present, variable},
+};
 
 /// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
 pub const NAMESPACE: (&str, &str) = ("--namespace", "ARGOCD_PRINCIPAL_NAMESPACE");
@@ -15,15 +18,6 @@ pub const ALLOWED_NAMESPACES: (&str, &str) = (
 
 /// The flag of the hub program for the port of the redis proxy; it has no variable.
 pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
-
-/// Values from the command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    /// Namespace of the hub's Argo CD.
-    pub argocd_namespace: Option<String>,
-    /// Namespaces whose Applications go by destination.
-    pub allowed_namespaces: Option<Vec<String>>,
-}
 
 /// The rules of routing, and whether they are the hub program's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +31,7 @@ pub struct Settings {
 }
 
 /// Whether the hub program runs, by its Deployment; `place` is where that is. What cannot be read says nothing.
-pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<String> {
+fn silent(manager: &Result<Option<Value>, String>, place: &str) -> Option<String> {
     let why = match manager {
         Err(_unread) => return None,
         Ok(None) => format!("Deployment {place} not found; see --own-namespace"),
@@ -54,21 +48,21 @@ pub fn silent<E>(manager: &Result<Option<Value>, E>, place: &str) -> Option<Stri
     ))
 }
 
-/// The settings; `manager` is the hub program's Deployment, or why it could not be read.
-pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
-    let container = manager.as_ref().ok().and_then(container);
-    let namespace = given.argocd_namespace.clone();
-    let namespace = namespace
-        .or_else(|| option(container?, NAMESPACE))
-        .unwrap_or_else(|| "argocd".to_owned());
-    let allowed = given.allowed_namespaces.clone().or_else(|| {
-        let value = option(container?, ALLOWED_NAMESPACES)?;
-        let names = value.split(',').map(str::trim);
-        let names = names.filter(|name| !name.is_empty());
-        Some(names.map(str::to_owned).collect())
-    });
+/// The settings; `manager` is the hub program's Deployment, if it is there, or why it could not be read, and `place` where
+/// it is.
+pub fn settings(manager: &Result<Option<Value>, String>, place: &str, given: &Given) -> Settings {
+    let container = present(manager).and_then(container);
+    let namespace = given.argocd_namespace.as_deref();
+    let namespace = namespace.or_else(|| option(container?, NAMESPACE));
+    let allowed = given.allowed_namespaces.clone();
+    let allowed = allowed.or_else(|| Some(entries(option(container?, ALLOWED_NAMESPACES)?)));
     let known = given.argocd_namespace.is_some() && given.allowed_namespaces.is_some();
-    let doubt = manager.as_ref().err().filter(|_| !known).map(|reason| {
+    let unread = match manager {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(format!("Deployment {place} not found")),
+        Err(reason) => Some(reason.clone()),
+    };
+    let doubt = unread.filter(|_| !known).map(|reason| {
         format!(
             "cannot read the hub program's settings ({reason}); assuming defaults. See --own-namespace, \
             --argocd-namespace and --allowed-namespaces"
@@ -76,25 +70,20 @@ pub fn settings(manager: &Result<Value, String>, given: &Given) -> Settings {
     });
     Settings {
         routing: RoutingSettings {
-            argocd_namespace: namespace,
+            argocd_namespace: namespace.unwrap_or("argocd").to_owned(),
             allowed_namespaces: allowed.unwrap_or_default(),
         },
         doubt,
-        silent: None,
+        silent: silent(manager, place),
     }
 }
 
 /// The value of a flag of a container; without it, that of its variable.
-pub(crate) fn option(container: &Value, (flag, variable): (&str, &str)) -> Option<String> {
+pub(crate) fn option<'a>(container: &'a Value, (flag, name): (&str, &str)) -> Option<&'a str> {
     let args = list(container, "/args").iter().filter_map(Value::as_str);
     // A later one wins, as with the program itself.
     let mut given = args.filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
-    if let Some(value) = given.next_back() {
-        return Some(value.to_owned());
-    }
-    let mut env = list(container, "/env").iter();
-    let entry = env.find(|entry| text(entry, "/name") == variable)?;
-    Some(entry.get("value")?.as_str()?.to_owned())
+    given.next_back().or_else(|| variable(container, name))
 }
 
 #[cfg(test)]
@@ -105,10 +94,10 @@ mod tests {
 
     #[test]
     fn stopped_hub_program_is_reported_but_unreadable_is_not() {
-        let of = |read: Result<Option<Value>, ()>| silent(&read, "ns/manager");
+        let of = |read: Result<Option<Value>, String>| silent(&read, "ns/manager");
         let runs = json!({"status": {"availableReplicas": 1}});
         assert_eq!(of(Ok(Some(runs))), None);
-        assert_eq!(of(Err(())), None);
+        assert_eq!(of(Err("you may not".to_owned())), None);
         let gone = of(Ok(None)).unwrap();
         assert!(gone.contains("Deployment ns/manager not found"), "{gone}");
         let down = of(Ok(Some(json!({"status": {}})))).unwrap();
@@ -125,8 +114,8 @@ mod tests {
             &json!(["--namespace=cd", "--allowed-namespaces=team-*,b"]),
             &json!([{"name": "ARGOCD_PRINCIPAL_NAMESPACE", "value": "other"}]),
         );
-        let deployment = Ok(deployment);
-        let found = settings(&deployment, &Given::default());
+        let deployment = Ok(Some(deployment));
+        let found = settings(&deployment, "ns/manager", &Given::default());
         assert_eq!(found.routing.argocd_namespace, "cd");
         assert_eq!(found.routing.allowed_namespaces, ["team-*", "b"]);
         assert_eq!(found.doubt, None);
@@ -135,7 +124,7 @@ mod tests {
             argocd_namespace: Some("mine".to_owned()),
             allowed_namespaces: Some(Vec::new()),
         };
-        let found = settings(&deployment, &given);
+        let found = settings(&deployment, "ns/manager", &given);
         assert_eq!(found.routing.argocd_namespace, "mine");
         assert!(found.routing.allowed_namespaces.is_empty());
     }
@@ -143,14 +132,22 @@ mod tests {
     #[test]
     fn a_variable_stands_in_for_a_flag() {
         let env = json!([{"name": "ARGOCD_PRINCIPAL_ALLOWED_NAMESPACES", "value": "a, b"}]);
-        let found = settings(&Ok(manager(&json!([]), &env)), &Given::default());
+        let found = settings(
+            &Ok(Some(manager(&json!([]), &env))),
+            "ns/manager",
+            &Given::default(),
+        );
         assert_eq!(found.routing.argocd_namespace, "argocd");
         assert_eq!(found.routing.allowed_namespaces, ["a", "b"]);
     }
 
     #[test]
     fn assumed_defaults_are_reported() {
-        let found = settings(&Err("you may not".to_owned()), &Given::default());
+        let found = settings(
+            &Err("you may not".to_owned()),
+            "ns/manager",
+            &Given::default(),
+        );
         assert_eq!(found.routing.argocd_namespace, "argocd");
         assert!(found.doubt.unwrap().contains("you may not"));
     }

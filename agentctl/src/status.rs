@@ -23,7 +23,7 @@ use crate::{
     facts::{Addon, CERTIFICATE_ROTATED},
     labels::{REASON, Wrong},
     names::missing,
-    output::{Format, Mood, Place, View, age, draw, left, one_line, or_nothing, warnings},
+    output::{Format, Mood, Place, View, age, draw, left, or_nothing, warnings, word},
 };
 
 /// The fleet.
@@ -36,7 +36,7 @@ pub struct Fleet {
 }
 
 /// One cluster.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cluster {
     /// Its name.
@@ -58,7 +58,7 @@ pub struct Cluster {
 }
 
 /// Whether an agent is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Connected {
     /// How it is.
     pub state: Connection,
@@ -67,7 +67,7 @@ pub struct Connected {
 }
 
 /// How a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Connection {
     /// It is there, and the agent's Pod is ready.
@@ -75,6 +75,7 @@ pub enum Connection {
     /// It was there, or there is no ready Pod.
     No,
     /// It was never there.
+    #[default]
     NotYet,
     /// The hub has lost the whole cluster.
     Unknown,
@@ -107,13 +108,11 @@ const PROBLEMS: [(&str, &[&str]); 6] = [
 
 /// The fleet, from what was read. `tallies` are by cluster.
 pub fn fleet(addons: &[Addon], mut tallies: BTreeMap<String, Tally>, now: Timestamp) -> Fleet {
-    let mut clusters: Vec<_> = addons
-        .iter()
-        .map(|addon| {
-            let tally = tallies.remove(&addon.cluster).unwrap_or_default();
-            cluster(addon, tally, now)
-        })
-        .collect();
+    let mut with_tally = |addon: &Addon| {
+        let tally = tallies.remove(&addon.cluster).unwrap_or_default();
+        cluster(addon, tally, now)
+    };
+    let mut clusters: Vec<_> = addons.iter().map(&mut with_tally).collect();
     clusters.sort_by(|a, b| a.name.cmp(&b.name));
     Fleet {
         clusters,
@@ -165,9 +164,8 @@ const LEASE_NOT_FOUND: &str = "ManagedClusterAddOnLeaseNotFound";
 
 /// A condition, if it says something.
 fn condition_of<'a>(addon: &'a Addon, kind: &str) -> Option<&'a Condition> {
-    addon
-        .condition(kind)
-        .filter(|it| it.reason != LEASE_NOT_FOUND)
+    let condition = addon.condition(kind);
+    condition.filter(|it| it.reason != LEASE_NOT_FOUND)
 }
 
 /// The most urgent problem of an add-on.
@@ -176,20 +174,14 @@ pub fn worst(addon: &Addon) -> Option<Problem> {
         return None;
     }
     let bad = |(kind, bad): &(&str, &[&str])| {
-        let condition = condition_of(addon, kind)?;
-        bad.contains(&condition.status.as_str())
-            .then(|| problem(condition))
+        condition_of(addon, kind).filter(|it| bad.contains(&it.status.as_str()))
     };
-    PROBLEMS.iter().find_map(bad)
-}
-
-fn problem(condition: &Condition) -> Problem {
-    Problem {
+    PROBLEMS.iter().find_map(bad).map(|condition| Problem {
         condition: condition.type_.clone(),
         reason: condition.reason.clone(),
         message: condition.message.clone(),
         since: Some(condition.last_transition_time.0),
-    }
+    })
 }
 
 impl Fleet {
@@ -210,16 +202,9 @@ impl Fleet {
             }
             self.clusters.push(Cluster {
                 name: wrong.cluster.clone(),
-                mode: None,
-                version: None,
-                connected: Connected {
-                    state: Connection::NotYet,
-                    since: None,
-                },
-                applications: Tally::default(),
-                certificate_expires: None,
                 last_error: Some(problem),
                 degraded: true,
+                ..Cluster::default()
             });
         }
         self.clusters.sort_by(|a, b| a.name.cmp(&b.name));
@@ -287,52 +272,37 @@ impl View for Fleet {
 }
 
 fn row(cluster: &Cluster, wide: bool, now: Timestamp) -> Vec<String> {
-    let Cluster {
-        name,
-        mode,
-        version,
-        connected,
-        applications,
-        certificate_expires,
-        last_error,
-        degraded: _,
-    } = cluster;
-    let time = |at: &Timestamp| format!("{at:.0}");
+    let (applications, error) = (&cluster.applications, cluster.last_error.as_ref());
     let mut cells = vec![
-        name.clone(),
-        or_nothing(mode.as_ref()),
-        or_nothing(version.as_ref()),
-        connection(*connected, now),
+        cluster.name.clone(),
+        or_nothing(cluster.mode.as_ref()),
+        or_nothing(cluster.version.as_ref()),
+        connection(cluster.connected, now),
         applications.all(),
         applications.synced().to_string(),
         applications.healthy().to_string(),
         applications.lag(now),
-        or_nothing(certificate_expires.map(|until| left(until, now))),
-        or_nothing(last_error.as_ref().map(|it| &it.reason)),
+        or_nothing(cluster.certificate_expires.map(|until| left(until, now))),
+        or_nothing(error.map(|it| &it.reason)),
     ];
     if wide {
         cells.extend([
-            or_nothing(connected.since.as_ref().map(time)),
+            or_nothing(cluster.connected.since.map(|at| format!("{at:.0}"))),
             applications.detail(),
-            or_nothing(last_error.as_ref().map(|it| one_line(&it.message))),
+            or_nothing(error.map(|it| &it.message)),
         ]);
     }
     cells
 }
 
-/// A connection in a word, and for how long it is so.
+/// A connection in words, and for how long it is so.
 pub fn connection(connected: Connected, now: Timestamp) -> String {
-    let for_long = connected.since.map(|since| age(since, now));
-    let with = |word: &str| match &for_long {
-        Some(age) => format!("{word} ({age})"),
-        None => word.to_owned(),
-    };
-    match connected.state {
-        Connection::Yes => with("yes"),
-        Connection::No => with("no"),
-        Connection::NotYet => "not yet".to_owned(),
-        Connection::Unknown => with("unknown"),
-        Connection::Leaving => with("leaving"),
+    let state = word(connected.state);
+    match connected.since {
+        Some(since) if connected.state != Connection::NotYet => {
+            format!("{state} ({})", age(since, now))
+        }
+        _ => state,
     }
 }
 

@@ -5,13 +5,10 @@ use serde_json::Value;
 
 use crate::{
     certs::stage,
-    facts::{Addon, CERTIFICATE_ROTATED},
+    facts::Addon,
     object::first_names,
     status::{Connection, connected, worst},
 };
-
-/// So many clusters are named.
-const NAMED: usize = 3;
 
 /// Where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,23 +29,17 @@ pub fn rekeyed(before: &Addon, now: &Addon) -> WaitState {
             "the agent of {cluster} was revoked in the meantime"
         ));
     }
-    let certificate = |addon: &Addon| {
-        let condition = addon.condition(CERTIFICATE_ROTATED)?;
-        (condition.status == "True").then(|| condition.message.clone())
-    };
-    let issued = certificate(now);
-    if issued.is_none() || issued == certificate(before) {
+    let issued = now.certificate();
+    if issued.is_none() || issued == before.certificate() {
         let reason = "OCM's registration agent on the cluster to get its new certificate";
         return WaitState::Pending(reason.to_owned());
     }
-    match connected(now).state {
-        Connection::Yes => WaitState::Done(format!(
-            "the agent of {cluster} has a new key and certificate, and is connected"
-        )),
-        Connection::No | Connection::NotYet | Connection::Unknown | Connection::Leaving => {
-            WaitState::Pending("the agent to connect with its new certificate".to_owned())
-        }
+    if connected(now).state != Connection::Yes {
+        return WaitState::Pending("the agent to connect with its new certificate".to_owned());
     }
+    WaitState::Done(format!(
+        "the agent of {cluster} has a new key and certificate, and is connected"
+    ))
 }
 
 /// Of another certificate authority, which was asked for with this value.
@@ -60,51 +51,45 @@ pub fn replaced(asked: &str, secret: &Value, addons: &[Addon]) -> WaitState {
         );
     }
     let taken = meta.annotation(ROTATE_TAKEN) == Some(asked);
-    if taken && meta.annotation(ROTATING_SINCE).is_none() {
+    if meta.annotation(ROTATING_SINCE).is_none() {
+        if !taken {
+            return WaitState::Pending("the hub program to start it".to_owned());
+        }
         return WaitState::Done(
             "the new certificate authority is in use, and the old one is no longer trusted"
                 .to_owned(),
         );
     }
-    if !taken && meta.annotation(ROTATING_SINCE).is_none() {
-        return WaitState::Pending("the hub program to start it".to_owned());
-    }
-    let blocking = addons
-        .iter()
-        .filter(|addon| addon.is_in_force() && addon.revoked.is_none());
+    let is_admitted = |addon: &&Addon| addon.is_in_force() && addon.revoked.is_none();
+    let blocking = addons.iter().filter(is_admitted);
     let blocking = blocking.filter(|addon| connected(addon).state == Connection::No);
     let blocking: Vec<_> = blocking.map(|addon| addon.cluster.as_str()).collect();
     let names = match blocking.as_slice() {
         [] => String::new(),
-        all => format!("; not connected: {}", first_names(all, NAMED)),
+        all => format!("; not connected: {}", first_names(all)),
     };
     WaitState::Pending(format!("{}{names}", stage(secret)))
 }
 
 /// Of clusters that were opted in.
 pub fn enrolled(clusters: &[String], addons: &[Addon]) -> WaitState {
-    let addon = |cluster: &String| addons.iter().find(|addon| addon.cluster == *cluster);
-    let is_up = |cluster: &&String| {
-        addon(cluster).is_some_and(|addon| connected(addon).state == Connection::Yes)
+    let waits_for = |cluster: &String| {
+        let Some(addon) = addons.iter().find(|addon| addon.cluster == *cluster) else {
+            return Some(format!("{cluster} (no add-on yet)"));
+        };
+        if connected(addon).state == Connection::Yes {
+            return None;
+        }
+        let error = worst(addon).map(|error| format!("{cluster} ({})", error.reason));
+        Some(error.unwrap_or_else(|| cluster.clone()))
     };
-    let waiting: Vec<_> = clusters.iter().filter(|cluster| !is_up(cluster)).collect();
+    let waiting: Vec<_> = clusters.iter().filter_map(waits_for).collect();
+    let all = clusters.len();
     if waiting.is_empty() {
-        return WaitState::Done(format!("connected: {}", clusters.len()));
+        return WaitState::Done(format!("connected: {all}"));
     }
-    let why = |cluster: &&String| match addon(cluster) {
-        None => format!("{cluster} (no add-on yet)"),
-        Some(addon) => match worst(addon) {
-            Some(error) => format!("{cluster} ({})", error.reason),
-            None => (*cluster).clone(),
-        },
-    };
-    let names: Vec<_> = waiting.iter().map(why).collect();
-    let done = clusters.len().saturating_sub(waiting.len());
-    WaitState::Pending(format!(
-        "{done} of {} connected; waiting for {}",
-        clusters.len(),
-        first_names(&names, NAMED)
-    ))
+    let (done, names) = (all.saturating_sub(waiting.len()), first_names(&waiting));
+    WaitState::Pending(format!("{done} of {all} connected; waiting for {names}"))
 }
 
 #[cfg(test)]

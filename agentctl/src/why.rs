@@ -5,23 +5,20 @@
 
 mod cluster_side;
 mod hub_side;
-mod writers;
 
 use argocd::{Application, routing::route};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use cluster_side::is_confirmed;
-pub use writers::Writer;
-pub(crate) use writers::wanted_since;
+pub use crate::writers::Writer;
 
 use crate::{
     facts::Addon,
     fleet::{self, Servers},
-    object::full_name,
-    output::{Mood, Place, View, age, draw, one_line, or_nothing, paint},
+    output::{Mood, Place, View, age, draw, one_line, or_nothing, paint, word},
     settings::Settings,
+    writers,
 };
 
 /// What is judged.
@@ -94,15 +91,6 @@ pub enum State {
 }
 
 impl State {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Unclear => "unclear",
-            Self::Waiting => "waiting",
-            Self::Bad => "bad",
-        }
-    }
-
     const fn mood(self) -> Mood {
         match self {
             Self::Good => Mood::Calm,
@@ -136,26 +124,18 @@ impl Hop {
 
 /// Follows an Application on its way.
 pub fn why(facts: &Facts) -> Why {
-    let Facts {
-        application,
-        namesakes,
-        project,
-        addons,
-        servers,
-        settings,
-    } = facts;
+    let (addons, settings) = (&facts.addons, &facts.settings);
     let none = Servers::new();
-    let clusters = fleet::clusters(addons, servers.as_ref().unwrap_or(&none));
-    let app = Application::of(application);
+    let clusters = fleet::clusters(addons, facts.servers.as_ref().unwrap_or(&none));
+    let app = Application::of(&facts.application);
     let route = route(app, &clusters, &settings.routing);
     let judged = hub_side::Judged {
         app,
         route: &route,
         clusters: &clusters,
-        settings: &settings.routing,
-        addons,
+        facts,
     };
-    let mut hops = hub_side::hops(&judged, namesakes, project);
+    let mut hops = hub_side::hops(&judged);
     let is_blocked = hops.iter().any(|hop| hop.state == State::Bad);
     let cluster = route.cluster().filter(|_| !app.is_ignored());
     if let Some(cluster) = cluster {
@@ -168,12 +148,15 @@ pub fn why(facts: &Facts) -> Why {
     let verdict = verdict.unwrap_or(State::Unclear);
     let next = hops.iter().find(|hop| hop.state == verdict);
     let next = next.and_then(|hop| hop.next.clone());
-    let doubts = [settings.doubt.clone(), servers.as_ref().err().cloned()];
+    let doubts = [
+        settings.doubt.clone(),
+        facts.servers.as_ref().err().cloned(),
+    ];
     Why {
         namespace: app.namespace().to_owned(),
         name: app.name().to_owned(),
         cluster: cluster.map(str::to_owned),
-        writers: writers::of(application),
+        writers: writers::of(app.value()),
         doubts: doubts.into_iter().flatten().collect(),
         next,
         verdict,
@@ -181,45 +164,26 @@ pub fn why(facts: &Facts) -> Why {
     }
 }
 
-/// A time of an object, as its field has it.
-fn time(text: Option<&Value>) -> Option<Timestamp> {
-    text?.as_str()?.parse().ok()
-}
-
-/// The namespaces of Applications, for a user to choose from.
-pub fn places(applications: &[Value]) -> String {
-    let places: Vec<_> = applications.iter().map(full_name).collect();
-    places.join(", ")
-}
-
 impl View for Why {
     fn text(&self, place: Place) -> String {
-        let Self {
-            namespace,
-            name,
-            cluster,
-            hops,
-            writers,
-            doubts,
-            verdict,
-            next,
-        } = self;
         let at = |at: Option<Timestamp>| or_nothing(at.map(|at| age(at, place.now)));
-        let to = cluster
-            .as_ref()
-            .map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
-        let mut text = format!("Application {namespace}/{name}{to}\n\n");
-        let rows = hops.iter().map(|hop| {
+        let to = self
+            .cluster
+            .iter()
+            .map(|cluster| format!(", cluster {cluster}"));
+        let to: String = to.collect();
+        let mut text = format!("Application {}/{}{to}\n\n", self.namespace, self.name);
+        let hops = self.hops.iter().map(|hop| {
             let cells = [
                 hop.hop.to_owned(),
-                hop.state.word().to_owned(),
+                word(hop.state),
                 at(hop.at),
-                one_line(&hop.text),
+                hop.text.clone(),
             ];
             (hop.state.mood(), cells.to_vec())
         });
-        text += &draw(&["HOP", "STATE", "AGE", "WHAT"], rows, place.colours);
-        let rows = writers.iter().map(|writer| {
+        text += &draw(&["HOP", "STATE", "AGE", "WHAT"], hops, place.colours);
+        let writers = self.writers.iter().map(|writer| {
             let cells = [
                 writer.manager.clone(),
                 at(writer.at),
@@ -228,10 +192,11 @@ impl View for Why {
             (Mood::Calm, cells.to_vec())
         });
         text += "\n";
-        text += &draw(&["WRITER", "AGE", "WROTE"], rows, place.colours);
-        text.extend(doubts.iter().map(|doubt| format!("\nNot known: {doubt}\n")));
-        let next = next.as_deref().unwrap_or("nothing to do");
-        let next = paint(&one_line(next), verdict.mood(), place.colours);
+        text += &draw(&["WRITER", "AGE", "WROTE"], writers, place.colours);
+        let doubts = self.doubts.iter();
+        text.extend(doubts.map(|doubt| format!("\nNot known: {doubt}\n")));
+        let next = self.next.as_deref().unwrap_or("nothing to do");
+        let next = paint(&one_line(next), self.verdict.mood(), place.colours);
         text + &format!("\nNext: {next}\n")
     }
 }

@@ -3,6 +3,7 @@
 //! Argo CD on the spoke does not check this: it permits everything in its own namespace.
 
 use crate::glob::{is_deny, matches_entry, matches_or_denies};
+use crate::keys::{IN_CLUSTER, IN_CLUSTER_SERVER};
 use crate::object::{AppProject, Application};
 
 #[cfg(test)]
@@ -73,6 +74,20 @@ pub fn admit(
         );
     }
     Ok(())
+}
+
+/// Whether the project admits the hub itself, in every namespace.
+///
+/// Argo CD's server on the hub takes the destination `in-cluster` for the hub. With its own rights it reads and changes
+/// objects there that the tree of such an Application names, without a look at the project.
+pub fn admits_hub(project: AppProject<'_>) -> bool {
+    let hub = Target {
+        argocd_namespace: "",
+        cluster: IN_CLUSTER,
+        server: Some(IN_CLUSTER_SERVER),
+    };
+    let mut destinations = project.destinations().into_iter();
+    !destinations.any(|item| is_deny(item.namespace)) && admits_destination(project, "*", hub)
 }
 
 /// Argo CD's rule: one entry matches, and no denying entry does.

@@ -1,12 +1,11 @@
 //! The Argo CD cluster Secret of a managed cluster.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 use crate::keys;
+use crate::object::set;
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +31,8 @@ pub struct Inputs<'a> {
 }
 
 /// Argo CD's credentials for the resource proxy.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, derive_more::Debug)]
+#[debug("Access")]
 pub struct Access {
     /// Bearer token.
     pub bearer_token: Option<String>,
@@ -42,17 +42,6 @@ pub struct Access {
     pub certificate: Option<String>,
     /// Its key, PEM.
     pub key: Option<String>,
-}
-
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access")
-            .field("bearer_token", &self.bearer_token.is_some())
-            .field("ca", &self.ca.is_some())
-            .field("certificate", &self.certificate.is_some())
-            .field("key", &self.key.is_some())
-            .finish()
-    }
 }
 
 /// Name of the Secret.
@@ -112,23 +101,21 @@ pub fn build(inputs: Inputs<'_>) -> Value {
 
 /// Argo CD's `ClusterConfig`. Its `[]byte` fields are base64 of the PEM.
 fn config(access: &Access) -> Value {
-    let mut tls = Map::new();
-    tls.insert("insecure".to_owned(), false.into());
+    let mut tls = json!({ "insecure": false });
     for (field, pem) in [
         ("caData", &access.ca),
         ("certData", &access.certificate),
         ("keyData", &access.key),
     ] {
-        if let Some(pem) = pem {
-            tls.insert(field.to_owned(), STANDARD.encode(pem).into());
-        }
+        set(
+            &mut tls,
+            field,
+            pem.as_ref().map(|pem| STANDARD.encode(pem)),
+        );
     }
-    let mut config = Map::new();
-    if let Some(token) = &access.bearer_token {
-        config.insert("bearerToken".to_owned(), token.as_str().into());
-    }
-    config.insert("tlsClientConfig".to_owned(), Value::Object(tls));
-    Value::Object(config)
+    let mut config = json!({ "tlsClientConfig": tls });
+    set(&mut config, "bearerToken", access.bearer_token.as_deref());
+    config
 }
 
 /// The credentials in the `config` of a Secret, as far as they can be decoded.
@@ -177,11 +164,9 @@ pub fn is_predecessors(
 
 /// The API server accepts 63 characters after the slash.
 fn is_annotation_name(key: &str) -> bool {
-    !key.is_empty()
-        && key.len() <= 63
-        && key
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=63).contains(&key.len())
+        && key.chars().all(fits)
         && key.starts_with(|c: char| c.is_ascii_alphanumeric())
         && key.ends_with(|c: char| c.is_ascii_alphanumeric())
 }

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::digest;
 use crate::keys;
-use crate::object::{Application, Meta, OperationState};
+use crate::object::{Application, Meta, OperationState, list, text};
 use crate::patch::merge;
 
 pub use take::{Take, made_with, take, take_along, take_refresh, take_termination};
@@ -39,7 +39,7 @@ mod take;
 mod tests;
 
 /// The annotations of an object that request a command.
-fn requests(object: &Value) -> Vec<(&'static str, &str)> {
+pub(crate) fn requests(object: &Value) -> Vec<(&'static str, &str)> {
     let meta = Meta::of(object);
     let asked = keys::REQUESTS.into_iter();
     asked
@@ -49,19 +49,14 @@ fn requests(object: &Value) -> Vec<(&'static str, &str)> {
 
 /// The identity of a refresh that this version of the hub's object introduced.
 pub fn refresh_id(hub: &Value) -> String {
-    format!(
-        "{}_{}",
-        Meta::of(hub).uid(),
-        Meta::of(hub).resource_version()
-    )
+    let meta = Meta::of(hub);
+    format!("{}_{}", meta.uid(), meta.resource_version())
 }
 
 /// Adds the identity of a refresh to a message, for [`take_refresh`].
 pub fn with_refresh_id(mut wire: Value, id: &str) -> Value {
-    merge(
-        &mut wire,
-        &json!({ "metadata": { "annotations": { keys::REFRESH_ID: id } } }),
-    );
+    let change = json!({ "metadata": { "annotations": { keys::REFRESH_ID: id } } });
+    merge(&mut wire, &change);
     wire
 }
 
@@ -229,11 +224,9 @@ pub fn is_spent(hub: &Value) -> bool {
 /// The state of the object's operation, if it is about that operation.
 fn ran(app: Application<'_>) -> Option<OperationState<'_>> {
     let operation = app.operation()?;
-    let state = app.operation_state()?;
-    state
-        .operation()
-        .is_some_and(|ran| is_same(ran, operation))
-        .then_some(state)
+    let ran =
+        |state: &OperationState<'_>| state.operation().is_some_and(|it| is_same(it, operation));
+    app.operation_state().filter(ran)
 }
 
 /// Whether two values mean the same operation. A Go program adds some empty fields (`retry: {}`) and omits others that
@@ -309,26 +302,12 @@ fn was_shown_the_end(hub: &Value, on_spoke: Application<'_>) -> bool {
     let shown = hub
         .operation_state()
         .is_some_and(|state| !state.is_active() && state.started_at() == Some(started));
-    let text = |value: &Value, field: &str| {
-        value
-            .get(field)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-            .to_owned()
+    let is_newer = |status: &Value| {
+        let mut history = list(status, "history").iter();
+        text(status, "reconciledAt") > finished
+            || history.any(|entry| text(entry, "deployStartedAt") == started)
     };
-    let reconciled_since = hub
-        .status()
-        .is_some_and(|status| text(status, "reconciledAt").as_str() > finished);
-    let in_history = hub
-        .status()
-        .and_then(|status| status.get("history"))
-        .and_then(Value::as_array)
-        .is_some_and(|history| {
-            history
-                .iter()
-                .any(|entry| text(entry, "deployStartedAt") == started)
-        });
-    shown || reconciled_since || in_history
+    shown || hub.status().is_some_and(is_newer)
 }
 
 /// Only if the spoke names the last refresh that it took; a Go agent would get the request for ever.

@@ -1,5 +1,7 @@
 //! Go's checksums, byte for byte, and the digest of the agreed value between our own ends.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -55,7 +57,7 @@ pub fn agreed(object: &Value) -> String {
     let meta = Meta::of(object);
     let mut annotations = meta.annotations();
     annotations.retain(|key, _| !is_volatile(key));
-    let agreed = json!({
+    digest(&json!({
         "name": meta.name(),
         "namespace": meta.namespace(),
         "uid": meta.uid(),
@@ -64,21 +66,23 @@ pub fn agreed(object: &Value) -> String {
         "finalizers": meta.finalizers(),
         "deleting": meta.is_deleting(),
         "spec": meta.field("spec"),
-    });
-    hex::encode(sha256(&canonical(&agreed)))
+    }))
+}
+
+fn digest(value: &Value) -> String {
+    hex::encode(sha256(&canonical(value)))
 }
 
 /// Digest of the agreed value of a `ConfigMap` of which only entries travel.
 pub fn agreed_entries(object: &Value) -> String {
     let meta = Meta::of(object);
-    let agreed = json!({
+    digest(&json!({
         "name": meta.name(),
         "namespace": meta.namespace(),
         "uid": meta.uid(),
         "deleting": meta.is_deleting(),
         "data": meta.field("data"),
-    });
-    hex::encode(sha256(&canonical(&agreed)))
+    }))
 }
 
 /// Short digest of any value, to compare contents.
@@ -113,8 +117,7 @@ fn sha256(text: &str) -> Vec<u8> {
 
 fn write_value(out: &mut String, value: &Value) {
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
+        Value::Null | Value::Bool(_) => out.push_str(&value.to_string()),
         Value::Number(number) => write_number(out, number),
         Value::String(text) => write_string(out, text),
         Value::Array(items) => {
@@ -171,26 +174,13 @@ fn write_number(out: &mut String, number: &Number) {
 }
 
 fn write_string(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
-                out.push_str("\\u");
-                out.push_str(&hex::encode(
-                    u16::try_from(u32::from(c))
-                        .unwrap_or_default()
-                        .to_be_bytes(),
-                ));
-            }
-            other => out.push(other),
+    // Go also escapes characters that have a meaning in HTML or JavaScript.
+    for c in json!(text).to_string().chars() {
+        if matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') {
+            // A string takes everything.
+            let _infallible = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
         }
     }
-    out.push('"');
 }

@@ -61,11 +61,8 @@ impl Shared {
             Self::GpgKeys | Self::TlsCerts => texts
                 .map(|(name, text)| (name.clone(), text.to_owned()))
                 .collect(),
-            Self::SshKnownHosts => data
-                .get(KNOWN_HOSTS)
-                .and_then(Value::as_str)
-                .into_iter()
-                .flat_map(str::lines)
+            Self::SshKnownHosts => known_hosts(data)
+                .lines()
                 .filter(|line| KnownHost::read(line).is_some())
                 .map(|line| (digest::short(&line.trim().into()), line.trim().to_owned()))
                 .collect(),
@@ -98,16 +95,9 @@ pub fn wire(shared: Shared, hub: &Value, hosts: &BTreeSet<String>) -> Option<Val
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect(),
         Shared::SshKnownHosts => {
-            let lines = data.get(KNOWN_HOSTS).and_then(Value::as_str);
-            let lines: Vec<&str> = lines
-                .into_iter()
-                .flat_map(str::lines)
-                .filter(|line| KnownHost::read(line).is_some_and(|known| known.is_of(hosts)))
-                .collect();
-            let text = (!lines.is_empty()).then(|| lines.join("\n") + "\n");
-            text.map(|text| (KNOWN_HOSTS.to_owned(), text.into()))
-                .into_iter()
-                .collect()
+            let is_for = |line: &&str| KnownHost::read(line).is_some_and(|it| it.is_of(hosts));
+            let lines = known_hosts(data).lines().filter(is_for);
+            of_known_hosts(lines).into_iter().collect()
         }
     };
     if data.is_empty() && shared != Shared::GpgKeys {
@@ -140,7 +130,8 @@ pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<
         return Err(Unusable::BadData);
     }
     let entries = shared.split(data(incoming));
-    let mut object = json!({
+    let data = joined(shared, &Map::new(), &BTreeSet::new(), &entries);
+    Ok(json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
@@ -150,13 +141,8 @@ pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<
             "labels": { keys::PART_OF: "argocd" },
             "annotations": stamps(Some(meta.uid()), context.principal_uid, entries.keys()),
         },
-        "data": {},
-    });
-    if let Some(fields) = object.as_object_mut() {
-        let data = joined(shared, &Map::new(), &BTreeSet::new(), &entries);
-        fields.insert("data".to_owned(), Value::Object(data));
-    }
-    Ok(object)
+        "data": data,
+    }))
 }
 
 fn all_texts(data: &Map<String, Value>) -> bool {
@@ -202,11 +188,8 @@ fn is_taken(shared: Shared, local: &Entries, name: &str, text: &str) -> bool {
         return true;
     }
     let known = KnownHost::read(text).filter(|_| shared == Shared::SshKnownHosts);
-    known.is_some_and(|known| {
-        local
-            .values()
-            .any(|line| KnownHost::read(line) == Some(known))
-    })
+    let mut others = local.values().map(|line| KnownHost::read(line));
+    known.is_some() && others.any(|other| other == known)
 }
 
 /// Replaces the hub's former entries in `live` by its current ones. Unchanged entries stay, byte for byte.
@@ -225,22 +208,28 @@ fn joined(
         }
         Shared::SshKnownHosts if before.is_empty() && ours.is_empty() => {}
         Shared::SshKnownHosts => {
-            let text = live.get(KNOWN_HOSTS).and_then(Value::as_str);
             let is_local = |line: &&str| {
                 !before.contains(digest::short(&line.trim().into()).as_str())
                     || KnownHost::read(line).is_none()
             };
-            let local = text.unwrap_or_default().lines().filter(is_local);
+            let local = known_hosts(live).lines().filter(is_local);
             let lines = local.chain(ours.values().map(String::as_str));
-            let text: String = lines.flat_map(|line| [line, "\n"]).collect();
-            if text.is_empty() {
-                after.remove(KNOWN_HOSTS);
-            } else {
-                after.insert(KNOWN_HOSTS.to_owned(), text.into());
-            }
+            after.remove(KNOWN_HOSTS);
+            after.extend(of_known_hosts(lines));
         }
     }
     after
+}
+
+fn known_hosts(data: &Map<String, Value>) -> &str {
+    let text = data.get(KNOWN_HOSTS).and_then(Value::as_str);
+    text.unwrap_or_default()
+}
+
+/// The entry with these lines; none without lines.
+fn of_known_hosts<'a>(lines: impl Iterator<Item = &'a str>) -> Option<(String, Value)> {
+    let text: String = lines.flat_map(|line| [line, "\n"]).collect();
+    (!text.is_empty()).then(|| (KNOWN_HOSTS.to_owned(), text.into()))
 }
 
 /// The annotations that record the hub's entries; none if there are none.

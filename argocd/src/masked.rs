@@ -4,7 +4,6 @@
 //! `dbg` shows a password. [`Sealed`] is for values that are never printed at all.
 
 use std::fmt;
-use std::ops::Deref;
 
 use serde_json::{Value, json};
 
@@ -94,27 +93,14 @@ fn hide_operation(operation: &mut Value) {
 }
 
 /// A value that is never printed.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, derive_more::Debug, derive_more::Deref)]
+#[debug("***")]
 pub struct Sealed<T>(T);
 
 impl<T> Sealed<T> {
     /// Seals it.
     pub const fn new(value: T) -> Self {
         Self(value)
-    }
-}
-
-impl<T> Deref for Sealed<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> fmt::Debug for Sealed<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
     }
 }
 

@@ -6,12 +6,13 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::claim::{LONGEST_NAME, is_name};
 use crate::command::{Judgement, Operation};
 use crate::digest::{self, is_volatile};
 use crate::keys;
-use crate::object::{AppProject, Application, Meta, to_map};
+use crate::object::{AppProject, Application, Meta, copy, part_of_metadata, set, text, to_map};
 use crate::patch::{self, Patch};
-use crate::projection::{is_argocd_finalizer, shown_status, wire_metadata};
+use crate::projection::{is_argocd_finalizer, shown_status, wire_metadata, with_destination};
 
 mod clean;
 mod project;
@@ -20,9 +21,6 @@ mod project;
 mod tests;
 
 pub use project::{project, project_name, source_name};
-
-/// The longest name of an object.
-const LONGEST_NAME: usize = 253;
 
 /// Why an object of a spoke cannot be mirrored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,16 +89,10 @@ pub fn wire(live: &Value, kind: &str, ours: bool) -> Value {
         "metadata": metadata,
         "spec": Meta::of(live).field("spec"),
     });
-    if let Some(fields) = wire.as_object_mut().filter(|_| kind == "Application") {
-        let reported = if ours {
-            &["status", "operation"][..]
-        } else {
-            &["status"]
-        };
-        for field in reported {
-            if let Some(value) = Meta::of(live).field(field) {
-                fields.insert((*field).to_owned(), value.clone());
-            }
+    if kind == "Application" {
+        copy(&mut wire, live, "status");
+        if ours {
+            copy(&mut wire, live, "operation");
         }
     }
     wire
@@ -118,20 +110,9 @@ pub fn wire_digest(wire: &Value) -> String {
 
 /// The desired mirror of a spoke's Application.
 pub fn application(source: &Value, cluster: &str) -> Result<Value, Unusable> {
-    let mut spec = checked(source)?.clone();
-    let own = Application::of(source);
-    spec.insert(
-        "project".to_owned(),
-        project_name(cluster, own.project())?.into(),
-    );
-    let destination = spec.entry("destination").or_insert_with(|| json!({}));
-    if !destination.is_object() {
-        *destination = json!({});
-    }
-    if let Some(destination) = destination.as_object_mut() {
-        destination.insert("name".to_owned(), cluster.into());
-        destination.remove("server");
-    }
+    let mut spec = with_destination(checked(source)?, cluster);
+    let project = project_name(cluster, Application::of(source).project())?;
+    set(&mut spec, "project", Some(project));
     Ok(json!({
         "apiVersion": keys::API_VERSION,
         "kind": "Application",
@@ -150,9 +131,7 @@ pub fn created(desired: &Value, source: &Value, cluster: &str) -> Value {
         refresh_done: false,
     };
     let status = shown_status(&json!({}), &report(source, cluster), &judgement);
-    if let (Some(fields), Some(status)) = (object.as_object_mut(), status) {
-        fields.insert("status".to_owned(), status);
-    }
+    set(&mut object, "status", status);
     object
 }
 
@@ -169,16 +148,10 @@ pub fn application_patch(
     let mut from = owned(live, live, false);
     let mut to = owned(desired, live, judgement.refresh_done);
     let status = shown_status(live, &report(source, cluster), judgement);
-    let shown = [
-        ("status", hub.status().cloned(), status),
-        ("operation", hub.operation().cloned(), operation),
-    ];
-    for (field, before, after) in shown {
-        if let (Some(from), Some(to)) = (from.as_object_mut(), to.as_object_mut()) {
-            from.extend(before.map(|value| (field.to_owned(), value)));
-            to.extend(after.map(|value| (field.to_owned(), value)));
-        }
-    }
+    set(&mut from, "status", hub.status().cloned());
+    set(&mut from, "operation", hub.operation().cloned());
+    set(&mut to, "status", status);
+    set(&mut to, "operation", operation);
     patch::between(&from, &to)
 }
 
@@ -192,6 +165,8 @@ pub fn healing_patch(live: &Value, written: &Value) -> Option<Patch> {
 /// The mirror to recreate after a user has deleted it on the hub.
 pub fn recreated(written: &Value) -> Value {
     let meta = Meta::of(written);
+    let mut annotations = meta.annotations();
+    annotations.retain(|key, _| !keys::REQUESTS.contains(key));
     let mut object = json!({
         "apiVersion": written.get("apiVersion"),
         "kind": written.get("kind"),
@@ -199,19 +174,11 @@ pub fn recreated(written: &Value) -> Value {
             "name": meta.name(),
             "namespace": meta.namespace(),
             "labels": meta.labels(),
-            "annotations": meta.annotations(),
+            "annotations": annotations,
         },
         "spec": meta.field("spec"),
     });
-    if let (Some(fields), Some(status)) = (object.as_object_mut(), meta.field("status")) {
-        fields.insert("status".to_owned(), status.clone());
-    }
-    if let Some(annotations) = object
-        .pointer_mut("/metadata/annotations")
-        .and_then(Value::as_object_mut)
-    {
-        annotations.retain(|key, _| !keys::REQUESTS.contains(&key.as_str()));
-    }
+    copy(&mut object, written, "status");
     object
 }
 
@@ -222,13 +189,8 @@ pub fn report(source: &Value, cluster: &str) -> Value {
         .pointer_mut("/status/resources")
         .and_then(Value::as_array_mut);
     for resource in resources.into_iter().flatten() {
-        let is =
-            |field: &str, value: &str| resource.get(field).and_then(Value::as_str) == Some(value);
-        if is("group", "argoproj.io")
-            && is("kind", "Application")
-            && let Some(fields) = resource.as_object_mut()
-        {
-            fields.insert("namespace".to_owned(), cluster.into());
+        if text(resource, "group") == "argoproj.io" && text(resource, "kind") == "Application" {
+            set(resource, "namespace", Some(cluster));
         }
     }
     report
@@ -244,21 +206,8 @@ fn checked(source: &Value) -> Result<&Map<String, Value>, Unusable> {
     if uid.is_empty() || uid.len() > 128 || !uid.bytes().all(|b| b.is_ascii_graphic()) {
         return Err(Unusable::NoUid);
     }
-    meta.field("spec")
-        .and_then(Value::as_object)
-        .ok_or(Unusable::NoSpec)
-}
-
-/// Whether a text is a DNS subdomain, as names of objects are.
-fn is_name(text: &str) -> bool {
-    let part = |part: &str| {
-        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        !part.is_empty()
-            && part.bytes().all(inner)
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-    };
-    text.len() <= LONGEST_NAME && text.split('.').all(part)
+    let spec = meta.field("spec").and_then(Value::as_object);
+    spec.ok_or(Unusable::NoSpec)
 }
 
 /// Metadata of a mirror: the name of its cluster, and the spoke's labels and annotations without those on which the
@@ -290,21 +239,9 @@ fn owned(object: &Value, live: &Value, refresh_done: bool) -> Value {
         }
     }
     let is_same = std::ptr::eq(object, live);
-    let kept = live_meta.finalizers().into_iter();
-    let finalizers: Vec<&str> = kept
-        .filter(|name| is_same || !is_argocd_finalizer(name))
-        .collect();
-    let mut metadata = Map::new();
-    for (field, value) in [
-        ("labels", Value::Object(to_map(meta.labels()))),
-        ("annotations", Value::Object(annotations)),
-        ("finalizers", finalizers.into()),
-    ] {
-        // the API server drops empty collections
-        if value != json!({}) && value != json!([]) {
-            metadata.insert(field.to_owned(), value);
-        }
-    }
+    let mut finalizers = live_meta.finalizers();
+    finalizers.retain(|name| is_same || !is_argocd_finalizer(name));
+    let metadata = part_of_metadata(to_map(meta.labels()), annotations, finalizers);
     let spec = meta.field("spec").cloned().unwrap_or_default();
     let spec = if is_same {
         spec

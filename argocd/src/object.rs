@@ -3,10 +3,8 @@
 //! A field of a wrong type reads as absent. The API server does not store such an object, but a peer may send one; the
 //! caller that needs the field reports it as missing.
 
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use std::ops::Deref;
-
-use serde_json::{Map, Value};
 
 /// Metadata of any object.
 #[derive(Clone, Copy, Debug)]
@@ -92,12 +90,9 @@ impl<'a> Meta<'a> {
 
     /// The finalizers.
     pub fn finalizers(self) -> Vec<&'a str> {
-        self.0
-            .get("metadata")
-            .and_then(|meta| meta.get("finalizers"))
-            .and_then(Value::as_array)
-            .map(|list| list.iter().filter_map(Value::as_str).collect())
-            .unwrap_or_default()
+        let metadata = self.0.get("metadata").unwrap_or(&Value::Null);
+        let all = list(metadata, "finalizers").iter();
+        all.filter_map(Value::as_str).collect()
     }
 
     /// UID of the object that this one is a replica of.
@@ -117,10 +112,60 @@ impl<'a> Meta<'a> {
         self.label(crate::keys::IGNORE_SYNC) == Some("true")
     }
 
+    /// `spec`.
+    pub fn spec(self) -> Option<&'a Value> {
+        self.field("spec")
+    }
+
     /// A top-level field that is present and not null.
     pub fn field(self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
+}
+
+/// A field of a JSON object that is a text; empty if it is none.
+pub(crate) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// A field of a JSON object that is a list; empty if it is none.
+pub(crate) fn list<'a>(object: &'a Value, field: &str) -> &'a [Value] {
+    let list = object.get(field).and_then(Value::as_array);
+    list.map_or(&[], Vec::as_slice)
+}
+
+/// Sets a field of a JSON object, if there is a value.
+pub(crate) fn set(object: &mut Value, field: &str, value: Option<impl Into<Value>>) {
+    if let (Some(fields), Some(value)) = (object.as_object_mut(), value) {
+        fields.insert(field.to_owned(), value.into());
+    }
+}
+
+/// Copies a field, if it is present and not null.
+pub(crate) fn copy(to: &mut Value, from: &Value, field: &str) {
+    set(to, field, Meta::of(from).field(field).cloned());
+}
+
+/// Labels, annotations and finalizers, without empty collections, which the API server drops.
+pub(crate) fn part_of_metadata(
+    labels: Map<String, Value>,
+    annotations: Map<String, Value>,
+    finalizers: Vec<&str>,
+) -> Map<String, Value> {
+    let mut metadata = Map::new();
+    for (field, value) in [
+        ("labels", Value::Object(labels)),
+        ("annotations", Value::Object(annotations)),
+        ("finalizers", finalizers.into()),
+    ] {
+        if value != json!({}) && value != json!([]) {
+            metadata.insert(field.to_owned(), value);
+        }
+    }
+    metadata
 }
 
 /// A JSON object of texts, such as labels.
@@ -141,18 +186,13 @@ fn texts(map: Option<&Map<String, Value>>) -> BTreeMap<&str, &str> {
 }
 
 /// An Application.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, derive_more::Deref)]
 pub struct Application<'a>(Meta<'a>);
 
 impl<'a> Application<'a> {
     /// Looks at an object.
     pub const fn of(object: &'a Value) -> Self {
         Self(Meta::of(object))
-    }
-
-    /// `spec`.
-    pub fn spec(self) -> Option<&'a Value> {
-        self.0.field("spec")
     }
 
     /// `status`.
@@ -173,35 +213,16 @@ impl<'a> Application<'a> {
 
     /// `spec.project`; Argo CD reads an empty one as `default`.
     pub fn project(self) -> &'a str {
-        self.spec()
-            .and_then(|spec| spec.get("project"))
-            .and_then(Value::as_str)
-            .filter(|name| !name.is_empty())
-            .unwrap_or("default")
+        match self.spec().map_or("", |spec| text(spec, "project")) {
+            "" => "default",
+            name => name,
+        }
     }
 
     /// `spec.destination`.
     pub fn destination(self) -> Destination<'a> {
-        let read = |field: &str| {
-            self.spec()
-                .and_then(|spec| spec.get("destination"))
-                .and_then(|destination| destination.get(field))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        };
-        Destination {
-            name: read("name"),
-            server: read("server"),
-            namespace: read("namespace"),
-        }
-    }
-}
-
-impl<'a> Deref for Application<'a> {
-    type Target = Meta<'a>;
-
-    fn deref(&self) -> &Meta<'a> {
-        &self.0
+        let destination = self.spec().and_then(|spec| spec.get("destination"));
+        Destination::of(destination.unwrap_or(&Value::Null))
     }
 }
 
@@ -214,6 +235,16 @@ pub struct Destination<'a> {
     pub server: &'a str,
     /// Namespace there.
     pub namespace: &'a str,
+}
+
+impl<'a> Destination<'a> {
+    pub(crate) fn of(value: &'a Value) -> Self {
+        Self {
+            name: text(value, "name"),
+            server: text(value, "server"),
+            namespace: text(value, "namespace"),
+        }
+    }
 }
 
 /// The state of Argo CD's running or last operation.
@@ -232,9 +263,7 @@ impl<'a> OperationState<'a> {
 
     /// The operation.
     pub fn operation(self) -> Option<&'a Value> {
-        self.0
-            .get("operation")
-            .filter(|operation| !operation.is_null())
+        self.0.get("operation").filter(|it| !it.is_null())
     }
 
     /// `Running`, `Terminating`, `Succeeded`, `Failed` or `Error`.
@@ -259,7 +288,7 @@ impl<'a> OperationState<'a> {
 }
 
 /// An AppProject.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, derive_more::Deref)]
 pub struct AppProject<'a>(Meta<'a>);
 
 impl<'a> AppProject<'a> {
@@ -268,23 +297,11 @@ impl<'a> AppProject<'a> {
         Self(Meta::of(object))
     }
 
-    /// `spec`.
-    pub fn spec(self) -> Option<&'a Value> {
-        self.0.field("spec")
-    }
-
     /// `spec.destinations`.
     pub fn destinations(self) -> Vec<Destination<'a>> {
-        fn read<'v>(value: &'v Value, field: &str) -> &'v str {
-            value.get(field).and_then(Value::as_str).unwrap_or_default()
-        }
         self.list("destinations")
             .iter()
-            .map(|item| Destination {
-                name: read(item, "name"),
-                server: read(item, "server"),
-                namespace: read(item, "namespace"),
-            })
+            .map(Destination::of)
             .collect()
     }
 
@@ -297,17 +314,6 @@ impl<'a> AppProject<'a> {
     }
 
     fn list(self, field: &str) -> &'a [Value] {
-        self.spec()
-            .and_then(|spec| spec.get(field))
-            .and_then(Value::as_array)
-            .map_or(&[], Vec::as_slice)
-    }
-}
-
-impl<'a> Deref for AppProject<'a> {
-    type Target = Meta<'a>;
-
-    fn deref(&self) -> &Meta<'a> {
-        &self.0
+        self.spec().map_or(&[], |spec| list(spec, field))
     }
 }

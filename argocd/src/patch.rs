@@ -1,8 +1,8 @@
 //! Patches between two JSON values.
 
-use std::fmt;
-
-use serde_json::{Map, Value, json};
+pub use json_patch::merge;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
 
 use crate::masked::Masked;
 
@@ -10,23 +10,13 @@ use crate::masked::Masked;
 mod tests;
 
 /// A patch for the API server. Both kinds produce the target exactly; a merge patch is preferred.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub enum Patch {
     /// RFC 7396, `application/merge-patch+json`.
-    Merge(Value),
+    Merge(#[debug("{:?}", Masked(_0))] Value),
     /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used if the target has a null inside an
     /// object (Helm's `valuesObject: {key: null}`), which a merge patch cannot express.
-    Json(Value),
-}
-
-impl fmt::Debug for Patch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, body) = match self {
-            Self::Merge(body) => ("Merge", body),
-            Self::Json(body) => ("Json", body),
-        };
-        f.debug_tuple(kind).field(&Masked(body)).finish()
-    }
+    Json(#[debug("{:?}", Masked(_0))] Value),
 }
 
 impl Patch {
@@ -35,10 +25,8 @@ impl Patch {
     pub fn under(mut self, resource_version: &str) -> Self {
         match &mut self {
             Self::Merge(patch) => {
-                merge(
-                    patch,
-                    &json!({ "metadata": { "resourceVersion": resource_version } }),
-                );
+                let guard = json!({ "metadata": { "resourceVersion": resource_version } });
+                merge(patch, &guard);
             }
             Self::Json(operations) => {
                 if let Some(operations) = operations.as_array_mut() {
@@ -57,14 +45,16 @@ impl Patch {
     /// Applies it to a copy of `value`. For tests and simulations.
     #[must_use]
     pub fn applied_to(&self, value: &Value) -> Value {
+        let mut value = value.clone();
         match self {
-            Self::Merge(patch) => {
-                let mut value = value.clone();
-                merge(&mut value, patch);
-                value
+            Self::Merge(patch) => merge(&mut value, patch),
+            Self::Json(operations) => {
+                let operations = json_patch::Patch::deserialize(operations).unwrap_or_default();
+                // A failed operation leaves the value as it is.
+                drop(json_patch::patch(&mut value, &operations));
             }
-            Self::Json(operations) => json::apply(value.clone(), operations),
         }
+        value
     }
 }
 
@@ -79,27 +69,6 @@ pub fn between(from: &Value, to: &Value) -> Option<Patch> {
         let mut operations = Vec::new();
         json::diff(from, to, "", &mut operations);
         Some(Patch::Json(Value::Array(operations)))
-    }
-}
-
-/// RFC 7396.
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Some(target) = target.as_object_mut() else {
-        return;
-    };
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key.clone()).or_insert(Value::Null), value);
-        }
     }
 }
 
@@ -125,7 +94,7 @@ fn diff(from: &Value, to: &Value) -> Option<Value> {
 mod json {
     //! RFC 6902, as far as we write it: add, replace, remove on objects; everything else whole.
 
-    use serde_json::{Map, Value, json};
+    use serde_json::{Value, json};
 
     pub(super) fn diff(from: &Value, to: &Value, path: &str, operations: &mut Vec<Value>) {
         if from == to {
@@ -149,31 +118,5 @@ mod json {
 
     fn below(path: &str, key: &str) -> String {
         format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"))
-    }
-
-    pub(super) fn apply(mut target: Value, operations: &Value) -> Value {
-        for operation in operations.as_array().into_iter().flatten() {
-            let path = operation
-                .get("path")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            let value = operation.get("value");
-            let Some((parent, key)) = path.rsplit_once('/') else {
-                target = value.cloned().unwrap_or_default();
-                continue;
-            };
-            let key = key.replace("~1", "/").replace("~0", "~");
-            let parent = target.pointer_mut(parent).and_then(Value::as_object_mut);
-            set(parent, key, value.cloned());
-        }
-        target
-    }
-
-    fn set(parent: Option<&mut Map<String, Value>>, key: String, value: Option<Value>) {
-        let Some(parent) = parent else { return };
-        match value {
-            Some(value) => parent.insert(key, value),
-            None => parent.remove(&key),
-        };
     }
 }

@@ -1,10 +1,10 @@
 //! Compiles an AppProject for one cluster.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::glob::{is_deny, matches, matches_or_denies};
 use crate::keys::{IN_CLUSTER, IN_CLUSTER_SERVER};
-use crate::object::AppProject;
+use crate::object::{AppProject, set, text};
 use crate::projection::wire_metadata;
 
 #[cfg(test)]
@@ -45,14 +45,15 @@ pub fn compile(project: &Value, cluster: Cluster<'_>) -> Option<Value> {
 
 fn destinations(raw: Option<&Value>, cluster: Cluster<'_>) -> Option<Vec<Value>> {
     let mut kept = Vec::new();
-    for item in raw?.as_array()?.iter().filter_map(Value::as_object) {
-        let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (name, server) = (text("name"), text("server"));
+    for item in raw?.as_array()?.iter().filter(|item| item.is_object()) {
+        let (name, server) = (text(item, "name"), text(item, "server"));
         if denies(name, Some(cluster.name)) || denies(server, cluster.server) {
             return None;
         }
         if concerns(name, server, cluster) {
-            let own = Value::Object(as_in_cluster(item));
+            let mut own = item.clone();
+            set(&mut own, "name", Some(IN_CLUSTER));
+            set(&mut own, "server", Some(IN_CLUSTER_SERVER));
             // All names of the cluster become its one name there.
             if !kept.contains(&own) {
                 kept.push(own);
@@ -88,13 +89,6 @@ fn agent_in_url(server: &str) -> Option<&str> {
         .filter(|name| !name.is_empty())
 }
 
-fn as_in_cluster(item: &Map<String, Value>) -> Map<String, Value> {
-    let mut item = item.clone();
-    item.insert("name".to_owned(), IN_CLUSTER.into());
-    item.insert("server".to_owned(), IN_CLUSTER_SERVER.into());
-    item
-}
-
 fn keep_service_account(account: &mut Value, cluster: Cluster<'_>) -> bool {
     let Some(server) = account.get("server").and_then(Value::as_str) else {
         return false;
@@ -103,8 +97,6 @@ fn keep_service_account(account: &mut Value, cluster: Cluster<'_>) -> bool {
         || cluster
             .server
             .is_some_and(|subject| matches(server, subject));
-    if ours && let Some(fields) = account.as_object_mut() {
-        fields.insert("server".to_owned(), IN_CLUSTER_SERVER.into());
-    }
+    set(account, "server", ours.then_some(IN_CLUSTER_SERVER));
     ours
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::digest::is_volatile;
 use crate::entries;
 use crate::keys;
-use crate::object::{Meta, to_map};
+use crate::object::{Meta, part_of_metadata, set, to_map};
 use crate::patch::{self, Patch};
 
 mod normal;
@@ -22,8 +22,8 @@ mod written;
 mod tests;
 
 pub use normal::normal_spec;
-pub(crate) use status::shown_status;
 pub use status::{condition_patch_for_hub, status_patch_for_hub};
+pub(crate) use status::{is_web_link, shown_status};
 pub(crate) use wire::wire_metadata;
 pub use wire::{report_application, stub, wire_application, wire_operation, wire_termination};
 pub use written::Written;
@@ -96,26 +96,15 @@ pub enum Unusable {
 /// and the annotations from the hub.
 pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<Value, Unusable> {
     let meta = Meta::of(incoming);
-    let mut spec = checked_spec(meta)?.clone();
-    let destination = spec.entry("destination").or_insert_with(|| json!({}));
-    if !destination.is_object() {
-        *destination = json!({});
-    }
-    if let Some(destination) = destination.as_object_mut() {
-        destination.insert("name".to_owned(), keys::IN_CLUSTER.into());
-        destination.remove("server");
-    }
+    let spec = with_destination(checked_spec(meta)?, keys::IN_CLUSTER);
     let mut annotations = stamped(meta, context);
     if meta.namespace() == context.principal_namespace
         && context.principal_namespace != context.cluster
     {
         annotations.insert(keys::NAMESPACE_REMAPPED.to_owned(), "true".into());
     }
-    let finalizers: Vec<_> = meta
-        .finalizers()
-        .into_iter()
-        .filter(|name| is_resources_finalizer(name))
-        .collect();
+    let mut finalizers = meta.finalizers();
+    finalizers.retain(|name| is_resources_finalizer(name));
     Ok(json!({
         "apiVersion": keys::API_VERSION,
         "kind": "Application",
@@ -126,8 +115,16 @@ pub fn desired_on_spoke(incoming: &Value, context: &SpokeContext<'_>) -> Result<
             "annotations": annotations,
             "finalizers": finalizers,
         },
-        "spec": normal_spec(&Value::Object(spec)),
+        "spec": normal_spec(&spec),
     }))
+}
+
+/// The spec with this cluster as its destination.
+pub(crate) fn with_destination(spec: &Map<String, Value>, cluster: &str) -> Value {
+    let mut spec = Value::Object(spec.clone());
+    let change = json!({ "destination": { "name": cluster, "server": null } });
+    patch::merge(&mut spec, &change);
+    spec
 }
 
 /// The desired object on the spoke for an incoming AppProject.
@@ -166,14 +163,14 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
     }
     let from = managed_part(live, desired);
     let spec = match (live_meta.field("spec"), desired_meta.field("spec")) {
-        (Some(live), Some(desired)) if normal_spec(live) == normal_spec(desired) => live.clone(),
-        (_, desired) => desired.cloned().unwrap_or_default(),
+        (Some(live), Some(desired)) if normal_spec(live) == normal_spec(desired) => Some(live),
+        (_, desired) => desired,
     };
     let to = part(
         to_map(desired_meta.labels()),
         merged_annotations(live_meta, desired_meta),
         merged_finalizers(live_meta, desired_meta),
-        &spec,
+        spec,
         data_of(desired, desired),
     );
     patch::between(&from, &to)
@@ -183,10 +180,8 @@ pub fn patch_for_spoke(live: &Value, desired: &Value) -> Option<Patch> {
 pub fn release_patch_for_hub(hub: &Value) -> Option<Patch> {
     let meta = Meta::of(hub);
     let all = meta.finalizers();
-    let kept: Vec<_> = all
-        .iter()
-        .filter(|name| !is_argocd_finalizer(name))
-        .collect();
+    let mut kept = all.clone();
+    kept.retain(|name| !is_argocd_finalizer(name));
     (kept.len() < all.len()).then(|| Patch::Merge(json!({ "metadata": { "finalizers": kept } })))
 }
 
@@ -195,42 +190,35 @@ pub fn release_patch_for_hub(hub: &Value) -> Option<Patch> {
 /// The hub's object was deleted without a finalizer: with one it would still exist, with a deletionTimestamp that the
 /// spoke follows. So the user wants to keep its resources (`--cascade=false`).
 pub fn release_patch_for_spoke(spoke: &Value) -> Option<Patch> {
-    if Meta::of(spoke).is_deleting() {
-        None
-    } else {
-        release_patch_for_hub(spoke)
-    }
+    let patch = release_patch_for_hub(spoke);
+    patch.filter(|_| !Meta::of(spoke).is_deleting())
 }
 
-fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
+/// Whether the object has a name and a UID.
+pub(crate) fn check_identity(meta: Meta<'_>) -> Result<(), Unusable> {
     if meta.name().is_empty() {
         return Err(Unusable::NoName);
     }
     if meta.uid().is_empty() {
         return Err(Unusable::NoUid);
     }
-    meta.field("spec")
-        .and_then(Value::as_object)
-        .ok_or(Unusable::NoSpec)
+    Ok(())
+}
+
+fn checked_spec(meta: Meta<'_>) -> Result<&Map<String, Value>, Unusable> {
+    check_identity(meta)?;
+    let spec = meta.field("spec").and_then(Value::as_object);
+    spec.ok_or(Unusable::NoSpec)
 }
 
 /// The incoming annotations, our own, and the record of those from the hub.
 pub(crate) fn stamped(meta: Meta<'_>, context: &SpokeContext<'_>) -> Map<String, Value> {
-    let mut annotations = Map::new();
-    let mut applied = Vec::new();
-    for (key, value) in meta
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| !is_volatile(key))
-    {
-        applied.push(key);
-        annotations.insert(key.to_owned(), value.into());
-    }
+    let mut incoming = meta.annotations();
+    incoming.retain(|key, _| !is_volatile(key));
+    let applied = incoming.keys().copied().collect::<Vec<_>>().join(",");
+    let mut annotations = to_map(incoming);
     if !applied.is_empty() {
-        annotations.insert(
-            keys::APPLIED_ANNOTATIONS.to_owned(),
-            applied.join(",").into(),
-        );
+        annotations.insert(keys::APPLIED_ANNOTATIONS.to_owned(), applied.into());
     }
     annotations.insert(keys::SOURCE_UID.to_owned(), meta.uid().into());
     if let Some(uid) = context.principal_uid {
@@ -253,13 +241,12 @@ fn merged_annotations(live: Meta<'_>, desired: Meta<'_>) -> Map<String, Value> {
     to_map(own.chain(wanted))
 }
 
-fn merged_finalizers(live: Meta<'_>, desired: Meta<'_>) -> Vec<String> {
+fn merged_finalizers<'a>(live: Meta<'a>, desired: Meta<'a>) -> Vec<&'a str> {
     let (have, want) = (live.finalizers(), desired.finalizers());
-    let kept = have
-        .iter()
-        .filter(|name| !is_resources_finalizer(name) || want.contains(name));
-    let missing = want.iter().filter(|name| !have.contains(name));
-    kept.chain(missing).map(|name| (*name).to_owned()).collect()
+    let mut all = have.clone();
+    all.retain(|name| !is_resources_finalizer(name) || want.contains(name));
+    all.extend(want.iter().filter(|name| !have.contains(name)));
+    all
 }
 
 /// The parts of `object` that `desired` has.
@@ -268,8 +255,8 @@ fn managed_part(object: &Value, desired: &Value) -> Value {
     part(
         to_map(meta.labels()),
         to_map(meta.annotations()),
-        meta.finalizers().into_iter().map(str::to_owned).collect(),
-        &meta.field("spec").cloned().unwrap_or_default(),
+        meta.finalizers(),
+        meta.field("spec"),
         data_of(object, desired),
     )
 }
@@ -277,36 +264,20 @@ fn managed_part(object: &Value, desired: &Value) -> Value {
 /// The data of `object`, if the desired object has data.
 fn data_of(object: &Value, desired: &Value) -> Option<Value> {
     desired.get("data")?;
-    Some(
-        Meta::of(object)
-            .field("data")
-            .cloned()
-            .unwrap_or_else(|| json!({})),
-    )
+    let data = Meta::of(object).field("data").cloned();
+    Some(data.unwrap_or_else(|| json!({})))
 }
 
-/// Without empty collections, which the API server drops.
 fn part(
     labels: Map<String, Value>,
     annotations: Map<String, Value>,
-    finalizers: Vec<String>,
-    spec: &Value,
+    finalizers: Vec<&str>,
+    spec: Option<&Value>,
     data: Option<Value>,
 ) -> Value {
-    let mut metadata = Map::new();
-    if !labels.is_empty() {
-        metadata.insert("labels".to_owned(), Value::Object(labels));
-    }
-    if !annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), Value::Object(annotations));
-    }
-    if !finalizers.is_empty() {
-        metadata.insert("finalizers".to_owned(), finalizers.into());
-    }
+    let metadata = part_of_metadata(labels, annotations, finalizers);
     let mut part = json!({ "metadata": metadata, "spec": spec });
-    if let (Some(fields), Some(data)) = (part.as_object_mut(), data) {
-        fields.insert("data".to_owned(), data);
-    }
+    set(&mut part, "data", data);
     part
 }
 
@@ -330,7 +301,6 @@ fn is_resources_finalizer(name: &str) -> bool {
 
 /// Whether it is a finalizer of Argo CD: resources, and the hooks before and after deletion.
 pub(crate) fn is_argocd_finalizer(name: &str) -> bool {
-    name.split('/')
-        .next()
-        .is_some_and(|name| name.ends_with("-finalizer.argocd.argoproj.io"))
+    let (kind, _) = name.split_once('/').unwrap_or((name, ""));
+    kind.ends_with("-finalizer.argocd.argoproj.io")
 }

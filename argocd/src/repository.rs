@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::keys;
 use crate::object::{Application, Meta};
-use crate::projection::{SpokeContext, Unusable, stamped, wire_metadata};
+use crate::projection::{SpokeContext, Unusable, check_identity, stamped, wire_metadata};
 
 #[cfg(test)]
 mod tests;
@@ -161,21 +161,15 @@ pub fn desired_secret_on_spoke(
     context: &SpokeContext<'_>,
 ) -> Result<Value, Unusable> {
     let meta = Meta::of(incoming);
-    if meta.name().is_empty() {
-        return Err(Unusable::NoName);
-    }
-    if meta.uid().is_empty() {
-        return Err(Unusable::NoUid);
-    }
+    check_identity(meta)?;
     is_template(meta).ok_or(Unusable::NotForARepository)?;
     let empty = Map::new();
     let data = match incoming.get("data") {
         None | Some(Value::Null) => &empty,
         Some(data) => data.as_object().ok_or(Unusable::BadData)?,
     };
-    let is_encoded = |value: &Value| {
-        value
-            .as_str()
+    let is_encoded = |it: &Value| {
+        it.as_str()
             .is_some_and(|text| STANDARD.decode(text).is_ok())
     };
     if !data.values().all(is_encoded) {

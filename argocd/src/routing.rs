@@ -281,6 +281,12 @@ pub fn meant<'a>(app: Application<'_>, clusters: &'a Clusters) -> Option<&'a str
     }
 }
 
+/// Whether its destination is the hub, for Argo CD on the hub.
+pub fn names_hub(app: Application<'_>) -> bool {
+    let destination = app.destination();
+    destination.name == IN_CLUSTER || normal_url(destination.server) == IN_CLUSTER_SERVER
+}
+
 fn names_a_cluster(destination: Destination<'_>, clusters: &Clusters) -> bool {
     clusters.contains(destination.name) || clusters.by_server(destination.server).is_some()
 }

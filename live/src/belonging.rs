@@ -8,6 +8,7 @@
 
 use serde_json::Value;
 
+use argocd::claim::is_name;
 use argocd::object::Meta;
 use argocd::{Application, keys};
 
@@ -150,13 +151,6 @@ impl<'a> Owner<'a> {
 /// Group and version, of `apps/v1` or `v1`.
 fn split_version(text: &str) -> (&str, &str) {
     text.split_once('/').unwrap_or(("", text))
-}
-
-fn is_name(text: &str) -> bool {
-    let inner = |byte: u8| {
-        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
-    };
-    (1..=253).contains(&text.len()) && text.bytes().all(inner)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@
 
 use std::fmt;
 
+use argocd::claim::is_name;
+
 #[cfg(test)]
 mod tests;
 
@@ -79,7 +81,7 @@ impl CacheKey {
         };
         let (shard, version) = match (fields.next()?, fields.next()) {
             (version, None) => (None, version),
-            (shard, Some(version)) => (Some(shard), version),
+            (shard, Some(version)) => (Some(number(shard)?), version),
         };
         if fields.next().is_some() {
             return None;
@@ -88,10 +90,7 @@ impl CacheKey {
             item,
             namespace,
             name: name.to_owned(),
-            shard: match shard {
-                Some(shard) => Some(number(shard)?),
-                None => None,
-            },
+            shard,
             version: version.to_owned(),
         }
         .checked()
@@ -109,21 +108,15 @@ impl CacheKey {
 
     /// The target of a request to a spoke: for its value, or for notifications of changes.
     pub fn target(&self, watch: bool) -> String {
-        let Self {
-            item,
-            namespace,
-            name,
-            shard,
-            version,
-        } = self;
-        let (item, namespace) = (item.as_str(), namespace.as_deref().unwrap_or(OWN));
-        let shard = shard.unwrap_or_default();
-        let query = if watch {
-            format!("?{WATCH}")
+        let Self { name, version, .. } = self;
+        let (item, shard) = (self.item.as_str(), self.shard.unwrap_or_default());
+        let namespace = self.namespace.as_deref().unwrap_or(OWN);
+        let target = format!("{PATH}{item}/{namespace}/{name}/{shard}/{version}");
+        if watch {
+            format!("{target}?{WATCH}")
         } else {
-            String::new()
-        };
-        format!("{PATH}{item}/{namespace}/{name}/{shard}/{version}{query}")
+            target
+        }
     }
 
     /// Parses such a target, and whether it is for notifications of changes.
@@ -157,8 +150,8 @@ impl CacheKey {
 
     fn checked(self) -> Option<Self> {
         let namespace = self.namespace.as_deref();
-        let good = namespace.is_none_or(|it| is_name(it, 63) && !it.contains('.'))
-            && is_name(&self.name, 253)
+        let good = namespace.is_none_or(|it| is_name(it) && it.len() <= 63 && !it.contains('.'))
+            && is_name(&self.name)
             && (self.shard.is_none() || self.item == Item::ResourcesTree)
             && is_version(&self.version);
         good.then_some(self)
@@ -185,15 +178,6 @@ fn number(text: &str) -> Option<u32> {
     let number = text.parse().ok()?;
     let is_written_so = (1..MOST_SHARDS).contains(&number) && number.to_string() == text;
     is_written_so.then_some(number)
-}
-
-fn is_name(text: &str, longest: usize) -> bool {
-    let byte = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=longest).contains(&text.len())
-        && text.bytes().all(|it| byte(it) || matches!(it, b'-' | b'.'))
-        && text.bytes().next().is_some_and(byte)
-        && text.bytes().next_back().is_some_and(byte)
-        && !text.contains("..")
 }
 
 fn is_version(text: &str) -> bool {

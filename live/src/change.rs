@@ -44,13 +44,9 @@ impl PatchKind {
     /// From a content type.
     pub fn of(content_type: &str) -> Result<Self, Bad> {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
-        Ok(match kind {
-            "application/json-patch+json" => Self::Json,
-            "application/merge-patch+json" => Self::Merge,
-            "application/strategic-merge-patch+json" => Self::Strategic,
-            "application/apply-patch+yaml" => Self::Apply,
-            _ => return Err(Bad::Kind),
-        })
+        let all = [Self::Json, Self::Merge, Self::Strategic, Self::Apply];
+        let mut all = all.into_iter();
+        all.find(|it| it.as_str() == kind).ok_or(Bad::Kind)
     }
 
     /// The content type.
@@ -86,10 +82,8 @@ fn operations(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
     let Value::Array(mut operations) = read(body)? else {
         return Err(Bad::Body("a list of operations is wanted"));
     };
-    operations.insert(
-        0,
-        json!({ "op": "test", "path": "/metadata/uid", "value": uid }),
-    );
+    let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
+    operations.insert(0, test);
     Ok(Value::Array(operations).to_string().into_bytes())
 }
 
@@ -107,7 +101,9 @@ fn merge(body: &[u8], uid: &str) -> Result<Vec<u8>, Bad> {
 /// A client may also send them as parameters, which an API server ignores if there is a body. As the result always has a
 /// body, it includes the options of the parameters: otherwise a dry run would delete the object.
 pub fn deletion(body: &[u8], query: &Query, uid: &str) -> Result<Vec<u8>, Bad> {
-    const KNOWN: [&str; 4] = [
+    const KNOWN: [&str; 6] = [
+        "kind",
+        "apiVersion",
         "propagationPolicy",
         "gracePeriodSeconds",
         "orphanDependents",
@@ -117,31 +113,24 @@ pub fn deletion(body: &[u8], query: &Query, uid: &str) -> Result<Vec<u8>, Bad> {
     if !body.is_empty() {
         given.extend(fields(read(body)?)?);
     }
-    let mut options = Map::new();
-    options.insert("kind".to_owned(), json!("DeleteOptions"));
-    options.insert("apiVersion".to_owned(), json!("v1"));
-    let mut preconditions = json!({ "uid": uid });
-    for (name, value) in given {
-        match name.as_str() {
-            known if KNOWN.contains(&known) => {
-                options.insert(name, value);
-            }
-            "kind" | "apiVersion" => {}
-            "preconditions" => {
-                let asked = value.get("uid").and_then(Value::as_str);
-                if asked.is_some_and(|asked| asked != uid) {
-                    return Err(Bad::Body("it is about an object that is gone"));
-                }
-                let version = value.get("resourceVersion");
-                if let (Some(version), Some(all)) = (version, preconditions.as_object_mut()) {
-                    all.insert("resourceVersion".to_owned(), version.clone());
-                }
-            }
-            _ => return Err(Bad::Body("there is an option that is not known")),
+    let mut preconditions = Map::from_iter([("uid".to_owned(), json!(uid))]);
+    if let Some(asked) = given.remove("preconditions") {
+        let asked_uid = asked.get("uid").and_then(Value::as_str);
+        if asked_uid.is_some_and(|asked| asked != uid) {
+            return Err(Bad::Body("it is about an object that is gone"));
         }
+        let version = asked.get("resourceVersion").cloned();
+        preconditions.extend(version.map(|it| ("resourceVersion".to_owned(), it)));
     }
-    options.insert("preconditions".to_owned(), preconditions);
-    Ok(Value::Object(options).to_string().into_bytes())
+    if given.keys().any(|name| !KNOWN.contains(&name.as_str())) {
+        return Err(Bad::Body("there is an option that is not known"));
+    }
+    given.extend([
+        ("kind".to_owned(), json!("DeleteOptions")),
+        ("apiVersion".to_owned(), json!("v1")),
+        ("preconditions".to_owned(), Value::Object(preconditions)),
+    ]);
+    Ok(Value::Object(given).to_string().into_bytes())
 }
 
 /// The options among the parameters, in the form of a body.
@@ -173,9 +162,8 @@ pub fn creation(body: &[u8], subject: &Object) -> Result<Value, Bad> {
     if object.get("apiVersion").and_then(Value::as_str) != Some(&version) {
         return Err(Bad::Body("it is of another group or version than the path"));
     }
-    let namespace = object
-        .pointer("/metadata/namespace")
-        .and_then(Value::as_str);
+    let namespace = object.pointer("/metadata/namespace");
+    let namespace = namespace.and_then(Value::as_str);
     if namespace.is_some_and(|it| subject.namespace.as_deref() != Some(it)) {
         return Err(Bad::Body("it is in another namespace than the path"));
     }

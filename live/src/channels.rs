@@ -99,9 +99,8 @@ impl Size {
     /// The content that [`Self::read`] parses.
     pub fn written(self) -> Vec<u8> {
         let Self { width, height } = self;
-        json!({ "Width": width, "Height": height })
-            .to_string()
-            .into_bytes()
+        let content = json!({ "Width": width, "Height": height });
+        content.to_string().into_bytes()
     }
 }
 

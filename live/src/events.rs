@@ -179,7 +179,7 @@ impl Observed {
                 "name": self.name,
                 "uid": self.uid,
             },
-            "type": seen.severity.as_str(),
+            "type": seen.severity,
             "reason": seen.reason,
             "message": seen.message,
             "source": { "component": seen.component, "host": cluster },

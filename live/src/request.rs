@@ -210,27 +210,17 @@ impl fmt::Display for Subject {
 
 impl fmt::Display for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            group,
-            version: _,
-            resource,
-            namespace,
-            name,
-            subresource,
-        } = self;
-        f.write_str(resource)?;
-        if !group.is_empty() {
-            write!(f, ".{group}")?;
+        f.write_str(&self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
         }
-        if let Some(subresource) = subresource {
+        if let Some(subresource) = &self.subresource {
             write!(f, "/{subresource}")?;
         }
-        match (namespace, name) {
-            (None, None) => Ok(()),
-            (None, Some(name)) => write!(f, " {name}"),
-            (Some(namespace), name) => {
-                write!(f, " {namespace}/{}", name.as_deref().unwrap_or_default())
-            }
+        let name = self.name.as_deref();
+        match &self.namespace {
+            Some(namespace) => write!(f, " {namespace}/{}", name.unwrap_or_default()),
+            None => name.map_or(Ok(()), |name| write!(f, " {name}")),
         }
     }
 }

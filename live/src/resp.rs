@@ -5,8 +5,6 @@
 //! and neither reserves memory for an announced length: [`Limits`] and the bytes that a peer has really sent bound its
 //! cost.
 
-use std::fmt;
-
 mod scan;
 mod value;
 
@@ -87,22 +85,23 @@ enum Shape {
 }
 
 impl Kind {
-    const ALL: [Self; 15] = [
-        Self::Simple,
-        Self::Error,
-        Self::Integer,
-        Self::Null,
-        Self::Boolean,
-        Self::Double,
-        Self::BigNumber,
-        Self::Bulk,
-        Self::BulkError,
-        Self::Verbatim,
-        Self::Array,
-        Self::Set,
-        Self::Push,
-        Self::Map,
-        Self::Attribute,
+    /// Each kind with its content.
+    const SHAPES: [(Self, Shape); 15] = [
+        (Self::Simple, Shape::Line),
+        (Self::Error, Shape::Line),
+        (Self::Integer, Shape::Line),
+        (Self::Null, Shape::Line),
+        (Self::Boolean, Shape::Line),
+        (Self::Double, Shape::Line),
+        (Self::BigNumber, Shape::Line),
+        (Self::Bulk, Shape::Bytes),
+        (Self::BulkError, Shape::Bytes),
+        (Self::Verbatim, Shape::Bytes),
+        (Self::Array, Shape::Elements { each: 1, more: 0 }),
+        (Self::Set, Shape::Elements { each: 1, more: 0 }),
+        (Self::Push, Shape::Elements { each: 1, more: 0 }),
+        (Self::Map, Shape::Elements { each: 2, more: 0 }),
+        (Self::Attribute, Shape::Elements { each: 2, more: 1 }),
     ];
 
     /// Its first byte.
@@ -110,24 +109,9 @@ impl Kind {
         self as u8
     }
 
-    fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.byte() == byte)
-    }
-
-    const fn shape(self) -> Shape {
-        match self {
-            Self::Simple
-            | Self::Error
-            | Self::Integer
-            | Self::Null
-            | Self::Boolean
-            | Self::Double
-            | Self::BigNumber => Shape::Line,
-            Self::Bulk | Self::BulkError | Self::Verbatim => Shape::Bytes,
-            Self::Array | Self::Set | Self::Push => Shape::Elements { each: 1, more: 0 },
-            Self::Map => Shape::Elements { each: 2, more: 0 },
-            Self::Attribute => Shape::Elements { each: 2, more: 1 },
-        }
+    fn from_byte(byte: u8) -> Option<(Self, Shape)> {
+        let mut all = Self::SHAPES.into_iter();
+        all.find(|(kind, _)| kind.byte() == byte)
     }
 
     /// Whether version 2 has a null of this kind, with a length of -1.
@@ -140,7 +124,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// No value begins with this byte.
-    #[error("no value begins with {}", Shown(*.0))]
+    #[error("no value begins with '{}'", .0.escape_ascii())]
     Kind(u8),
     /// An invalid length or number.
     #[error("a number was expected")]
@@ -160,13 +144,4 @@ pub enum Malformed {
     /// A value that is too long.
     #[error("more than {0} bytes")]
     Bytes(u64),
-}
-
-/// A byte of a peer, escaped for printing.
-struct Shown(u8);
-
-impl fmt::Display for Shown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}'", self.0.escape_ascii())
-    }
 }

@@ -3,7 +3,6 @@
 //! Pure: decides from the request and the level only. The RBAC of the agent's `ServiceAccount` is the second line of
 //! defence.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::request::{Object, Request, Verb};
@@ -15,7 +14,8 @@ mod tests;
 pub const LEVELS: &str = "none, read, operate or terminal";
 
 /// The access levels; each includes the previous one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("{}", self.as_str())]
 pub enum UiAccess {
     /// No access.
     None,
@@ -52,12 +52,6 @@ impl UiAccess {
             Self::Operate => "operate",
             Self::Terminal => "terminal",
         }
-    }
-}
-
-impl fmt::Display for UiAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -126,20 +120,13 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
     };
     let Some(object) = request.object() else {
         // Discovery, without objects.
-        return if reads {
-            Ok(Allowed::AsItIs)
-        } else {
-            Err(refused)
-        };
+        return reads.then_some(Allowed::AsItIs).ok_or(refused);
     };
     let is_named = object.name.is_some() && object.namespace.is_some();
     if request.is_exec() && is_named && level >= UiAccess::Terminal {
         // WebSocket clients use GET, SPDY clients POST.
-        return if matches!(verb, Verb::Get | Verb::Create) {
-            Ok(Allowed::IfItBelongs)
-        } else {
-            Err(refused)
-        };
+        let opens = matches!(verb, Verb::Get | Verb::Create);
+        return opens.then_some(Allowed::IfItBelongs).ok_or(refused);
     }
     if reads {
         reading(object, verb, level)
@@ -154,11 +141,9 @@ fn reading(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forb
     // In every version, and in groups that might serve them under the same name.
     if object.resource == "secrets" {
         let one = object.is_secret() && verb == Verb::Get && object.subresource.is_none();
-        return if one && level >= UiAccess::Operate {
-            Ok(Allowed::IfItBelongs)
-        } else {
-            Err(Forbidden::Secrets { level })
-        };
+        let may = one && level >= UiAccess::Operate;
+        let refused = Forbidden::Secrets { level };
+        return may.then_some(Allowed::IfItBelongs).ok_or(refused);
     }
     let Some(part) = object.subresource.as_deref() else {
         return Ok(Allowed::AsItIs);

@@ -94,10 +94,9 @@ impl Verdict {
         reason: impl Into<String>,
         message: impl Into<String>,
     ) -> Self {
-        let (kind, status) = (kind.into(), status.into());
         Self {
-            kind,
-            status,
+            kind: kind.into(),
+            status: status.into(),
             reason: reason.into(),
             message: message.into(),
             deferrable: false,
@@ -114,11 +113,13 @@ impl Verdict {
     /// Makes the condition, keeping `lastTransitionTime` of `live` unless the status changes.
     pub fn onto(&self, live: &[Condition], now: Timestamp) -> Condition {
         let before = find(live, &self.kind).filter(|c| c.status == self.status.as_str());
+        let mut message = self.message.clone();
+        message.truncate(message.floor_char_boundary(MESSAGE_LIMIT));
         Condition {
             type_: self.kind.clone(),
             status: self.status.as_str().to_owned(),
             reason: self.reason.clone(),
-            message: truncated(&self.message),
+            message,
             last_transition_time: before.map_or(Time(now), |c| c.last_transition_time.clone()),
             observed_generation: None,
         }
@@ -127,11 +128,6 @@ impl Verdict {
 
 /// The longest message that the API accepts.
 const MESSAGE_LIMIT: usize = 32_768;
-
-fn truncated(message: &str) -> String {
-    let end = message.floor_char_boundary(MESSAGE_LIMIT);
-    message.get(..end).unwrap_or_default().to_owned()
-}
 
 /// The condition of a type.
 pub fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
@@ -151,6 +147,11 @@ pub fn has(conditions: &[Condition], kind: &str, status: Status) -> bool {
 /// Whether two conditions have the same type, status, reason and message; times do not count.
 pub fn same(a: &Condition, b: &Condition) -> bool {
     (&a.type_, &a.status, &a.reason, &a.message) == (&b.type_, &b.status, &b.reason, &b.message)
+}
+
+/// Whether the live conditions have this one; times do not count.
+pub fn is_reported(condition: &Condition, live: &[Condition]) -> bool {
+    find(live, &condition.type_).is_some_and(|live| same(condition, live))
 }
 
 #[cfg(test)]

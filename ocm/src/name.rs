@@ -1,6 +1,6 @@
 //! Names from untrusted input: the constructors check them, so the type proves that a name is valid.
 
-use std::{borrow::Borrow, fmt, str::FromStr};
+use std::{borrow::Borrow, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,9 @@ macro_rules! label_name {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
+        #[derive(derive_more::Debug, derive_more::Display)]
+        #[debug("{_0:?}")]
+        #[serde(try_from = "String")]
         pub struct $name(String);
 
         impl $name {
@@ -58,27 +60,9 @@ macro_rules! label_name {
             }
         }
 
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.0
-            }
-        }
-
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
             }
         }
     };

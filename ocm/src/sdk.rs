@@ -47,7 +47,9 @@ mod hash;
 mod health;
 mod hooks;
 mod hosting;
+mod hub;
 pub mod images;
+mod key;
 mod metrics;
 mod object_cache;
 mod pack;
@@ -68,7 +70,6 @@ pub mod workload;
 
 pub use self::{
     addon::{Addon, HookError},
-    csr::Refusal,
     discover::discover,
     drive::{DRAIN, Setup, run},
     error::Error,

@@ -5,6 +5,8 @@
 //! credentials are no longer good.
 
 pub(crate) mod admit;
+mod budget;
+mod credentials;
 pub mod identity;
 pub(crate) mod peer;
 pub(crate) mod registry;

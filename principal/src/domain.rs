@@ -1,6 +1,6 @@
 //! The nouns that synchronization, live requests and the hub's API share: clusters, keys and placements.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{borrow::Borrow, sync::Arc};
 
 use argocd::{Meta, keys, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey};
@@ -9,7 +9,7 @@ use protocol::{Kind, ObjectKey};
 ///
 /// A value of this type is a DNS-1123 label, so code below the edge never checks it again. The cluster need not be
 /// enrolled. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct ClusterName(Arc<str>);
 
 /// A text that cannot be the name of a cluster.
@@ -28,23 +28,14 @@ impl TryFrom<&str> for ClusterName {
     type Error = InvalidClusterName;
 
     fn try_from(raw: &str) -> Result<Self, Self::Error> {
-        if is_dns_label(raw) {
-            Ok(Self(raw.into()))
-        } else {
-            Err(InvalidClusterName)
-        }
+        let name = is_dns_label(raw).then(|| Self(raw.into()));
+        name.ok_or(InvalidClusterName)
     }
 }
 
 impl Borrow<str> for ClusterName {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for ClusterName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -58,7 +49,8 @@ fn is_dns_label(raw: &str) -> bool {
 }
 
 /// Namespace and name of an Application on the hub.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("Application/{namespace}/{name}")]
 pub struct Key {
     /// The namespace.
     pub namespace: String,
@@ -92,12 +84,6 @@ impl From<&ObjectKey> for Key {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
         }
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Application/{}/{}", self.namespace, self.name)
     }
 }
 
@@ -173,14 +159,10 @@ impl Placement {
 
     /// The cluster it is delivered to.
     pub(crate) const fn delivered_to(&self) -> Option<&ClusterName> {
-        match self {
-            Self::Routed(place, None) => Some(&place.cluster),
-            Self::Routed(_, Some(_))
-            | Self::Local
-            | Self::Ignored
-            | Self::Conflict(_)
-            | Self::Mirror(_) => None,
-        }
+        let Self::Routed(place, None) = self else {
+            return None;
+        };
+        Some(&place.cluster)
     }
 }
 
@@ -199,7 +181,8 @@ pub(crate) struct Sender {
 pub(crate) enum ObjectOwner {
     /// The hub's own Argo CD, or nothing: the hub does not know the Application.
     Hub,
-    /// None: another Application uses its name on the cluster, and that one's state must not appear here.
+    /// None: another Application uses its name on the cluster, or its project does not admit it. A state of this name on the
+    /// cluster must not appear here.
     NoOne,
     /// The cluster that runs it.
     Cluster(RemoteApplication),

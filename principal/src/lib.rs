@@ -36,10 +36,11 @@ pub mod testing;
 mod transport;
 
 pub use admission::admit::Registrar;
-pub use admission::revoked::Revoked;
+pub use admission::revoked::{Revoked, follow as follow_revoked};
 pub use admission::tokens::JwtKey;
 pub use domain::Key;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
+pub use live::redis_proxy::{REDIS_KEYS, RedisFeeds, redis_login};
 pub use metrics::Metrics;
 pub use protocol::payload::{ArgoCd, Cause, HealthProblem, Runs};
 pub use report::{
@@ -47,8 +48,5 @@ pub use report::{
 };
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};
-pub use start::{
-    Feeds, Handle, Inputs, REDIS_KEYS, RedisFeeds, StartError, redis_login, start, start_on,
-    start_unbound,
-};
+pub use start::{Feeds, Handle, StartError, start, start_on, start_unbound};
 pub use state::State;

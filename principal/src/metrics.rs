@@ -14,9 +14,9 @@ mod words;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     state: State,
-    handshakes: ByWord,
-    connections: Gauge,
-    websockets: ByWord,
+    pub(crate) handshakes: ByWord,
+    pub(crate) connections: Gauge,
+    pub(crate) websockets: ByWord,
     refusals: ByWord,
     sessions: Gauge,
     session_ends: ByWord,
@@ -24,10 +24,10 @@ pub struct Metrics {
     events: ByWord,
     events_refused: ByWord,
     hub_writes: ByWord,
-    agent_tunnels: Gauge,
-    resource_requests: ByWord,
-    redis_connections: Gauge,
-    redis_requests: ByWord,
+    pub(crate) agent_tunnels: Gauge,
+    pub(crate) resource_requests: ByWord,
+    pub(crate) redis_connections: Gauge,
+    pub(crate) redis_requests: ByWord,
     hub_writes_stuck: Gauge,
     hub_write_limit: Gauge,
     hub_writes_now: Gauge,
@@ -82,14 +82,6 @@ impl Metrics {
         &self.state
     }
 
-    pub(crate) fn handshake(&self, outcome: &'static str) {
-        self.handshakes.count(outcome);
-    }
-
-    pub(crate) fn websocket(&self, outcome: &'static str) {
-        self.websockets.count(outcome);
-    }
-
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refusals.count(reason);
     }
@@ -118,24 +110,6 @@ impl Metrics {
         self.hub_writes.count(outcome);
     }
 
-    pub(crate) fn resource_request(&self, outcome: &'static str) {
-        self.resource_requests.count(outcome);
-    }
-
-    pub(crate) fn redis_request(&self, outcome: &'static str) {
-        self.redis_requests.count(outcome);
-    }
-
-    /// Counts an open connection to the redis proxy for as long as the guard lives.
-    pub(crate) fn redis_connection(&self) -> Open {
-        Open::new(self.redis_connections.clone())
-    }
-
-    /// Counts an open tunnel for as long as the guard lives.
-    pub(crate) fn agent_tunnel(&self) -> Open {
-        Open::new(self.agent_tunnels.clone())
-    }
-
     pub(crate) fn hub_writes_stuck(&self, count: usize) {
         self.hub_writes_stuck
             .set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -155,11 +129,6 @@ impl Metrics {
     pub(crate) fn session_counted(&self, resent: u64, strays: u64) {
         self.resends.inc_by(resent);
         self.stray_acks.inc_by(strays);
-    }
-
-    /// Counts an open connection for as long as the guard lives.
-    pub(crate) fn connection(&self) -> Open {
-        Open::new(self.connections.clone())
     }
 
     /// Counts an open session for as long as the guard lives.

@@ -1,7 +1,8 @@
 //! Puts the parts together and starts them; no decisions.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
+use futures::future::OptionFuture;
 use runtime::{
     clock::Clock,
     credentials::{ClientAuth, Material, ServerTls},
@@ -14,76 +15,55 @@ use crate::{
         admit::{Admission, Budget, Nonces, RefusalBudget, Registrar},
         identity::Method,
         registry::Registry,
-        revoked::{self, Revoked},
+        revoked::Revoked,
         tokens::JwtKey,
-        trust::Roots,
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
-    live::{LiveContext, go_compat::GoRequests, tunnel::Tunnels},
+    live::{
+        LiveContext,
+        go_compat::GoRequests,
+        redis_proxy::{self, RedisFeeds},
+        resource_proxy,
+        tunnel::Tunnels,
+    },
     metrics::Metrics,
     report::Sessions as Reports,
     service::{self, Services},
     settings::Settings,
     state::Sources,
-    store::{Kubernetes, Store},
+    store::{Store, kube::Kubernetes},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, PolicyInputs, Sessions, shed},
+        session::{self, Sessions, shed},
     },
-    transport::listener::{Listener, Rules},
+    transport::listener::{self, Rules, accept::Port},
 };
 
-mod proxies;
-
-pub use crate::live::redis_proxy::RedisFeeds;
-pub use proxies::{REDIS_KEYS, redis_login};
-
-/// The inputs of the principal; everything that can change arrives as a watched value.
-pub struct Inputs {
-    /// The hub's API.
-    pub client: kube::Client,
+/// The inputs of the principal besides the hub's objects; everything that can change arrives as a watched value.
+#[derive(Debug)]
+pub struct Feeds {
     /// The enrolled clusters.
     pub fleet: watch::Receiver<Arc<Fleet>>,
     /// The serving certificate, its key, and as roots the CA of the agents.
     pub server_tls: watch::Receiver<Arc<Material>>,
     /// The serving certificate of the resource proxy, its key, and as roots the CA of its clients.
     pub visitors_tls: watch::Receiver<Arc<Material>>,
-    /// The credentials for the hub's redis and for its clients. Without them the password is that in Argo CD's Secret,
-    /// the certificate that of the resource proxy, and the hub's redis has no TLS.
-    pub redis: Option<RedisFeeds>,
+    /// The credentials for the hub's redis and for its clients.
+    pub redis: RedisFeeds,
     /// Signs the agents' tokens.
     pub jwt_key: watch::Receiver<Arc<JwtKey>>,
     /// Whether this replica serves; while not, every session is refused.
     pub active: watch::Receiver<bool>,
+    /// The rejected certificates and clusters; until they are known, every peer is rejected.
+    pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
     /// Enrols unknown clusters, if enabled.
     pub registrar: Option<Arc<dyn Registrar>>,
     /// Its metrics, which the caller registers.
     pub metrics: Metrics,
     /// Starts the tasks; cancelling its token ends them.
     pub spawner: Spawner,
-}
-
-impl fmt::Debug for Inputs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inputs").finish_non_exhaustive()
-    }
-}
-
-/// The inputs of the principal besides the hub itself. See [`Inputs`] for the fields.
-#[expect(missing_docs, reason = "the same as in Inputs")]
-#[derive(Debug)]
-pub struct Feeds {
-    pub fleet: watch::Receiver<Arc<Fleet>>,
-    pub server_tls: watch::Receiver<Arc<Material>>,
-    pub visitors_tls: watch::Receiver<Arc<Material>>,
-    pub redis: RedisFeeds,
-    pub jwt_key: watch::Receiver<Arc<JwtKey>>,
-    pub active: watch::Receiver<bool>,
-    pub revoked: watch::Receiver<Option<Arc<Revoked>>>,
-    pub registrar: Option<Arc<dyn Registrar>>,
-    pub metrics: Metrics,
-    pub spawner: Spawner,
+    /// The time.
     pub clock: Clock,
 }
 
@@ -119,39 +99,12 @@ pub enum StartError {
 ///
 /// Agents are refused with `Unavailable` until the hub's objects are read ([`Handle::ready`]), and by TLS until
 /// there is a serving certificate.
-pub async fn start(settings: Settings, inputs: Inputs) -> Result<Handle, StartError> {
-    let Inputs {
-        client,
-        fleet,
-        server_tls,
-        visitors_tls,
-        redis,
-        jwt_key,
-        active,
-        registrar,
-        metrics,
-        spawner,
-    } = inputs;
-    let revoked = revoked::follow(client.clone(), &settings.argocd_namespace, &spawner);
-    let redis = redis.unwrap_or_else(|| {
-        let (client, serving) = (client.clone(), visitors_tls.clone());
-        proxies::usual(&settings, client, serving, &spawner)
-    });
+pub async fn start(
+    client: kube::Client,
+    settings: Settings,
+    feeds: Feeds,
+) -> Result<Handle, StartError> {
     let store = Kubernetes::new(client, settings.argocd_namespace.clone());
-    let clock = Clock::system();
-    let feeds = Feeds {
-        fleet,
-        server_tls,
-        visitors_tls,
-        redis,
-        jwt_key,
-        active,
-        revoked,
-        registrar,
-        metrics,
-        spawner,
-        clock,
-    };
     start_on(Arc::new(store), settings, feeds).await
 }
 
@@ -163,39 +116,44 @@ pub async fn start_on(
     settings: Settings,
     feeds: Feeds,
 ) -> Result<Handle, StartError> {
-    let users = match &settings.identity {
-        Method::UserPass(path) => Some(users::follow(path.clone(), &feeds.spawner).await),
-        Method::Ocm { .. }
-        | Method::Cn
-        | Method::Subject(_)
-        | Method::Uri(_)
-        | Method::Header { .. } => None,
+    let port = bind(settings.listen).await?;
+    let resource_port = OptionFuture::from(settings.resource_proxy.map(bind));
+    let resource_port = resource_port.await.transpose()?;
+    let redis_port = settings.redis_proxy.as_ref().map(|it| bind(it.listen));
+    let redis_port = OptionFuture::from(redis_port).await.transpose()?;
+    let users = if let Method::UserPass(path) = &settings.identity {
+        Some(users::follow(path.clone(), &feeds.spawner).await)
+    } else {
+        None
     };
     let assembled = assemble(store, &settings, &feeds, users);
-    let refused = |source| StartError::Listen {
-        address: settings.listen,
-        source,
-    };
-    let listener = listen(&settings, &feeds, &assembled)
-        .await
-        .map_err(refused)?;
-    let address = listener.address().map_err(refused)?;
-    let resource_proxy = proxies::resource(&settings, &feeds, &assembled.live).await?;
-    let redis_proxy = proxies::redis(&settings, &feeds, &assembled.live).await?;
-    let spawner = feeds.spawner.clone();
-    let mut handle = spawn_all(assembled, address, feeds);
-    spawner.spawn("principal: listener", listener.run());
+    let routes = service::routes(&settings, &assembled.sessions, &assembled.live);
+    let (rules, metrics) = (listener_rules(&settings, &feeds), feeds.metrics.clone());
+    let (live, visitors_tls) = (Arc::clone(&assembled.live), feeds.visitors_tls.clone());
+    let (spawner, redis) = (feeds.spawner.clone(), feeds.redis.clone());
+    let mut handle = spawn_all(assembled, port.address, feeds);
+    handle.resource_proxy = resource_port.as_ref().map(|it| it.address);
+    handle.redis_proxy = redis_port.as_ref().map(|it| it.address);
+    let listener = listener::run(port, rules, routes, metrics, spawner.clone());
+    spawner.spawn("principal: listener", listener);
     // Sessions have priority over any amount of live traffic.
     let background = spawner.background();
-    if let Some((proxy, address)) = resource_proxy {
-        background.spawn("principal: resource proxy", proxy.run());
-        handle.resource_proxy = Some(address);
+    if let Some(port) = resource_port {
+        let proxy = resource_proxy::run(port, visitors_tls, settings.visitors, Arc::clone(&live));
+        background.spawn("principal: resource proxy", proxy);
     }
-    if let Some((proxy, address)) = redis_proxy {
-        background.spawn("principal: redis proxy", proxy.run());
-        handle.redis_proxy = Some(address);
+    if let (Some(port), Some(settings)) = (redis_port, settings.redis_proxy) {
+        background.spawn(
+            "principal: redis proxy",
+            redis_proxy::run(port, settings, redis, live),
+        );
     }
     Ok(handle)
+}
+
+async fn bind(address: SocketAddr) -> Result<Port, StartError> {
+    let refused = |source| StartError::Listen { address, source };
+    Port::bind(address).await.map_err(refused)
 }
 
 /// Like [`start_on`], without a port: the caller passes requests to the services, as a simulation does.
@@ -236,15 +194,8 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         ..
     } = feeds;
     let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
-    let inputs = PolicyInputs {
-        fleet,
-        roots: Roots::new(server_tls),
-        gate: to_gate,
-    };
-    spawner.spawn(
-        "principal: fleet",
-        session::enforce_policy(sessions, inputs),
-    );
+    let enforcing = session::enforce_policy(sessions, fleet, server_tls, to_gate);
+    spawner.spawn("principal: fleet", enforcing);
     let followed = Arc::clone(&hub).follow(uid, is_ready, stop.clone());
     spawner.spawn("principal: hub", followed);
     let serving = Serving {
@@ -359,16 +310,11 @@ fn admission(
         revoked: feeds.revoked.clone(),
         passwords: users.map(Passwords::new),
         registrar: feeds.registrar.clone(),
-        proved: std::sync::Mutex::default(),
+        proved: parking_lot::Mutex::default(),
     }
 }
 
-async fn listen(
-    settings: &Settings,
-    feeds: &Feeds,
-    assembled: &Assembled,
-) -> std::io::Result<Listener> {
-    let routes = service::routes(settings, &assembled.sessions, &assembled.live);
+fn listener_rules(settings: &Settings, feeds: &Feeds) -> Rules {
     let (header, asks) = match &settings.identity {
         Method::Header { name, .. } => (Some(name.clone()), ClientAuth::None),
         Method::UserPass(_) if !settings.require_certificates => (None, ClientAuth::Optional),
@@ -380,13 +326,11 @@ async fn listen(
     };
     let tls = (!settings.plaintext)
         .then(|| ServerTls::follow(feeds.server_tls.clone(), asks, &feeds.spawner));
-    let rules = Rules {
+    Rules {
         tls,
         websockets: settings.websockets,
         header,
         proxies: settings.trusted_proxies.clone().into(),
         limits: settings.limits.clone(),
-    };
-    let metrics = feeds.metrics.clone();
-    Listener::bind(settings.listen, rules, routes, metrics, &feeds.spawner).await
+    }
 }

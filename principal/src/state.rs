@@ -25,18 +25,13 @@ pub(crate) use snapshot::Snapshot;
 pub struct State(Arc<OnceLock<Sources>>);
 
 /// The sources of the state.
+#[derive(Debug)]
 pub(crate) struct Sources {
     pub(crate) registry: Registry,
     pub(crate) reports: watch::Receiver<Sessions>,
     pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
     pub(crate) active: watch::Receiver<bool>,
     pub(crate) tunnels: Tunnels,
-}
-
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources").finish_non_exhaustive()
-    }
 }
 
 impl State {

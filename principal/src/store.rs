@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use argocd::{Patch, masked::Masked};
+use async_trait::async_trait;
 use futures::future::BoxFuture;
 use live::events::{self, Observed};
 use serde_json::Value;
@@ -12,11 +13,11 @@ use crate::domain::Key;
 
 pub mod kube;
 
-pub use self::kube::Kubernetes;
 #[cfg(any(test, feature = "testing"))]
 pub use crate::testing::memory::{self, Memory};
 
 /// Reads and writes the objects of the hub.
+#[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
     /// Reports every object of the kinds that are [`Watched`], and all changes, until the token is cancelled.
     ///
@@ -26,44 +27,36 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Patches an object as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
     ///
     /// Returns the object after the write.
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         kind: Watched,
-        key: &'a Key,
-        version: &'a str,
+        key: &Key,
+        version: &str,
         patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, WriteError>>;
+    ) -> Result<Value, WriteError>;
 
     /// Creates an object; a [`WriteError::Conflict`] when there is one of this name.
     ///
     /// Returns the object after the write.
-    fn create<'a>(
-        &'a self,
-        kind: Watched,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>>;
+    async fn create(&self, kind: Watched, object: &Value) -> Result<Value, WriteError>;
 
     /// Deletes an object as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
-    fn delete<'a>(
-        &'a self,
+    async fn delete(
+        &self,
         kind: Watched,
-        key: &'a Key,
-        uid: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<(), WriteError>>;
+        key: &Key,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), WriteError>;
 
     /// The Events of a hub Application that mirror Events of its cluster.
-    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>>;
+    async fn events(&self, of: &Observed) -> Result<Vec<Value>, WriteError>;
 
     /// Writes an Event of an Application; a [`WriteError::Conflict`] when there is one of this name.
-    fn note<'a>(
-        &'a self,
-        of: &'a Observed,
-        write: &'a events::Write,
-    ) -> BoxFuture<'a, Result<(), WriteError>>;
+    async fn note(&self, of: &Observed, write: &events::Write) -> Result<(), WriteError>;
 
     /// The identity of this principal, created if it is missing.
-    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>>;
+    async fn principal_uid(&self) -> Result<String, WriteError>;
 }
 
 /// The next write of an object.
@@ -80,10 +73,10 @@ pub(crate) enum Step {
 pub type Reporter = std::sync::Arc<dyn Fn(Report) + Send + Sync>;
 
 /// A report of a watch.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub enum Report {
     /// The current object, without its managed fields.
-    Applied(Watched, Value),
+    Applied(Watched, #[debug("{:?}", Masked(_1))] Value),
     /// An object is gone.
     Deleted {
         /// Its kind.
@@ -106,32 +99,6 @@ pub enum Report {
 /// The watched kinds: Applications of all namespaces, everything else in the Argo CD namespace. Of Secrets only those
 /// of repositories, and of `ConfigMap`s only the three with keys.
 pub use protocol::Kind as Watched;
-
-impl Debug for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Applied(kind, object) => f
-                .debug_tuple("Applied")
-                .field(kind)
-                .field(&Masked(object))
-                .finish(),
-            Self::Deleted {
-                kind,
-                key,
-                uid,
-                is_seen,
-            } => f
-                .debug_struct("Deleted")
-                .field("kind", kind)
-                .field("key", key)
-                .field("uid", uid)
-                .field("is_seen", is_seen)
-                .finish(),
-            Self::Synced(kind) => f.debug_tuple("Synced").field(kind).finish(),
-            Self::Rewound(kind) => f.debug_tuple("Rewound").field(kind).finish(),
-        }
-    }
-}
 
 /// Why a write or a read failed.
 #[derive(Debug, thiserror::Error)]

@@ -3,11 +3,9 @@
 //! Only this module parses CloudEvents. A message of a peer becomes an [`Event`], or a [`Malformed`] that can still
 //! be acknowledged if it has the identifiers for that. Nothing panics, and everything that is kept has a bound.
 
-use std::collections::BTreeMap;
-use std::fmt;
-
 use bytes::Bytes;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::object::{Facet, Kind, ObjectKey};
@@ -17,11 +15,14 @@ use crate::wire::cloudevents::CloudEvent;
 mod codec;
 mod words;
 
+pub(crate) use codec::decode as read;
+
 #[cfg(test)]
 mod tests;
 
 /// The subject of an event (`dataschema`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{}", self.as_str())]
 pub enum Target {
     /// A replicated object.
     Object(Kind),
@@ -46,7 +47,8 @@ pub enum Target {
 }
 
 /// The operation of an event (`type`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{}", self.as_str())]
 pub enum Verb {
     /// A heartbeat.
     Ping,
@@ -107,7 +109,7 @@ pub enum Method {
 }
 
 /// One message.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub struct Event {
     /// Its subject.
     pub target: Target,
@@ -120,12 +122,16 @@ pub struct Event {
     /// `<namespace>/<name>` for objects.
     pub subject: Option<String>,
     /// Identity of the principal, on objects that it owns.
+    #[debug(skip)]
     pub principal_uid: Option<String>,
     /// Time of the first send, RFC 3339. Optional; peers only log it.
+    #[debug(skip)]
     pub sent_at: Option<String>,
     /// Other extensions: the trace context and extensions of later versions. An acknowledgement echoes them.
+    #[debug(skip)]
     pub extensions: BTreeMap<String, String>,
-    /// The JSON body.
+    /// The JSON body. It may contain a Secret, so only its length is printed.
+    #[debug("{} bytes", payload.len())]
     pub payload: Bytes,
 }
 
@@ -154,11 +160,6 @@ pub enum Malformed {
 pub(crate) struct Unread {
     pub(crate) why: Malformed,
     pub(crate) answer: Option<Box<Event>>,
-}
-
-/// Reads a frame.
-pub(crate) fn read(raw: CloudEvent) -> Result<Event, Unread> {
-    codec::decode(raw)
 }
 
 impl Event {
@@ -379,19 +380,5 @@ impl TryFrom<CloudEvent> for Event {
 
     fn try_from(raw: CloudEvent) -> Result<Self, Malformed> {
         codec::decode(raw).map_err(|unread| unread.why)
-    }
-}
-
-impl fmt::Debug for Event {
-    /// Without the payload, which may contain a Secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Event")
-            .field("target", &self.target)
-            .field("verb", &self.verb)
-            .field("resource_id", &self.resource_id)
-            .field("event_id", &self.event_id)
-            .field("subject", &self.subject)
-            .field("payload_len", &self.payload.len())
-            .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,12 @@
 //! Kinds, keys, facets and modes of the objects in events.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::version::Capability;
 
 /// The kinds of objects that are replicated. Their order is the order in which they are first sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{}", self.as_str())]
 pub enum Kind {
     /// An Argo CD AppProject; Applications refer to it, so it goes first.
     AppProject,
@@ -54,12 +54,6 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 impl FromStr for Kind {
     type Err = UnknownKind;
 
@@ -71,13 +65,26 @@ impl FromStr for Kind {
     }
 }
 
+/// The word of a value in a table of words.
+pub(crate) fn word_of<T: Copy + PartialEq>(words: &[(T, &'static str)], value: T) -> &'static str {
+    let found = words.iter().find(|(known, _)| *known == value);
+    found.map_or("", |(_, word)| word)
+}
+
+/// The value of a word in a table of words.
+pub(crate) fn of_word<T: Copy>(words: &[(T, &'static str)], word: &str) -> Option<T> {
+    let found = words.iter().find(|(_, known)| *known == word);
+    found.map(|(value, _)| *value)
+}
+
 /// A kind that this protocol does not replicate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kind {0:?} is not replicated")]
 pub struct UnknownKind(String);
 
 /// One object, by the names that the *sender* uses for it (hub names on the way to a spoke).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{kind}/{namespace}/{name}")]
 pub struct ObjectKey {
     /// Its kind.
     pub kind: Kind,
@@ -103,12 +110,6 @@ impl ObjectKey {
     }
 }
 
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.kind, self.namespace, self.name)
-    }
-}
-
 /// The parts of an object that travel independently. Their order is the order of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Facet {
@@ -121,7 +122,8 @@ pub enum Facet {
 }
 
 /// Which side owns the spec.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{}", self.as_str())]
 pub enum Mode {
     /// The hub does.
     Managed,
@@ -136,12 +138,6 @@ impl Mode {
             Self::Managed => "managed",
             Self::Autonomous => "autonomous",
         }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -139,7 +139,7 @@ impl OversizeFilter {
                     out.extend_from_slice(&some);
                 }
                 if is_over {
-                    self.next();
+                    self.enter(State::Passing(0));
                 }
             }
             State::Head(head, length) => {
@@ -177,7 +177,7 @@ impl OversizeFilter {
             return;
         }
         out.extend_from_slice(prefix);
-        self.pass(length);
+        self.enter(State::Passing(length));
     }
 
     fn end_head(&mut self, head: &[u8], length: usize, out: &mut BytesMut) {
@@ -185,14 +185,11 @@ impl OversizeFilter {
         if let Some(message) = without_data(head) {
             put(out, message.len(), &message);
             self.cut = self.cut.saturating_add(1);
-            self.state = State::Skipping(rest);
+            self.enter(State::Skipping(rest));
         } else {
             // The reader rejects it as too large.
             put(out, length, head);
-            self.state = State::Passing(rest);
-        }
-        if rest == 0 {
-            self.next();
+            self.enter(State::Passing(rest));
         }
     }
 
@@ -216,10 +213,7 @@ impl OversizeFilter {
             Pushed::Full(head) => self.pass_bare(&head, out),
             Pushed::Whole(_) | Pushed::More | Pushed::Broken => self.pass_bare(&[], out),
         }
-        self.state = State::Skipping(rest);
-        if rest == 0 {
-            self.next();
-        }
+        self.enter(State::Skipping(rest));
     }
 
     /// Passes an oversized compressed message, which begins with `head`, without its data.
@@ -234,15 +228,13 @@ impl OversizeFilter {
         }
     }
 
-    fn pass(&mut self, length: usize) {
-        self.state = State::Passing(length);
-        if length == 0 {
-            self.next();
-        }
-    }
-
-    fn next(&mut self) {
-        self.state = State::Prefix(BytesMut::new());
+    /// Enters a state; without remaining bytes that of the next message.
+    fn enter(&mut self, state: State) {
+        self.state = if matches!(state, State::Passing(0) | State::Skipping(0)) {
+            State::Prefix(BytesMut::new())
+        } else {
+            state
+        };
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 mod live;
 mod object;
@@ -29,19 +30,13 @@ pub struct Undecodable {
 #[serde(default)]
 pub struct RequestUpdate {
     /// Its name on the sender of this message.
-    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// Its namespace on the *principal*, which the sender reports for a remapped object.
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// UID of the source object, from the `source-uid` annotation; empty when the sender does not have the object.
-    #[serde(deserialize_with = "or_default")]
     pub uid: String,
     /// `Application`, `AppProject`, `Repository` or `GPGKey`.
-    #[serde(deserialize_with = "or_default")]
     pub kind: String,
     /// Go's spec checksum.
     #[serde(with = "base64_or_null")]
@@ -56,19 +51,13 @@ pub struct RequestUpdate {
 #[serde(default)]
 pub struct SyncedResource {
     /// Its name.
-    #[serde(deserialize_with = "or_default")]
     pub name: String,
     /// Its namespace.
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Its UID.
-    #[serde(deserialize_with = "or_default")]
     pub uid: String,
     /// Its kind.
-    #[serde(deserialize_with = "or_default")]
     pub kind: String,
 }
 
@@ -117,13 +106,10 @@ pub struct Ranges {
 #[serde(default, rename_all = "camelCase")]
 pub struct ErrorReport {
     /// Name of the object on the hub.
-    #[serde(deserialize_with = "or_default")]
     pub resource_name: String,
     /// Its namespace there.
-    #[serde(deserialize_with = "or_default")]
     pub resource_namespace: String,
     /// The error.
-    #[serde(deserialize_with = "or_default")]
     pub message: String,
     /// Ours: another field manager on the spoke keeps changing fields that the hub owns, or has stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -274,7 +260,20 @@ pub fn decode<T: DeserializeOwned + Default>(
     if body.is_empty() {
         return Ok(T::default());
     }
-    serde_json::from_slice(body).map_err(|source| Undecodable { what, source })
+    serde_json::from_slice(body).or_else(|source| {
+        // Go writes `null` for some empty values, and reads it as the zero value.
+        let mut body = decode_object(what, body)?;
+        remove_nulls(&mut body);
+        serde_json::from_value(body).map_err(|_again| Undecodable { what, source })
+    })
+}
+
+/// Only in objects: positions in a list matter.
+fn remove_nulls(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, field| !field.is_null());
+        fields.values_mut().for_each(remove_nulls);
+    }
 }
 
 /// Encodes a body.
@@ -283,15 +282,6 @@ pub fn encode<T: Serialize>(body: &T) -> Bytes {
     serde_json::to_vec(body)
         .map(Bytes::from)
         .unwrap_or_default()
-}
-
-/// Go writes `null` for some empty values, and reads it as the zero value.
-fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 mod base64_or_null {

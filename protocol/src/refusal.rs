@@ -69,46 +69,34 @@ pub enum Advice {
 impl Refusal {
     /// Stable, bounded text for metric labels and condition reasons.
     pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::UnknownMode(_) => "UnknownMode",
-            Self::AuthenticationFailed => "AuthenticationFailed",
-            Self::VersionRequired => "VersionRequired",
-            Self::VersionMismatch => "VersionMismatch",
-            Self::InvalidToken => "InvalidToken",
-            Self::Revoked => "Revoked",
-            Self::Proof(why) => why.reason(),
-            Self::NotEnrolled => "NotEnrolled",
-            Self::NotActive(_) => "NotActive",
-            Self::Superseded => "Superseded",
-            Self::Contested => "Contested",
-            Self::ShortOfMemory => "ShortOfMemory",
-            Self::Draining => "Draining",
-            Self::TooMany => "TooMany",
-            Self::Violation(_) => "ProtocolViolation",
-            Self::Internal => "Internal",
-        }
+        self.reason_and_code().0
     }
 
     /// The gRPC code on the wire.
     pub const fn code(&self) -> Code {
+        self.reason_and_code().1
+    }
+
+    /// A Go agent authenticates again after Unauthenticated, as it must after a lost enrolment.
+    const fn reason_and_code(&self) -> (&'static str, Code) {
         match self {
             // Go returns a bare error there, which gRPC turns into Unknown
-            Self::UnknownMode(_) => Code::Unknown,
-            // a Go agent authenticates again after Unauthenticated, as it must after a lost enrolment
-            Self::AuthenticationFailed
-            | Self::InvalidToken
-            | Self::NotEnrolled
-            | Self::Revoked
-            | Self::Proof(_) => Code::Unauthenticated,
-            Self::VersionRequired => Code::InvalidArgument,
-            Self::VersionMismatch => Code::FailedPrecondition,
-            Self::NotActive(_)
-            | Self::Superseded
-            | Self::Contested
-            | Self::ShortOfMemory
-            | Self::Draining => Code::Unavailable,
-            Self::TooMany => Code::ResourceExhausted,
-            Self::Violation(_) | Self::Internal => Code::Internal,
+            Self::UnknownMode(_) => ("UnknownMode", Code::Unknown),
+            Self::AuthenticationFailed => ("AuthenticationFailed", Code::Unauthenticated),
+            Self::VersionRequired => ("VersionRequired", Code::InvalidArgument),
+            Self::VersionMismatch => ("VersionMismatch", Code::FailedPrecondition),
+            Self::InvalidToken => ("InvalidToken", Code::Unauthenticated),
+            Self::Revoked => ("Revoked", Code::Unauthenticated),
+            Self::Proof(why) => (why.reason(), Code::Unauthenticated),
+            Self::NotEnrolled => ("NotEnrolled", Code::Unauthenticated),
+            Self::NotActive(_) => ("NotActive", Code::Unavailable),
+            Self::Superseded => ("Superseded", Code::Unavailable),
+            Self::Contested => ("Contested", Code::Unavailable),
+            Self::ShortOfMemory => ("ShortOfMemory", Code::Unavailable),
+            Self::Draining => ("Draining", Code::Unavailable),
+            Self::TooMany => ("TooMany", Code::ResourceExhausted),
+            Self::Violation(_) => ("ProtocolViolation", Code::Internal),
+            Self::Internal => ("Internal", Code::Internal),
         }
     }
 

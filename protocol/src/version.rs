@@ -56,39 +56,18 @@ pub enum Capability {
 }
 
 impl Capability {
-    const ALL: [Self; 8] = [
-        Self::DigestResync,
-        Self::CommandIdentity,
-        Self::Heartbeat,
-        Self::RefusalInAck,
-        Self::HostKeys,
-        Self::Tunnel,
-        Self::AckOnReceipt,
-        Self::RangeSums,
+    /// Each one with the level that introduced it, and its name in `capabilities`. A release that adds capabilities raises
+    /// the level, and drops none for two more.
+    const ALL: [(Self, u8, &str); 8] = [
+        (Self::DigestResync, 1, "digest-resync"),
+        (Self::CommandIdentity, 1, "command-identity"),
+        (Self::Heartbeat, 1, "heartbeat"),
+        (Self::RefusalInAck, 1, "refusal-in-ack"),
+        (Self::HostKeys, 2, "host-keys"),
+        (Self::Tunnel, 3, "lane"),
+        (Self::AckOnReceipt, 3, "ack-on-receipt"),
+        (Self::RangeSums, 3, "range-sums"),
     ];
-
-    /// The level that introduced it. A release that adds capabilities raises the level, and drops none for two more.
-    const fn level(self) -> u8 {
-        match self {
-            Self::DigestResync | Self::CommandIdentity | Self::Heartbeat | Self::RefusalInAck => 1,
-            Self::HostKeys => 2,
-            Self::Tunnel | Self::AckOnReceipt | Self::RangeSums => 3,
-        }
-    }
-
-    /// The name in `capabilities`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::DigestResync => "digest-resync",
-            Self::CommandIdentity => "command-identity",
-            Self::Heartbeat => "heartbeat",
-            Self::RefusalInAck => "refusal-in-ack",
-            Self::HostKeys => "host-keys",
-            Self::Tunnel => "lane",
-            Self::AckOnReceipt => "ack-on-receipt",
-            Self::RangeSums => "range-sums",
-        }
-    }
 }
 
 /// The capabilities of one end, or of both. Empty for a Go peer.
@@ -98,28 +77,26 @@ pub struct Capabilities(BTreeSet<Capability>);
 impl Capabilities {
     /// All capabilities of this build.
     pub fn ours() -> Self {
-        Self(Capability::ALL.into_iter().collect())
+        Self::of_level(u8::MAX)
     }
 
-    /// The capabilities up to this level, for tests of mixed versions.
+    /// The capabilities up to this level; a lower one than ours is for tests of mixed versions.
     pub fn of_level(level: u8) -> Self {
-        let all = Capability::ALL.into_iter();
-        Self(all.filter(|it| it.level() <= level).collect())
+        let known = Capability::ALL.iter().filter(|it| it.1 <= level);
+        Self(known.map(|it| it.0).collect())
     }
 
     /// Reads a peer's list and skips unknown names.
     pub fn read<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> Self {
         // the set of known capabilities bounds the result, even if the list has endless duplicates
-        let known = |word: S| {
-            let mut all = Capability::ALL.into_iter();
-            all.find(|it| it.as_str() == word.as_ref())
-        };
-        Self(words.into_iter().filter_map(known).collect())
+        let known = |word: S| Capability::ALL.iter().find(|it| it.2 == word.as_ref());
+        Self(words.into_iter().filter_map(known).map(|it| it.0).collect())
     }
 
     /// The list on the wire.
     pub fn to_words(&self) -> Vec<String> {
-        self.0.iter().map(|it| it.as_str().to_owned()).collect()
+        let ours = Capability::ALL.iter().filter(|it| self.has(it.0));
+        ours.map(|it| it.2.to_owned()).collect()
     }
 
     /// The capabilities that both ends have.

@@ -77,13 +77,12 @@ fn header(bytes: &[u8]) -> Option<(u8, usize)> {
 
 /// Encodes headers or trailers as a metadata frame.
 pub fn metadata(headers: &HeaderMap) -> Bytes {
-    let lines = headers
+    let lines: Vec<u8> = headers
         .iter()
-        .map(|(name, value)| [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
-    let lines = lines.fold(Vec::new(), |mut all, line| {
-        all.extend_from_slice(&line);
-        all
-    });
+        .flat_map(|(name, value)| {
+            [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat()
+        })
+        .collect();
     let mut message = BytesMut::with_capacity(HEADER + lines.len());
     message.put_u8(METADATA);
     message.put_u32(u32::try_from(lines.len()).unwrap_or(u32::MAX));
@@ -101,14 +100,13 @@ pub fn read_metadata(lines: &[u8]) -> Result<HeaderMap, Malformed> {
         if number >= MOST_LINES {
             return Err(Malformed::Metadata);
         }
-        let colon = line
-            .iter()
-            .position(|byte| *byte == b':')
-            .ok_or(Malformed::Metadata)?;
-        let (name, value) = line.split_at(colon);
-        let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii();
+        let mut parts = line.splitn(2, |byte| *byte == b':');
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else {
+            return Err(Malformed::Metadata);
+        };
         let name = HeaderName::from_bytes(name).map_err(|_invalid| Malformed::Metadata)?;
-        let value = HeaderValue::from_bytes(value).map_err(|_invalid| Malformed::Metadata)?;
+        let value = HeaderValue::from_bytes(value.trim_ascii());
+        let value = value.map_err(|_invalid| Malformed::Metadata)?;
         headers.append(name, value);
     }
     Ok(headers)

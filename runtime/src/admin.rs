@@ -3,7 +3,6 @@
 //! `/livez` answers as long as the process runs. `/readyz` names the missing conditions. `/healthz` has the meaning of
 //! the Go implementation; each program decides it.
 
-use std::fmt;
 use std::future::IntoFuture as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -47,29 +46,14 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The address is invalid.
-    #[error("{address:?} is not host:port")]
-    Address {
-        /// The address.
-        address: String,
-        /// The error of the parser.
-        source: http::uri::InvalidUri,
-    },
-    /// The request failed.
-    #[error("ask {address}")]
-    Ask {
-        /// The address.
-        address: String,
-        /// The error of the client.
-        source: hyper_util::client::legacy::Error,
-    },
-    /// The response is incomplete or too long.
-    #[error("read the answer of {address}")]
-    Read {
-        /// The address.
-        address: String,
-        /// The error of the body.
-        source: axum::Error,
-    },
+    #[error("{0:?} is not host:port")]
+    Address(String, #[source] http::uri::InvalidUri),
+    /// The request to this address failed.
+    #[error("ask {0}")]
+    Ask(String, #[source] hyper_util::client::legacy::Error),
+    /// The response of this address is incomplete or too long.
+    #[error("read the answer of {0}")]
+    Read(String, #[source] axum::Error),
 }
 
 /// Asks the admin endpoint of another program for its readiness. Returns the missing conditions; none if it is ready.
@@ -78,24 +62,14 @@ pub enum AskError {
 /// The request failed.
 pub async fn ask_ready(address: &str) -> Result<Option<String>, AskError> {
     let asked = || address.to_owned();
-    let uri = format!("http://{address}/readyz")
-        .parse()
-        .map_err(|source| AskError::Address {
-            address: asked(),
-            source,
-        })?;
+    let uri = format!("http://{address}/readyz").parse();
+    let uri = uri.map_err(|source| AskError::Address(asked(), source))?;
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let answer = client.get(uri).await;
-    let answer = answer.map_err(|source| AskError::Ask {
-        address: asked(),
-        source,
-    })?;
+    let answer = answer.map_err(|source| AskError::Ask(asked(), source))?;
     let (status, body) = (answer.status(), Body::new(answer.into_body()));
     let text = to_bytes(body, LONGEST_ANSWER).await;
-    let text = text.map_err(|source| AskError::Read {
-        address: asked(),
-        source,
-    })?;
+    let text = text.map_err(|source| AskError::Read(asked(), source))?;
     Ok((!status.is_success()).then(|| String::from_utf8_lossy(&text).trim().to_owned()))
 }
 
@@ -106,24 +80,19 @@ const LONGEST_ANSWER: usize = 64 << 10;
 pub type Healthz = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The data that the endpoint serves.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct AdminState {
     /// Decides `/readyz`.
     pub readiness: Readiness,
     /// Encoded at `/metrics`.
+    #[debug(skip)]
     pub registry: Registry,
     /// Decides `/healthz`: 200 when true, else 503.
+    #[debug(skip)]
     pub healthz: Healthz,
     /// Serves `/debug/state`, to clients inside the Pod.
+    #[debug(skip)]
     pub debug_state: DebugState,
-}
-
-impl fmt::Debug for AdminState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminState")
-            .field("readiness", &self.readiness)
-            .finish_non_exhaustive()
-    }
 }
 
 /// An admin endpoint that is bound to its address, and serves on the runtime that runs [`Admin::serve`].
@@ -181,19 +150,19 @@ fn router(state: AdminState) -> Router {
 
 async fn readyz(State(state): State<AdminState>) -> Response {
     let missing = state.readiness.missing();
-    if missing.is_empty() {
-        "ok".into_response()
-    } else {
-        let text = format!("not ready: {}", missing.join(", "));
-        (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
-    }
+    let problem = format!("not ready: {}", missing.join(", "));
+    ok_or(missing.is_empty(), problem)
 }
 
 async fn healthz(State(state): State<AdminState>) -> Response {
-    if (state.healthz)() {
+    ok_or((state.healthz)(), "not healthy".to_owned())
+}
+
+fn ok_or(is_ok: bool, problem: String) -> Response {
+    if is_ok {
         "ok".into_response()
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "not healthy").into_response()
+        (StatusCode::SERVICE_UNAVAILABLE, problem).into_response()
     }
 }
 

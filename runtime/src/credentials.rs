@@ -23,8 +23,10 @@ mod material;
 pub mod secrets;
 mod tls;
 
-pub use config::{ClientAuth, client_config, provider, server_config};
-pub use material::{Error, Identity, KeyId, Material, Pem, Roots, Signature, fingerprint};
+pub use config::{ClientAuth, client_config, server_config};
+pub use material::{
+    Error, Identity, KeyId, Material, Pem, Roots, Signature, fingerprint, provider,
+};
 pub use tls::{ClientTls, Current, ServerTls};
 
 /// Combines the certificate of one source with the trusted roots of another.

@@ -7,6 +7,7 @@ use ::kube::client::ClientBuilder;
 use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use ::kube::{Client, Config};
 use http::header::{HeaderValue, USER_AGENT};
+use tower::layer::layer_fn;
 use tower::limit::RateLimitLayer;
 
 use crate::args::KubeArgs;
@@ -78,7 +79,7 @@ async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
 
 fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
-    let client = client.with_layer(&response_timeout::ResponseTimeout);
+    let client = client.with_layer(&layer_fn(response_timeout::ResponseTimeout));
     Ok(with_history(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),
         None => client.build(),
@@ -94,43 +95,29 @@ fn pace(args: &KubeArgs) -> Option<RateLimitLayer> {
 }
 
 async fn config(args: &KubeArgs) -> Result<Config, Error> {
-    let KubeArgs {
-        kubeconfig,
-        kubecontext,
-        kube_api_qps: _,
-        kube_api_burst: _,
-    } = args;
     let options = KubeConfigOptions {
-        context: kubecontext.clone(),
+        context: args.kubecontext.clone(),
         ..Default::default()
     };
-    let unreadable = |path: PathBuf| {
-        move |error| Error::ReadKubeconfig {
-            path,
-            source: Box::new(error),
+    // An empty path is the default of Go's flag in a manifest.
+    let file = args.kubeconfig.as_ref();
+    let file = file.filter(|path| !path.as_os_str().is_empty());
+    let has_context = options.context.as_ref().is_some_and(|it| !it.is_empty());
+    let read = match file {
+        Some(path) => match Kubeconfig::read_from(path) {
+            Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
+            Err(error) => Err(error),
+        },
+        None if has_context => Config::from_kubeconfig(&options).await,
+        None => {
+            let inferred = Config::infer().await;
+            return inferred.map_err(|error| Error::Infer(Box::new(error)));
         }
     };
-    match kubeconfig {
-        // An empty path is the default of Go's flag in a manifest.
-        Some(path) if !path.as_os_str().is_empty() => {
-            let file = Kubeconfig::read_from(path).map_err(unreadable(path.clone()))?;
-            Config::from_custom_kubeconfig(file, &options)
-                .await
-                .map_err(unreadable(path.clone()))
-        }
-        _ if kubecontext
-            .as_ref()
-            .is_some_and(|context| !context.is_empty()) =>
-        {
-            let path = PathBuf::from("$KUBECONFIG");
-            Config::from_kubeconfig(&options)
-                .await
-                .map_err(unreadable(path))
-        }
-        _ => Config::infer()
-            .await
-            .map_err(|error| Error::Infer(Box::new(error))),
-    }
+    read.map_err(|error| Error::ReadKubeconfig {
+        path: file.cloned().unwrap_or_else(|| "$KUBECONFIG".into()),
+        source: Box::new(error),
+    })
 }
 
 #[cfg(test)]

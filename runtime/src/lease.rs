@@ -60,9 +60,7 @@ pub fn campaign(
     spawner.spawn("lease", async move {
         loop {
             // A silent API must not extend our leadership.
-            let until = campaign.renewed.map_or(DURATION, |at| {
-                (at + RENEW_DEADLINE).saturating_duration_since(Instant::now())
-            });
+            let until = campaign.left(Instant::now()).unwrap_or(DURATION);
             match tokio::time::timeout(until, campaign.round()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
@@ -82,11 +80,8 @@ pub fn campaign(
                 *known = holds;
                 changed
             });
-            if token
-                .run_until_cancelled(tokio::time::sleep(campaign.pause(Instant::now())))
-                .await
-                .is_none()
-            {
+            let pause = tokio::time::sleep(campaign.pause(Instant::now()));
+            if token.run_until_cancelled(pause).await.is_none() {
                 break;
             }
         }
@@ -121,18 +116,20 @@ struct Campaign {
 }
 
 impl Campaign {
+    /// The rest of our leadership; none if we have never led or another replica leads.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        let renewed = self.renewed?;
+        Some((renewed + RENEW_DEADLINE).saturating_duration_since(now))
+    }
+
     fn holds(&self, now: Instant) -> bool {
-        self.renewed
-            .is_some_and(|at| now.duration_since(at) < RENEW_DEADLINE)
+        self.left(now).is_some_and(|left| !left.is_zero())
     }
 
     /// The pause until the next read: at most the rest of our leadership.
     fn pause(&self, now: Instant) -> Duration {
-        let left = self
-            .renewed
-            .map(|at| (at + RENEW_DEADLINE).saturating_duration_since(now));
-        left.filter(|left| !left.is_zero())
-            .map_or(RETRY, |left| left.min(RETRY))
+        let left = self.left(now).filter(|left| !left.is_zero());
+        left.map_or(RETRY, |left| left.min(RETRY))
     }
 
     /// Reads the lease and writes it at most once.
@@ -140,12 +137,8 @@ impl Campaign {
         let begun = Instant::now();
         let lease = self.api.get_opt(&self.candidate.name).await?;
         self.seen = observe(self.seen.take(), lease.as_ref(), begun);
-        let step = plan(
-            lease.as_ref(),
-            &self.candidate.identity,
-            self.seen.as_ref(),
-            begun,
-        );
+        let identity = &self.candidate.identity;
+        let step = plan(lease.as_ref(), identity, self.seen.as_ref(), begun);
         let next = self.record(step, lease);
         let written = match step {
             Step::Wait => {
@@ -176,12 +169,11 @@ impl Campaign {
         let old = spec.unwrap_or_default();
         let now = MicroTime(self.clock.now());
         let transitions = old.lease_transitions.unwrap_or_default();
+        let acquired = Some(now.clone());
         let (acquire_time, lease_transitions) = match step {
-            Step::Renew | Step::Wait => {
-                (old.acquire_time.or_else(|| Some(now.clone())), transitions)
-            }
-            Step::Create => (Some(now.clone()), 0),
-            Step::Take => (Some(now.clone()), transitions.saturating_add(1)),
+            Step::Renew | Step::Wait => (old.acquire_time.or(acquired), transitions),
+            Step::Create => (acquired, 0),
+            Step::Take => (acquired, transitions.saturating_add(1)),
         };
         Lease {
             metadata: ObjectMeta {
@@ -231,10 +223,8 @@ impl Campaign {
 /// Updates the time since which the record has not changed.
 fn observe(seen: Option<SeenRecord>, lease: Option<&Lease>, now: Instant) -> Option<SeenRecord> {
     let spec = lease?.spec.clone().unwrap_or_default();
-    Some(
-        seen.filter(|seen| seen.spec == spec)
-            .unwrap_or(SeenRecord { spec, since: now }),
-    )
+    let known = seen.filter(|seen| seen.spec == spec);
+    Some(known.unwrap_or(SeenRecord { spec, since: now }))
 }
 
 /// Decides what to write; pure.
@@ -242,18 +232,13 @@ fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant
     let Some(lease) = lease else {
         return Step::Create;
     };
-    let holder = lease
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.holder_identity.as_deref());
-    match holder {
+    let spec = lease.spec.as_ref();
+    match spec.and_then(|spec| spec.holder_identity.as_deref()) {
         None | Some("") => Step::Take,
         Some(holder) if holder == me => Step::Renew,
         Some(_) => {
             // The lease of another implementation has a duration of its own.
-            let lasts = lease
-                .spec
-                .as_ref()
+            let lasts = spec
                 .and_then(|spec| spec.lease_duration_seconds)
                 .and_then(|seconds| u64::try_from(seconds).ok())
                 .map_or(DURATION, Duration::from_secs);

@@ -16,16 +16,11 @@ mod process;
 pub use gauges::Gauges;
 
 /// All metrics of the process; clones share one registry.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Registry")]
 pub struct Registry {
     // Locked while registering or encoding, never over an await.
     inner: Arc<Mutex<registry::Registry>>,
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").finish_non_exhaustive()
-    }
 }
 
 impl Registry {

@@ -1,6 +1,5 @@
 //! A connection inside another one: chunks of bytes in both directions, read and written like a socket.
 
-use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -25,6 +24,8 @@ const LARGEST: usize = 64 << 10;
 type Chunks = Pin<Box<dyn Sink<Bytes, Error = io::Error> + Send>>;
 
 /// One end of a connection inside another one.
+#[derive(derive_more::Debug)]
+#[debug("Tunnel")]
 pub struct Tunnel {
     reader: StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>,
     writer: SinkWriter<CopyToBytes<Chunks>>,
@@ -47,12 +48,6 @@ impl Tunnel {
             reader: StreamReader::new(incoming.boxed()),
             writer: SinkWriter::new(CopyToBytes::new(chunks)),
         }
-    }
-}
-
-impl fmt::Debug for Tunnel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tunnel").finish_non_exhaustive()
     }
 }
 

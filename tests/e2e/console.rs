@@ -21,6 +21,7 @@ use crate::stage::{SOON, Stage};
 mod events;
 mod line;
 mod shell;
+pub(crate) mod tenants;
 
 use line::Console;
 use shell::Shell;

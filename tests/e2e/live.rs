@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The user of live requests at the API of a cluster.
-const PEOPLE: &str =
+pub(crate) const PEOPLE: &str =
     "system:serviceaccount:open-cluster-management-agent-addon:argocd-agent-addon-ui";
 
 fn greeting(name: &str) -> At {

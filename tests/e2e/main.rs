@@ -232,6 +232,11 @@ fn users() -> TestGroup {
             staged!(console::disconnected_cluster_shows_its_last_known_state),
             staged!(console::autonomous_applications_are_usable_from_the_hub),
             staged!(console::a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd),
+            staged!(console::tenants::requests::an_account_reaches_its_own_project_only),
+            staged!(console::tenants::writes::tenants_deliver_to_admitted_clusters_only),
+            staged!(console::tenants::shared::tenants_of_one_cluster_share_no_object),
+            staged!(console::tenants::hub::in_cluster_destination_opens_no_object_of_the_hub),
+            staged!(console::tenants::page::tenant_set_up_by_the_page_is_confined),
         ],
     )
 }

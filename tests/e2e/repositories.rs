@@ -42,7 +42,7 @@ APwPCKCjLuAoLR2s47o1pO1hND68DPEVOEv8R4PpI1HAAg==
 ",
 );
 
-fn secret_of(url: &str, project: &str, password: &str) -> Value {
+pub(crate) fn secret_of(url: &str, project: &str, password: &str) -> Value {
     let data = json!({
         "type": STANDARD.encode("git"),
         "url": STANDARD.encode(url),

@@ -30,7 +30,7 @@ const PASSWORD: &str = "of-the-hubs-redis";
 const TREE: &str = "app|resources-tree|spoke1_treed|1.8.3.gz";
 const CHANNEL: &str = "app|managed-resources|spoke1_treed|1.8.3";
 /// A client that has shown the password to the redis proxy.
-async fn client(stage: &Stage, password: &str) -> Result<Client> {
+pub(crate) async fn client(stage: &Stage, password: &str) -> Result<Client> {
     let service = At::service(product::NAMESPACE, "argocd-agent-redis-proxy");
     let service = stage.hub.read(&service).await?;
     let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
@@ -62,7 +62,7 @@ fn unzipped(bytes: &[u8]) -> Result<String> {
 
 /// The password of the hub's redis, which only Argo CD and the hub program know. A hub without one gets this password:
 /// keys of clusters do not need the hub's redis.
-async fn password(stage: &Stage) -> Result<String> {
+pub(crate) async fn password(stage: &Stage) -> Result<String> {
     let at = At::secret(ARGOCD, "argocd-redis");
     if let Some(secret) = stage.hub.get(&at).await? {
         return text(&secret, "auth");

@@ -75,13 +75,12 @@ fn every_flag_without_effect_has_its_row() {
     );
 
     let fates = fates_in_the_agent();
-    let variables = variables(AGENT_LATER);
     let flags = groups(&[AGENT_LATER])
         .remove("LaterArgs")
         .unwrap_or_default();
     let agent = flags.flags.iter().map(|flag| {
         let fate = fates.get(&flag.name).map_or("ignored", String::as_str);
-        let variable = variables.get(&flag.id).map_or("–", String::as_str);
+        let variable = flag.variable.as_deref().unwrap_or("–");
         row(&[&format!("--{}", flag.name), variable, fate])
     });
     compare(

@@ -169,6 +169,7 @@ fn flags(parent: &str, command: &clap::Command, found: &mut BTreeSet<String>) {
         let flag = argument.get_long().map(|it| format!("--{it}"));
         let variable = argument.get_env().unwrap_or_default().to_string_lossy();
         let spelled = flag.unwrap_or_else(|| argument.get_id().to_string());
+        found.insert(format!("flag\t{name}\t{spelled}\t"));
         found.insert(format!("flag\t{name}\t{spelled}\t{variable}"));
         if !variable.is_empty() {
             found.insert(format!("variable\t{variable}"));

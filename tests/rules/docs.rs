@@ -33,7 +33,11 @@ fn every_proof_of_a_feature_exists() {
 /// Every name that these pages give as proof exists, as a test or as an end-to-end test.
 #[test]
 fn every_proof_on_the_pages_of_proofs_exists() {
-    for (page, least) in [("docs/security.md", 40), ("docs/ocm.md", 30)] {
+    for (page, least) in [
+        ("docs/security.md", 40),
+        ("docs/ocm.md", 30),
+        ("docs/tenants.md", 20),
+    ] {
         every_proof_exists(page, least);
     }
 }

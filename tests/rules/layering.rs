@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
-use crate::shared::sources::{self, is_group, is_punct};
+use crate::shared::modules::{Module, graph};
 
 /// Which crate may use which. A new arrow is a decision: change `docs/architecture.md` with it.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -143,109 +142,43 @@ const FOLDERS: &[(&str, &str, &[&str])] = &[
         "session",
         &["config", "live", "metrics", "sync", "transport"],
     ),
-    ("agent", "sync", &["config", "metrics", "transport"]),
-    ("agent", "live", &["config", "metrics", "transport"]),
-    ("agent", "transport", &["config", "metrics"]),
+    ("agent", "sync", &["config", "lock", "metrics", "transport"]),
+    ("agent", "live", &["config", "lock", "metrics", "transport"]),
+    ("agent", "transport", &["config", "lock", "metrics"]),
 ];
 
 #[test]
 fn folders_use_only_modules_that_the_table_allows() {
     let mut wrong = Vec::new();
     for (program, folder, allowed) in FOLDERS {
-        for (used, file) in uses(program, folder) {
-            if used != *folder && !allowed.contains(&used.as_str()) {
-                wrong.push(format!("{file}: {program}::{folder} must not use {used}"));
+        for (module, used) in graph(program) {
+            let tops = used.iter().filter_map(|it| it.first());
+            let forbidden = tops.filter(|top| *top != folder && !allowed.contains(&top.as_str()));
+            if module.first().is_some_and(|top| top == folder) {
+                wrong.extend(
+                    forbidden
+                        .map(|top| format!("{program}::{} must not use {top}", module.join("::"))),
+                );
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// At every depth: also a parent and its child.
 #[test]
-fn no_two_modules_at_the_top_use_each_other() {
+fn no_two_modules_use_each_other() {
     let mut wrong = Vec::new();
     for program in ["principal", "agent"] {
-        let uses: BTreeMap<String, _> = tops_of(program)
-            .into_iter()
-            .map(|it| (it.clone(), uses(program, &it)))
-            .collect();
+        let uses = graph(program);
         for (one, used) in &uses {
-            for (other, file) in used.range(one.clone()..).filter(|it| it.0 != one) {
-                if let Some(back) = uses.get(other).and_then(|it| it.get(one)) {
-                    wrong.push(format!("{program}: {one} and {other} ({file}, {back})"));
-                }
-            }
+            let mutual = |other: &&Module| *one < **other && uses[*other].contains(one);
+            let mutual = used.iter().filter(mutual);
+            wrong
+                .extend(mutual.map(|other| {
+                    format!("{program}: {} and {}", one.join("::"), other.join("::"))
+                }));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-}
-
-/// The modules at the top of a crate.
-fn tops_of(program: &str) -> BTreeSet<String> {
-    let src = format!("{program}/src/");
-    let files = sources::files(program);
-    let tops = files
-        .iter()
-        .filter_map(|it| it.strip_prefix(&src)?.split('/').next());
-    tops.map(|it| it.trim_end_matches(".rs").to_owned())
-        .filter(|it| it != "lib" && it != "main")
-        .collect()
-}
-
-/// The modules at the top of the crate that the production code of a folder names, each with a file.
-fn uses(program: &str, folder: &str) -> BTreeMap<String, String> {
-    let inside = format!("{program}/src/{folder}/");
-    let root = format!("{program}/src/{folder}.rs");
-    let mut used = BTreeMap::new();
-    for path in sources::files(program) {
-        if path == root || path.starts_with(&inside) {
-            collect(sources::tokens(&path), &path, &mut used);
-        }
-    }
-    // Items of `lib.rs`, and the module for tests.
-    used.retain(|name, _| name.starts_with(char::is_lowercase) && name != "testing");
-    used
-}
-
-/// Finds `crate::name` and `crate::{name, ..}`, outside of items for tests.
-fn collect(stream: TokenStream, file: &str, used: &mut BTreeMap<String, String>) {
-    let mut tokens = stream.into_iter().peekable();
-    while let Some(token) = tokens.next() {
-        if is_punct(&token, '#') {
-            let attribute = tokens.next().map(|it| it.to_string()).unwrap_or_default();
-            if attribute == "[cfg (test)]" {
-                tokens.find(|it| is_punct(it, ';') || is_group(it, Delimiter::Brace));
-            }
-            continue;
-        }
-        if let TokenTree::Group(group) = token {
-            collect(group.stream(), file, used);
-            continue;
-        }
-        if token.to_string() != "crate" {
-            continue;
-        }
-        let path: Vec<_> = tokens.by_ref().take(2).collect();
-        if !path.iter().all(|it| is_punct(it, ':')) {
-            continue;
-        }
-        if let Some(TokenTree::Ident(top)) = tokens.peek() {
-            used.insert(top.to_string(), file.to_owned());
-        } else if let Some(TokenTree::Group(list)) = tokens.next() {
-            tops(list.stream(), file, used);
-        }
-    }
-}
-
-/// The first name of each item of a list of imports.
-fn tops(list: TokenStream, file: &str, used: &mut BTreeMap<String, String>) {
-    let mut begins = true;
-    for token in list {
-        if let TokenTree::Ident(name) = &token
-            && begins
-        {
-            used.insert(name.to_string(), file.to_owned());
-        }
-        begins = is_punct(&token, ',');
-    }
 }

@@ -157,7 +157,7 @@ const WAY: &[Step] = &[
         "carries the plan out and remembers its result",
     ),
     (
-        "agent/src/sync/api/kube.rs",
+        "agent/src/sync/kube.rs",
         "patch",
         "patch",
         "one create, patch or delete, and none when nothing differs",

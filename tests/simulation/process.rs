@@ -10,6 +10,7 @@ use agent::sync::api;
 use agent::sync::cache::Store;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
+use agent::transport::Dialer;
 use jiff::Timestamp;
 use principal::store::Memory;
 use principal::{Feeds, Fleet, Handle, JwtKey, RedisFeeds, Settings, start_unbound};
@@ -162,12 +163,16 @@ impl Agent {
         ));
         replica.start(&spawner);
         let (state_sender, state) = watch::channel(LinkState::Down);
-        let link = Link {
+        let dialer = Dialer {
             hub: hub(network),
-            capabilities,
-            argocd_namespace: ARGOCD.to_owned(),
             network: Arc::new(network.connector(cluster, vec![certificate.clone()])),
             material: watch::channel(Arc::new(Material::default())).1,
+            argocd_namespace: ARGOCD.to_owned(),
+            mode,
+            capabilities,
+        };
+        let link = Link {
+            dialer,
             replica,
             reports,
             api_handler: None,

@@ -124,59 +124,53 @@ impl<S> Slow<S> {
     }
 }
 
+#[tonic::async_trait]
 impl Store for Slow<store::Memory> {
     fn watch(&self, report: store::Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
         let inner = |report| self.inner.watch(report, token.clone());
         self.lagging(report, inner, token.clone())
     }
 
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         kind: store::Watched,
-        key: &'a principal::Key,
-        version: &'a str,
+        key: &principal::Key,
+        version: &str,
         patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
+    ) -> Result<Value, store::WriteError> {
         self.stored(self.inner.patch(kind, key, version, patch))
-            .boxed()
+            .await
     }
 
-    fn create<'a>(
-        &'a self,
+    async fn create(
+        &self,
         kind: store::Watched,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, store::WriteError>> {
-        self.stored(self.inner.create(kind, object)).boxed()
+        object: &Value,
+    ) -> Result<Value, store::WriteError> {
+        self.stored(self.inner.create(kind, object)).await
     }
 
-    fn delete<'a>(
-        &'a self,
+    async fn delete(
+        &self,
         kind: store::Watched,
-        key: &'a principal::Key,
-        uid: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<(), store::WriteError>> {
+        key: &principal::Key,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), store::WriteError> {
         self.stored(Store::delete(&self.inner, kind, key, uid, version))
-            .boxed()
+            .await
     }
 
-    fn events<'a>(
-        &'a self,
-        of: &'a Observed,
-    ) -> BoxFuture<'a, Result<Vec<Value>, store::WriteError>> {
-        self.stored(self.inner.events(of)).boxed()
+    async fn events(&self, of: &Observed) -> Result<Vec<Value>, store::WriteError> {
+        self.stored(self.inner.events(of)).await
     }
 
-    fn note<'a>(
-        &'a self,
-        of: &'a Observed,
-        write: &'a events::Write,
-    ) -> BoxFuture<'a, Result<(), store::WriteError>> {
-        self.stored(self.inner.note(of, write)).boxed()
+    async fn note(&self, of: &Observed, write: &events::Write) -> Result<(), store::WriteError> {
+        self.stored(self.inner.note(of, write)).await
     }
 
-    fn principal_uid(&self) -> BoxFuture<'_, Result<String, store::WriteError>> {
-        self.inner.principal_uid()
+    async fn principal_uid(&self) -> Result<String, store::WriteError> {
+        self.inner.principal_uid().await
     }
 }
 

@@ -255,14 +255,24 @@ pub enum Error {
     Template(#[from] template::Error),
 }
 
+/// The last decision for a cluster.
 #[derive(Clone, Debug, Default)]
-struct State {
+pub struct State {
     uid: String,
-    verdict: Verdict,
-    withheld: Option<Skipped>,
+    /// The decision.
+    pub verdict: Verdict,
+    /// Why we do not install Argo CD on a cluster that has none.
+    pub withheld: Option<Skipped>,
 }
 
 impl State {
+    /// Whether we install Argo CD there, or are about to.
+    pub fn installs_argocd(&self) -> bool {
+        let verdict = &self.verdict;
+        let decided = verdict.decision.is_some_and(Decision::installs_argocd);
+        verdict.installs_argocd || (verdict.records && decided)
+    }
+
     /// The decision, if our objects belonged on the cluster.
     fn rendered(&self) -> Option<Decision> {
         self.verdict
@@ -295,23 +305,10 @@ impl Installer {
         })
     }
 
-    /// The problem of a cluster that needs a person.
-    pub fn need(&self, cluster: &ClusterName) -> Option<Need> {
-        lock(&self.states).get(cluster)?.verdict.need.clone()
-    }
-
-    /// Why we do not install Argo CD on a cluster that has none.
-    pub fn withheld(&self, cluster: &ClusterName) -> Option<Skipped> {
-        lock(&self.states).get(cluster)?.withheld
-    }
-
-    /// Whether we install Argo CD there, or are about to.
-    pub fn installs_argocd(&self, cluster: &ClusterName) -> bool {
-        let states = lock(&self.states);
-        states.get(cluster).is_some_and(|State { verdict, .. }| {
-            let decided = verdict.decision.is_some_and(Decision::installs_argocd);
-            verdict.installs_argocd || (verdict.records && decided)
-        })
+    /// The state of a cluster.
+    pub fn state(&self, cluster: &ClusterName) -> State {
+        let state = lock(&self.states).get(cluster).cloned();
+        state.unwrap_or_default()
     }
 
     /// Forgets a cluster that has left.

@@ -8,18 +8,29 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use ocm::condition::{Verdict, addon::DEGRADED};
 use principal::{
-    ArgoCd, BlockedDeletion, HealthProblem, Mode, Refused, ShownCertificate, Stuck, Unmirrored,
+    BlockedDeletion, Mode, Refused, SessionReport, ShownCertificate, Stuck, Unmirrored,
 };
 
-pub use argocd::{ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, HUB_ARGOCD_UNREADABLE};
-pub use available::{AvailableVerdict, Facts, applied, available, implies_past_session};
+pub use argocd::{
+    ARGOCD_MISSING, ARGOCD_NOT_OURS, ARGOCD_UNHEALTHY, ArgoCdFacts, HUB_ARGOCD_UNREADABLE,
+};
+pub use available::{AvailableVerdict, Facts, applied, available};
 
-use super::argocd_install;
-use crate::issuer::{Certificates, expiry::is_overdue, rotation::Stage};
+use crate::issuer::{
+    Certificates,
+    expiry::is_overdue,
+    rotation::{Progress, Stage},
+};
 
 /// A deletion of many objects waits for the confirmation of a user.
 pub const MASS_DELETE_BLOCKED: &str = "MassDeleteHeld";
 
+/// The last rendering failed.
+pub const CONFIGURATION_INVALID: &str = "ConfigurationInvalid";
+/// The Argo CD cluster Secret cannot be written.
+pub const CLUSTER_SECRET_CONFLICT: &str = "ClusterSecretConflict";
+/// The `AppProject` of the cluster cannot be written.
+pub const CLUSTER_PROJECT_MISSING: &str = "ClusterProjectMissing";
 /// Objects of an autonomous cluster are not shown on the hub.
 pub const NOT_MIRRORED: &str = "NotMirrored";
 /// An administrator has revoked the agent's certificates.
@@ -31,43 +42,42 @@ pub const CERTIFICATE_NOT_IN_ORDER: &str = "CertificateNotInOrder";
 /// This agent blocks the rotation of the CA.
 pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
 
-/// The facts that may require an action by a person.
-#[derive(Clone, Debug, Default)]
-pub struct Needs<'a> {
-    /// The error of the last rendering.
-    pub render_error: Option<&'a str>,
-    /// The error of the Argo CD cluster Secret.
-    pub secret_error: Option<&'a str>,
-    /// The error of the cluster's `AppProject`.
-    pub project_error: Option<&'a str>,
-    /// A change of mode that waits for a confirmation.
-    pub blocked_mode: Option<BlockedMode>,
-    /// Deletions that wait for a confirmation.
-    pub blocked_deletion: Option<&'a BlockedDeletion>,
-    /// Writes to the hub that have failed for some time.
-    pub stuck: Option<&'a Stuck>,
-    /// A violation of the protocol by the agent.
-    pub misconduct: Option<&'a str>,
-    /// Objects and commands that the cluster refused.
-    pub refused: Option<&'a Refused>,
-    /// The Argo CD of the cluster, if its agent reports that.
-    pub argocd: Option<ArgoCd>,
-    /// The problem that blocks the installation of Argo CD.
-    pub installation: Option<&'a argocd_install::Need>,
-    /// Why we do not install Argo CD on a cluster that has none.
-    pub withheld: Option<argocd_install::Skipped>,
-    /// The health problem of an Argo CD that we installed.
-    pub argocd_problem: Option<&'a HealthProblem>,
-    /// Objects of an autonomous cluster that are not mirrored on the hub.
-    pub unmirrored: Option<&'a Unmirrored>,
-    /// Whether an administrator has revoked its certificates.
-    pub revoked: bool,
-    /// The state of the hub's certificates.
-    pub hub: Option<&'a Certificates>,
-    /// The cluster.
-    pub cluster: &'a str,
-    /// The certificate that its agent presented last.
-    pub certificate: Option<&'a ShownCertificate>,
+/// The reasons of `Degraded`, the most urgent first: what blocks everything, then blocked changes that are dangerous, then
+/// certificates, then the others.
+const URGENCY: [&str; 18] = [
+    REVOKED,
+    CONFIGURATION_INVALID,
+    HUB_ARGOCD_UNREADABLE,
+    ARGOCD_NOT_OURS,
+    ARGOCD_MISSING,
+    ARGOCD_UNHEALTHY,
+    MASS_DELETE_BLOCKED,
+    "ModeChangeHeld",
+    CERTIFICATE_EXPIRING,
+    CERTIFICATE_NOT_IN_ORDER,
+    ROTATION_WAITS,
+    "HubWritesFailing",
+    "AgentMisbehaves",
+    "HubShortOfMemory",
+    "ObjectsRefused",
+    CLUSTER_SECRET_CONFLICT,
+    CLUSTER_PROJECT_MISSING,
+    NOT_MIRRORED,
+];
+
+/// A fact that requires an action by a person: a reason of `Degraded`, and the cause with the next step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The reason, one of the list above.
+    pub reason: &'static str,
+    /// The message.
+    pub message: String,
+}
+
+/// Makes a finding.
+pub fn finding(reason: &'static str, message: impl Into<String>) -> Finding {
+    let message = message.into();
+    Finding { reason, message }
 }
 
 /// A change of mode that waits for the confirmation of a user.
@@ -81,159 +91,153 @@ pub struct BlockedMode {
     pub applications: Option<usize>,
 }
 
-/// The condition `Degraded`: whether a person must act. The most urgent cause is the reason; the message lists all.
-pub fn degraded(needs: &Needs<'_>, now: Timestamp) -> Verdict {
-    let causes = causes(needs, now);
-    let Some((reason, first)) = causes.first() else {
+/// The condition `Degraded`: whether a person must act. The most urgent finding is the reason; the message lists all.
+pub fn degraded(findings: impl IntoIterator<Item = Finding>) -> Verdict {
+    let mut findings: Vec<Finding> = findings.into_iter().collect();
+    let urgency = |it: &Finding| URGENCY.iter().position(|reason| *reason == it.reason);
+    findings.sort_by_key(|it| urgency(it).unwrap_or(URGENCY.len()));
+    let mut findings = findings.into_iter();
+    let Some(Finding { reason, message }) = findings.next() else {
         return Verdict::new(DEGRADED, false, "AsExpected", "no action required").deferrable();
     };
-    let others = causes.iter().skip(1);
-    let message = others.fold(first.clone(), |stated, (reason, message)| {
+    let message = findings.fold(message, |stated, Finding { reason, message }| {
         format!("{stated}; also {reason}: {message}")
     });
-    Verdict::new(DEGRADED, true, *reason, message)
+    Verdict::new(DEGRADED, true, reason, message)
 }
 
-/// All causes that require an action by a person, the most urgent first: causes that block everything, then blocked
-/// changes that are dangerous, then the others.
-fn causes(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
-    let Needs {
-        render_error,
-        secret_error,
-        project_error,
-        blocked_mode,
-        blocked_deletion,
-        stuck,
-        misconduct,
-        refused,
-        unmirrored,
-        revoked,
-        // At most one cause (`argocd::cause`).
-        argocd: _,
-        installation: _,
-        withheld: _,
-        argocd_problem: _,
-        // Several causes (`certificates`).
-        hub: _,
-        cluster: _,
-        certificate: _,
-    } = needs;
-    let first = [
-        revoked.then(|| (REVOKED, revocation())),
-        render_error.map(|message| ("ConfigurationInvalid", message.to_owned())),
-        argocd::cause(needs),
-        blocked_deletion.map(|blocked| (MASS_DELETE_BLOCKED, mass_delete(blocked))),
-        blocked_mode
-            .as_ref()
-            .map(|blocked| ("ModeChangeHeld", mode_change(blocked))),
+/// The findings in the report of an agent.
+pub fn reported(session: &SessionReport) -> impl Iterator<Item = Finding> {
+    let findings = [
+        session.blocked_deletion.as_ref().map(mass_delete),
+        session.stuck.as_ref().map(hub_writes),
+        session.misconduct.as_deref().map(misbehaves),
+        session.shed.map(short_of_memory),
+        session.refused.as_ref().map(objects_refused),
+        session.unmirrored.as_ref().map(not_mirrored),
     ];
-    let then = [
-        stuck.map(|stuck| ("HubWritesFailing", hub_writes(stuck))),
-        misconduct.map(|misconduct| ("AgentMisbehaves", misbehaves(misconduct))),
-        refused.map(|refused| ("ObjectsRefused", objects_refused(refused))),
-        secret_error.map(|message| ("ClusterSecretConflict", message.to_owned())),
-        project_error.map(|message| ("ClusterProjectMissing", message.to_owned())),
-        unmirrored.map(|unmirrored| (NOT_MIRRORED, not_mirrored(unmirrored))),
-    ];
-    let first = first.into_iter().flatten();
-    first
-        .chain(certificates(needs, now))
-        .chain(then.into_iter().flatten())
-        .collect()
+    findings.into_iter().flatten()
 }
 
 /// A rotation that waits longer is reported.
 const ROTATION_GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// The problems of certificates, the most urgent first.
-fn certificates(needs: &Needs<'_>, now: Timestamp) -> Vec<(&'static str, String)> {
-    let overdue = |it: &&ShownCertificate| is_overdue(it.not_before, it.not_after, now);
-    let own = needs.certificate.filter(overdue).map(|ending| {
-        format!(
-            "the agent's certificate expires at {:.0} and was not renewed; check the condition \
-            ClusterCertificateRotated, the cluster's certificate requests on the hub, and its registration agent",
-            ending.not_after
-        )
-    });
-    let hub = needs.hub.filter(|hub| !hub.overdue.is_empty()).map(|hub| {
-        let overdue = hub.overdue.join(", ");
-        format!("{overdue}; the add-on did not issue it and cannot renew it: renew it where it was issued")
-    });
-    let expiring = own
-        .into_iter()
-        .chain(hub)
-        .collect::<Vec<_>>()
-        .join("; and ");
-    let expiring = (!expiring.is_empty()).then_some((CERTIFICATE_EXPIRING, expiring));
-    let troubles = needs.hub.filter(|hub| !hub.troubles.is_empty());
-    let troubles = troubles.map(|hub| (CERTIFICATE_NOT_IN_ORDER, hub.troubles.join("; ")));
-    let waits = rotation_grace(needs, now).filter(|left| !left.is_positive());
-    let waits = waits.and_then(|_over| Some((ROTATION_WAITS, rotation(needs)?)));
-    expiring.into_iter().chain(troubles).chain(waits).collect()
+/// The certificates of one cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateFacts<'a> {
+    /// The cluster.
+    pub cluster: &'a str,
+    /// The certificate that its agent presented last.
+    pub shown: Option<&'a ShownCertificate>,
+    /// The state of the hub's certificates.
+    pub hub: &'a Certificates,
 }
 
-/// The time until we report that this agent blocks a rotation; none if it does not block one.
-fn rotation_grace(needs: &Needs<'_>, now: Timestamp) -> Option<SignedDuration> {
-    let rotation = needs.hub?.rotation.as_ref()?;
-    let waited = rotation.waits_for.contains(needs.cluster);
-    waited.then(|| ROTATION_GRACE.saturating_sub(now.duration_since(rotation.since)))
+impl CertificateFacts<'_> {
+    /// The problems of certificates.
+    pub fn findings(&self, now: Timestamp) -> impl Iterator<Item = Finding> {
+        let overdue = |it: &&ShownCertificate| is_overdue(it.not_before, it.not_after, now);
+        let own = self.shown.filter(overdue).map(|ending| {
+            format!(
+                "the agent's certificate expires at {:.0} and was not renewed; check the condition \
+                ClusterCertificateRotated, the cluster's certificate requests on the hub, and its registration agent",
+                ending.not_after
+            )
+        });
+        let hub = (!self.hub.overdue.is_empty()).then(|| {
+            let overdue = self.hub.overdue.join(", ");
+            format!("{overdue}; the add-on did not issue it and cannot renew it: renew it where it was issued")
+        });
+        let expiring: Vec<String> = own.into_iter().chain(hub).collect();
+        let troubles = &self.hub.troubles;
+        let waits = self.grace(now).filter(|(_, left)| !left.is_positive());
+        let findings = [
+            (!expiring.is_empty()).then(|| finding(CERTIFICATE_EXPIRING, expiring.join("; and "))),
+            (!troubles.is_empty()).then(|| finding(CERTIFICATE_NOT_IN_ORDER, troubles.join("; "))),
+            waits.map(|(rotation, _)| rotation_waits(rotation)),
+        ];
+        findings.into_iter().flatten()
+    }
+
+    /// When to check again whether this agent blocks a rotation for too long.
+    pub fn recheck(&self, now: Timestamp) -> Option<Duration> {
+        let (_, left) = self.grace(now).filter(|(_, left)| left.is_positive())?;
+        Some(Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100))
+    }
+
+    /// The rotation that this agent blocks, if any, and the time until we report that.
+    fn grace(&self, now: Timestamp) -> Option<(&Progress, SignedDuration)> {
+        let rotation = self.hub.rotation.as_ref()?;
+        let waited = rotation.waits_for.contains(self.cluster);
+        let left = ROTATION_GRACE.saturating_sub(now.duration_since(rotation.since));
+        waited.then_some((rotation, left))
+    }
 }
 
-/// When to check again whether this agent blocks a rotation for too long.
-pub fn rotation_recheck(needs: &Needs<'_>, now: Timestamp) -> Option<Duration> {
-    let left = rotation_grace(needs, now).filter(SignedDuration::is_positive)?;
-    Some(Duration::try_from(left).unwrap_or_default() + Duration::from_millis(100))
-}
-
-fn rotation(needs: &Needs<'_>) -> Option<String> {
-    let rotation = needs.hub?.rotation.as_ref()?;
+fn rotation_waits(rotation: &Progress) -> Finding {
     let is_missing = match rotation.stage {
         Stage::Introduced => "has not confirmed that it trusts the next certificate authority",
         Stage::Retiring | Stage::Settled => {
             "has not connected with a certificate of the new certificate authority"
         }
     };
-    Some(format!(
+    let message = format!(
         "the rotation of the certificate authority has waited since {:.0} for this cluster: its agent {is_missing}; \
         reconnect the agent, or revoke it with the annotation {} on this ManagedClusterAddOn, or disable the add-on",
         rotation.since,
         crate::keys::REVOKED
-    ))
+    );
+    finding(ROTATION_WAITS, message)
 }
 
-fn revocation() -> String {
-    format!(
+/// An administrator has revoked the certificates of the agent.
+pub fn revoked() -> Finding {
+    let message = format!(
         "a user revoked the agent: its certificates are rejected, and its Applications stay as they are; remove \
         the annotation {} to admit it with a new certificate",
         crate::keys::REVOKED
-    )
+    );
+    finding(REVOKED, message)
 }
 
-fn hub_writes(stuck: &Stuck) -> String {
+fn hub_writes(stuck: &Stuck) -> Finding {
     let Stuck { count, example } = stuck;
-    format!(
+    let message = format!(
         "the hub has rejected status writes of {count} Applications of this cluster for more than 30s, so their \
         status is stale, such as {example}; retrying"
-    )
+    );
+    finding("HubWritesFailing", message)
 }
 
-fn misbehaves(misconduct: &str) -> String {
-    format!(
+fn misbehaves(misconduct: &str) -> Finding {
+    let message = format!(
         "the agent of this cluster violates the protocol: {misconduct}; check its version, and that no other \
         program uses its certificate"
-    )
+    );
+    finding("AgentMisbehaves", message)
 }
 
-fn objects_refused(refused: &Refused) -> String {
+fn short_of_memory(mib: usize) -> Finding {
+    let message = format!(
+        "the hub program reached its memory limit and ended the session of this cluster, whose unapplied messages took the \
+        most memory ({mib} MiB); the agent reconnects after a minute. Raise fleet or resources.limits.memory in the chart's \
+        values, or find out why the cluster reports so much"
+    );
+    finding("HubShortOfMemory", message)
+}
+
+fn objects_refused(refused: &Refused) -> Finding {
     let Refused { count, names } = refused;
     let names = with_more(names, *count, ", ");
-    format!(
+    let message = format!(
         "the cluster refused {count} objects of this hub, or commands on them: {names}; the condition \
         ArgoCDAgentError of each Application has the cause"
-    )
+    );
+    finding("ObjectsRefused", message)
 }
 
-fn mode_change(blocked: &BlockedMode) -> String {
+/// The change of mode waits for a confirmation.
+pub fn mode_change(blocked: &BlockedMode) -> Finding {
     let BlockedMode {
         recorded,
         asked,
@@ -248,14 +252,15 @@ fn mode_change(blocked: &BlockedMode) -> String {
             format!("a change moves the ownership of the {count} Applications of this cluster")
         }
     };
-    format!(
+    let message = format!(
         "the cluster's label requests mode {asked}, but {recorded} is in use; {why}, so confirm it with the \
         annotation {}={asked} on this ManagedClusterAddOn, or restore the label",
         crate::keys::CONFIRM_MODE
-    )
+    );
+    finding("ModeChangeHeld", message)
 }
 
-fn mass_delete(blocked: &BlockedDeletion) -> String {
+fn mass_delete(blocked: &BlockedDeletion) -> Finding {
     let BlockedDeletion {
         names,
         count,
@@ -274,17 +279,19 @@ fn mass_delete(blocked: &BlockedDeletion) -> String {
             "recreate them on the hub",
         )
     };
-    format!(
+    let message = format!(
         "{what}, too many to delete without confirmation: {names}; {instead}, or confirm the deletion with the \
         annotation {}={digest} on this ManagedClusterAddOn",
         crate::keys::CONFIRM_DELETE
-    )
+    );
+    finding(MASS_DELETE_BLOCKED, message)
 }
 
-fn not_mirrored(unmirrored: &Unmirrored) -> String {
+fn not_mirrored(unmirrored: &Unmirrored) -> Finding {
     let Unmirrored { count, names } = unmirrored;
     let names = with_more(names, *count, "; ");
-    format!("{count} objects of the cluster are not mirrored on this hub: {names}")
+    let message = format!("{count} objects of the cluster are not mirrored on this hub: {names}");
+    finding(NOT_MIRRORED, message)
 }
 
 /// The first names, and the number of further ones.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::addon::AGENT_TRUST as TRUST;
 use live::ui_access::UiAccess;
+use ocm::api::addon::NodePlacement;
 use principal::Mode;
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ const OTLP_CA: &str = "otlp-ca.crt";
 const OTLP_CA_PATH: &str = "/etc/argocd-agent/ca/otlp-ca.crt";
 
 /// The settings of one spoke.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spoke {
     /// Namespace of the agent.
     pub agent_namespace: String,
@@ -86,22 +87,13 @@ pub struct Spoke {
     /// The access of users of the hub's Argo CD.
     pub ui_access: UiAccess,
     /// The placement of its pod.
-    pub placement: Placement,
+    pub placement: NodePlacement,
     /// Proxies for the connection to the hub.
     pub proxy: Proxy,
     /// Its resources; none keeps those of the manifest.
     pub resources: Option<Value>,
     /// The export of traces, if enabled.
     pub traces: Option<Traces>,
-}
-
-/// The placement of the agent's pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
-    /// Labels that the node must have.
-    pub node_selector: BTreeMap<String, String>,
-    /// Tolerated taints.
-    pub tolerations: Vec<Value>,
 }
 
 /// Proxies for the connection to the hub; empty values are not passed on.
@@ -216,8 +208,8 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         ("AGENT_NAMESPACE", agent_namespace.clone()),
         ("ARGOCD_NAMESPACE", argocd_namespace.clone()),
         ("MODE", mode.as_str().to_owned()),
-        ("PRINCIPAL_HOST", principal.host().to_owned()),
-        ("PRINCIPAL_PORT", principal.port().to_string()),
+        ("PRINCIPAL_HOST", principal.host.clone()),
+        ("PRINCIPAL_PORT", principal.port.to_string()),
         ("CA_BUNDLE", ca_bundle.clone()),
         ("AGENT_IMAGE", image.clone()),
         ("LOG_LEVEL", log_level.clone()),
@@ -227,21 +219,8 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
 
 /// Sets the fields that only some clusters have.
 fn adjust(deployment: &mut Value, spoke: &Spoke) {
-    let Spoke {
-        placement,
-        resources,
-        ..
-    } = spoke;
-    if let Some(pod) = deployment
-        .pointer_mut("/spec/template/spec")
-        .and_then(Value::as_object_mut)
-    {
-        if !placement.node_selector.is_empty() {
-            pod.insert("nodeSelector".to_owned(), json!(placement.node_selector));
-        }
-        if !placement.tolerations.is_empty() {
-            pod.insert("tolerations".to_owned(), json!(placement.tolerations));
-        }
+    if let Some(pod) = deployment.pointer_mut("/spec/template/spec") {
+        argocd::patch::merge(pod, &json!(spoke.placement));
     }
     let Some(container) = deployment
         .pointer_mut("/spec/template/spec/containers/0")
@@ -249,7 +228,7 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     else {
         return;
     };
-    if let Some(resources) = resources {
+    if let Some(resources) = &spoke.resources {
         container.insert("resources".to_owned(), resources.clone());
     }
     let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
@@ -262,22 +241,21 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
 
 /// The variables of the agent that only some clusters set; empty values are omitted.
 fn variables(spoke: &Spoke) -> [(&'static str, String); 9] {
-    let Proxy {
-        http,
-        https,
-        except,
-        ca,
-    } = &spoke.proxy;
+    let proxy = &spoke.proxy;
     // In the same directory as the CA of the principal, so the agent reloads it after a change.
-    let bundle = if ca.is_empty() { "" } else { PROXY_CA_PATH };
+    let bundle = if proxy.ca.is_empty() {
+        ""
+    } else {
+        PROXY_CA_PATH
+    };
     let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
     let traces = spoke.traces.as_ref();
     let of_traces = |value: fn(&Traces) -> &str| traces.map(value).unwrap_or_default().to_owned();
     [
         ("ARGOCD_AGENT_ALLOWED_NAMESPACES", further.join(",")),
-        ("HTTP_PROXY", http.clone()),
-        ("HTTPS_PROXY", https.clone()),
-        ("NO_PROXY", except.clone()),
+        ("HTTP_PROXY", proxy.http.clone()),
+        ("HTTPS_PROXY", proxy.https.clone()),
+        ("NO_PROXY", proxy.except.clone()),
         ("CA_BUNDLE_FILE_PATH", bundle.to_owned()),
         ("ARGOCD_AGENT_OTLP_ADDRESS", of_traces(|it| &it.address)),
         (

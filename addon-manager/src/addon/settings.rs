@@ -1,6 +1,6 @@
 //! Reads the settings of one spoke from an `AddOnDeploymentConfig`. Pure.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use live::ui_access::{self, UiAccess};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     argocd_install::Install,
-    manifests::{Placement, Proxy, Spoke, is_agent_container},
+    manifests::{Proxy, Spoke, is_agent_container},
 };
 use crate::{
     address::Address,
@@ -75,8 +75,7 @@ pub fn mode(
 
 /// The mode of clusters that have neither a recorded mode nor a label.
 pub fn configured_mode(config: &AddOnDeploymentConfigSpec) -> Result<Mode, Error> {
-    let value = config.variable("MODE");
-    let mode = read("MODE", value, "managed or autonomous", mode_of)?;
+    let mode = variable("MODE", config, "managed or autonomous", mode_of)?;
     Ok(mode.unwrap_or(Mode::Managed))
 }
 
@@ -85,23 +84,21 @@ pub fn address(
     config: &AddOnDeploymentConfigSpec,
     default: Option<&Address>,
 ) -> Result<Address, Error> {
-    let parse = |value: &str| value.parse().ok();
-    let value = config.variable("PRINCIPAL_ADDRESS");
-    read("PRINCIPAL_ADDRESS", value, "a host or host:port", parse)?
+    let wanted = "a host or host:port";
+    variable("PRINCIPAL_ADDRESS", config, wanted, parsed)?
         .or_else(|| default.cloned())
         .ok_or(Error::NoAddress)
 }
 
 /// Whether a cluster with this configuration gets the repositories without a project.
 pub fn shares_unscoped(config: &AddOnDeploymentConfigSpec, default: bool) -> Result<bool, Error> {
-    let value = config.variable("SHARE_UNSCOPED_REPOSITORIES");
-    Ok(truth("SHARE_UNSCOPED_REPOSITORIES", value)?.unwrap_or(default))
+    let shares = variable("SHARE_UNSCOPED_REPOSITORIES", config, TRUTH, parsed)?;
+    Ok(shares.unwrap_or(default))
 }
 
 /// Whether an Argo CD that we installed stays when the add-on is removed.
 pub fn keeps_argocd(config: &AddOnDeploymentConfigSpec) -> Result<bool, Error> {
-    let value = config.variable("KEEP_ARGOCD");
-    Ok(truth("KEEP_ARGOCD", value)?.unwrap_or(false))
+    Ok(variable("KEEP_ARGOCD", config, TRUTH, parsed)?.unwrap_or(false))
 }
 
 /// Whether we install Argo CD on a cluster with this configuration.
@@ -112,34 +109,33 @@ pub fn installs(config: &AddOnDeploymentConfigSpec) -> Result<Install, Error> {
         "false" => Some(Install::Never),
         _ => None,
     };
-    let value = config.variable("INSTALL_ARGOCD");
-    let install = read("INSTALL_ARGOCD", value, "auto, true or false", parse)?;
+    let install = variable("INSTALL_ARGOCD", config, "auto, true or false", parse)?;
     Ok(install.unwrap_or_default())
 }
 
-fn truth(name: &'static str, value: Option<&str>) -> Result<Option<bool>, Error> {
-    read(name, value, "true or false", |value| value.parse().ok())
+/// The valid values of a variable that is on or off.
+const TRUTH: &str = "true or false";
+
+fn parsed<T: FromStr>(value: &str) -> Option<T> {
+    value.parse().ok()
 }
 
 /// Parses the value of a variable; none if it is not set or empty.
-fn read<T>(
+fn variable<T>(
     name: &'static str,
-    value: Option<&str>,
+    config: &AddOnDeploymentConfigSpec,
     wanted: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, Error> {
-    let Some(value) = value.filter(|value| !value.is_empty()) else {
+    let Some(value) = config.variable(name).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
-    let value = value.to_owned();
-    match parse(&value) {
-        None => Err(Error::Variable {
-            name,
-            value,
-            wanted,
-        }),
-        parsed => Ok(parsed),
-    }
+    let invalid = || Error::Variable {
+        name,
+        value: value.to_owned(),
+        wanted,
+    };
+    parse(value).map(Some).ok_or_else(invalid)
 }
 
 /// Reads the settings of one spoke.
@@ -158,8 +154,9 @@ pub fn spoke(
         ca_bundle: defaults.ca_bundle.clone().ok_or(Error::NoAuthority)?,
         image: image::image(config, &defaults.image)?,
         log_level: log_level(config)?,
-        ui_access: ui_access(config)?,
-        placement: placement(config),
+        ui_access: variable("UI_ACCESS", config, ui_access::LEVELS, parsed)?
+            .unwrap_or(UiAccess::Read),
+        placement: config.node_placement.clone().unwrap_or_default(),
         proxy: proxy(config)?,
         resources: resources(config),
         traces: traces::traces(config)?,
@@ -168,8 +165,7 @@ pub fn spoke(
 
 fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
     let wanted = "the name of a namespace";
-    let value = config.variable("ARGOCD_NAMESPACE");
-    let namespace = read("ARGOCD_NAMESPACE", value, wanted, label)?;
+    let namespace = variable("ARGOCD_NAMESPACE", config, wanted, label)?;
     Ok(namespace.unwrap_or_else(|| "argocd".to_owned()))
 }
 
@@ -185,39 +181,16 @@ fn allowed_namespaces(config: &AddOnDeploymentConfigSpec) -> Result<BTreeSet<Str
         let names = value.split(',').map(str::trim);
         names.filter(|name| !name.is_empty()).map(label).collect()
     };
-    let value = config.variable("ALLOWED_NAMESPACES");
-    let names = read("ALLOWED_NAMESPACES", value, wanted, parse)?;
+    let names = variable("ALLOWED_NAMESPACES", config, wanted, parse)?;
     Ok(names.unwrap_or_default())
 }
 
 fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {
     const LEVELS: [&str; 6] = ["error", "warn", "warning", "info", "debug", "trace"];
-    let value = config.variable("LOG_LEVEL");
     let wanted = "error, warn, info, debug or trace";
     let parse = |value: &str| LEVELS.into_iter().find(|level| *level == value);
-    let level = read("LOG_LEVEL", value, wanted, parse)?;
+    let level = variable("LOG_LEVEL", config, wanted, parse)?;
     Ok(level.unwrap_or("info").to_owned())
-}
-
-fn ui_access(config: &AddOnDeploymentConfigSpec) -> Result<UiAccess, Error> {
-    let parse = |value: &str| value.parse().ok();
-    let value = config.variable("UI_ACCESS");
-    let level = read("UI_ACCESS", value, ui_access::LEVELS, parse)?;
-    Ok(level.unwrap_or(UiAccess::Read))
-}
-
-fn placement(config: &AddOnDeploymentConfigSpec) -> Placement {
-    config
-        .node_placement
-        .as_ref()
-        .map_or_else(Placement::default, |placement| Placement {
-            node_selector: placement.node_selector.clone(),
-            tolerations: placement
-                .tolerations
-                .iter()
-                .map(|toleration| json!(toleration))
-                .collect(),
-        })
 }
 
 fn proxy(config: &AddOnDeploymentConfigSpec) -> Result<Proxy, Error> {
@@ -238,9 +211,8 @@ fn proxy(config: &AddOnDeploymentConfigSpec) -> Result<Proxy, Error> {
 
 /// The last entry that matches, as in OCM's own framework.
 fn resources(config: &AddOnDeploymentConfigSpec) -> Option<serde_json::Value> {
-    let entries = config.resource_requirements.iter().rev();
+    let mut entries = config.resource_requirements.iter().rev();
     entries
-        .into_iter()
         .find(|entry| is_agent_container(&entry.container_id))
         .map(|entry| json!(entry.resources))
 }

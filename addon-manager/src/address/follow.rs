@@ -40,22 +40,14 @@ const TLS_VERSIONS: &[&str] = &["v1", "v1alpha3", "v1alpha2"];
 const TLS_ROUTE: Kind = ("gateway.networking.k8s.io", TLS_VERSIONS, "TLSRoute");
 const INGRESS: Kind = ("networking.k8s.io", &["v1"], "Ingress");
 
-/// The channels that publish the address.
-#[derive(Clone, Debug)]
-pub struct AddressTarget {
-    /// The address.
-    pub address: watch::Sender<Option<Address>>,
-    /// Whether the first search is complete.
-    pub looked: watch::Sender<bool>,
-}
-
-/// Watches the Service until the token is cancelled.
+/// Watches the Service until the token is cancelled. Publishes its address, and `looked` after the first search.
 ///
 /// An address stays in use after it is gone: that harms no agent, and a recreated Service gets its new address soon.
 pub async fn follow(
     client: Client,
     namespace: String,
-    target: AddressTarget,
+    address: watch::Sender<Option<Address>>,
+    looked: watch::Sender<bool>,
     token: CancellationToken,
 ) {
     let watched = Watch::<Service>::new(Api::namespaced(client.clone(), &namespace))
@@ -69,7 +61,7 @@ pub async fn follow(
             Event::Rewound => {}
         });
     });
-    let looking = token.run_until_cancelled(look(client, namespace, target, services));
+    let looking = token.run_until_cancelled(look(client, namespace, address, looked, services));
     tokio::join!(watching, looking);
 }
 
@@ -78,7 +70,8 @@ type Known = (Option<Service>, bool);
 async fn look(
     client: Client,
     namespace: String,
-    target: AddressTarget,
+    address: watch::Sender<Option<Address>>,
+    looked: watch::Sender<bool>,
     mut services: watch::Receiver<Known>,
 ) {
     loop {
@@ -87,7 +80,7 @@ async fn look(
             service,
             ..Seen::default()
         };
-        let now = target.address.borrow().clone();
+        let now = address.borrow().clone();
         let mut found = find(&seen, now.as_ref());
         let pause = if found.is_none() && seen.service.is_some() {
             others(&client, &namespace, &mut seen).await;
@@ -97,18 +90,14 @@ async fn look(
             // The watch reports changes.
             FOUND
         };
-        if let Some((address, source)) = found {
-            target.address.send_if_modified(|known| {
-                let changed = known.as_ref() != Some(&address);
-                if changed {
-                    tracing::info!(%address, ?source, "found the principal's address");
-                    *known = Some(address);
-                }
-                changed
-            });
+        if let Some((found, source)) = found
+            && now.as_ref() != Some(&found)
+        {
+            tracing::info!(address = %found, ?source, "found the principal's address");
+            address.send_replace(Some(found));
         }
         if listed {
-            publish(&target.looked, true);
+            publish(&looked, true);
         }
         tokio::select! {
             changed = services.changed() => if changed.is_err() { return },

@@ -1,6 +1,6 @@
 //! The work of the leader, while it leads.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use kube::runtime::events::{Recorder, Reporter};
@@ -16,12 +16,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::manager::{Channels, HubContext};
+use super::manager::HubContext;
 use crate::{
     addon::{
         self, ArgocdAgent,
         argocd_install::{self, follow::Hub},
     },
+    channels::Channels,
     decisions::store::Store,
     fleet::{self, projects::Projects, secrets::ClusterSecrets},
     hub::Own,
@@ -116,7 +117,15 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
     let (view, wakes) = (View::new(), Requeue::default());
     let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
     let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
-    let setup = setup(term, version, &view, &wakes, &token);
+    let setup = sdk::Setup {
+        client: client.clone(),
+        version,
+        view: view.clone(),
+        wake: wakes.stream(),
+        token: token.clone(),
+        metrics: term.counters.clone(),
+        concurrency: CONCURRENCY,
+    };
     // Another replica may have led meanwhile.
     channels.decisions.send_replace(None);
     let publisher = fleet::Publisher {
@@ -124,25 +133,19 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
         addon: name.clone(),
         own: own.clone(),
         resource_proxy: config.shared.resource_proxy.clone(),
-        serving: channels.serving.clone(),
-        fleet: channels.fleet.clone(),
-        sharing: channels.sharing.subscribe(),
-        decisions: channels.decisions.subscribe(),
-        certificates: channels.certificates.subscribe(),
-        agents: channels.agents.clone(),
+        channels: channels.clone(),
     };
     let changed = wakes.clone();
     let following = secrets.follow(token.clone(), move |cluster| changed.wake(cluster));
-    let publishing = publisher.run(channels.sessions.subscribe(), token.clone());
+    let publishing = publisher.run(token.clone());
     let opting_in = OptIn {
         view: view.clone(),
         addon: name,
         own: own.clone(),
         writer: writer(term, version),
-        store: Store::new(client.clone(), &config.own_namespace),
-        decisions: channels.decisions.clone(),
-        keep: keep(config.certificate_life),
-        blocked: channels.blocked_modes.clone(),
+        store: Store::new(client.clone(), &config.args.own_namespace),
+        keep: keep(config.args.certificate_life),
+        channels: channels.clone(),
     };
     let opting_in = opting_in.run(token.clone());
     let waking = wake_all(view, wakes, channels, token.clone());
@@ -202,24 +205,6 @@ fn keep(certificate_life: Duration) -> SignedDuration {
     life.saturating_add(SignedDuration::from_hours(24))
 }
 
-fn setup(
-    term: &LeaderRun,
-    version: Version,
-    view: &View,
-    wakes: &Requeue,
-    token: &CancellationToken,
-) -> sdk::Setup {
-    sdk::Setup {
-        client: term.context.client.clone(),
-        version,
-        view: view.clone(),
-        wake: wakes.stream(),
-        token: token.clone(),
-        metrics: term.counters.clone(),
-        concurrency: CONCURRENCY,
-    }
-}
-
 fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
     let (context, own) = (&term.context, &term.own);
     let (config, client, channels) = (&context.config, &context.client, &context.channels);
@@ -227,25 +212,17 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         client: client.clone(),
         view: view.clone(),
         own: own.clone(),
-        image: config.agent_image.clone(),
-        certificate_life: config.certificate_life,
-        authority: channels.authority.subscribe(),
-        certificates: channels.certificates.subscribe(),
-        address: channels.address.subscribe(),
-        addresses: channels.addresses.clone(),
-        shares_unscoped: config.shared.shares_unscoped,
-        sharing: channels.sharing.clone(),
-        decisions: channels.decisions.subscribe(),
-        sessions: channels.sessions.subscribe(),
-        blocked_modes: channels.blocked_modes.subscribe(),
+        image: config.args.agent_image.clone(),
+        certificate_life: config.args.certificate_life,
+        shares_unscoped: config.shared.args.share_unscoped_repositories,
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),
         projects: config
+            .args
             .cluster_projects
             .then(|| Projects::new(client.clone(), &own.argocd_namespace)),
         resource_proxy: config.shared.resource_proxy.clone(),
-        pattern: channels.pattern.subscribe(),
-        records: channels.records.clone(),
+        channels: channels.clone(),
     }
 }
 
@@ -253,12 +230,16 @@ fn writer(term: &LeaderRun, version: Version) -> optin::Writer {
     let LeaderRun { context, own, .. } = term;
     let reporter = Reporter {
         controller: keys::FIELD_MANAGER.to_owned(),
-        instance: context.config.pod_name.clone(),
+        instance: context.config.args.pod_name.0.clone(),
     };
     let recorder = Recorder::new(context.client.clone(), reporter);
-    let resource_proxy = context.config.shared.resource_proxy.clone();
-    let client = context.client.clone();
-    optin::Writer::new(client, version, recorder, own.clone(), resource_proxy)
+    optin::Writer {
+        client: context.client.clone(),
+        version,
+        events: recorder,
+        own: own.clone(),
+        resource_proxy: context.config.shared.resource_proxy.clone(),
+    }
 }
 
 /// Changes within this time after a first one are handled together: sessions change as often as agents reconnect, and
@@ -273,50 +254,41 @@ async fn wake_all(view: View, wakes: Requeue, channels: &Channels, token: Cancel
     let mut address = channels.address.subscribe();
     let mut certificates = channels.certificates.subscribe();
     let mut pattern = channels.pattern.subscribe();
-    pattern.mark_unchanged();
     let mut seen = Arc::clone(&sessions.borrow_and_update());
     let mut seen_blocked = Arc::clone(&blocked_modes.borrow_and_update());
     let mut seen_certificates = Arc::clone(&certificates.borrow_and_update());
     loop {
+        // No error: `channels` has the senders.
         let next = async {
             tokio::select! {
-                changed = sessions.changed() => changed.map(|()| false),
-                changed = blocked_modes.changed() => changed.map(|()| false),
-                changed = authority.changed() => changed.map(|()| true),
-                changed = address.changed() => changed.map(|()| true),
-                changed = pattern.changed() => changed.map(|()| true),
-                changed = certificates.changed() => changed.map(|()| false),
+                _ = sessions.changed() => false,
+                _ = blocked_modes.changed() => false,
+                _ = certificates.changed() => false,
+                _ = authority.changed() => true,
+                _ = address.changed() => true,
+                _ = pattern.changed() => true,
             }
         };
-        let names: BTreeSet<ClusterName> = match token.run_until_cancelled(next).await {
-            Some(Ok(true)) => view.addons().into_iter().map(|(name, _)| name).collect(),
-            Some(Ok(false)) => {
-                let now = Arc::clone(&sessions.borrow_and_update());
-                let blocked = Arc::clone(&blocked_modes.borrow_and_update());
-                let mut names = requeue::changed(&seen, &now);
-                names.extend(requeue::differing(&seen_blocked, &blocked));
-                (seen, seen_blocked) = (now, blocked);
-                let certified = Arc::clone(&certificates.borrow_and_update());
-                let all = requeue::waited_for(&seen_certificates, &certified).map_or_else(
-                    || view.addons().into_iter().map(|(name, _)| name).collect(),
-                    |waited| {
-                        names.extend(waited);
-                        BTreeSet::new()
-                    },
-                );
-                seen_certificates = certified;
-                let names = names.into_iter();
-                names
-                    .filter_map(|name| ClusterName::new(name).ok())
-                    .chain(all)
-                    .collect()
-            }
-            Some(Err(_)) => return token.cancelled().await,
-            None => return,
+        let Some(mut affects_all) = token.run_until_cancelled(next).await else {
+            return;
         };
-        for name in names {
-            wakes.wake(name);
+        let now = Arc::clone(&sessions.borrow_and_update());
+        let blocked = Arc::clone(&blocked_modes.borrow_and_update());
+        let certified = Arc::clone(&certificates.borrow_and_update());
+        let mut names = requeue::changed(&seen, &now);
+        names.extend(requeue::differing(&seen_blocked, &blocked));
+        match requeue::waited_for(&seen_certificates, &certified) {
+            Some(waited) => names.extend(waited),
+            None => affects_all = true,
         }
+        (seen, seen_blocked, seen_certificates) = (now, blocked, certified);
+        if affects_all {
+            names.extend(view.addons().into_iter().map(|(name, _)| name.to_string()));
+        }
+        let names = names.into_iter();
+        names
+            .filter_map(|name| ClusterName::new(name).ok())
+            .for_each(|name| wakes.wake(name));
         token.run_until_cancelled(sleep(GATHER)).await;
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
-use principal::{Fleet, Inputs, Sessions};
+use principal::{Feeds, RedisFeeds, follow_revoked};
 use runtime::{
     clock::Clock,
     credentials::{
@@ -30,21 +30,13 @@ use super::{
 };
 use crate::{
     active,
-    addon::argocd_install::{follow::Hub, record::Records},
-    address::{
-        self, Address,
-        follow::{AddressTarget, follow},
-    },
+    address::{Address, follow::follow},
+    channels::Channels,
     config::Manager,
-    decisions::Known,
     hub::Own,
-    issuer::{
-        self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
-        rotation::Agents,
-    },
+    issuer::{self, CA_SECRET, Issuer, JWT_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET},
     keys,
     metrics::{self, Metrics},
-    optin::BlockedModes,
     publish::publish,
     token_key,
 };
@@ -59,7 +51,12 @@ pub(super) async fn start(
     process: ProcessContext,
 ) -> anyhow::Result<()> {
     let ready = process.readiness.register("principal");
-    let channels = Channels::new(&config);
+    let configured = &config.args.principal_address.0;
+    let channels = Channels {
+        address: watch::Sender::new(configured.clone()),
+        looked: watch::Sender::new(configured.is_some()),
+        ..Channels::default()
+    };
     let context = HubContext {
         config,
         client: process.client,
@@ -72,8 +69,9 @@ pub(super) async fn start(
     context.spawn_issuer(leading.clone());
     context.spawn_address();
     let own = context.own().await.context("stopped at the start")?;
-    let inputs = context.inputs(metrics.principal).await?;
-    let handle = principal::start(context.config.shared.principal.clone(), inputs).await?;
+    let feeds = context.feeds(metrics.principal).await?;
+    let settings = context.config.shared.principal.clone();
+    let handle = principal::start(context.client.clone(), settings, feeds).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let (spawner, token) = (context.spawner.clone(), context.spawner.token().clone());
     let readiness = forward(handle.ready, token.clone(), move |is_ready| {
@@ -104,63 +102,27 @@ pub(super) struct HubContext {
     pub(super) metrics: Metrics,
 }
 
-/// Channels between parts; only the newest value counts.
-#[derive(Default)]
-pub(super) struct Channels {
-    /// Whether this replica serves agents: it leads, and the fleet is known.
-    pub(super) serving: watch::Sender<bool>,
-    /// The enrolled clusters: from the fleet to the principal.
-    pub(super) fleet: watch::Sender<Arc<Fleet>>,
-    /// The recorded decisions about clusters, from the opt-in controller to the fleet and the add-on.
-    pub(super) decisions: watch::Sender<Known>,
-    /// The sessions: from the principal to the conditions.
-    pub(super) sessions: watch::Sender<Sessions>,
-    /// The CA: from the issuer to the signer and the manifests.
-    pub(super) authority: watch::Sender<Option<Arc<issuer::Authority>>>,
-    /// The state of the certificates: from the issuer to the conditions.
-    pub(super) certificates: watch::Sender<Arc<issuer::Certificates>>,
-    /// The CAs that agents trust and use, during a rotation: from the fleet to the issuer.
-    pub(super) agents: watch::Sender<Option<Arc<Agents>>>,
-    /// The default address that agents dial.
-    pub(super) address: watch::Sender<Option<Address>>,
-    /// Whether the first search for that address is complete.
-    pub(super) looked: watch::Sender<bool>,
-    /// The addresses that agents of single clusters dial.
-    pub(super) addresses: watch::Sender<BTreeMap<String, Address>>,
-    /// Whether known clusters get the repositories without a project.
-    pub(super) sharing: watch::Sender<BTreeMap<String, bool>>,
-    /// The hub's own Argo CD, as far as it was observed.
-    pub(super) pattern: watch::Sender<Hub>,
-    /// The decisions to record about the clusters' Argo CD.
-    pub(super) records: watch::Sender<Records>,
-    /// The blocked changes of mode: from opt-in to the conditions.
-    pub(super) blocked_modes: watch::Sender<BlockedModes>,
-}
-
-impl Channels {
-    fn new(config: &Manager) -> Self {
-        Self {
-            address: watch::Sender::new(config.principal_address.clone()),
-            looked: watch::Sender::new(config.principal_address.is_some()),
-            ..Self::default()
-        }
-    }
-}
-
 impl HubContext {
     /// Whether this replica leads. No load of the other tasks delays the renewal of the lease: it has threads,
     /// connections and a request rate of its own.
     async fn leading(&self) -> anyhow::Result<watch::Receiver<bool>> {
-        if !self.config.leader_election {
+        if !self.config.args.leader_election {
             return Ok(super::always(&self.spawner));
         }
         let vital = self.spawner.vital();
         let client =
-            runtime::kube::client_of(&self.config.shared.kube, super::USER_AGENT, &vital).await?;
-        let name = self.config.pod_name.as_deref().unwrap_or("addon-manager");
+            runtime::kube::client_of(&self.config.shared.args.kube, super::USER_AGENT, &vital)
+                .await?;
+        let name = self
+            .config
+            .args
+            .pod_name
+            .0
+            .as_deref()
+            .unwrap_or("addon-manager");
         let (life, process) = (Clock::system().now().as_millisecond(), std::process::id());
         let candidate = Candidate {
-            namespace: self.config.own_namespace.clone(),
+            namespace: self.config.args.own_namespace.clone(),
             name: keys::LEASE.to_owned(),
             // The process, not the pod: a restarted container is another candidate.
             identity: format!("{name}_{process}_{life}"),
@@ -170,10 +132,10 @@ impl HubContext {
 
     /// Labels the pod that serves agents, so that the Service selects it.
     fn spawn_active_label(&self) {
-        let Some(pod) = self.config.pod_name.clone() else {
+        let Some(pod) = self.config.args.pod_name.0.clone() else {
             return;
         };
-        let (client, namespace) = (self.client.clone(), self.config.own_namespace.clone());
+        let (client, namespace) = (self.client.clone(), self.config.args.own_namespace.clone());
         let serving = self.channels.serving.subscribe();
         let token = self.spawner.token().clone();
         self.spawner.spawn(
@@ -183,17 +145,14 @@ impl HubContext {
     }
 
     fn spawn_address(&self) {
-        if self.config.principal_address.is_some() {
+        if self.config.args.principal_address.0.is_some() {
             return;
         }
-        let target = AddressTarget {
-            address: self.channels.address.clone(),
-            looked: self.channels.looked.clone(),
-        };
         let following = follow(
             self.client.clone(),
-            self.config.own_namespace.clone(),
-            target,
+            self.config.args.own_namespace.clone(),
+            self.channels.address.clone(),
+            self.channels.looked.clone(),
             self.spawner.token().clone(),
         );
         self.spawner.spawn("address", following);
@@ -209,7 +168,7 @@ impl HubContext {
         let naming = name_hosts(address, addresses, names, self.spawner.token().clone());
         self.spawner.spawn("names in certificates", naming);
         let issuer = Issuer {
-            secrets: issuer::Secrets::new(self.client.clone(), &self.config.own_namespace),
+            secrets: issuer::Secrets::new(self.client.clone(), &self.config.args.own_namespace),
             clock: Clock::system(),
             names: wanted,
             agents: self.channels.agents.subscribe(),
@@ -231,7 +190,7 @@ impl HubContext {
     /// A counter of writes to the Secrets with certificates of the hub, by any client.
     fn written(&self) -> watch::Receiver<u64> {
         let (send, receive) = watch::channel(0_u64);
-        let namespace = &self.config.own_namespace;
+        let namespace = &self.config.args.own_namespace;
         for name in [CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET] {
             let send = send.clone();
             let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), namespace))
@@ -245,27 +204,30 @@ impl HubContext {
     }
 
     /// Builds the inputs of the principal; waits for the token key.
-    async fn inputs(&self, metrics: principal::Metrics) -> Result<Inputs, token_key::Error> {
-        let (client, namespace) = (self.client.clone(), &self.config.own_namespace);
+    async fn feeds(&self, metrics: principal::Metrics) -> Result<Feeds, token_key::Error> {
+        let (client, namespace) = (self.client.clone(), &self.config.args.own_namespace);
         let jwt_key = token_key::from_secret(client, namespace, JWT_SECRET, &self.spawner).await?;
-        Ok(Inputs {
-            client: self.client.clone(),
+        let (client, settings) = (self.client.clone(), &self.config.shared.principal);
+        let visitors_tls = self.serving_tls(RESOURCE_PROXY_SECRET);
+        Ok(Feeds {
             fleet: self.channels.fleet.subscribe(),
             server_tls: self.serving_tls(PRINCIPAL_SECRET),
-            visitors_tls: self.serving_tls(RESOURCE_PROXY_SECRET),
-            redis: None,
+            redis: RedisFeeds::usual(settings, &client, visitors_tls.clone(), &self.spawner),
+            visitors_tls,
             jwt_key,
+            revoked: follow_revoked(client, &settings.argocd_namespace, &self.spawner),
             active: self.channels.serving.subscribe(),
             // With OCM, the ManagedClusterAddOns enrol clusters.
             registrar: None,
             metrics,
             spawner: self.spawner.clone(),
+            clock: Clock::system(),
         })
     }
 
     /// One of our serving certificates, with the CA of the clients.
     fn serving_tls(&self, secret: &str) -> watch::Receiver<Arc<Material>> {
-        let (client, namespace) = (&self.client, &self.config.own_namespace);
+        let (client, namespace) = (&self.client, &self.config.args.own_namespace);
         let watch = |name, take| {
             let clock = Clock::system();
             secrets::watch(client.clone(), namespace, name, take, clock, &self.spawner)
@@ -293,7 +255,7 @@ impl HubContext {
         let settings = &self.config.shared.principal;
         Some(Own {
             argocd_namespace: settings.argocd_namespace.clone(),
-            own_namespace: self.config.own_namespace.clone(),
+            own_namespace: self.config.args.own_namespace.clone(),
             other_namespaces: settings.other_namespaces.clone(),
             cluster_uid,
         })
@@ -310,7 +272,8 @@ async fn name_hosts(
     loop {
         let hosts = {
             let (default, single) = (address.borrow_and_update(), addresses.borrow_and_update());
-            address::hosts(default.iter().chain(single.values()))
+            let all = default.iter().chain(single.values());
+            all.map(|address| address.host.clone()).collect()
         };
         publish(&names, hosts);
         let next = async {

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use ocm::name::is_dns_label;
 use principal::{
-    Certificates, Enrolment, Fleet, Inputs, JwtKey, Mode, REDIS_KEYS, RedisFeeds, Registrar,
-    redis_login,
+    Certificates, Enrolment, Feeds, Fleet, JwtKey, Mode, REDIS_KEYS, RedisFeeds, Registrar,
+    follow_revoked, redis_login,
 };
 use runtime::{
     clock::Clock,
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ProcessContext, forward};
 use crate::{
+    args::SharedArgs,
     config::{
         LoginSource, RedisTlsEndpoint, Registration, Shared, Source, Standalone, TlsEndpoint,
     },
@@ -44,34 +45,28 @@ pub(super) async fn start(
 ) -> anyhow::Result<()> {
     let (client, spawner) = (process.client, process.spawner);
     let ready = process.readiness.register("principal");
-    let Standalone {
-        shared,
-        agents,
-        visitors,
-        redis,
-        token_key: key,
-        registration,
-    } = config;
+    let shared = config.shared;
     let namespace = shared.principal.argocd_namespace.clone();
-    let server_tls = material(agents, &client, &namespace, &spawner).await;
-    let visitors_tls = match visitors {
+    let server_tls = material(config.agents, &client, &namespace, &spawner).await;
+    let visitors_tls = match config.visitors {
         Some(visitors) => material(visitors, &client, &namespace, &spawner).await,
         None => server_tls.clone(),
     };
-    let redis = match redis {
-        Some(redis) => Some(redis_feeds(redis, &client, &namespace, &spawner).await),
-        None => None,
+    let redis = match config.redis {
+        Some(redis) => redis_feeds(redis, &client, &namespace, &spawner).await,
+        None => RedisFeeds::usual(&shared.principal, &client, visitors_tls.clone(), &spawner),
     };
-    let jwt_key = match key {
+    let jwt_key = match config.token_key {
         Source::Secret(name) => {
             token_key::from_secret(client.clone(), &namespace, &name, &spawner).await?
         }
         Source::Files(path) => token_key::from_file(&path).await?,
     };
     let (enrolled, active) = enrolled(&shared, &client, &spawner);
-    let registrar = registration.map(|it| register(it, &shared, &client, &jwt_key, &spawner));
-    let inputs = Inputs {
-        client,
+    let registrar = config.registration;
+    let registrar = registrar.map(|it| register(it, &shared, &client, &jwt_key, &spawner));
+    let feeds = Feeds {
+        revoked: follow_revoked(client.clone(), &namespace, &spawner),
         registrar,
         fleet: enrolled,
         visitors_tls,
@@ -81,8 +76,9 @@ pub(super) async fn start(
         active,
         metrics,
         spawner: spawner.clone(),
+        clock: Clock::system(),
     };
-    let handle = principal::start(shared.principal, inputs).await?;
+    let handle = principal::start(client, shared.principal, feeds).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let token = spawner.token().clone();
     spawner.spawn(
@@ -101,12 +97,10 @@ fn enrolled(
     let (fleet, enrolled) = watch::channel(Arc::default());
     // There is no other replica, but no agent is admitted before the Secrets are known.
     let (serving, active) = watch::channel(false);
-    let hub = Hub {
-        argocd_namespace: shared.principal.argocd_namespace.clone(),
-        shares_unscoped: shared.shares_unscoped,
-    };
-    let secrets = Watch::new(Api::namespaced(client.clone(), &hub.argocd_namespace));
-    let following = follow_fleet(secrets, hub, fleet, serving, spawner.token().clone());
+    let argocd_namespace = &shared.principal.argocd_namespace;
+    let secrets = Watch::new(Api::namespaced(client.clone(), argocd_namespace));
+    let args = shared.args.clone();
+    let following = follow_fleet(secrets, args, fleet, serving, spawner.token().clone());
     spawner.spawn("cluster Secrets", following);
     (enrolled, active)
 }
@@ -119,20 +113,21 @@ fn register(
     jwt_key: &watch::Receiver<Arc<JwtKey>>,
     spawner: &Spawner,
 ) -> Arc<dyn Registrar> {
-    let (namespace, proxy) = (&shared.principal.argocd_namespace, &shared.resource_proxy);
+    let namespace = &shared.principal.argocd_namespace;
     let Registration { certificate } = registration;
     let follow = |name: &String| {
         let (client, take) = (client.clone(), Take::Identity);
         secrets::watch(client, namespace, name, take, Clock::system(), spawner)
     };
     let changes = certificate.as_ref().map(follow);
-    let registration = SelfRegistration::new(
-        client.clone(),
-        namespace,
-        proxy,
+    let registration = SelfRegistration {
+        secrets: Api::namespaced(client.clone(), namespace),
+        argocd_namespace: namespace.clone(),
+        resource_proxy: shared.resource_proxy.clone(),
         certificate,
-        jwt_key.clone(),
-    );
+        jwt_key: jwt_key.clone(),
+        clock: Clock::system(),
+    };
     if let Some(changes) = changes {
         let keeping = keep(registration.clone(), changes, spawner.token().clone());
         spawner.spawn("self-registered cluster Secrets", keeping);
@@ -206,16 +201,10 @@ async fn material(
     credentials::combine(identity, roots, spawner)
 }
 
-/// The settings that all enrolments share.
-struct Hub {
-    argocd_namespace: String,
-    shares_unscoped: bool,
-}
-
 /// Keeps the fleet equal to the cluster Secrets: every Secret that names an agent is an enrolment.
 async fn follow_fleet(
     secrets: Watch<Secret>,
-    hub: Hub,
+    args: SharedArgs,
     fleet: watch::Sender<Arc<Fleet>>,
     serving: watch::Sender<bool>,
     token: CancellationToken,
@@ -226,9 +215,9 @@ async fn follow_fleet(
         match event {
             Event::Applied { object, .. } => {
                 let name = object.metadata.name.clone().unwrap_or_default();
-                match enrolment(&object, &hub.argocd_namespace) {
+                match enrolment(&object, &args.namespace) {
                     Ok((cluster, mut enrolment)) => {
-                        enrolment.shares_unscoped = Some(hub.shares_unscoped);
+                        enrolment.shares_unscoped = Some(args.share_unscoped_repositories);
                         clusters.insert(name, (cluster, enrolment));
                     }
                     Err(reason) => {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use principal::admission::identity::{InvalidMethod, Method};
 use runtime::args::boolean;
 
-use super::{SharedArgs, redis::RedisAloneArgs};
+use super::{Optional, SharedArgs, redis::RedisAloneArgs};
 
 /// Flags of the principal alone.
 #[derive(Clone, Debug, Args)]
@@ -48,8 +49,8 @@ pub struct PrincipalArgs {
     pub jwt_key: Option<PathBuf>,
     /// How an agent proves its identity: `mtls:ocm`, `mtls:<pattern over the subject>`,
     /// `mtls:uri:<pattern>`, `userpass:<file>`, or behind a mesh `header:<name>:<pattern>`.
-    #[arg(long, env = "ARGOCD_PRINCIPAL_AUTH", default_value = "")]
-    pub auth: String,
+    #[arg(long, env = "ARGOCD_PRINCIPAL_AUTH", value_parser = method, default_value = "")]
+    pub auth: Method,
     /// Serve without TLS, behind a mesh that terminates it. Needs `--auth=header:…` or `userpass:…`.
     #[arg(long, env = "ARGOCD_PRINCIPAL_INSECURE_PLAINTEXT", value_parser = boolean,
           num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
@@ -74,7 +75,7 @@ pub struct PrincipalArgs {
         env = "ARGOCD_PRINCIPAL_SELF_REGISTRATION_CLIENT_CERT_SECRET",
         default_value = ""
     )]
-    pub self_registration_client_cert_secret: String,
+    pub self_registration_client_cert_secret: Optional<String>,
 }
 
 /// Flags of the resource proxy of a principal alone.
@@ -107,6 +108,11 @@ pub struct ResourceProxyArgs {
     /// File with that CA, instead of the Secret.
     #[arg(long, env = "ARGOCD_PRINCIPAL_RESOURCE_PROXY_TLS_CA_PATH")]
     pub resource_proxy_ca_path: Option<PathBuf>,
+}
+
+fn method(text: &str) -> Result<Method, InvalidMethod> {
+    let given = Some(text).filter(|text| !text.is_empty());
+    given.map_or_else(|| Ok(Method::ocm()), Method::from_flag)
 }
 
 /// The variables of the Go principal for flags in common.

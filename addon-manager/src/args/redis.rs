@@ -8,6 +8,9 @@ use runtime::{
     credentials::login::Password,
 };
 
+use super::Optional;
+use crate::address::Address;
+
 /// Flags of the redis proxy, which Argo CD on the hub uses as its redis.
 #[derive(Clone, Debug, Args)]
 pub struct RedisArgs {
@@ -23,8 +26,8 @@ pub struct RedisArgs {
     #[command(flatten)]
     pub values: RedisValuesArgs,
     /// host:port of the hub's own redis; without it port 6379 of the Service argocd-redis beside Argo CD.
-    #[arg(long)]
-    pub redis_address: Option<String>,
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub redis_address: Optional<Address>,
 }
 
 /// Limits of the values that the redis proxy transfers and caches.
@@ -57,7 +60,7 @@ pub struct RedisAloneArgs {
         env = "ARGOCD_PRINCIPAL_REDIS_SERVER_ADDRESS",
         default_value = "argocd-redis:6379"
     )]
-    pub redis_server_address: String,
+    pub redis_server_address: Address,
     /// Password of the hub's redis; without it that in the Secret argocd-redis.
     #[arg(long, env = "REDIS_PASSWORD", hide_env_values = true)]
     pub redis_password: Option<Password>,

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use principal::admission::identity::{self, visitor::Visitors};
+use principal::admission::identity::visitor::Visitors;
+use runtime::credentials::login::Login;
 
-use super::{Error, RedisTlsEndpoint, Shared, Source, given, redis};
-use crate::args::{PrincipalArgs, ResourceProxyArgs};
+use super::{Error, Shared, redis_proxy};
+use crate::args::{PrincipalArgs, RedisAloneArgs, ResourceProxyArgs};
 
 /// The principal alone.
 #[derive(Clone, Debug)]
@@ -24,6 +25,15 @@ pub struct Standalone {
     pub registration: Option<Registration>,
 }
 
+/// The source of a secret value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source<Files> {
+    /// A Secret in the principal's namespace.
+    Secret(String),
+    /// Files.
+    Files(Files),
+}
+
 /// The TLS settings of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsEndpoint {
@@ -40,102 +50,125 @@ pub struct Registration {
     pub certificate: Option<String>,
 }
 
+/// The credentials for the hub's redis and for clients of the redis proxy.
+#[derive(Clone, Debug)]
+pub struct RedisTlsEndpoint {
+    /// The login of the hub's redis and of the redis proxy.
+    pub login: LoginSource,
+    /// The serving certificate of the redis proxy and the CA of the hub's redis, if TLS is enabled.
+    pub tls: Option<TlsEndpoint>,
+}
+
+/// The source of a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoginSource {
+    /// Argo CD's own Secret.
+    ArgoCd,
+    /// Files in a folder.
+    Folder(PathBuf),
+    /// The command line, or a variable.
+    Given(Login),
+}
+
 /// Checks the settings of the principal alone.
 pub(super) fn checked(args: PrincipalArgs) -> Result<Standalone, Error> {
-    let PrincipalArgs {
-        shared: common,
-        tls_secret_name,
-        tls_cert,
-        tls_key,
-        tls_ca_secret_name,
-        root_ca_path,
-        jwt_secret_name,
-        jwt_key,
-        auth,
-        insecure_plaintext,
-        require_client_certs,
-        resource_proxy,
-        redis: redis_proxy,
-        enable_self_cluster_registration,
-        self_registration_client_cert_secret,
-    } = args;
-    let identity = checked_method(&auth, insecure_plaintext)?;
     let proxy = "argocd-agent-resource-proxy:9090".to_owned();
-    let mut shared = super::shared(common, identity, proxy)?;
-    shared.principal.plaintext = insecure_plaintext;
-    shared.principal.require_certificates = require_client_certs;
-    shared.principal.visitors = Visitors::Upstream;
-    let (is_wanted, visitors) = checked_proxy(resource_proxy)?;
-    if !is_wanted {
-        shared.principal.resource_proxy = None;
+    let is_plain = args.insecure_plaintext;
+    if matches!(
+        (args.auth.word(), is_plain),
+        ("mtls", true) | ("header", false)
+    ) {
+        return Err(Error::Plaintext);
     }
-    let host = shared.principal.listen.ip();
-    let (redis_proxy, redis) = redis::checked_alone(redis_proxy, host)?.unzip();
-    shared.principal.redis_proxy = redis_proxy;
-    let agents = endpoint(
-        [("--tls-cert", tls_cert), ("--tls-key", tls_key)],
-        tls_secret_name,
-        or_secret(root_ca_path, tls_ca_secret_name),
-    )?;
-    let certificate = Some(self_registration_client_cert_secret).filter(|name| !name.is_empty());
+    let mut shared = super::shared(args.shared, args.auth, proxy)?;
+    shared.principal.plaintext = is_plain;
+    shared.principal.require_certificates = args.require_client_certs;
+    shared.principal.visitors = Visitors::Upstream;
+    let visitors = visitors(args.resource_proxy, &mut shared)?;
+    let redis = redis(args.redis, &mut shared)?;
+    let agents = TlsEndpoint {
+        serving: pair(
+            [("--tls-cert", args.tls_cert), ("--tls-key", args.tls_key)],
+            args.tls_secret_name,
+        )?,
+        ca: or_secret(args.root_ca_path, args.tls_ca_secret_name),
+    };
+    let certificate = args.self_registration_client_cert_secret.0;
+    let registers = args.enable_self_cluster_registration;
     Ok(Standalone {
-        visitors: shared.principal.resource_proxy.map(|_| visitors),
+        visitors,
         redis,
         shared,
         agents,
-        token_key: or_secret(jwt_key, jwt_secret_name),
-        registration: enable_self_cluster_registration.then_some(Registration { certificate }),
+        token_key: or_secret(args.jwt_key, args.jwt_secret_name),
+        registration: registers.then_some(Registration { certificate }),
     })
 }
 
-/// Whether the resource proxy is enabled, and its TLS settings.
-fn checked_proxy(args: ResourceProxyArgs) -> Result<(bool, TlsEndpoint), Error> {
-    let ResourceProxyArgs {
-        enable_resource_proxy,
-        resource_proxy_secret_name,
-        resource_proxy_cert_path,
-        resource_proxy_key_path,
-        resource_proxy_ca_secret_name,
-        resource_proxy_ca_path,
-    } = args;
+/// Enables the resource proxy, and returns its TLS settings.
+fn visitors(args: ResourceProxyArgs, shared: &mut Shared) -> Result<Option<TlsEndpoint>, Error> {
     let files = [
-        ("--resource-proxy-cert-path", resource_proxy_cert_path),
-        ("--resource-proxy-key-path", resource_proxy_key_path),
+        ("--resource-proxy-cert-path", args.resource_proxy_cert_path),
+        ("--resource-proxy-key-path", args.resource_proxy_key_path),
     ];
-    let ca = or_secret(resource_proxy_ca_path, resource_proxy_ca_secret_name);
-    let endpoint = endpoint(files, resource_proxy_secret_name, ca)?;
-    Ok((enable_resource_proxy, endpoint))
+    let endpoint = TlsEndpoint {
+        serving: pair(files, args.resource_proxy_secret_name)?,
+        ca: or_secret(
+            args.resource_proxy_ca_path,
+            args.resource_proxy_ca_secret_name,
+        ),
+    };
+    let address = &mut shared.principal.resource_proxy;
+    *address = address.filter(|_| args.enable_resource_proxy);
+    Ok(address.map(|_| endpoint))
 }
 
-fn checked_method(auth: &str, plaintext: bool) -> Result<identity::Method, Error> {
-    let method = if auth.is_empty() {
-        identity::Method::ocm()
-    } else {
-        identity::Method::from_flag(auth)?
+/// Enables the redis proxy, and returns its credentials.
+fn redis(args: RedisAloneArgs, shared: &mut Shared) -> Result<Option<RedisTlsEndpoint>, Error> {
+    let has_tls = args.redis_tls_enabled;
+    let files = [
+        (
+            "--redis-proxy-server-tls-cert",
+            args.redis_proxy_server_tls_cert,
+        ),
+        (
+            "--redis-proxy-server-tls-key",
+            args.redis_proxy_server_tls_key,
+        ),
+    ];
+    let tls = TlsEndpoint {
+        serving: pair(files, args.redis_proxy_server_tls_secret_name)?,
+        ca: or_secret(args.redis_ca_path, args.redis_ca_secret_name),
     };
-    match (method.word(), plaintext) {
-        ("mtls", true) | ("header", false) => Err(Error::Plaintext),
-        _ => Ok(method),
+    let given = args.redis_password.and_then(Login::of);
+    let login = args.redis_creds_dir_path.map_or_else(
+        || given.map_or(LoginSource::ArgoCd, LoginSource::Given),
+        LoginSource::Folder,
+    );
+    let listen = shared.args.listen(args.redis_proxy_port);
+    let server = args.redis_server_address.to_string();
+    let proxy = redis_proxy(listen, has_tls, server, &args.values);
+    shared.principal.redis_proxy = proxy.filter(|_| !args.disable_redis_proxy);
+    let endpoint = RedisTlsEndpoint {
+        login,
+        tls: has_tls.then_some(tls),
+    };
+    let is_on = shared.principal.redis_proxy.is_some();
+    Ok(is_on.then_some(endpoint))
+}
+
+/// A certificate and its key, in files or a Secret.
+fn pair(
+    files: [(&'static str, Option<PathBuf>); 2],
+    secret: String,
+) -> Result<Source<(PathBuf, PathBuf)>, Error> {
+    match files {
+        [(_, Some(certificate)), (_, Some(key))] => Ok(Source::Files((certificate, key))),
+        [(_, None), (_, None)] => Ok(Source::Secret(secret)),
+        [(certificate, _), (key, _)] => Err(Error::HalfPair(certificate, key)),
     }
 }
 
-/// The TLS settings of a port, whose certificate and key are in files or a Secret.
-pub(super) fn endpoint(
-    files: [(&'static str, Option<PathBuf>); 2],
-    secret: String,
-    ca: Source<PathBuf>,
-) -> Result<TlsEndpoint, Error> {
-    let [(certificate_flag, certificate), (key_flag, key)] = files;
-    let serving = match (given(certificate), given(key)) {
-        (Some(certificate), Some(key)) => Source::Files((certificate, key)),
-        (None, None) => Source::Secret(secret),
-        (Some(_), None) | (None, Some(_)) => {
-            return Err(Error::HalfPair(certificate_flag, key_flag));
-        }
-    };
-    Ok(TlsEndpoint { serving, ca })
-}
-
-pub(super) fn or_secret(path: Option<PathBuf>, secret: String) -> Source<PathBuf> {
-    given(path).map_or(Source::Secret(secret), Source::Files)
+fn or_secret(path: Option<PathBuf>, secret: String) -> Source<PathBuf> {
+    path.map_or(Source::Secret(secret), Source::Files)
 }

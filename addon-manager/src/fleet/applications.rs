@@ -3,71 +3,61 @@
 //! For rare events: a cluster leaves, or its mode changes. The principal has a cache of Applications; here we keep none.
 
 use argocd::routing::{Clusters, RoutingSettings};
+use futures::{Stream, TryStreamExt as _};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
 };
 use serde_json::json;
 
-use super::api_error::{ApiError, failed};
-use crate::hub::Own;
+use crate::{
+    api::{self, ApiError, failed},
+    hub::Own,
+};
 
 /// The page size of lists.
 const PAGE: u32 = 100;
 
-/// The Applications that are delivered to one cluster.
-#[derive(Clone, Debug)]
-pub struct Applications {
-    api: Api<DynamicObject>,
-    clusters: Clusters,
-    settings: RoutingSettings,
-    // None after the last page.
-    next: Option<ListParams>,
+/// The API resource of Applications.
+pub fn kind() -> ApiResource {
+    let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application");
+    ApiResource::from_gvk(&kind)
 }
 
-impl Applications {
-    /// The Applications of `cluster`, whose Secret has this `server`; reads nothing yet.
-    pub fn of(client: &Client, own: &Own, cluster: &str, server: &str) -> Self {
-        let settings = RoutingSettings {
-            argocd_namespace: own.argocd_namespace.clone(),
-            allowed_namespaces: own.other_namespaces.clone(),
-        };
-        Self {
-            api: Api::all_with(client.clone(), &Self::kind()),
-            clusters: Clusters::new([(cluster.to_owned(), Some(server.to_owned()))]),
-            settings,
-            next: Some(ListParams::default().limit(PAGE)),
-        }
-    }
+/// Lists the Applications of `cluster`, whose Secret has this `server`, page by page. A page may be empty.
+pub fn pages(
+    client: &Client,
+    own: &Own,
+    cluster: &str,
+    server: &str,
+) -> impl Stream<Item = Result<Vec<DynamicObject>, ApiError>> + use<> {
+    let settings = RoutingSettings {
+        argocd_namespace: own.argocd_namespace.clone(),
+        allowed_namespaces: own.other_namespaces.clone(),
+    };
+    let clusters = Clusters::new([(cluster.to_owned(), Some(server.to_owned()))]);
+    let all = Api::<DynamicObject>::all_with(client.clone(), &kind());
+    api::pages(all, ListParams::default().limit(PAGE))
+        .map_err(failed("list", "Applications"))
+        .map_ok(move |mut page| {
+            page.retain(|application| belongs(application, &clusters, &settings));
+            page
+        })
+}
 
-    /// The API resource of Applications.
-    pub fn kind() -> ApiResource {
-        let kind = GroupVersionKind::gvk("argoproj.io", "v1alpha1", "Application");
-        ApiResource::from_gvk(&kind)
-    }
-
-    /// The next page, which may be empty; `None` after the last one.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<DynamicObject>>, ApiError> {
-        let Some(page) = self.next.take() else {
-            return Ok(None);
-        };
-        let list = self.api.list(&page).await;
-        let list = list.map_err(failed("list", "Applications".to_owned()))?;
-        let more = list.metadata.continue_.filter(|token| !token.is_empty());
-        self.next = more.map(|token| page.continue_token(&token));
-        let mut here = list.items;
-        here.retain(|application| belongs(application, &self.clusters, &self.settings));
-        Ok(Some(here))
-    }
-
-    /// Counts all Applications.
-    pub async fn count(mut self) -> Result<usize, ApiError> {
-        let mut count: usize = 0;
-        while let Some(page) = self.next_page().await? {
-            count = count.saturating_add(page.len());
-        }
-        Ok(count)
-    }
+/// Counts the Applications of `cluster`.
+pub async fn count(
+    client: &Client,
+    own: &Own,
+    cluster: &str,
+    server: &str,
+) -> Result<usize, ApiError> {
+    let pages = pages(client, own, cluster, server);
+    pages
+        .try_fold(0_usize, async |count, page| {
+            Ok(count.saturating_add(page.len()))
+        })
+        .await
 }
 
 /// Whether an Application was delivered to the one cluster in `clusters`, or mirrors one of it.

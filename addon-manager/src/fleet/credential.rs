@@ -32,7 +32,7 @@ pub fn current(
     };
     Ok(Access {
         bearer_token: None,
-        ca: Some(ca.bundle().to_owned()),
+        ca: Some(ca.bundle.clone()),
         certificate: Some(certificate),
         key: Some(key),
     })
@@ -92,7 +92,7 @@ mod tests {
         let next = make::authority(now()).unwrap();
         let then = current(Some(first.clone()), &next, "c", now() + 1.hours()).unwrap();
         assert!(then.certificate != first.certificate);
-        assert_eq!(then.ca.as_deref(), Some(next.bundle()));
+        assert_eq!(then.ca.as_deref(), Some(next.bundle.as_str()));
     }
 
     #[test]

@@ -6,12 +6,14 @@
 use argocd::cluster_project;
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams},
 };
 use ocm::name::ClusterName;
 
-use super::api_error::{self, ApiError};
-use crate::{delete_with_preconditions, keys};
+use crate::{
+    api::{self, ApiError, failed},
+    keys,
+};
 
 /// The projects in the hub's Argo CD namespace.
 #[derive(Clone, Debug)]
@@ -36,7 +38,10 @@ impl Projects {
         let name = cluster_project::name(cluster.as_str());
         let mut desired = cluster_project::build(cluster.as_str(), &self.namespace);
         let mut params = PatchParams::apply(keys::FIELD_MANAGER);
-        if let Some(live) = self.live(&name).await? {
+        if let Some(live) = api::find(&self.api, &name)
+            .await
+            .map_err(failed("look for AppProject", &name))?
+        {
             let theirs =
                 !cluster_project::is_ours(cluster.as_str(), live.metadata.annotations.as_ref());
             if theirs || cluster_project::is_as(&live.data, &desired) {
@@ -52,7 +57,7 @@ impl Projects {
             .api
             .patch(&name, &params, &Patch::Apply(&desired))
             .await;
-        written.map_err(failed("write", &name))?;
+        written.map_err(failed("write AppProject", &name))?;
         tracing::info!(%cluster, project = name, "wrote the cluster's AppProject");
         Ok(())
     }
@@ -60,29 +65,19 @@ impl Projects {
     /// Deletes the project of a cluster, if we made it.
     pub async fn remove(&self, cluster: &ClusterName) -> Result<(), ApiError> {
         let name = cluster_project::name(cluster.as_str());
-        let Some(live) = self.live(&name).await? else {
+        let Some(live) = api::find(&self.api, &name)
+            .await
+            .map_err(failed("look for AppProject", &name))?
+        else {
             return Ok(());
         };
         if !cluster_project::is_ours(cluster.as_str(), live.metadata.annotations.as_ref()) {
             return Ok(());
         }
-        let deleted = delete_with_preconditions::delete(&self.api, &name, live.metadata.uid).await;
-        if deleted.map_err(failed("delete", &name))? {
+        let deleted = api::delete(&self.api, &name, live.metadata.uid).await;
+        if deleted.map_err(failed("delete AppProject", &name))? {
             tracing::info!(%cluster, "deleted the cluster's AppProject");
         }
         Ok(())
     }
-
-    /// Reads the project of that name with a list, for which the principal's watch has the permission already.
-    async fn live(&self, name: &str) -> Result<Option<DynamicObject>, ApiError> {
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let found = self.api.list(&named).await;
-        found
-            .map(|found| found.items.into_iter().next())
-            .map_err(failed("look for", name))
-    }
-}
-
-fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> ApiError {
-    api_error::failed(action, format!("AppProject {name}"))
 }

@@ -1,15 +1,16 @@
 //! Releases hub Applications that wait for a cluster without an agent.
 
+use std::pin::pin;
+
+use futures::{Stream, TryStreamExt as _};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
-use super::{
-    api_error::{ApiError, failed},
-    applications::Applications,
-};
+use super::applications;
+use crate::api::{ApiError, failed};
 
 /// Finalizers that make Argo CD wait for the cluster; a suffix after `/` may follow.
 const ARGOCD_FINALIZERS: [&str; 3] = [
@@ -23,9 +24,10 @@ const ARGOCD_FINALIZERS: [&str; 3] = [
 /// No agent is left that could finish their deletion; the workload stays on the spoke, as always after an opt-out.
 pub async fn release_applications(
     client: &Client,
-    mut applications: Applications,
+    pages: impl Stream<Item = Result<Vec<DynamicObject>, ApiError>>,
 ) -> Result<(), ApiError> {
-    while let Some(page) = applications.next_page().await? {
+    let mut pages = pin!(pages);
+    while let Some(page) = pages.try_next().await? {
         for application in &page {
             if let Some(patch) = released(application) {
                 release(client, application, &patch).await?;
@@ -43,7 +45,7 @@ async fn release(
     let namespace = application.namespace().unwrap_or_default();
     let name = application.name_any();
     let object = format!("Application/{namespace}/{name}");
-    let kind = Applications::kind();
+    let kind = applications::kind();
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), &namespace, &kind);
     let params = PatchParams::default();
     match api.patch(&name, &params, &Patch::Merge(patch)).await {
@@ -52,7 +54,7 @@ async fn release(
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(error) => Err(failed("release", object)(error)),
+        Err(error) => Err(failed("release", &object)(error)),
     }
 }
 

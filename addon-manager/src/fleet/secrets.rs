@@ -9,7 +9,7 @@ use argocd::cluster_secret::Access;
 use k8s_openapi::{api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::{ListParams, Patch, PatchParams},
+    api::{Patch, PatchParams},
 };
 use ocm::name::ClusterName;
 use runtime::kube::{Event, Watch, watch_trimmed};
@@ -17,8 +17,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::api_error::{self, ApiError};
-use crate::{delete_with_preconditions, keys, lock::lock};
+use crate::{
+    api::{self, ApiError, failed},
+    keys,
+    lock::lock,
+};
 
 mod cache;
 mod contest;
@@ -44,25 +47,18 @@ pub enum Error {
     NotListed,
     /// A Secret of another owner has the name; we never write or delete it.
     #[error(
-        "the Secret {namespace}/{name} was not created by this add-on, which does not change it, so Argo CD cannot \
+        "the Secret {0} was not created by this add-on, which does not change it, so Argo CD cannot \
         manage the cluster correctly: delete or rename that Secret"
     )]
-    Foreign {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
-    },
+    Foreign(String),
     /// Another field manager changed a field that Argo CD needs.
     #[error(
-        "{manager} changed {fields} of the Secret {namespace}/{name}; the add-on keeps the change, but Argo CD \
+        "{manager} changed {fields} of the Secret {secret}; the add-on keeps the change, but Argo CD \
         cannot use it: set the annotation {WRITTEN} of that Secret to an empty value to restore it"
     )]
     Contested {
-        /// Its namespace.
-        namespace: String,
-        /// Its name.
-        name: String,
+        /// Its namespace and name.
+        secret: String,
         /// The changed fields.
         fields: String,
         /// The field manager that changed them.
@@ -82,7 +78,7 @@ impl Error {
     /// A message with the next step, for errors that a retry does not resolve.
     pub fn needs_a_person(&self) -> Option<String> {
         match self {
-            Self::Foreign { .. } | Self::Contested { .. } => Some(self.to_string()),
+            Self::Foreign(_) | Self::Contested { .. } => Some(self.to_string()),
             Self::Api(error) => error.needs_a_person(),
             Self::NotListed | Self::NotASecret { .. } => None,
         }
@@ -90,7 +86,8 @@ impl Error {
 }
 
 /// Reads and writes the cluster Secrets. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ClusterSecrets({namespace})")]
 pub struct ClusterSecrets {
     namespace: String,
     api: Api<Secret>,
@@ -99,12 +96,6 @@ pub struct ClusterSecrets {
     // Labels and annotations that another field manager sets to other values, by cluster. Locked likewise.
     contested: Arc<Mutex<BTreeMap<String, BTreeSet<Field>>>>,
     listed: watch::Sender<bool>,
-}
-
-impl std::fmt::Debug for ClusterSecrets {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterSecrets").finish_non_exhaustive()
-    }
 }
 
 impl ClusterSecrets {
@@ -191,7 +182,10 @@ impl ClusterSecrets {
         let known = lock(&self.cache).get(cluster).cloned();
         let live = match known {
             Some(live) => Some(live),
-            None => self.look(&name).await?,
+            // It may lack the labels that the watch selects.
+            None => api::find(&self.api, &name)
+                .await
+                .map_err(failed("look for Secret", &name))?,
         };
         let mut contested = self.contested(cluster, live.as_ref(), &desired);
         loop {
@@ -243,8 +237,7 @@ impl ClusterSecrets {
         };
         let fields: Vec<&str> = fields.iter().map(|field| field.0.as_str()).collect();
         Error::Contested {
-            namespace: self.namespace.clone(),
-            name: name.to_owned(),
+            secret: format!("{}/{name}", self.namespace),
             fields: fields.join(", "),
             manager,
         }
@@ -268,8 +261,7 @@ impl ClusterSecrets {
         match todo(cluster, live, &wanted) {
             Todo::Nothing => return Ok(()),
             Todo::LeaveAlone => {
-                let (namespace, name) = (self.namespace.clone(), name.to_owned());
-                return Err(Error::Foreign { namespace, name });
+                return Err(Error::Foreign(format!("{}/{name}", self.namespace)));
             }
             // Without force: if another client creates it meanwhile, the apply fails with a conflict.
             Todo::Make => {}
@@ -285,18 +277,9 @@ impl ClusterSecrets {
         let writing = Writing::begin(&self.cache, cluster);
         let written = self.api.patch(name, &params, &Patch::Apply(&desired)).await;
         // So that the next reconcile need not wait for the watch.
-        writing.answered(written.map_err(failed("write", name))?);
+        writing.answered(written.map_err(failed("write Secret", name))?);
         tracing::info!(cluster, "wrote the cluster Secret");
         Ok(())
-    }
-
-    /// Looks for a Secret of that name without the labels that the watch selects.
-    async fn look(&self, name: &str) -> Result<Option<Secret>, Error> {
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let found = self.api.list(&named).await;
-        found
-            .map(|found| found.items.into_iter().next())
-            .map_err(failed("look for", name))
     }
 
     /// Deletes the Secret of `cluster`, if we made it.
@@ -310,8 +293,8 @@ impl ClusterSecrets {
         };
         let name = argocd::cluster_secret::name(cluster.as_str());
         let uid = live.metadata.uid;
-        let deleted = delete_with_preconditions::delete(&self.api, &name, uid.clone()).await;
-        if deleted.map_err(failed("delete", &name))? {
+        let deleted = api::delete(&self.api, &name, uid.clone()).await;
+        if deleted.map_err(failed("delete Secret", &name))? {
             tracing::info!(%cluster, "deleted the cluster Secret");
         }
         lock(&self.cache).gone(cluster.as_str(), &uid.unwrap_or_default());
@@ -343,11 +326,6 @@ fn is_ours(secret: &Secret) -> bool {
 pub fn is_marked(metadata: &ObjectMeta) -> bool {
     let annotations = metadata.annotations.as_ref();
     annotations.is_some_and(|it| it.contains_key(WRITTEN))
-}
-
-fn failed(action: &'static str, name: &str) -> impl FnOnce(kube::Error) -> Error {
-    let object = format!("Secret {name}");
-    move |source| api_error::failed(action, object)(source).into()
 }
 
 #[cfg(test)]

@@ -1,23 +1,35 @@
 //! The CA as a value: its certificates and its key.
 
-use std::fmt;
-
 use jiff::Timestamp;
 use runtime::credentials::{KeyId, fingerprint};
-use x509_parser::prelude::FromDer as _;
+use x509_parser::{certificate::X509Certificate, pem::parse_x509_pem, time::ASN1Time};
 
 /// The certificate authority, read and checked: the key belongs to the certificate.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, derive_more::Debug, PartialEq, Eq)]
+#[debug("Authority({certificate})")]
 pub struct Authority {
-    certificate: String,
-    key: String,
-    bundle: String,
-    der: Vec<u8>,
-    fingerprint: String,
-    key_id: Option<KeyId>,
-    unit: Option<String>,
-    not_before: Timestamp,
-    not_after: Timestamp,
+    /// The certificate that signs, as PEM.
+    pub certificate: String,
+    /// Its private key, as PEM. For the Secret and for signing, never for logs.
+    pub key: String,
+    /// The CAs that both ends trust, as PEM: this certificate, and a second one during a rotation.
+    pub bundle: String,
+    /// The certificate that signs, as DER.
+    pub der: Vec<u8>,
+    /// The fingerprint of its certificate, by which agents report trust.
+    pub fingerprint: String,
+    /// The identifier of its key.
+    pub key_id: Option<KeyId>,
+    /// The organizational unit of the agents' certificates that it signs; none for the first CA.
+    ///
+    /// OCM's registration agent requests a new certificate when the required subject differs from that of the present
+    /// certificate. So the next CA of a rotation has its own unit, and every agent gets a certificate from it within
+    /// seconds instead of near the end of the old one's life.
+    pub unit: Option<String>,
+    /// The start of its validity.
+    pub not_before: Timestamp,
+    /// The end of its validity.
+    pub not_after: Timestamp,
 }
 
 impl Authority {
@@ -30,23 +42,12 @@ impl Authority {
         key: String,
         bundle: Option<String>,
     ) -> Result<Self, String> {
-        let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes())
-            .map_err(|error| format!("tls.crt: {error}"))?;
-        let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&pem.contents)
-            .map_err(|error| format!("tls.crt: {error}"))?;
-        if !parsed.is_ca() {
-            return Err("tls.crt is not a certificate authority".to_owned());
-        }
-        let time = |time: x509_parser::time::ASN1Time| {
-            Timestamp::from_second(time.timestamp()).map_err(|error| format!("tls.crt: {error}"))
+        let read = |x509: &X509Certificate<'_>, der: &[u8], life| {
+            x509.is_ca()
+                .then(|| (KeyId::of_subject(x509), der.to_owned(), life))
         };
-        let not_before = time(parsed.validity().not_before)?;
-        let not_after = time(parsed.validity().not_after)?;
-        let key_id = KeyId::of_subject(&parsed);
-        let pair = rcgen::KeyPair::from_pem(&key).map_err(|error| format!("tls.key: {error}"))?;
-        if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
-            return Err("tls.key does not belong to tls.crt".to_owned());
-        }
+        let (key_id, der, [not_before, not_after]) =
+            read_pair(&certificate, &key, read)?.ok_or("tls.crt is not a certificate authority")?;
         let bundle = bundle.filter(|text| !text.trim().is_empty());
         Ok(Self {
             bundle: bundle.unwrap_or_else(|| certificate.clone()),
@@ -54,75 +55,37 @@ impl Authority {
             not_after,
             key_id,
             unit: None,
-            fingerprint: fingerprint(&pem.contents),
-            der: pem.contents,
+            fingerprint: fingerprint(&der),
+            der,
             certificate,
             key,
         })
     }
-
-    /// The certificate that signs, as PEM.
-    pub fn certificate(&self) -> &str {
-        &self.certificate
-    }
-
-    /// The certificate that signs, as DER.
-    pub fn der(&self) -> &[u8] {
-        &self.der
-    }
-
-    /// Sets the organizational unit of the agents' certificates that it signs.
-    #[must_use]
-    pub fn with_unit(self, unit: Option<String>) -> Self {
-        Self { unit, ..self }
-    }
-
-    /// The organizational unit of the agents' certificates that it signs; none for the first CA.
-    ///
-    /// OCM's registration agent requests a new certificate when the required subject differs from that of the present
-    /// certificate. So the next CA of a rotation has its own unit, and every agent gets a certificate from it within
-    /// seconds instead of near the end of the old one's life.
-    pub fn unit(&self) -> Option<&str> {
-        self.unit.as_deref()
-    }
-
-    /// The fingerprint of its certificate, by which agents report trust.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    /// The identifier of its key.
-    pub const fn key_id(&self) -> Option<&KeyId> {
-        self.key_id.as_ref()
-    }
-
-    /// The start of its validity.
-    pub const fn not_before(&self) -> Timestamp {
-        self.not_before
-    }
-
-    /// The end of its validity.
-    pub const fn not_after(&self) -> Timestamp {
-        self.not_after
-    }
-
-    /// Its private key, as PEM. For the Secret and for signing, never for logs.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// The CAs that both ends trust, as PEM: this certificate, and a second one during a rotation.
-    pub fn bundle(&self) -> &str {
-        &self.bundle
-    }
 }
 
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority")
-            .field("certificate", &self.certificate)
-            .finish_non_exhaustive()
+/// Parses a certificate, checks that the key belongs to it, and returns the facts that `read` takes from the certificate,
+/// its DER form, and the start and the end of its life.
+pub(super) fn read_pair<T>(
+    certificate: &str,
+    key: &str,
+    read: impl FnOnce(&X509Certificate<'_>, &[u8], [Timestamp; 2]) -> T,
+) -> Result<T, String> {
+    let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(in_certificate)?;
+    let parsed = pem.parse_x509().map_err(in_certificate)?;
+    let pair = rcgen::KeyPair::from_pem(key).map_err(|error| format!("tls.key: {error}"))?;
+    if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
+        return Err("tls.key does not belong to tls.crt".to_owned());
     }
+    let time = |at: ASN1Time| Timestamp::from_second(at.timestamp()).map_err(in_certificate);
+    let life = [
+        time(parsed.validity().not_before)?,
+        time(parsed.validity().not_after)?,
+    ];
+    Ok(read(&parsed, &pem.contents, life))
+}
+
+fn in_certificate(error: impl std::fmt::Display) -> String {
+    format!("tls.crt: {error}")
 }
 
 #[cfg(test)]
@@ -137,7 +100,7 @@ mod tests {
     #[test]
     fn the_key_is_not_shown() {
         let ca = make::authority(now()).unwrap();
-        let key_body = ca.key().lines().nth(1).unwrap().to_owned();
+        let key_body = ca.key.lines().nth(1).unwrap().to_owned();
         assert!(!format!("{ca:?}").contains(&key_body));
     }
 
@@ -147,7 +110,7 @@ mod tests {
             make::authority(now()).unwrap(),
             make::authority(now()).unwrap(),
         );
-        let mixed = Authority::from_pem(one.certificate().to_owned(), other.key().to_owned(), None);
+        let mixed = Authority::from_pem(one.certificate.clone(), other.key.clone(), None);
         assert_eq!(mixed.unwrap_err(), "tls.key does not belong to tls.crt");
     }
 

@@ -1,29 +1,23 @@
 //! Finds certificates whose renewal is overdue. Pure.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::Observed;
-use crate::issuer::{CA_SECRET, facts::ReadAuthority};
+use super::{CA_SECRET, Observed};
 
 /// Whether the renewal of a certificate is overdue: less than 15 % of its life is left.
 ///
 /// OCM renews an agent's certificate when between 20 and 25 % are left; we renew ours when a third is left.
 pub fn is_overdue(not_before: Timestamp, not_after: Timestamp, now: Timestamp) -> bool {
-    let (life, left) = (
-        not_after.duration_since(not_before),
-        not_after.duration_since(now),
-    );
-    let all = |span: SignedDuration, times: i32| span.checked_mul(times);
-    all(left, 20)
-        .zip(all(life, 3))
-        .is_some_and(|(left, life)| left < life)
+    let left = not_after.duration_since(now).checked_mul(20);
+    let life = not_after.duration_since(not_before).checked_mul(3);
+    left.zip(life).is_some_and(|(left, life)| left < life)
 }
 
 /// Describes the certificates of the hub whose renewal is overdue.
 pub fn overdue(observed: &Observed, now: Timestamp) -> Vec<String> {
     let mut lives = Vec::new();
-    if let ReadAuthority::Usable(stored) = &observed.ca {
-        lives.push((CA_SECRET, stored.ca.not_before(), stored.ca.not_after()));
+    if let Some(Ok(stored)) = &observed.ca {
+        lives.push((CA_SECRET, stored.ca.not_before, stored.ca.not_after));
     }
     for (secret, leaf) in observed.leaves() {
         lives.extend(leaf.map(|leaf| (secret, leaf.not_before, leaf.not_after)));

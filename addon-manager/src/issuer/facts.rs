@@ -3,20 +3,12 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use jiff::Timestamp;
-use x509_parser::{certificate::X509Certificate, extensions::GeneralName, pem::parse_x509_pem};
+use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
 
-use super::{Authority, rotation::Stage};
+use super::authority::{Authority, read_pair};
 
-/// The CA's Secret, read.
-#[derive(Clone, Debug)]
-pub enum ReadAuthority {
-    /// It does not exist.
-    Missing,
-    /// It is invalid, with the reason.
-    Unusable(String),
-    /// The CA.
-    Usable(Box<StoredAuthority>),
-}
+/// The CA's Secret, read: none if it does not exist, the reason if it is invalid.
+pub type ReadAuthority = Option<Result<Box<StoredAuthority>, String>>;
 
 /// The CA, and the state of its rotation.
 #[derive(Clone, Debug)]
@@ -38,15 +30,6 @@ pub struct StoredAuthority {
 }
 
 impl StoredAuthority {
-    /// The stage of the rotation.
-    pub const fn stage(&self) -> Stage {
-        match (&self.next, &self.since) {
-            (Some(_), _) => Stage::Introduced,
-            (None, Some(_)) => Stage::Retiring,
-            (None, None) => Stage::Settled,
-        }
-    }
-
     /// Whether a rotation is requested that was not started.
     pub fn is_asked(&self) -> bool {
         self.asked.as_ref().is_some_and(|it| !it.is_empty()) && self.asked != self.taken
@@ -84,24 +67,14 @@ pub struct Leaf {
 
 /// Parses a certificate and its key.
 pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, String> {
-    let (_, pem) =
-        parse_x509_pem(certificate.as_bytes()).map_err(|error| format!("tls.crt: {error}"))?;
-    let parsed = pem
-        .parse_x509()
-        .map_err(|error| format!("tls.crt: {error}"))?;
-    let pair = rcgen::KeyPair::from_pem(key).map_err(|error| format!("tls.key: {error}"))?;
-    if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *parsed.public_key().raw {
-        return Err("tls.key does not belong to tls.crt".to_owned());
-    }
-    let seconds = |time: &x509_parser::time::ASN1Time| {
-        Timestamp::from_second(time.timestamp()).map_err(|error| format!("tls.crt: {error}"))
-    };
-    Ok(Leaf {
-        not_before: seconds(&parsed.validity().not_before)?,
-        not_after: seconds(&parsed.validity().not_after)?,
-        names: names(&parsed),
-        issued_by_ca: is_issued_by(&parsed, ca),
-        der: pem.contents.clone(),
+    read_pair(certificate, key, |x509, der, [not_before, not_after]| {
+        Leaf {
+            not_before,
+            not_after,
+            names: names(x509),
+            issued_by_ca: is_issued_by(x509, ca),
+            der: der.to_owned(),
+        }
     })
 }
 
@@ -130,6 +103,6 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
 }
 
 fn is_issued_by(leaf: &X509Certificate<'_>, ca: &Authority) -> bool {
-    x509_parser::parse_x509_certificate(ca.der())
+    x509_parser::parse_x509_certificate(&ca.der)
         .is_ok_and(|(_, authority)| leaf.verify_signature(Some(authority.public_key())).is_ok())
 }

@@ -1,6 +1,6 @@
 //! Makes keys and certificates. Every field of a certificate is set here, none is left to a default.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use rcgen::{
@@ -19,19 +19,13 @@ pub const SERVING_LIFE: Duration = Duration::days(90);
 const BACKDATED: Duration = Duration::minutes(5);
 
 /// A serving certificate and its key, as PEM.
+#[derive(derive_more::Debug)]
+#[debug("Leaf({certificate})")]
 pub struct Leaf {
     /// The certificate.
     pub certificate: String,
     /// Its private key, PKCS#8.
     pub key: String,
-}
-
-impl fmt::Debug for Leaf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leaf")
-            .field("certificate", &self.certificate)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Makes a new certificate authority (ECDSA P-256).
@@ -76,14 +70,14 @@ fn leaf(
     now: Timestamp,
 ) -> Result<Leaf, Error> {
     let failed = failed(what);
-    let signing = KeyPair::from_pem(ca.key()).map_err(failed)?;
-    let issuer = Issuer::from_ca_cert_pem(ca.certificate(), signing).map_err(failed)?;
+    let signing = KeyPair::from_pem(&ca.key).map_err(failed)?;
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, signing).map_err(failed)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.use_authority_key_identifier_extension = true;
     // Nothing outlives the CA that signed it.
-    let left = ca.not_after().duration_since(now).as_secs().max(0);
+    let left = ca.not_after.duration_since(now).as_secs().max(0);
     set_life(&mut params, now, SERVING_LIFE.min(Duration::seconds(left)))?;
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?.pem();
     Ok(Leaf {
@@ -139,7 +133,7 @@ mod tests {
     #[test]
     fn an_authority_can_sign_leaves_and_nothing_else() {
         let ca = authority(now()).unwrap();
-        parsed(ca.certificate(), |certificate| {
+        parsed(&ca.certificate, |certificate| {
             assert!(certificate.is_ca());
             let constraints = certificate.basic_constraints().unwrap().unwrap().value;
             assert_eq!(constraints.path_len_constraint, Some(0));
@@ -190,9 +184,9 @@ mod tests {
         };
         let made = serving(&ca, &["a".to_owned()].into(), now()).unwrap();
         assert_eq!(begin(&made, now()).0, 300);
-        let last = ca.not_after() - std::time::Duration::from_mins(10);
+        let last = ca.not_after - std::time::Duration::from_mins(10);
         let short = serving(&ca, &["a".to_owned()].into(), last).unwrap();
-        assert_eq!(begin(&short, last), (30, ca.not_after()));
+        assert_eq!(begin(&short, last), (30, ca.not_after));
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::issuer::facts::{ReadAuthority, StoredLeaf};
+    use crate::issuer::facts::StoredLeaf;
 
     fn now() -> Timestamp {
         "2026-11-20T12:00:00Z".parse().unwrap()
@@ -183,7 +183,7 @@ mod tests {
     fn settled() -> Observed {
         let wanted = wanted();
         Observed {
-            ca: ReadAuthority::Missing,
+            ca: None,
             principal: Some(good(&wanted.principal)),
             resource_proxy: Some(good(&wanted.resource_proxy)),
             token_key: true,
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn missing_certificates_and_keys_are_created() {
         let nothing = Observed {
-            ca: ReadAuthority::Missing,
+            ca: None,
             principal: None,
             resource_proxy: None,
             token_key: false,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 use runtime::credentials::KeyId;
 
-use super::{Authority, facts::StoredAuthority};
+use super::facts::StoredAuthority;
 
 /// The facts about an agent that a rotation uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +44,15 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// The stage of a stored CA.
+    pub const fn of(stored: &StoredAuthority) -> Self {
+        match (&stored.next, &stored.since) {
+            (Some(_), _) => Self::Introduced,
+            (None, Some(_)) => Self::Retiring,
+            (None, None) => Self::Settled,
+        }
+    }
+
     /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -95,7 +104,7 @@ pub fn decide(
     now: Timestamp,
 ) -> Decision {
     let stay = Decision::default();
-    match stored.stage() {
+    match Stage::of(stored) {
         Stage::Settled if stored.is_asked() && !stored.ours => Decision {
             problem: Some(NOT_OURS),
             ..stay
@@ -106,7 +115,7 @@ pub fn decide(
         },
         Stage::Settled => stay,
         Stage::Introduced => {
-            let next = stored.next.as_ref().map(Authority::fingerprint);
+            let next = stored.next.as_ref().map(|next| &next.fingerprint);
             let knows = |agent: &Agent| {
                 let trusts = agent.trusts.as_ref().zip(next);
                 trusts.is_some_and(|(trusts, next)| trusts.contains(next))
@@ -114,7 +123,7 @@ pub fn decide(
             waiting(agents, &[], knows, Move::Switch)
         }
         Stage::Retiring => {
-            let ours = stored.ca.key_id();
+            let ours = stored.ca.key_id.as_ref();
             let has = |agent: &Agent| ours.is_some() && agent.authority.as_ref() == ours;
             waiting(agents, serving, has, Move::Retire)
         }
@@ -142,7 +151,7 @@ fn waiting(
 }
 
 fn is_old(stored: &StoredAuthority, now: Timestamp) -> bool {
-    let (begin, end) = (stored.ca.not_before(), stored.ca.not_after());
+    let (begin, end) = (stored.ca.not_before, stored.ca.not_after);
     let life = end.duration_since(begin);
     is_in_last_part(life, end.duration_since(now), LAST_PART)
 }

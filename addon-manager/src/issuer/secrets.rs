@@ -16,6 +16,7 @@ use super::{
     rotation::Move,
     takeover::{self, NEXT, ROTATE, SINCE, TAKEN, UNIT},
 };
+use crate::api;
 
 /// The label on every Secret that we created, and so may replace.
 const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "argocd-agent-addon-manager");
@@ -24,7 +25,8 @@ const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "argocd-agent-
 #[derive(Clone, Debug)]
 pub struct Secrets {
     api: Api<Secret>,
-    namespace: String,
+    /// Their namespace.
+    pub namespace: String,
 }
 
 impl Secrets {
@@ -36,17 +38,10 @@ impl Secrets {
         }
     }
 
-    /// Their namespace.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
     /// Reads all four Secrets.
     pub async fn observe(&self) -> Result<Observed, Error> {
-        let ca = self
-            .get(CA_SECRET)
-            .await?
-            .map_or(ReadAuthority::Missing, |secret| read_authority(&secret));
+        let ca = self.get(CA_SECRET).await?;
+        let ca = ca.map(|secret| stored_authority(&secret).map(Box::new));
         let principal = self.get(PRINCIPAL_SECRET).await?;
         let resource_proxy = self.get(RESOURCE_PROXY_SECRET).await?;
         let token_key = self.get(JWT_SECRET).await?.is_some();
@@ -101,7 +96,7 @@ impl Secrets {
         let written = self.api.replace(name, &PostParams::default(), secret).await;
         written
             .map(drop)
-            .map_err(|error| failed("replace", name, error))
+            .map_err(|error| failed("replace Secret", name, error))
     }
 
     /// Stores a serving certificate: replaces the Secret of that resource version, or creates it.
@@ -115,7 +110,7 @@ impl Secrets {
         let data = [
             ("tls.crt", leaf.certificate.as_str()),
             ("tls.key", leaf.key.as_str()),
-            ("ca.crt", ca.bundle()),
+            ("ca.crt", ca.bundle.as_str()),
         ];
         let mut secret = secret(&self.namespace, name, "kubernetes.io/tls", data);
         if replaces.is_none() {
@@ -136,7 +131,7 @@ impl Secrets {
         self.api
             .get_opt(name)
             .await
-            .map_err(|error| failed("get", name, error))
+            .map_err(|error| failed("get Secret", name, error))
     }
 
     async fn create(&self, secret: &Secret) -> Result<(), Error> {
@@ -144,14 +139,17 @@ impl Secrets {
         let created = self.api.create(&PostParams::default(), secret).await;
         created
             .map(drop)
-            .map_err(|error| failed("create", name, error))
+            .map_err(|error| failed("create Secret", name, error))
     }
 }
 
 /// The Secret of a new CA. It has a unit from the start: if it replaces a lost CA, the certificates of agents are not
 /// trusted any more, and only another subject makes OCM request new ones.
 pub(super) fn authority_secret(namespace: &str, ca: &Authority) -> Secret {
-    let data = [("tls.crt", ca.certificate()), ("tls.key", ca.key())];
+    let data = [
+        ("tls.crt", ca.certificate.as_str()),
+        ("tls.key", ca.key.as_str()),
+    ];
     let mut secret = secret(namespace, CA_SECRET, "kubernetes.io/tls", data);
     secret.metadata.annotations = Some([(UNIT.to_owned(), takeover::unit(ca))].into());
     secret
@@ -182,18 +180,14 @@ fn secret<'a>(
     }
 }
 
-fn failed(verb: &'static str, name: &str, error: kube::Error) -> Error {
-    let name = name.to_owned();
+fn failed(action: &'static str, name: &str, error: kube::Error) -> Error {
     if let kube::Error::Api(status) = &error
         && (status.is_conflict() || status.is_already_exists())
     {
+        let name = name.to_owned();
         return Error::Raced { name };
     }
-    Error::Api {
-        verb,
-        name,
-        source: Box::new(error),
-    }
+    api::failed(action, name)(error).into()
 }
 
 fn text(secret: &Secret, key: &str) -> Option<String> {
@@ -207,19 +201,12 @@ fn is_ours(secret: &Secret) -> bool {
 }
 
 /// Reads the CA's Secret.
-pub(super) fn read_authority(secret: &Secret) -> ReadAuthority {
-    match stored_authority(secret) {
-        Ok(stored) => ReadAuthority::Usable(Box::new(stored)),
-        Err(reason) => ReadAuthority::Unusable(reason),
-    }
-}
-
-fn stored_authority(secret: &Secret) -> Result<StoredAuthority, String> {
+pub(super) fn stored_authority(secret: &Secret) -> Result<StoredAuthority, String> {
     let certificate = text(secret, "tls.crt").ok_or("tls.crt is missing or not text")?;
     let key = text(secret, "tls.key").ok_or("tls.key is missing or not text")?;
     let annotation = |key: &str| secret.metadata.annotations.as_ref()?.get(key).cloned();
-    let ca = Authority::from_pem(certificate, key, text(secret, "ca.crt"))?
-        .with_unit(annotation(UNIT).filter(|unit| is_unit(unit)));
+    let mut ca = Authority::from_pem(certificate, key, text(secret, "ca.crt"))?;
+    ca.unit = annotation(UNIT).filter(|unit| is_unit(unit));
     let [next_certificate, next_key] = NEXT.map(|key| text(secret, key));
     let next = next_certificate.zip(next_key);
     let next = next
@@ -249,12 +236,12 @@ fn is_unit(unit: &str) -> bool {
 fn read_leaf(secret: Option<&Secret>, ca: &ReadAuthority) -> ReadLeaf {
     let secret = secret?;
     let facts = match (ca, text(secret, "tls.crt"), text(secret, "tls.key")) {
-        (ReadAuthority::Usable(stored), Some(certificate), Some(key)) => {
+        (Some(Ok(stored)), Some(certificate), Some(key)) => {
             leaf_facts(&certificate, &key, &stored.ca)
         }
         (_, None, _) => Err("tls.crt is missing or not text".to_owned()),
         (_, _, None) => Err("tls.key is missing or not text".to_owned()),
-        (ReadAuthority::Missing | ReadAuthority::Unusable(_), Some(_), Some(_)) => {
+        (None | Some(Err(_)), Some(_), Some(_)) => {
             Err("there is no CA that could have issued it".to_owned())
         }
     };
@@ -283,7 +270,7 @@ mod tests {
 
     #[test]
     fn a_secret_without_our_label_is_not_ours() {
-        let read = read_leaf(Some(&Secret::default()), &ReadAuthority::Missing);
+        let read = read_leaf(Some(&Secret::default()), &None);
         let Some(stored) = read else {
             panic!("it exists")
         };

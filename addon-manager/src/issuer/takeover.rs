@@ -24,38 +24,35 @@ pub(super) fn after(
     next: Option<&Authority>,
     now: Timestamp,
 ) -> Secret {
-    let (mut set, mut annotated): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
-    let since = now.to_string();
-    match (step, next.or(stored.next.as_ref())) {
+    let since = (SINCE, Some(now.to_string()));
+    let (set, annotated) = match (step, next.or(stored.next.as_ref())) {
         (Move::Introduce, Some(next)) => {
-            set.push((
-                "ca.crt",
-                Some(bundle([stored.ca.bundle(), next.certificate()])),
-            ));
-            set.push((NEXT[0], Some(next.certificate().to_owned())));
-            set.push((NEXT[1], Some(next.key().to_owned())));
-            annotated.push((SINCE, Some(since)));
-            if let Some(asked) = &stored.asked {
-                annotated.push((TAKEN, Some(asked.clone())));
-            }
+            let trusted = bundle([&stored.ca.bundle, &next.certificate]);
+            let taken = stored.asked.as_ref().or(stored.taken.as_ref());
+            let set = vec![
+                ("ca.crt", Some(trusted)),
+                (NEXT[0], Some(next.certificate.clone())),
+                (NEXT[1], Some(next.key.clone())),
+            ];
+            (set, vec![since, (TAKEN, taken.cloned())])
         }
         (Move::Switch, Some(next)) => {
-            set.push((
-                "ca.crt",
-                Some(bundle([next.certificate(), stored.ca.bundle()])),
-            ));
-            set.push(("tls.crt", Some(next.certificate().to_owned())));
-            set.push(("tls.key", Some(next.key().to_owned())));
-            set.extend(NEXT.map(|key| (key, None)));
-            annotated.push((SINCE, Some(since)));
-            annotated.push((UNIT, Some(unit(next))));
+            let trusted = bundle([&next.certificate, &stored.ca.bundle]);
+            let set = vec![
+                ("ca.crt", Some(trusted)),
+                ("tls.crt", Some(next.certificate.clone())),
+                ("tls.key", Some(next.key.clone())),
+                (NEXT[0], None),
+                (NEXT[1], None),
+            ];
+            (set, vec![since, (UNIT, Some(unit(next)))])
         }
         (Move::Retire, _) => {
-            set.push(("ca.crt", Some(stored.ca.certificate().to_owned())));
-            annotated.push((SINCE, None));
+            let set = vec![("ca.crt", Some(stored.ca.certificate.clone()))];
+            (set, vec![(SINCE, None)])
         }
         (Move::Stay, _) | (Move::Introduce | Move::Switch, None) => return secret,
-    }
+    };
     let data = secret.data.get_or_insert_default();
     put(data, set, |text| ByteString(text.into_bytes()));
     let annotations = secret.metadata.annotations.get_or_insert_default();
@@ -91,7 +88,7 @@ fn bundle(texts: [&str; 2]) -> String {
 
 /// The unit that distinguishes the certificates of one CA from those of another.
 pub(super) fn unit(ca: &Authority) -> String {
-    let short: String = ca.fingerprint().chars().take(16).collect();
+    let short: String = ca.fingerprint.chars().take(16).collect();
     format!("ca-{short}")
 }
 
@@ -99,11 +96,9 @@ pub(super) fn unit(ca: &Authority) -> String {
 mod tests {
     use super::*;
     use crate::issuer::{
-        CA_SECRET,
-        facts::ReadAuthority,
-        make,
+        CA_SECRET, make,
         rotation::Stage,
-        secrets::{authority_secret, read_authority},
+        secrets::{authority_secret, stored_authority},
     };
 
     fn now() -> Timestamp {
@@ -111,14 +106,11 @@ mod tests {
     }
 
     fn read(secret: &Secret) -> StoredAuthority {
-        match read_authority(secret) {
-            ReadAuthority::Usable(stored) => *stored,
-            other @ (ReadAuthority::Missing | ReadAuthority::Unusable(_)) => panic!("{other:?}"),
-        }
+        stored_authority(secret).unwrap()
     }
 
     fn trusted(stored: &StoredAuthority) -> usize {
-        stored.ca.bundle().matches("BEGIN").count()
+        stored.ca.bundle.matches("BEGIN").count()
     }
 
     #[test]
@@ -128,33 +120,40 @@ mod tests {
         let asked = asked.map(|(key, value)| (key.to_owned(), value.to_owned()));
         first.metadata.annotations = Some(asked.into());
         let old = read(&first);
-        assert!(old.is_asked() && old.ca.unit().is_none());
+        assert!(old.is_asked() && old.ca.unit.is_none());
 
         let next = make::authority(now()).unwrap();
         let introduced = after(first, &old, Move::Introduce, Some(&next), now());
         let stored = read(&introduced);
-        assert_eq!((stored.stage(), trusted(&stored)), (Stage::Introduced, 2));
         assert_eq!(
-            stored.ca.certificate(),
-            old.ca.certificate(),
+            (Stage::of(&stored), trusted(&stored)),
+            (Stage::Introduced, 2)
+        );
+        assert_eq!(
+            &stored.ca.certificate, &old.ca.certificate,
             "the old one signs"
         );
         assert!(!stored.is_asked());
 
         let switched = after(introduced, &stored, Move::Switch, None, now());
         let stored = read(&switched);
-        assert_eq!((stored.stage(), trusted(&stored)), (Stage::Retiring, 2));
+        assert_eq!((Stage::of(&stored), trusted(&stored)), (Stage::Retiring, 2));
         assert_eq!(
-            stored.ca.certificate(),
-            next.certificate(),
+            &stored.ca.certificate, &next.certificate,
             "the new one signs"
         );
-        assert!(stored.ca.unit().is_some_and(|unit| unit.starts_with("ca-")));
+        assert!(
+            stored
+                .ca
+                .unit
+                .as_ref()
+                .is_some_and(|unit| unit.starts_with("ca-"))
+        );
         assert!(!switched.data.as_ref().unwrap().contains_key(NEXT[1]));
 
         let settled = after(switched, &stored, Move::Retire, None, now());
         let stored = read(&settled);
-        assert_eq!((stored.stage(), trusted(&stored)), (Stage::Settled, 1));
+        assert_eq!((Stage::of(&stored), trusted(&stored)), (Stage::Settled, 1));
         assert_eq!(settled.metadata.annotations.as_ref().unwrap()["mine"], "x");
         assert_eq!(settled.metadata.name.as_deref(), Some(CA_SECRET));
     }
@@ -163,12 +162,12 @@ mod tests {
     fn replaced_ca_makes_every_agent_request_a_certificate() {
         let made = || authority_secret("ours", &make::authority(now()).unwrap());
         let (lost, new) = (read(&made()), read(&made()));
-        assert!(new.ca.unit().is_some());
-        assert_ne!(lost.ca.unit(), new.ca.unit());
+        assert!(new.ca.unit.is_some());
+        assert_ne!(lost.ca.unit, new.ca.unit);
         // A CA of an earlier version has none, and its agents keep their certificates.
         let mut old = made();
         old.metadata.annotations = None;
-        assert!(read(&old).ca.unit().is_none());
+        assert!(read(&old).ca.unit.is_none());
     }
 
     #[test]
@@ -186,8 +185,8 @@ mod tests {
             make::authority(now()).unwrap(),
             make::authority(now()).unwrap(),
         );
-        let both = bundle([one.certificate(), other.certificate()]);
-        assert_eq!(bundle([&both, one.certificate()]), both);
+        let both = bundle([&one.certificate, &other.certificate]);
+        assert_eq!(bundle([&both, &one.certificate]), both);
         assert_eq!(both.matches("BEGIN").count(), 2);
     }
 }

@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api, Client,
-    api::{DynamicObject, Patch, PatchParams, PostParams},
+    api::{DynamicObject, PostParams},
     runtime::events::{Event, EventType, Recorder},
 };
 use ocm::api::addon::{AddOnDeploymentConfig, Version};
 use principal::Mode;
 use serde_json::{Value, json};
 
-use super::plan::{Source, Step};
+use super::plan::{Action, Source, Step};
 use crate::{
     addon::settings,
-    delete_with_preconditions,
-    fleet::{api_error::ApiError, applications::Applications},
+    api::{self, ApiError, failed},
+    fleet::applications,
     hub::Own,
     keys,
 };
@@ -25,15 +25,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The API rejected the request or was unavailable.
-    #[error("{action} of {cluster}")]
-    Api {
-        /// The attempted action.
-        action: &'static str,
-        /// The cluster.
-        cluster: String,
-        /// The cause.
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
     /// The Applications of a cluster could not be counted.
     #[error("count the Applications of {cluster}")]
     Count {
@@ -59,16 +52,10 @@ pub enum Error {
 pub enum Done {
     /// An Event was written.
     Notified,
-    /// The `ManagedClusterAddOn` was written, or exists already.
-    Wrote {
-        /// Its resource version.
-        version: String,
-    },
-    /// The `ManagedClusterAddOn` is being deleted, or is gone.
-    Gone {
-        /// Its UID.
-        uid: String,
-    },
+    /// The `ManagedClusterAddOn` was written, or exists already; its resource version.
+    Wrote(String),
+    /// The `ManagedClusterAddOn` is being deleted, or is gone; its UID.
+    Gone(String),
     /// It cannot be done yet; a change in the view triggers the retry.
     Later,
     /// This number of Applications blocks the change of mode.
@@ -76,79 +63,57 @@ pub enum Done {
 }
 
 /// Writes `ManagedClusterAddOns`.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Writer({version:?})")]
 pub struct Writer {
-    client: Client,
-    version: Version,
-    events: Recorder,
-    own: Own,
-    resource_proxy: String,
-}
-
-impl std::fmt::Debug for Writer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer")
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
+    /// The client of the hub's API.
+    pub client: Client,
+    /// The version of the add-on API.
+    pub version: Version,
+    /// Writes Events.
+    pub events: Recorder,
+    /// The identity of this hub.
+    pub own: Own,
+    /// The host in the `server` URLs of clusters.
+    pub resource_proxy: String,
 }
 
 impl Writer {
-    /// A writer that uses one version of the add-on API. `resource_proxy` is the host in the `server` URLs of
-    /// clusters.
-    pub const fn new(
-        client: Client,
-        version: Version,
-        events: Recorder,
-        own: Own,
-        resource_proxy: String,
-    ) -> Self {
-        Self {
-            client,
-            version,
-            events,
-            own,
-            resource_proxy,
-        }
-    }
-
     /// Carries out one step. A concurrent change by another client is no error.
     pub async fn apply(&self, step: &Step) -> Result<Done, Error> {
-        let cluster = step.cluster();
-        match step {
-            Step::Change { uid, mode, .. } => self.change(cluster, uid, *mode).await,
-            Step::Make {
+        let (cluster, uid) = (&step.cluster, &step.uid);
+        match &step.action {
+            Action::Change(mode) => match self.applications(cluster).await? {
+                0 => self.record(cluster, uid, *mode).await,
+                count => Ok(Done::Blocked(count)),
+            },
+            Action::Make {
                 mode,
                 again,
                 former,
-                ..
             } => {
                 let mode = self.without_change(cluster, *mode, *former).await?;
                 self.make(cluster, mode, *again).await
             }
-            Step::Delete { uid, .. } => self.delete(cluster, uid).await,
-            Step::Record {
-                uid, mode, former, ..
-            } => {
+            Action::Delete => {
+                let addons = self.addons(cluster);
+                let deleted = api::delete(&addons, keys::ADDON, Some(uid.clone())).await;
+                deleted.map_err(failed("delete the ManagedClusterAddOn of", cluster))?;
+                Ok(Done::Gone(uid.clone()))
+            }
+            Action::Record { mode, former } => {
                 let Some(mode) = self.mode(mode).await? else {
                     return Ok(Done::Later);
                 };
                 let mode = self.without_change(cluster, mode, *former).await?;
                 self.record(cluster, uid, mode).await
             }
-            Step::Restore {
-                uid, annotations, ..
-            } => self.restore(cluster, uid, annotations).await,
-            Step::Refuse {
-                uid,
-                reason,
-                message,
-                ..
-            } => {
+            Action::Restore(annotations) => self.restore(cluster, uid, annotations).await,
+            Action::Refuse { reason, message } => {
                 let about = managed_cluster(cluster, uid);
                 self.emit_event(&about, cluster, EventType::Warning, reason, message)
-                    .await
-                    .map(|()| Done::Notified)
+                    .await?;
+                Ok(Done::Notified)
             }
         }
     }
@@ -156,8 +121,8 @@ impl Writer {
     /// How many Applications go to the cluster.
     async fn applications(&self, cluster: &str) -> Result<usize, Error> {
         let server = argocd::cluster_secret::server_url(&self.resource_proxy, cluster);
-        let theirs = Applications::of(&self.client, &self.own, cluster, &server);
-        theirs.count().await.map_err(|source| Error::Count {
+        let count = applications::count(&self.client, &self.own, cluster, &server).await;
+        count.map_err(|source| Error::Count {
             cluster: cluster.to_owned(),
             source,
         })
@@ -177,21 +142,13 @@ impl Writer {
         }
     }
 
-    async fn change(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
-        let count = self.applications(cluster).await?;
-        if count > 0 {
-            return Ok(Done::Blocked(count));
-        }
-        self.record(cluster, uid, mode).await
-    }
-
     fn addons(&self, cluster: &str) -> Api<DynamicObject> {
         let resource = self.version.managed_cluster_addons();
         Api::namespaced_with(self.client.clone(), cluster, &resource)
     }
 
     async fn make(&self, cluster: &str, mode: Mode, again: bool) -> Result<Done, Error> {
-        let failed = failed("create the ManagedClusterAddOn", cluster);
+        let failed = failed("create the ManagedClusterAddOn of", cluster);
         let object = json!({
             "apiVersion": self.version.api_version(),
             "kind": "ManagedClusterAddOn",
@@ -216,7 +173,7 @@ impl Writer {
                 let there = there.map_err(failed)?;
                 return Ok(there.map_or(Done::Later, |there| wrote(there.metadata)));
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error).into()),
         };
         if again {
             let about = self.reference(cluster, metadata.uid.clone());
@@ -228,15 +185,6 @@ impl Writer {
                 .await?;
         }
         Ok(wrote(metadata))
-    }
-
-    async fn delete(&self, cluster: &str, uid: &str) -> Result<Done, Error> {
-        let addons = self.addons(cluster);
-        let deleted =
-            delete_with_preconditions::delete(&addons, keys::ADDON, Some(uid.to_owned())).await;
-        deleted
-            .map(|_was_there| gone(uid))
-            .map_err(failed("delete the ManagedClusterAddOn", cluster))
     }
 
     fn reference(&self, cluster: &str, uid: Option<String>) -> ObjectReference {
@@ -252,7 +200,7 @@ impl Writer {
 
     async fn record(&self, cluster: &str, uid: &str, mode: Mode) -> Result<Done, Error> {
         let annotations = json!({ keys::MODE: mode.as_str() });
-        self.annotate(cluster, uid, &annotations, "record the mode")
+        self.annotate(cluster, uid, &annotations, "record the mode of")
             .await
     }
 
@@ -262,11 +210,11 @@ impl Writer {
         uid: &str,
         annotations: &BTreeMap<&'static str, String>,
     ) -> Result<Done, Error> {
-        let action = "restore the annotations";
+        let action = "restore the annotations of";
         let done = self
             .annotate(cluster, uid, &json!(annotations), action)
             .await?;
-        if matches!(done, Done::Wrote { .. }) {
+        if matches!(done, Done::Wrote(_)) {
             let about = self.reference(cluster, Some(uid.to_owned()));
             let message = restored(cluster, annotations);
             let (kind, reason) = (EventType::Normal, "AnnotationsRestored");
@@ -283,17 +231,9 @@ impl Writer {
         annotations: &Value,
         action: &'static str,
     ) -> Result<Done, Error> {
-        // The UID is a precondition: the patch fails on a later object of the same name.
-        let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
-        let patched = self
-            .addons(cluster)
-            .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
-            .await;
-        match patched {
-            Ok(patched) => Ok(wrote(patched.metadata)),
-            Err(error) if delete_with_preconditions::is_other_or_gone(&error) => Ok(gone(uid)),
-            Err(error) => Err(failed(action, cluster)(error)),
-        }
+        let written = api::annotate(&self.client, self.version, cluster, uid, annotations).await;
+        let written = written.map_err(failed(action, cluster))?;
+        Ok(written.map_or_else(|| Done::Gone(uid.to_owned()), wrote))
     }
 
     /// The mode of a source; none while its configuration does not exist.
@@ -304,7 +244,7 @@ impl Writer {
         };
         let configs: Api<AddOnDeploymentConfig> = Api::namespaced(self.client.clone(), namespace);
         let read = configs.get_opt(name).await;
-        let config = read.map_err(failed("read the AddOnDeploymentConfig", name))?;
+        let config = read.map_err(failed("read the AddOnDeploymentConfig of", name))?;
         let mode = config.map(|config| settings::configured_mode(&config.spec));
         mode.transpose().map_err(|source| Error::UnknownMode {
             namespace: namespace.clone(),
@@ -328,10 +268,8 @@ impl Writer {
             action: "OptIn".to_owned(),
             secondary: None,
         };
-        self.events
-            .publish(&event, about)
-            .await
-            .map_err(failed("write an Event", cluster))
+        let published = self.events.publish(&event, about).await;
+        Ok(published.map_err(failed("write an Event of", cluster))?)
     }
 }
 
@@ -361,20 +299,5 @@ fn managed_cluster(name: &str, uid: &str) -> ObjectReference {
 }
 
 fn wrote(metadata: ObjectMeta) -> Done {
-    let version = metadata.resource_version.unwrap_or_default();
-    Done::Wrote { version }
-}
-
-fn gone(uid: &str) -> Done {
-    let uid = uid.to_owned();
-    Done::Gone { uid }
-}
-
-fn failed(action: &'static str, cluster: &str) -> impl Fn(kube::Error) -> Error {
-    let cluster = cluster.to_owned();
-    move |source| Error::Api {
-        action,
-        cluster: cluster.clone(),
-        source: Box::new(source),
-    }
+    Done::Wrote(metadata.resource_version.unwrap_or_default())
 }

@@ -11,11 +11,21 @@ use crate::{
 
 /// One write.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub struct Step {
+    /// The cluster.
+    pub cluster: String,
+    /// The UID of the ManagedCluster if its label asks for the step, else a precondition: the UID of the
+    /// `ManagedClusterAddOn`.
+    pub uid: String,
+    /// The write.
+    pub action: Action,
+}
+
+/// What to write.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
     /// Make the `ManagedClusterAddOn` of a labelled cluster.
     Make {
-        /// The cluster.
-        cluster: String,
         /// The mode to record on it.
         mode: Mode,
         /// Whether a user deleted the previous one while the label stayed.
@@ -25,67 +35,26 @@ pub enum Step {
         former: Option<Mode>,
     },
     /// Delete a `ManagedClusterAddOn` that we made, because the label is gone or is refused.
-    Delete {
-        /// The cluster.
-        cluster: String,
-        /// Precondition: the UID of the `ManagedClusterAddOn`.
-        uid: String,
-    },
+    Delete,
     /// Record the mode on a `ManagedClusterAddOn`.
     Record {
-        /// The cluster.
-        cluster: String,
-        /// Precondition: the UID of the `ManagedClusterAddOn`.
-        uid: String,
         /// The source of the mode.
         mode: Source,
-        /// Another mode that the cluster had on an earlier `ManagedClusterAddOn`, as in [`Step::Make`].
+        /// Another mode that the cluster had on an earlier `ManagedClusterAddOn`, as in [`Action::Make`].
         former: Option<Mode>,
     },
     /// Restore annotations that another client removed from a `ManagedClusterAddOn`.
-    Restore {
-        /// The cluster.
-        cluster: String,
-        /// Precondition: the UID of the `ManagedClusterAddOn`.
-        uid: String,
-        /// The annotations.
-        annotations: BTreeMap<&'static str, String>,
-    },
+    Restore(BTreeMap<&'static str, String>),
     /// Replace the recorded mode by that of the label, if no Application goes to the cluster: a change moves the
     /// ownership of its Applications.
-    Change {
-        /// The cluster.
-        cluster: String,
-        /// Precondition: the UID of the `ManagedClusterAddOn`.
-        uid: String,
-        /// The mode of the label.
-        mode: Mode,
-    },
+    Change(Mode),
     /// Emit an Event about a label that is refused.
     Refuse {
-        /// The cluster.
-        cluster: String,
-        /// UID of the ManagedCluster.
-        uid: String,
         /// The reason of the Event.
         reason: &'static str,
         /// The message of the Event.
         message: String,
     },
-}
-
-impl Step {
-    /// The cluster.
-    pub fn cluster(&self) -> &str {
-        match self {
-            Self::Make { cluster, .. }
-            | Self::Delete { cluster, .. }
-            | Self::Record { cluster, .. }
-            | Self::Restore { cluster, .. }
-            | Self::Change { cluster, .. }
-            | Self::Refuse { cluster, .. } => cluster,
-        }
-    }
 }
 
 /// The source of a mode.
@@ -106,66 +75,66 @@ pub fn plan(world: &World, own: &Own) -> Vec<Step> {
     let Some(install) = world.install.filter(|install| !install.by_template) else {
         return Vec::new();
     };
-    let mut steps = Vec::new();
-    for (name, cluster) in &world.clusters {
-        steps.extend(label_step(world, own, name, cluster, install.by_placements));
-    }
-    for (name, addon) in &world.addons {
-        let known = world.clusters.get(name);
-        if addon.deleting || addon.by_template || addon.unidentified {
-            continue;
-        }
-        let unlabelled = known.is_some_and(|known| known.label().is_none());
-        // The claim that identifies a cluster arrives later than the cluster, perhaps after we made the add-on.
-        let unwanted = unlabelled || world.reserved(name, own).is_some();
-        let (cluster, uid) = (name.clone(), addon.uid.clone());
-        if addon.made_for_label && unwanted && !install.by_placements {
-            steps.push(Step::Delete { cluster, uid });
-        } else if !addon.missing.is_empty() {
-            let annotations = addon.missing.clone();
-            steps.push(Step::Restore {
-                cluster,
-                uid,
-                annotations,
-            });
-        } else if let Some(mode) = mode_to_record(known, addon) {
-            // A change that a user confirmed overrides the former mode.
-            let former = world.former.get(name).filter(|_| addon.mode().is_none());
-            let former = former.copied();
-            steps.push(Step::Record {
-                cluster,
-                uid,
-                mode,
-                former,
-            });
-        } else if let Some(mode) = blocked_change(known, addon)
-            && follows_label(addon, install)
-        {
-            steps.push(Step::Change { cluster, uid, mode });
-        }
-    }
-    steps
+    let step = |cluster: &String, uid: &String, action: Option<Action>| {
+        Some(Step {
+            cluster: cluster.clone(),
+            uid: uid.clone(),
+            action: action?,
+        })
+    };
+    let labels = world.clusters.iter().filter_map(|(name, cluster)| {
+        let action = for_label(world, own, name, cluster, install.by_placements);
+        step(name, &cluster.uid, action)
+    });
+    let addons = world.addons.iter().filter_map(|(name, addon)| {
+        let action = for_addon(world, own, name, addon, install);
+        step(name, &addon.uid, action)
+    });
+    labels.chain(addons).collect()
 }
 
-fn label_step(
+fn for_addon(
+    world: &World,
+    own: &Own,
+    name: &str,
+    addon: &Addon,
+    install: Install,
+) -> Option<Action> {
+    let known = world.clusters.get(name);
+    if addon.deleting || addon.by_template || addon.unidentified {
+        return None;
+    }
+    let unlabelled = known.is_some_and(|known| known.label().is_none());
+    // The claim that identifies a cluster arrives later than the cluster, perhaps after we made the add-on.
+    let unwanted = unlabelled || world.reserved(name, own).is_some();
+    if addon.made_for_label && unwanted && !install.by_placements {
+        return Some(Action::Delete);
+    }
+    if !addon.missing.is_empty() {
+        return Some(Action::Restore(addon.missing.clone()));
+    }
+    if let Some(mode) = mode_to_record(known, addon) {
+        // A change that a user confirmed overrides the former mode.
+        let former = world.former.get(name).filter(|_| addon.mode().is_none());
+        let former = former.copied();
+        return Some(Action::Record { mode, former });
+    }
+    let asked = blocked_change(known, addon).filter(|_| follows_label(addon, install));
+    asked.map(Action::Change)
+}
+
+fn for_label(
     world: &World,
     own: &Own,
     name: &str,
     cluster: &Cluster,
     by_placements: bool,
-) -> Option<Step> {
+) -> Option<Action> {
     let label = cluster.label()?;
     if !cluster.is_admitted() {
         return None;
     }
-    let refuse = |reason, message| {
-        Some(Step::Refuse {
-            cluster: name.to_owned(),
-            uid: cluster.uid.clone(),
-            reason,
-            message,
-        })
-    };
+    let refuse = |reason, message| Some(Action::Refuse { reason, message });
     if let Some(message) = world.reserved(name, own) {
         return refuse("ReservedCluster", message);
     }
@@ -179,8 +148,7 @@ fn label_step(
     if by_placements || world.addons.contains_key(name) {
         return None;
     }
-    Some(Step::Make {
-        cluster: name.to_owned(),
+    Some(Action::Make {
         mode,
         again: world.left.contains(name),
         former: world.former.get(name).copied().filter(|it| *it != mode),

@@ -26,7 +26,7 @@ impl Certificate {
         let data = secret.data?;
         let text = |key: &str| String::from_utf8(data.get(key)?.0.clone()).ok();
         let chain = text("tls.crt")?;
-        let thumbprint = PeerCertificate::from_pem(&chain)?.thumbprint();
+        let thumbprint = PeerCertificate::from_pem(&chain)?.thumbprint;
         Some(Self {
             ca: text("ca.crt")?,
             chain,
@@ -58,16 +58,10 @@ impl Certificate {
         key: &JwtKey,
         now: Timestamp,
     ) -> bool {
-        let Access {
-            bearer_token,
-            ca,
-            certificate,
-            key: private,
-        } = access;
-        let is_same = ca.as_ref() == Some(&self.ca)
-            && certificate.as_ref() == Some(&self.chain)
-            && private.as_ref() == Some(&self.key);
-        let token = bearer_token.as_deref().unwrap_or_default();
+        let is_same = access.ca.as_ref() == Some(&self.ca)
+            && access.certificate.as_ref() == Some(&self.chain)
+            && access.key.as_ref() == Some(&self.key);
+        let token = access.bearer_token.as_deref().unwrap_or_default();
         let half = SignedDuration::try_from(VISIT_LIFE / 2).unwrap_or_default();
         is_same
             && key

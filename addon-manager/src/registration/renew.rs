@@ -1,8 +1,9 @@
 //! Renews the credentials in the cluster Secrets of self-registered agents, connected or not: the current certificate, and
 //! a token that stays valid.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, Patch, PatchParams};
 use principal::ClusterName;
@@ -12,7 +13,10 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Error, SelfRegistration, credential::Certificate};
-use crate::{delete_with_preconditions, keys};
+use crate::{
+    api::{self, failed},
+    keys,
+};
 
 /// How often all are checked without a change: several times in half the life of a token.
 const EVERY: Duration = Duration::from_hours(1);
@@ -62,19 +66,17 @@ impl SelfRegistration {
         };
         let clusters = argocd::keys::CLUSTER_SELECTOR;
         let labels = format!("{clusters},{}=true", keys::SELF_REGISTERED);
-        let mut page = ListParams::default().labels(&labels).limit(PAGE);
-        let mut failed = Ok(());
-        loop {
-            let list = self.secrets.list(&page).await.map_err(Error::List)?;
-            for secret in &list.items {
+        let selected = ListParams::default().labels(&labels).limit(PAGE);
+        let mut pages = pin!(api::pages(self.secrets.clone(), selected));
+        let mut done = Ok(());
+        let list = failed("list", "the cluster Secrets");
+        while let Some(page) = pages.try_next().await.map_err(&list)? {
+            for secret in &page {
                 let renewed = self.renew_one(secret, &certificate).await;
-                failed = failed.and(renewed);
-            }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return failed,
+                done = done.and(renewed);
             }
         }
+        done
     }
 
     async fn renew_one(&self, secret: &Secret, certificate: &Certificate) -> Result<(), Error> {
@@ -113,10 +115,8 @@ impl SelfRegistration {
                 );
                 Ok(())
             }
-            Err(source) if delete_with_preconditions::is_other_or_gone(&source) => {
-                Err(Error::Busy(name))
-            }
-            Err(source) => Err(Error::Patch { name, source }),
+            Err(error) if api::is_other_or_gone(&error) => Err(Error::Busy(name)),
+            Err(error) => Err(failed("write to the cluster Secret", &name)(error).into()),
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::LazyLock;
 
 use jiff::{SignedDuration, Timestamp};
+use kube::Client;
 use rcgen::{CertificateParams, KeyPair};
 
 use super::*;
@@ -20,7 +21,14 @@ fn registration() -> SelfRegistration {
     });
     let client = Client::new(service, "default");
     let jwt_key = watch::channel(Arc::clone(&KEY)).1;
-    SelfRegistration::new(client, "argocd", "proxy:9090", None, jwt_key)
+    SelfRegistration {
+        secrets: Api::namespaced(client, "argocd"),
+        argocd_namespace: "argocd".to_owned(),
+        resource_proxy: "proxy:9090".to_owned(),
+        certificate: None,
+        jwt_key,
+        clock: Clock::system(),
+    }
 }
 
 #[tokio::test]

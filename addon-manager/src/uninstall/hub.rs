@@ -1,5 +1,8 @@
 //! Lists and deletes the add-on's objects on the hub. Reads only metadata where names are enough.
 
+use std::pin::pin;
+
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
     Api, Client, ResourceExt as _,
@@ -12,7 +15,11 @@ use ocm::{
 };
 
 use super::remaining::Rest;
-use crate::{delete_with_preconditions, fleet::secrets, hub as world, keys};
+use crate::{
+    api::{self, ApiError, failed},
+    fleet::secrets,
+    hub as world, keys,
+};
 
 /// The page size of lists.
 const PAGE: u32 = 500;
@@ -24,68 +31,55 @@ pub enum Error {
     #[error(transparent)]
     Version(#[from] sdk::Error),
     /// The `ClusterManagementAddOn` belongs to another add-on now.
-    #[error("the ClusterManagementAddOn {name} offers AddOnTemplates")]
-    NotOurs {
-        /// Its name.
-        name: &'static str,
-    },
+    #[error(
+        "the ClusterManagementAddOn {} uses AddOnTemplates, so it no longer belongs to this add-on; nothing \
+        was removed, and `helm uninstall --no-hooks` would delete it",
+        keys::ADDON
+    )]
+    NotOurs,
     /// The API rejected the request or was unavailable.
-    #[error("{action}")]
-    Api {
-        /// The attempted action.
-        action: &'static str,
-        /// The cause.
-        source: Box<kube::Error>,
-    },
+    #[error(transparent)]
+    Api(#[from] ApiError),
 }
 
 /// A client of the hub.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Hub")]
 pub struct Hub {
-    client: Client,
-    argocd_namespace: String,
-}
-
-impl std::fmt::Debug for Hub {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hub").finish_non_exhaustive()
-    }
+    /// The client of its API.
+    pub client: Client,
+    /// Namespace of its Argo CD.
+    pub argocd_namespace: String,
 }
 
 impl Hub {
-    /// The hub whose Argo CD is in this namespace.
-    pub fn new(client: Client, argocd_namespace: &str) -> Self {
-        Self {
-            client,
-            argocd_namespace: argocd_namespace.to_owned(),
-        }
-    }
-
-    /// The version of the add-on API that it serves.
-    pub async fn version(&self) -> Result<Version, Error> {
-        Ok(sdk::discover(&self.client).await?)
+    /// Deletes the existing objects, and returns the rest.
+    pub async fn step(&self) -> Result<Rest, Error> {
+        let version = sdk::discover(&self.client).await?;
+        self.remove_offer(version).await?;
+        self.remove_addons(version).await?;
+        self.rest(version).await
     }
 
     /// Deletes the `ClusterManagementAddOn`, if it is ours.
-    pub async fn remove_offer(&self, version: Version) -> Result<(), Error> {
+    async fn remove_offer(&self, version: Version) -> Result<(), Error> {
         let resource = version.cluster_management_addons();
         let offers: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let read = offers.get_opt(keys::ADDON).await;
-        let Some(offer) = read.map_err(failed("read the ClusterManagementAddOn"))? else {
+        let Some(offer) = read.map_err(failed("read", "the ClusterManagementAddOn"))? else {
             return Ok(());
         };
         let uid = offer.metadata.uid.clone();
         if world::offers_templates(&version.read_offer(offer)) {
-            return Err(Error::NotOurs { name: keys::ADDON });
+            return Err(Error::NotOurs);
         }
-        let deleted = delete_with_preconditions::delete(&offers, keys::ADDON, uid).await;
-        deleted
-            .map(drop)
-            .map_err(failed("delete the ClusterManagementAddOn"))
+        let deleted = api::delete(&offers, keys::ADDON, uid).await;
+        deleted.map_err(failed("delete", "the ClusterManagementAddOn"))?;
+        Ok(())
     }
 
     /// Deletes the `ManagedClusterAddOns` that are not being deleted yet.
-    pub async fn remove_addons(&self, version: Version) -> Result<(), Error> {
+    async fn remove_addons(&self, version: Version) -> Result<(), Error> {
         let resource = version.managed_cluster_addons();
         for addon in self.addons(version).await? {
             if addon.metadata.deletion_timestamp.is_some() {
@@ -94,15 +88,14 @@ impl Hub {
             let namespace = addon.namespace().unwrap_or_default();
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), &namespace, &resource);
-            let deleted =
-                delete_with_preconditions::delete(&api, keys::ADDON, addon.metadata.uid).await;
-            deleted.map_err(failed("delete a ManagedClusterAddOn"))?;
+            let deleted = api::delete(&api, keys::ADDON, addon.metadata.uid).await;
+            deleted.map_err(failed("delete", "a ManagedClusterAddOn"))?;
         }
         Ok(())
     }
 
     /// Lists the remaining objects.
-    pub async fn rest(&self, version: Version) -> Result<Rest, Error> {
+    async fn rest(&self, version: Version) -> Result<Rest, Error> {
         let mut rest = Rest::default();
         for addon in self.addons(version).await? {
             rest.of(&addon.namespace().unwrap_or_default()).addon = true;
@@ -111,7 +104,7 @@ impl Hub {
         let ours = format!("{}={}", ocm_keys::ADDON_NAME, keys::ADDON);
         let selected = ListParams::default().labels(&ours);
         let works = metadata(&works, selected).await;
-        for work in works.map_err(failed("list ManifestWorks"))? {
+        for work in works.map_err(failed("list ManifestWorks of", keys::ADDON))? {
             let left = rest.of(&work.namespace().unwrap_or_default());
             left.works.insert(work.name_any());
         }
@@ -132,7 +125,7 @@ impl Hub {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
         let named = ListParams::default().fields(&format!("metadata.name={}", keys::ADDON));
         let listed = metadata(&api, named).await;
-        listed.map_err(failed("list ManagedClusterAddOns"))
+        Ok(listed.map_err(failed("list ManagedClusterAddOns of", keys::ADDON))?)
     }
 
     /// The clusters that have a cluster Secret of ours.
@@ -140,7 +133,7 @@ impl Hub {
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.argocd_namespace);
         let selected = ListParams::default().labels(&secrets::selector());
         let listed = metadata(&api, selected).await;
-        let listed = listed.map_err(failed("list the cluster Secrets"))?;
+        let listed = listed.map_err(failed("list", "the cluster Secrets"))?;
         let ours = listed.iter().filter(|it| secrets::is_marked(&it.metadata));
         Ok(ours
             .filter_map(|it| secrets::cluster_named(&it.metadata))
@@ -150,20 +143,16 @@ impl Hub {
 
     async fn find_lost(&self, rest: &mut Rest) -> Result<(), Error> {
         let clusters: Api<ManagedCluster> = Api::all(self.client.clone());
-        let mut page = ListParams::default().limit(PAGE);
-        loop {
-            let list = clusters.list(&page).await;
-            let list = list.map_err(failed("list ManagedClusters"))?;
-            for cluster in &list.items {
+        let mut pages = pin!(api::pages(clusters, ListParams::default().limit(PAGE)));
+        let list = failed("list", "all ManagedClusters");
+        while let Some(page) = pages.try_next().await.map_err(&list)? {
+            for cluster in &page {
                 if let Some(left) = rest.clusters.get_mut(&cluster.name_any()) {
                     left.lost = cluster.is_lost();
                 }
             }
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(()),
-            }
         }
+        Ok(())
     }
 }
 
@@ -183,12 +172,5 @@ where
             Some(token) => page = page.continue_token(&token),
             None => return Ok(all),
         }
-    }
-}
-
-fn failed(action: &'static str) -> impl Fn(kube::Error) -> Error {
-    move |source| Error::Api {
-        action,
-        source: Box::new(source),
     }
 }

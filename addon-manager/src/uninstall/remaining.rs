@@ -94,27 +94,21 @@ impl Rest {
 
 impl Left {
     fn words(&self) -> String {
-        let Self {
-            addon,
-            works,
-            secret,
-            lost,
-        } = self;
         let mut parts = Vec::new();
-        if *lost {
+        if self.lost {
             parts.push("OCM lost contact with this cluster".to_owned());
         }
-        if *addon {
+        if self.addon {
             parts.push("its ManagedClusterAddOn is being deleted".to_owned());
         }
-        if !works.is_empty() {
-            let works: Vec<&str> = works.iter().map(String::as_str).collect();
+        if !self.works.is_empty() {
+            let works: Vec<&str> = self.works.iter().map(String::as_str).collect();
             parts.push(format!(
                 "its work agent has not removed the objects of ManifestWork {}",
                 works.join(", ")
             ));
         }
-        if *secret {
+        if self.secret {
             parts.push("its cluster Secret still exists".to_owned());
         }
         parts.join("; ")

@@ -36,16 +36,15 @@ impl Definitions {
         if !serves || !matches!(runs, Runs::Nothing | Runs::Ours) {
             return Ok(false);
         }
-        match self.asked {
-            Some((about, at, answer)) if about == runs && (answer || at.elapsed() < RECHECK) => {
-                Ok(answer)
-            }
-            Some(_) | None => {
-                let answer = ask(client).await?;
-                self.asked = Some((runs, Instant::now(), answer));
-                Ok(answer)
-            }
+        if let Some((about, at, answer)) = self.asked
+            && about == runs
+            && (answer || at.elapsed() < RECHECK)
+        {
+            return Ok(answer);
         }
+        let answer = ask(client).await?;
+        self.asked = Some((runs, Instant::now(), answer));
+        Ok(answer)
     }
 }
 

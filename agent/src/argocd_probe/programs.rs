@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use argocd::keys::addon::INSTALLED;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::{Metadata, Resource};
 use protocol::payload::Runs;
 use runtime::kube::Event;
 
@@ -16,8 +17,6 @@ const NAMES: [&str; 3] = [
     "argocd-redis",
     "argocd-repo-server",
 ];
-const DEPLOYMENT: &str = "Deployment";
-const STATEFUL_SET: &str = "StatefulSet";
 
 /// The relevant fields of a Deployment or `StatefulSet`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,33 +41,21 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Applies an event of the watch of Deployments; true if it changes anything.
-    pub(super) fn deployment(&mut self, event: Event<Deployment>) -> bool {
-        self.take(DEPLOYMENT, event, |it| (&it.metadata, of_deployment(it)))
-    }
-
-    /// Applies an event of the watch of `StatefulSets`; true if it changes anything.
-    pub(super) fn stateful_set(&mut self, event: Event<StatefulSet>) -> bool {
-        self.take(STATEFUL_SET, event, |it| {
-            (&it.metadata, of_stateful_set(it))
-        })
-    }
-
-    fn take<K>(
-        &mut self,
-        kind: &'static str,
-        event: Event<K>,
-        of: impl Fn(&K) -> (&ObjectMeta, Program),
-    ) -> bool {
-        let full = |name: &str| format!("{kind} {name}");
+    /// Applies an event of a watch; true if it changes anything.
+    pub(super) fn take<K>(&mut self, event: Event<K>) -> bool
+    where
+        K: Resource + Metadata<Ty = ObjectMeta>,
+        Program: for<'a> From<&'a K>,
+    {
+        let full = |name: &str| format!("{} {name}", K::KIND);
         match event {
             Event::Applied { object, .. } => {
-                let (metadata, program) = of(&object);
-                let name = full(metadata.name.as_deref().unwrap_or_default());
+                let program = Program::from(&*object);
+                let name = full(object.metadata().name.as_deref().unwrap_or_default());
                 self.known.insert(name, program.clone()) != Some(program)
             }
             Event::Deleted(gone) => self.known.remove(&full(&gone.name)).is_some(),
-            Event::Synced => self.listed.insert(kind),
+            Event::Synced => self.listed.insert(K::KIND),
             Event::Rewound => false,
         }
     }
@@ -76,7 +63,7 @@ impl Programs {
     /// The owner of the Argo CD, once both kinds are listed. Ours has our mark. Any program of a foreign Argo CD counts,
     /// even if it is scaled to zero: the add-on must not install over it.
     pub(super) fn runs(&self) -> Option<Runs> {
-        let is_known = [DEPLOYMENT, STATEFUL_SET].map(|kind| self.listed.contains(kind));
+        let is_known = [Deployment::KIND, StatefulSet::KIND].map(|kind| self.listed.contains(kind));
         let has = |owner: &Runs| self.known.values().any(|program| program.owner == *owner);
         let found = [Runs::Ours, Runs::Foreign].into_iter().find(has);
         (is_known == [true, true]).then(|| found.unwrap_or(Runs::Nothing))
@@ -91,44 +78,49 @@ impl Programs {
     }
 }
 
-fn of_deployment(deployment: &Deployment) -> Program {
-    let spec = &deployment.spec;
-    let status = deployment.status.clone().unwrap_or_default();
-    let wanted = spec.replicas.unwrap_or(1);
-    let count = |it: Option<i32>| it.unwrap_or_default();
-    let all = count(status.replicas);
-    let conditions = status.conditions.iter().flatten();
-    let failure = conditions
-        .filter(|it| {
-            it.type_.as_deref() == Some("ReplicaFailure") && it.status.as_deref() == Some("True")
-        })
-        .find_map(|it| it.message.clone());
-    Program {
-        owner: owner(&deployment.metadata),
-        wanted,
-        is_well: is_seen(&deployment.metadata, status.observed_generation)
-            && count(status.updated_replicas) >= wanted
-            && count(status.updated_replicas) >= all
-            && count(status.available_replicas) >= wanted,
-        selector: selector(&spec.selector),
-        failure,
+impl From<&Deployment> for Program {
+    fn from(deployment: &Deployment) -> Self {
+        let spec = &deployment.spec;
+        let status = deployment.status.clone().unwrap_or_default();
+        let wanted = spec.replicas.unwrap_or(1);
+        let count = |it: Option<i32>| it.unwrap_or_default();
+        let all = count(status.replicas);
+        let conditions = status.conditions.iter().flatten();
+        let failure = conditions
+            .filter(|it| {
+                it.type_.as_deref() == Some("ReplicaFailure")
+                    && it.status.as_deref() == Some("True")
+            })
+            .find_map(|it| it.message.clone());
+        Self {
+            owner: owner(&deployment.metadata),
+            wanted,
+            is_well: is_seen(&deployment.metadata, status.observed_generation)
+                && count(status.updated_replicas) >= wanted
+                && count(status.updated_replicas) >= all
+                && count(status.available_replicas) >= wanted,
+            selector: selector(&spec.selector),
+            failure,
+        }
     }
 }
 
-fn of_stateful_set(set: &StatefulSet) -> Program {
-    let spec = &set.spec;
-    let status = set.status.clone().unwrap_or_default();
-    let wanted = spec.replicas.unwrap_or(1);
-    let is_newest = status.update_revision == status.current_revision
-        || status.updated_replicas.unwrap_or_default() >= wanted;
-    Program {
-        owner: owner(&set.metadata),
-        wanted,
-        is_well: is_seen(&set.metadata, status.observed_generation)
-            && is_newest
-            && status.ready_replicas.unwrap_or_default() >= wanted,
-        selector: selector(&spec.selector),
-        failure: None,
+impl From<&StatefulSet> for Program {
+    fn from(set: &StatefulSet) -> Self {
+        let spec = &set.spec;
+        let status = set.status.clone().unwrap_or_default();
+        let wanted = spec.replicas.unwrap_or(1);
+        let is_newest = status.update_revision == status.current_revision
+            || status.updated_replicas.unwrap_or_default() >= wanted;
+        Self {
+            owner: owner(&set.metadata),
+            wanted,
+            is_well: is_seen(&set.metadata, status.observed_generation)
+                && is_newest
+                && status.ready_replicas.unwrap_or_default() >= wanted,
+            selector: selector(&spec.selector),
+            failure: None,
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use protocol::{Kind, ObjectKey};
 use runtime::error::Chain;
 use serde_json::{Value, json};
 
-use crate::sync::api::{Error, Kubernetes, Spoke as _};
+use crate::sync::api::{Error, Spoke as _};
+use crate::sync::kube::Kubernetes;
 
 /// Creates the project if it is missing, as Argo CD's server would. True if it exists.
 pub(super) async fn ensure(client: &Client, namespace: &str) -> bool {

@@ -15,102 +15,75 @@ use runtime::args::{boolean, duration, port};
 #[command(next_help_heading = "Not supported yet")]
 pub struct LaterArgs {
     /// Do not check the principal's certificate.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_INSECURE", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub insecure_tls: bool,
     /// Lowest TLS version; always 1.3.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_MIN_VERSION", default_value = "")]
     pub tls_min_version: String,
     /// Highest TLS version; always 1.3.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_MAX_VERSION", default_value = "")]
     pub tls_max_version: String,
     /// Cipher suites; TLS 1.3 has its own.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, env = "ARGOCD_AGENT_TLS_CIPHERSUITES", value_delimiter = ',')]
     pub tls_ciphersuites: Vec<String>,
     /// Leave Applications alone that are not from the hub.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub ignore_unmanaged_apps: bool,
     /// User of redis.
-    #[arg(long, default_value = "")]
+    #[arg(long, env = "REDIS_USERNAME", default_value = "")]
     pub redis_username: String,
     /// Password of redis; not read.
-    #[arg(long, default_value = "", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "REDIS_PASSWORD",
+        default_value = "",
+        hide_env_values = true
+    )]
     pub redis_password: Unread,
     /// Directory with user and password of redis.
-    #[arg(long)]
+    #[arg(long, env = "REDIS_CREDS_DIR_PATH")]
     pub redis_creds_dir_path: Option<PathBuf>,
     /// Connect to redis with TLS.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_REDIS_TLS_ENABLED", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub redis_tls_enabled: bool,
     /// Certificates to trust for redis.
-    #[arg(long)]
+    #[arg(long, env = "ARGOCD_AGENT_REDIS_TLS_CA_PATH")]
     pub redis_tls_ca_path: Option<PathBuf>,
     /// Secret with the certificates to trust for redis.
-    #[arg(long, default_value = "argocd-redis-tls")]
+    #[arg(
+        long,
+        env = "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME",
+        default_value = "argocd-redis-tls"
+    )]
     pub redis_tls_ca_secret_name: String,
     /// Do not check the certificate of redis.
-    #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
-          default_value = "false", default_missing_value = "true")]
+    #[arg(long, env = "ARGOCD_AGENT_REDIS_TLS_INSECURE", value_parser = boolean, num_args = 0..=1,
+          require_equals = true, default_value = "false", default_missing_value = "true")]
     pub redis_tls_insecure: bool,
     /// Longest wait for the first list; this agent waits as long as it takes.
-    #[arg(long, value_parser = duration, default_value = "10s")]
+    #[arg(long, env = "ARGOCD_AGENT_INFORMER_SYNC_TIMEOUT", value_parser = duration, default_value = "10s")]
     pub informer_sync_timeout: Duration,
     /// Pause between reports of one object; this agent coalesces reports while one is in flight.
-    #[arg(long, value_parser = duration, default_value = "0")]
+    #[arg(long, env = "ARGOCD_AGENT_BUFFER_INFORMER_EVENT_INTERVAL", value_parser = duration, default_value = "0")]
     pub buffer_informer_event_interval: Duration,
     /// Port of Go's profiler.
-    #[arg(long, value_parser = port, default_value = "0")]
+    #[arg(long, env = "ARGOCD_AGENT_PPROF_PORT", value_parser = port, default_value = "0")]
     pub pprof_port: u16,
     /// Log whole objects.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, env = "ARGOCD_AGENT_FULL_DETAIL", value_delimiter = ',')]
     pub full_detail: Vec<String>,
 }
 
 /// A secret that is accepted and dropped.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("***")]
 pub struct Unread;
-
-impl std::fmt::Debug for Unread {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
 
 impl From<&str> for Unread {
     fn from(_secret: &str) -> Self {
         Self
     }
 }
-
-pub(super) const ENV: &[(&str, &str)] = &[
-    ("insecure_tls", "ARGOCD_AGENT_TLS_INSECURE"),
-    ("tls_min_version", "ARGOCD_AGENT_TLS_MIN_VERSION"),
-    ("tls_max_version", "ARGOCD_AGENT_TLS_MAX_VERSION"),
-    ("tls_ciphersuites", "ARGOCD_AGENT_TLS_CIPHERSUITES"),
-    (
-        "ignore_unmanaged_apps",
-        "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS",
-    ),
-    ("redis_username", "REDIS_USERNAME"),
-    ("redis_password", "REDIS_PASSWORD"),
-    ("redis_creds_dir_path", "REDIS_CREDS_DIR_PATH"),
-    ("redis_tls_enabled", "ARGOCD_AGENT_REDIS_TLS_ENABLED"),
-    ("redis_tls_ca_path", "ARGOCD_AGENT_REDIS_TLS_CA_PATH"),
-    (
-        "redis_tls_ca_secret_name",
-        "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME",
-    ),
-    ("redis_tls_insecure", "ARGOCD_AGENT_REDIS_TLS_INSECURE"),
-    (
-        "informer_sync_timeout",
-        "ARGOCD_AGENT_INFORMER_SYNC_TIMEOUT",
-    ),
-    (
-        "buffer_informer_event_interval",
-        "ARGOCD_AGENT_BUFFER_INFORMER_EVENT_INTERVAL",
-    ),
-    ("pprof_port", "ARGOCD_AGENT_PPROF_PORT"),
-    ("full_detail", "ARGOCD_AGENT_FULL_DETAIL"),
-];

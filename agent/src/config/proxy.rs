@@ -27,7 +27,8 @@ impl fmt::Debug for Proxy {
 }
 
 /// A connection through a proxy.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("{host}:{port}")]
 pub(crate) struct Route {
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -39,16 +40,10 @@ pub(crate) struct Route {
     pub(crate) ca: Option<PathBuf>,
 }
 
-impl fmt::Debug for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
-}
-
 impl Proxy {
     /// Reads the settings; its errors contain no credentials.
     pub(super) fn new(args: &ProxyArgs) -> Result<Self, &'static str> {
-        let url = args.https_proxy.as_str().trim();
+        let url = args.https_proxy.0.trim();
         if url.is_empty() {
             return Ok(Self::default());
         }

@@ -15,8 +15,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use protocol::Mode;
-use protocol::version::Capabilities;
 use protocol::wire::tunnel::Chunk;
 use protocol::wire::tunnel::lane_client::LaneClient;
 use runtime::backoff::Backoff;
@@ -30,10 +28,9 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Hub;
 use crate::metrics::Metrics;
 use crate::transport::credentials::{Renewal, Renewed};
-use crate::transport::{Connect, DialError, dial};
+use crate::transport::{DialError, Dialer};
 
 mod answer;
 mod handler;
@@ -63,16 +60,8 @@ const HEALTHY: Duration = Duration::from_mins(1);
 /// Keeps one tunnel open while a session is up whose principal accepts tunnels.
 #[derive(Debug)]
 pub struct AgentTunnel {
-    /// The principal's address and how to connect.
-    pub hub: Hub,
-    /// Argo CD's namespace on this cluster, which the agent reports to the principal.
-    pub argocd_namespace: String,
-    /// The mode of this cluster, which the agent reports to the principal.
-    pub mode: Mode,
     /// Opens connections.
-    pub network: Arc<dyn Connect>,
-    /// The credentials in effect: a new connection uses these or older ones, never ones still to come.
-    pub material: watch::Receiver<Arc<Material>>,
+    pub dialer: Dialer,
     /// Whether a session is up whose principal accepts tunnels.
     pub wanted: watch::Receiver<bool>,
     /// The handler of live requests.
@@ -87,27 +76,20 @@ impl AgentTunnel {
     /// Runs until `token` is cancelled.
     pub async fn run(mut self, token: CancellationToken) {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
-        loop {
-            let wanted = self.wanted.wait_for(|wanted| *wanted);
-            if !matches!(token.run_until_cancelled(wanted).await, Some(Ok(_))) {
-                return token.cancelled().await;
+        let keeping = async {
+            while self.wanted.wait_for(|wanted| *wanted).await.is_ok() {
+                if !self.once(&mut backoff).await {
+                    tokio::time::sleep(backoff.failed(Instant::now())).await;
+                }
             }
-            let Some(stays) = token.run_until_cancelled(self.once(&mut backoff)).await else {
-                return;
-            };
-            if stays {
-                continue;
-            }
-            let pause = tokio::time::sleep(backoff.failed(Instant::now()));
-            if token.run_until_cancelled(pause).await.is_none() {
-                return;
-            }
-        }
+        };
+        token.run_until_cancelled(keeping).await;
+        token.cancelled().await;
     }
 
     /// Opens a tunnel and waits for its end; true if a new one has to replace it at once.
     async fn once(&mut self, backoff: &mut Backoff) -> bool {
-        let used = Arc::clone(&self.material.borrow_and_update());
+        let used = Arc::clone(&self.dialer.material.borrow_and_update());
         let tunnel = match self.open(&used).await {
             Ok(tunnel) => tunnel,
             Err(error) => {
@@ -123,7 +105,7 @@ impl AgentTunnel {
         let serving = serve(tunnel, answerer, self.spawner.clone(), ended.clone());
         self.spawner.spawn_short("tunnel", serving);
         backoff.succeeded(Instant::now());
-        let mut renewal = Renewal::new(used, self.material.clone());
+        let mut renewal = Renewal::new(used, self.dialer.material.clone());
         loop {
             tokio::select! {
                 biased;
@@ -139,16 +121,7 @@ impl AgentTunnel {
     }
 
     async fn open(&self, used: &Material) -> Result<Tunnel, DialError> {
-        let channel = self.network.connect_beside().await?;
-        let caller = dial::Caller {
-            hub: &self.hub,
-            network: &*self.network,
-            identity: used.identity.as_ref(),
-            argocd_namespace: &self.argocd_namespace,
-            mode: self.mode,
-            capabilities: &Capabilities::ours(),
-        };
-        let opened = dial::authenticate(caller, channel).await?;
+        let opened = self.dialer.dial_beside(used).await?;
         let (send, outgoing) = tunnel::chunks();
         let chunks = ReceiverStream::new(outgoing).map(|data| Chunk { data });
         let mut request = tonic::Request::new(chunks);

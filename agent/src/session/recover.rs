@@ -33,7 +33,7 @@ pub(super) enum End {
 
 impl End {
     /// Stable, bounded text for metric labels and logs.
-    pub(super) const fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Stopped => "Stopped",
             Self::Renewed => "Renewed",
@@ -70,16 +70,9 @@ pub(super) struct Pauses {
 impl Default for Pauses {
     fn default() -> Self {
         // A principal restarts in about a second; the jitter spreads a thousand reconnecting agents.
-        let transient = Backoff::new(
-            Duration::from_millis(250),
-            Duration::from_secs(15),
-            Duration::from_secs(30),
-        );
-        let person = Backoff::new(
-            Duration::from_secs(5),
-            Duration::from_mins(1),
-            Duration::from_secs(30),
-        );
+        let (seconds, healthy) = (Duration::from_secs, Duration::from_secs(30));
+        let transient = Backoff::new(Duration::from_millis(250), seconds(15), healthy);
+        let person = Backoff::new(seconds(5), seconds(60), healthy);
         Self { transient, person }
     }
 }

@@ -176,16 +176,8 @@ impl Drive<'_> {
 
     /// Compares one object of the hub with the spoke's.
     fn compare(&self, state: &mut SessionState<'_>, claim: &RequestUpdate) {
-        let welcome = &state.welcome;
-        let cluster = welcome.agent_name.as_deref().or(welcome.subject.as_deref());
-        let answer = source::answer(
-            self.reports.store(),
-            self.replica.argocd_namespace(),
-            cluster,
-            claim,
-            welcome.capabilities.is_ours(),
-        );
-        match answer {
+        let (store, namespace) = (self.reports.store(), self.replica.argocd_namespace());
+        match source::answer(store, namespace, &state.welcome, claim) {
             Answer::Right(key) => {
                 state.claimed.insert(key);
             }

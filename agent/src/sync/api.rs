@@ -1,6 +1,6 @@
 //! The spoke's API as a trait, so that simulations and benchmarks run without Kubernetes.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use argocd::Patch;
@@ -12,9 +12,6 @@ use runtime::error::ErrorClass;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-mod kube;
-
-pub use self::kube::Kubernetes;
 #[cfg(any(test, feature = "testing"))]
 pub use crate::testing::memory::{Memory, Writes};
 
@@ -92,9 +89,10 @@ pub(crate) const fn shared(kind: Kind) -> Option<Shared> {
 }
 
 /// A report of a watch.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub enum Report {
     /// The current object, without its managed fields.
+    #[debug("Applied({:?})", Masked(_0))]
     Applied(Value),
     /// An object is gone.
     Gone {
@@ -111,20 +109,6 @@ pub enum Report {
     Rewound,
     /// The API does not serve this kind. Reported once, until the API serves it.
     NotServed,
-}
-
-impl Debug for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Applied(object) => f.debug_tuple("Applied").field(&Masked(object)).finish(),
-            Self::Gone { key, uid, is_seen } => {
-                write!(f, "Gone({key}, {uid}, is_seen: {is_seen})")
-            }
-            Self::Synced => f.write_str("Synced"),
-            Self::Rewound => f.write_str("Rewound"),
-            Self::NotServed => f.write_str("NotServed"),
-        }
-    }
 }
 
 type Source = Box<dyn std::error::Error + Send + Sync>;

@@ -5,8 +5,7 @@
 //! desired objects bounds the memory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use argocd::masked::Masked;
 use argocd::projection::Written;
@@ -14,17 +13,14 @@ use argocd::{Meta, keys};
 use protocol::ObjectKey;
 use serde_json::Value;
 
+use crate::lock::lock;
+
 /// All cached objects by their keys on the spoke.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Store")]
 pub struct Store {
     // Locked for a lookup or an insert, never over an await.
     inner: Mutex<Inner>,
-}
-
-impl fmt::Debug for Store {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
-    }
 }
 
 #[derive(Default)]
@@ -80,24 +76,13 @@ pub(crate) struct Wanted {
     pub(crate) leaving: bool,
 }
 
-impl fmt::Debug for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Changed { before } => {
-                let before = before.as_deref().map(Masked);
-                f.debug_tuple("Changed").field(&before).finish()
-            }
-        }
-    }
-}
-
 /// The effect of a watch event.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub(crate) enum Change {
     /// None: an echo of our own write, or an older version.
     None,
     /// The object changed.
+    #[debug("Changed({:?})", before.as_deref().map(Masked))]
     Changed {
         /// The previous object.
         before: Option<Arc<Value>>,
@@ -107,17 +92,21 @@ pub(crate) enum Change {
 impl Store {
     /// The cached state of one object.
     pub(crate) fn get(&self, key: &ObjectKey) -> Entry {
-        self.lock().entries.get(key).cloned().unwrap_or_default()
+        lock(&self.inner)
+            .entries
+            .get(key)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// The live object on the spoke.
     pub(crate) fn live(&self, key: &ObjectKey) -> Option<Arc<Value>> {
-        self.lock().entries.get(key)?.live.clone()
+        lock(&self.inner).entries.get(key)?.live.clone()
     }
 
     /// Caches an object from a watch. Versions older than the cached one change nothing.
     pub(crate) fn seen(&self, key: ObjectKey, object: Arc<Value>) -> Change {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.unreported.remove(&key);
         let is_former = inner.former.remove(&key);
         let entry = inner.entries.entry(key).or_default();
@@ -132,22 +121,22 @@ impl Store {
 
     /// Accepts older versions of these objects, since the spoke's API is back at an earlier state.
     pub(crate) fn outdate(&self, is_concerned: impl Fn(&ObjectKey) -> bool) {
-        let mut inner = self.lock();
-        let Inner {
-            entries, former, ..
-        } = &mut *inner;
-        former.extend(entries.keys().filter(|key| is_concerned(key)).cloned());
+        let inner = &mut *lock(&self.inner);
+        let concerned = inner.entries.keys().filter(|key| is_concerned(key));
+        inner.former.extend(concerned.cloned());
     }
 
     /// Announces the create of an object; one create of a name at a time.
     pub(crate) fn making(&self, key: ObjectKey) -> Making<'_> {
-        self.lock().making.insert(key.clone(), BTreeSet::new());
+        lock(&self.inner)
+            .making
+            .insert(key.clone(), BTreeSet::new());
         Making { store: self, key }
     }
 
     /// Caches the answer to one of our patches, unless the object is gone or another one by now.
     pub(crate) fn written(&self, key: &ObjectKey, object: &Arc<Value>) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if let Some(live) = inner.entries.get_mut(key).and_then(|it| it.live.as_mut())
             && Meta::of(live).uid() == Meta::of(object).uid()
             && is_newer(object, live)
@@ -158,20 +147,13 @@ impl Store {
 
     /// Notes that an object with this UID is gone, and returns its cached state.
     pub(crate) fn gone(&self, key: &ObjectKey, uid: &str) -> Option<Entry> {
-        let mut inner = self.lock();
-        let Inner {
-            entries,
-            making,
-            unreported,
-            taken,
-            former,
-        } = &mut *inner;
-        unreported.remove(key);
-        former.remove(key);
-        if let Some(lost) = making.get_mut(key) {
+        let inner = &mut *lock(&self.inner);
+        inner.unreported.remove(key);
+        inner.former.remove(key);
+        if let Some(lost) = inner.making.get_mut(key) {
             lost.insert(uid.to_owned());
         }
-        let entry = entries.get_mut(key)?;
+        let entry = inner.entries.get_mut(key)?;
         let live = entry.live.take_if(|live| Meta::of(live).uid() == uid)?;
         let meta = Meta::of(&live);
         // Also without a desired state: the hub may want the object again.
@@ -180,12 +162,13 @@ impl Store {
             let records = records.filter_map(|it| Some((it, meta.annotation(it)?.to_owned())));
             let records: Records = records.collect();
             if !records.is_empty() {
-                taken.insert(key.clone(), (source.to_owned(), records));
+                let taken = (source.to_owned(), records);
+                inner.taken.insert(key.clone(), taken);
             }
         }
         let wanted = entry.wanted.clone();
         if wanted.is_none() {
-            entries.remove(key);
+            inner.entries.remove(key);
         }
         let live = Some(live);
         Some(Entry { live, wanted })
@@ -193,21 +176,17 @@ impl Store {
 
     /// Records of the commands that a deleted copy of this hub object executed, so that its successor does not repeat them.
     pub(crate) fn taken(&self, key: &ObjectKey, source_uid: &str) -> Vec<(&'static str, String)> {
-        let inner = self.lock();
-        let taken = inner
-            .taken
-            .get(key)
-            .filter(|(source, _)| source == source_uid);
-        taken
-            .map(|(_, records)| records.clone())
-            .unwrap_or_default()
+        match lock(&self.inner).taken.get(key) {
+            Some((source, records)) if source == source_uid => records.clone(),
+            Some(_) | None => vec![],
+        }
     }
 
     /// Marks and returns unreported objects that a complete list lacks. They may be gone, and a watch that never saw an
     /// object does not report its deletion; but the list may be older than the object, or its selector may not match.
     pub(crate) fn listed(&self, is_listed: impl Fn(&ObjectKey) -> bool) -> Vec<ObjectKey> {
         let mut missed = vec![];
-        for (key, unreported) in &mut self.lock().unreported {
+        for (key, unreported) in &mut lock(&self.inner).unreported {
             if is_listed(key) {
                 unreported.is_missed = true;
                 missed.push(key.clone());
@@ -218,26 +197,26 @@ impl Store {
 
     /// The UID of an object to look up, because a list lacked it; returned once for each list.
     pub(crate) fn take_missed(&self, key: &ObjectKey) -> Option<String> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let unreported = inner.unreported.get_mut(key)?;
         std::mem::take(&mut unreported.is_missed).then(|| unreported.uid.clone())
     }
 
     /// Marks an object as missed again, after its lookup failed.
     pub(crate) fn still_missed(&self, key: &ObjectKey) {
-        if let Some(unreported) = self.lock().unreported.get_mut(key) {
+        if let Some(unreported) = lock(&self.inner).unreported.get_mut(key) {
             unreported.is_missed = true;
         }
     }
 
     /// Remembers an applied desired state.
     pub(crate) fn remember(&self, key: ObjectKey, wanted: Wanted) {
-        self.lock().entries.entry(key).or_default().wanted = Some(Arc::new(wanted));
+        lock(&self.inner).entries.entry(key).or_default().wanted = Some(Arc::new(wanted));
     }
 
     /// Forgets the desired state.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.taken.remove(key);
         if let Some(entry) = inner.entries.get_mut(key) {
             entry.wanted = None;
@@ -249,61 +228,48 @@ impl Store {
 
     /// A snapshot of all entries, in order.
     pub(crate) fn all(&self) -> Vec<(ObjectKey, Entry)> {
-        self.lock()
-            .entries
-            .iter()
-            .map(|(key, entry)| (key.clone(), entry.clone()))
-            .collect()
+        let entries = lock(&self.inner).entries.clone();
+        entries.into_iter().collect()
     }
 
     /// The number of live objects of each kind.
     pub(crate) fn present(&self) -> BTreeMap<&'static str, usize> {
         let mut present = BTreeMap::new();
-        for (key, entry) in &self.lock().entries {
+        for (key, entry) in &lock(&self.inner).entries {
             if entry.live.is_some() {
                 *present.entry(key.kind.as_str()).or_default() += 1;
             }
         }
         present
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Making<'_> {
     /// Caches the answer, so that the next plan sees the object before a watch reports it.
     pub(crate) fn made(self, object: &Arc<Value>) {
-        let mut inner = self.store.lock();
-        let Inner {
-            entries,
-            making,
-            unreported,
-            taken,
-            former: _,
-        } = &mut *inner;
-        taken.remove(&self.key);
+        let inner = &mut *lock(&self.store.inner);
+        inner.taken.remove(&self.key);
         let uid = Meta::of(object).uid();
-        if making.get(&self.key).is_some_and(|lost| lost.contains(uid)) {
+        let lost = inner.making.get(&self.key);
+        if lost.is_some_and(|lost| lost.contains(uid)) {
             return;
         }
         // An object that a watch has reported is as new or newer.
-        let entry = entries.entry(self.key.clone()).or_default();
+        let entry = inner.entries.entry(self.key.clone()).or_default();
         if entry.live.is_none() {
             entry.live = Some(Arc::clone(object));
             let reported = Unreported {
                 uid: uid.to_owned(),
                 is_missed: false,
             };
-            unreported.insert(self.key.clone(), reported);
+            inner.unreported.insert(self.key.clone(), reported);
         }
     }
 }
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.store.lock().making.remove(&self.key);
+        lock(&self.store.inner).making.remove(&self.key);
     }
 }
 

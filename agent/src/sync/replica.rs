@@ -11,7 +11,7 @@ use protocol::payload::ArgoCd;
 use protocol::{Event, Kind, Mode, Verdict};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::config::{Policy, Scope};
 use crate::metrics::Metrics;
@@ -30,23 +30,18 @@ mod plan;
 mod refresh_nudger;
 mod revert;
 mod stale_cache_backoff;
+mod state;
 
-use apply::{Applier, BUSY_PAUSE, Locks};
+use apply::BUSY_PAUSE;
 pub use cache_status::{CacheStatus, Running};
+use drift::Drift;
 pub(crate) use inventory::{Inventory, checksum};
 use message::{Message, Order, Reader};
 use observe::Observer;
-use plan::{Incoming, No, Plan};
-use revert::Reverter;
+use plan::{Deleted, Incoming, No, Plan};
+use refresh_nudger::RefreshNudger;
 use stale_cache_backoff::StaleCacheBackoff;
-
-/// Applies the hub's desired state to the spoke.
-#[derive(Debug)]
-pub struct Replica {
-    applier: Arc<Applier>,
-    observer: Observer,
-    policy: Policy,
-}
+pub use state::Replica;
 
 impl Replica {
     /// Ready to write, and to watch once [started](Self::start).
@@ -58,84 +53,70 @@ impl Replica {
         reports: Arc<Reports>,
         metrics: Metrics,
     ) -> Self {
-        let observer = Observer {
-            store,
-            reports,
-            drift: Arc::default(),
-            stuck: Arc::default(),
-            mode: scope.mode,
-        };
         let cache_status = CacheStatus::none_of(observe::targets(&scope));
-        let applier = Applier {
+        Self {
             spoke,
             scope,
-            metrics,
-            store: Arc::clone(&observer.store),
-            reports: Arc::clone(&observer.reports),
-            drift: Arc::clone(&observer.drift),
-            sync_status: Arc::new(watch::Sender::new(cache_status)),
-            backoff: StaleCacheBackoff::default(),
-            locks: Locks::default(),
-        };
-        Self {
-            applier: Arc::new(applier),
-            observer,
             policy,
+            metrics,
+            store,
+            reports,
+            sync_status: watch::Sender::new(cache_status),
+            drift: Drift::default(),
+            backoff: StaleCacheBackoff::default(),
+            locks: std::array::from_fn(|_| Mutex::default()),
         }
     }
 
     /// Starts the watches, the reverts of local edits and the refreshes.
-    pub fn start(&self, spawner: &Spawner) {
-        observe::start(&self.applier, &self.observer, spawner);
+    pub fn start(self: &Arc<Self>, spawner: &Spawner) {
+        let stuck = Arc::<RefreshNudger>::default();
+        let observer = Observer {
+            replica: Arc::clone(self),
+            stuck: Arc::clone(&stuck),
+        };
+        observe::start(&observer, spawner);
         let token = || spawner.token().clone();
-        let applier = Arc::clone(&self.applier);
-        let reverter = Reverter::new(applier, self.observer.clone(), self.policy);
-        spawner.spawn("drift", reverter.run(token()));
-        let (applier, stuck) = (Arc::clone(&self.applier), Arc::clone(&self.observer.stuck));
-        let token = token();
-        spawner.spawn("stuck", async move { stuck.run(&applier, token).await });
-    }
-
-    /// Whether the API of this cluster accepts this agent's identity; true unless it answers 401.
-    pub async fn is_known(&self) -> bool {
-        self.applier.is_known().await
+        let (replica, stops) = (Arc::clone(self), token());
+        spawner.spawn("drift", async move { replica.revert_drift(stops).await });
+        let (replica, stops) = (Arc::clone(self), token());
+        spawner.spawn("stuck", async move { stuck.run(&replica, stops).await });
     }
 
     /// Who owns the Applications.
     pub fn mode(&self) -> Mode {
-        self.applier.scope.mode
+        self.scope.mode
     }
 
     /// Argo CD's namespace here.
     pub fn argocd_namespace(&self) -> &str {
-        &self.applier.scope.argocd_namespace
+        &self.scope.argocd_namespace
     }
 
     /// How complete the caches of the spoke are.
     pub fn sync_status(&self) -> watch::Receiver<CacheStatus> {
-        self.applier.sync_status.subscribe()
+        self.sync_status.subscribe()
     }
 
     /// Sets the result of the probe of Argo CD.
     pub fn set_running(&self, runs: Running) {
-        self.applier
-            .sync_status
+        self.sync_status
             .send_if_modified(|sync_status| sync_status.set_running(runs));
     }
 
     /// Whether the spoke's API serves Argo CD's kinds, so that an object that is not cached does not exist.
     pub fn serves_argocd(&self) -> bool {
-        self.applier.sync_status.borrow().argocd() == ArgoCd::Installed
+        self.sync_status.borrow().argocd() == ArgoCd::Installed
     }
 
     /// The objects from this principal, for a resync.
     pub(crate) fn inventory<'a>(&'a self, welcome: &'a Welcome) -> Inventory<'a> {
-        Inventory::new(&self.applier.store, self.reader(welcome))
+        Inventory::new(&self.store, self.reader(welcome))
     }
 
     fn reader<'a>(&'a self, welcome: &'a Welcome) -> Reader<'a> {
         Reader {
-            scope: &self.applier.scope,
+            scope: &self.scope,
             welcome,
         }
     }
@@ -159,7 +140,7 @@ impl Replica {
                 && self.mode() == Mode::Managed
                 && !welcome.capabilities.is_ours()
             {
-                let reports = &self.applier.reports;
+                let reports = &self.reports;
                 reports.error(&message.key, &message.hub, reason.clone());
             }
         }
@@ -167,17 +148,17 @@ impl Replica {
     }
 
     async fn reconcile(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
-        let (key, store) = (&message.key, &self.applier.store);
-        let _only_writer = self.applier.lock(key).await;
+        let (key, store) = (&message.key, &self.store);
+        let _only_writer = self.lock(key).await;
         if message.is_deletion()
             && store.live(key).is_none()
-            && let Some(verdict) = self.applier.confirm_absence(key).await
+            && let Some(verdict) = self.confirm_absence(key).await
         {
             return verdict;
         }
         let (plan, wanted) = self.plan(reader, event, message);
         match plan {
-            Ok(plan) => self.applier.apply(key, plan, wanted).await,
+            Ok(plan) => self.apply(key, plan, wanted).await,
             Err(No::Refused(reason)) => Verdict::Refused(reason),
             Err(No::Occupied(reason)) => {
                 if let Some(wanted) = wanted {
@@ -200,7 +181,7 @@ impl Replica {
         message: &Message,
     ) -> (Result<Plan, No>, Option<Wanted>) {
         let Message { key, body, .. } = message;
-        let store = &self.applier.store;
+        let store = &self.store;
         let Entry { live, wanted } = store.get(key);
         let live = live.as_deref();
         let same_name = live.is_some_and(|live| reader.is_same_name(message, live));
@@ -210,8 +191,14 @@ impl Replica {
                     Some(_) => plan::withdraw,
                     None => plan::delete,
                 };
-                let (uid, principal) = (Meta::of(body).uid(), reader.principal_uid(event));
-                let plan = take_away(uid, same_name, principal, live);
+                let uid = Meta::of(body).uid();
+                let principal_uid = reader.principal_uid(event);
+                let deleted = Deleted {
+                    uid,
+                    same_name,
+                    principal_uid,
+                };
+                let plan = take_away(deleted, live);
                 Ok(plan.forgetting(uid, wanted.as_deref().map(|wanted| &wanted.desired)))
             }
             Order::Sync => plan::sync(&event.event_id, body, live, self.policy),

@@ -4,7 +4,7 @@
 //! sends them. So the number of objects bounds the memory, for any outage and any rate of changes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use argocd::{Meta, keys};
 use protocol::payload::{Contest, ErrorReport};
@@ -12,6 +12,7 @@ use protocol::{Event, Facet, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use crate::lock::lock;
 use crate::sync::cache::Store;
 use crate::sync::source;
 use crate::sync::spans::Traces;
@@ -84,7 +85,7 @@ impl Reports {
     }
 
     fn queue(&self, change: impl FnOnce(&mut Pending)) {
-        change(&mut self.lock());
+        change(&mut lock(&self.pending));
         self.wake.notify_one();
     }
 
@@ -107,14 +108,8 @@ impl Reports {
 
     /// Queues an error about this object for users of the hub.
     pub fn error(&self, key: &ObjectKey, hub: &ObjectKey, message: String) {
-        let body = ErrorReport {
-            resource_name: hub.name.clone(),
-            resource_namespace: hub.namespace.clone(),
-            message,
-            contest: None,
-        };
         // A queued deletion has priority.
-        let event = Event::error(key.kind, &body);
+        let event = error_event(key.kind, hub, message, None);
         self.queue(|pending| {
             let before = pending.events.get(key);
             if before.is_none_or(|before| before.verb != Verb::Delete) {
@@ -126,13 +121,13 @@ impl Reports {
     /// Queues the start of a contest: another writer keeps changing fields that the hub owns.
     pub fn contested(&self, key: &ObjectKey, message: String) {
         let event = contest_event(key, Contest::On, message.clone());
-        self.contests().insert(key.clone(), message);
+        lock(&self.contested).insert(key.clone(), message);
         self.queue(|pending| pending.contests.extend([(key.clone(), event)]));
     }
 
     /// Queues the end of a contest.
     pub fn uncontested(&self, key: &ObjectKey) {
-        if self.contests().remove(key).is_some() {
+        if lock(&self.contested).remove(key).is_some() {
             let event = contest_event(key, Contest::Over, String::new());
             self.queue(|pending| pending.contests.extend([(key.clone(), event)]));
         }
@@ -140,8 +135,8 @@ impl Reports {
 
     /// All current contests, for the start of a session.
     pub fn all_contests(&self) -> Vec<Event> {
-        self.lock().contests.clear();
-        let contests = self.contests();
+        lock(&self.pending).contests.clear();
+        let contests = lock(&self.contested);
         let all = contests.iter();
         all.map(|(key, message)| contest_event(key, Contest::On, message.clone()))
             .collect()
@@ -149,7 +144,7 @@ impl Reports {
 
     /// Takes all pending changes.
     pub fn take(&self) -> Pending {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *lock(&self.pending))
     }
 
     /// Waits until changes may be pending.
@@ -170,26 +165,21 @@ impl Reports {
         .map(|(key, _)| key)
         .collect()
     }
-
-    fn contests(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, String>> {
-        let contested = self.contested.lock();
-        contested.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn contest_event(key: &ObjectKey, contest: Contest, message: String) -> Event {
     // The hub also finds its object by the spoke's name.
+    error_event(key.kind, key, message, Some(contest))
+}
+
+fn error_event(kind: Kind, about: &ObjectKey, message: String, contest: Option<Contest>) -> Event {
     let body = ErrorReport {
-        resource_name: key.name.clone(),
-        resource_namespace: key.namespace.clone(),
+        resource_name: about.name.clone(),
+        resource_namespace: about.namespace.clone(),
         message,
-        contest: Some(contest),
+        contest,
     };
-    Event::error(key.kind, &body)
+    Event::error(kind, &body)
 }
 
 /// The event of a deleted replica; the hub finds its object by the source UID.

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use argocd::{Meta, digest, keys, mirror};
-use bytes::Bytes;
 use protocol::payload::{RequestUpdate, SyncedResource};
 use protocol::{Event, Kind, ObjectKey, Verb};
 use serde_json::{Value, json};
 
 use crate::sync::cache::Store;
+use crate::transport::Welcome;
 
 /// Kinds that the hub mirrors.
 const SHOWN: [Kind; 2] = [Kind::AppProject, Kind::Application];
@@ -41,11 +41,9 @@ pub fn state(key: &ObjectKey, live: &Value, ours: bool, stated_before: bool) -> 
     } else {
         Verb::Create
     };
-    let wire = mirror::wire(live, key.kind.as_str(), ours);
-    // Plain JSON in memory: this cannot fail, and if it did the resync would repair it.
-    let body = serde_json::to_vec(&wire).ok()?;
+    let body = mirror::wire(live, key.kind.as_str(), ours).to_string();
     let (uid, version) = (meta.uid(), meta.resource_version());
-    Some(Event::about(key, verb, uid, version, Bytes::from(body)))
+    Some(Event::about(key, verb, uid, version, body.into()))
 }
 
 /// The event of an object that is gone; `last` is its last version.
@@ -54,15 +52,12 @@ pub fn state(key: &ObjectKey, live: &Value, ours: bool, stated_before: bool) -> 
 /// together with all other missing objects.
 pub fn left(key: &ObjectKey, last: &Value, is_seen: bool) -> Event {
     let last = Meta::of(last);
-    gone(
-        key,
-        last.uid(),
-        match last.resource_version() {
-            _ if !is_seen => "",
-            "" => "0",
-            version => version,
-        },
-    )
+    let version = match last.resource_version() {
+        _ if !is_seen => "",
+        "" => "0",
+        version => version,
+    };
+    gone(key, last.uid(), version)
 }
 
 fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
@@ -77,25 +72,23 @@ fn gone(key: &ObjectKey, uid: &str, version: &str) -> Event {
 
 /// Compares a mirror of the hub with the spoke's object.
 ///
-/// `cluster`: this cluster's name at the principal, which is the prefix of its projects' names there.
-pub fn answer(
-    store: &Store,
-    namespace: &str,
-    cluster: Option<&str>,
-    claim: &RequestUpdate,
-    ours: bool,
-) -> Answer {
+/// `namespace`: Argo CD's namespace on this cluster.
+pub fn answer(store: &Store, namespace: &str, welcome: &Welcome, claim: &RequestUpdate) -> Answer {
     let kind = claim.kind.parse().ok();
     let Some(kind) = kind.filter(|kind| SHOWN.contains(kind)) else {
         return Answer::Unknown;
     };
+    // Our name at the principal is the prefix of our projects' names there.
+    let cluster = welcome.agent_name.as_ref().or(welcome.subject.as_ref());
     let cluster = cluster.filter(|_| kind == Kind::AppProject);
     let name = cluster.and_then(|cluster| mirror::source_name(cluster, &claim.name));
     let name = name.unwrap_or(&claim.name);
     let key = ObjectKey::new(kind, namespace, name);
     let live = store.live(&key).filter(|live| !Meta::of(live).is_ignored());
     match live {
-        Some(live) if is_shown_right(&live, claim, ours) => Answer::Right(key),
+        Some(live) if is_shown_right(&live, claim, welcome.capabilities.is_ours()) => {
+            Answer::Right(key)
+        }
         Some(_) => Answer::State(key),
         None if claim.uid.is_empty() => Answer::Unknown,
         None => Answer::Gone(gone(&key, &claim.uid, "")),
@@ -167,7 +160,18 @@ pub fn with_memory(object: Arc<Value>, before: Option<&Value>) -> Arc<Value> {
 
 #[cfg(test)]
 mod tests {
+    use protocol::version::Capabilities;
+
     use super::*;
+
+    fn answered(store: &Store, claim: &RequestUpdate) -> Answer {
+        let welcome = Welcome {
+            agent_name: Some("c".to_owned()),
+            capabilities: Capabilities::ours(),
+            ..Welcome::default()
+        };
+        answer(store, "argocd", &welcome, claim)
+    }
 
     fn app(name: &str, label: Option<&str>) -> Arc<Value> {
         let labels = label.map(|label| json!({ label: "true" }));
@@ -209,13 +213,21 @@ mod tests {
     fn a_current_mirror_gets_no_state() {
         let store = store();
         let mut shown = claim(Kind::Application, "a", "u-a");
-        let answered = |claim: &RequestUpdate| answer(&store, "argocd", Some("c"), claim, true);
-        assert_eq!(answered(&shown), Answer::State(key(Kind::Application, "a")));
+        assert_eq!(
+            answered(&store, &shown),
+            Answer::State(key(Kind::Application, "a"))
+        );
         let wire = mirror::wire(&app("a", None), "Application", true);
         shown.digest = Some(mirror::wire_digest(&wire));
-        assert_eq!(answered(&shown), Answer::Right(key(Kind::Application, "a")));
+        assert_eq!(
+            answered(&store, &shown),
+            Answer::Right(key(Kind::Application, "a"))
+        );
         shown.uid = "u-before".to_owned();
-        assert_eq!(answered(&shown), Answer::State(key(Kind::Application, "a")));
+        assert_eq!(
+            answered(&store, &shown),
+            Answer::State(key(Kind::Application, "a"))
+        );
     }
 
     #[test]
@@ -223,7 +235,7 @@ mod tests {
         let store = store();
         let claim = claim(Kind::AppProject, "c-c-b", "u-c-b");
         assert_eq!(
-            answer(&store, "argocd", Some("c"), &claim, true),
+            answered(&store, &claim),
             Answer::State(key(Kind::AppProject, "c-b"))
         );
     }
@@ -233,7 +245,7 @@ mod tests {
         let store = store();
         for name in ["nowhere", "ignored"] {
             let claim = claim(Kind::Application, name, "u");
-            let Answer::Gone(event) = answer(&store, "argocd", Some("c"), &claim, true) else {
+            let Answer::Gone(event) = answered(&store, &claim) else {
                 panic!("{name} is not shown");
             };
             assert!(event.event_id.ends_with('_'), "{}", event.event_id);
@@ -241,10 +253,7 @@ mod tests {
         let event = left(&key(Kind::Application, "a"), &app("a", None), true);
         assert!(event.event_id.ends_with("_7_delete"));
         let asked = claim(Kind::Repository, "a", "u");
-        assert_eq!(
-            answer(&store, "argocd", None, &asked, true),
-            Answer::Unknown
-        );
+        assert_eq!(answered(&store, &asked), Answer::Unknown);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! change. Traces influence no decision, and without a collector there are none.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use protocol::trace::{AGENT_MODE, AGENT_NAME, Mark, object_attributes, span_name};
@@ -12,6 +12,7 @@ use protocol::{Event, Facet, Mode, ObjectKey, Target};
 use runtime::trace::{self, Context, Notes, Span};
 use tokio::time::Instant;
 
+use crate::lock::lock;
 use crate::transport::Welcome;
 
 /// How long after a change reports about its object join the trace.
@@ -49,7 +50,7 @@ impl Traces {
 
     fn remember(&self, key: &ObjectKey, context: Context) {
         let now = Instant::now();
-        let mut changes = self.lock();
+        let mut changes = lock(&self.changes);
         if changes.len() >= MOST_CHANGES {
             changes.retain(|_, change| change.until > now);
         }
@@ -85,7 +86,7 @@ impl Traces {
     }
 
     fn cause(&self, key: &ObjectKey) -> Option<Context> {
-        let mut changes = self.lock();
+        let mut changes = lock(&self.changes);
         let change = changes.get_mut(key)?;
         change.reports = change.reports.saturating_add(1);
         if change.reports > MOST_REPORTS || change.until <= Instant::now() {
@@ -117,10 +118,6 @@ impl Traces {
             event.set_trace(span.headers());
         }
         Some(event)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectKey, Change>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -174,7 +171,7 @@ mod tests {
         traces.deleted(&key, &mut event);
         let stated = traces.sent(&key, Facet::Status, Mode::Managed, Some(event));
         assert_eq!(stated.unwrap().trace(), None);
-        assert!(traces.notes.is_empty() && traces.lock().is_empty());
+        assert!(traces.notes.is_empty() && lock(&traces.changes).is_empty());
     }
 
     #[tokio::test(start_paused = true)]
@@ -197,10 +194,10 @@ mod tests {
         for number in 0..5000 {
             traces.remember(&app(&number.to_string()), context());
         }
-        assert_eq!(traces.lock().len(), MOST_CHANGES);
+        assert_eq!(lock(&traces.changes).len(), MOST_CHANGES);
         assert_eq!(traces.cause(&app("4999")), None);
         tokio::time::advance(LASTS).await;
         traces.remember(&app("new"), context());
-        assert_eq!(traces.lock().len(), 1);
+        assert_eq!(lock(&traces.changes).len(), 1);
     }
 }

@@ -1,14 +1,12 @@
 //! Opens the connection that carries calls to the principal.
 
 use std::fmt;
-use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
 use http::Uri;
-use hyper_util::rt::TokioIo;
 use runtime::credentials::ClientTls;
 use runtime::parts::Spawner;
 use tokio::time::Instant;
@@ -23,6 +21,7 @@ use super::error::{CONNECT_TIMEOUT, Error};
 use super::transport_choice::{Outcome, Transport, TransportChoice};
 use super::websocket::Calls;
 use crate::config::Hub;
+use crate::lock::lock;
 
 /// Timeout of one call before the session.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -84,18 +83,14 @@ impl Network {
         }
     }
 
-    fn choice(&self) -> MutexGuard<'_, (TransportChoice, Transport)> {
-        self.choice.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens a connection over the preferred transport.
     async fn open(&self) -> Result<Carrier, Error> {
-        let transport = self.choice().0.next(Instant::now());
-        self.choice().1 = transport;
+        let transport = lock(&self.choice).0.next(Instant::now());
+        lock(&self.choice).1 = transport;
         let (carrier, taken) = self.open_by(transport).await?;
         if taken != transport {
             tracing::info!("the peer does not negotiate HTTP/2; using WebSockets");
-            self.choice().1 = taken;
+            lock(&self.choice).1 = taken;
         }
         Ok(carrier)
     }
@@ -142,22 +137,22 @@ impl Connect for Network {
     }
 
     fn connect_beside(&self) -> BoxFuture<'_, Result<Carrier, Error>> {
-        let last = self.choice().1;
+        let last = lock(&self.choice).1;
         self.open_by(last).map_ok(|(carrier, _)| carrier).boxed()
     }
 
     fn record(&self, outcome: Outcome) {
-        let mut guard = self.choice();
+        let mut guard = lock(&self.choice);
         let (choice, transport) = &mut *guard;
         choice.note(*transport, outcome, Instant::now());
     }
 
     fn is_probing(&self) -> bool {
-        self.choice().0.is_probing()
+        lock(&self.choice).0.is_probing()
     }
 
     fn transport(&self) -> &'static str {
-        self.choice().1.as_str()
+        lock(&self.choice).1.as_str()
     }
 }
 
@@ -186,13 +181,7 @@ async fn http2(hub: &Hub, connector: &Connector, reached: Reached) -> Result<Car
             .keep_alive_while_idle(false);
     }
     // A session has one connection: when that is lost, the session ends.
-    let mut once = Some(TokioIo::new(reached.io));
-    let connector = tower::service_fn(move |_: Uri| {
-        let io = once
-            .take()
-            .ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionReset));
-        async move { io }
-    });
+    let connector = connector::once(reached.io);
     let connecting = endpoint.connect_with_connector(connector);
     let channel = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(connected) => connected.map_err(failed)?,

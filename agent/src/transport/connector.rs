@@ -155,11 +155,7 @@ impl Connector {
             proxy: proxy.clone(),
             source,
         };
-        let mut once = Some(TokioIo::new(io));
-        let connector = tower::service_fn(move |_: Uri| {
-            let io = once.take().ok_or_else(|| io::Error::other("used before"));
-            async move { io }
-        });
+        let connector = once(io);
         let to = format!("https://{}", self.authority());
         let to: Uri = to.parse().map_err(|error| failed(Box::new(error)))?;
         let mut tunnel = Tunnel::new(Uri::from_static("http://proxy"), connector);
@@ -170,6 +166,18 @@ impl Connector {
         let io = io.map_err(|error| failed(Box::new(error)))?;
         Ok(Box::new(io.into_inner()))
     }
+}
+
+/// Gives this connection to the first caller.
+pub(crate) fn once(
+    io: Box<dyn Io>,
+) -> impl tower::Service<Uri, Response = TokioIo<Box<dyn Io>>, Error = io::Error, Future: Send> + Send
+{
+    let mut once = Some(TokioIo::new(io));
+    tower::service_fn(move |_: Uri| {
+        let io = once.take();
+        async move { io.ok_or_else(|| io::ErrorKind::ConnectionReset.into()) }
+    })
 }
 
 async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {

@@ -21,12 +21,10 @@ pub(crate) async fn wait(
     network: &dyn Connect,
     material: &mut watch::Receiver<Arc<Material>>,
 ) -> bool {
-    let mut logged = false;
+    if !network.is_ready() {
+        tracing::info!("waiting for certificates");
+    }
     while !network.is_ready() {
-        if !logged {
-            tracing::info!("waiting for certificates");
-            logged = true;
-        }
         if let Ok(Err(_sender_gone)) = tokio::time::timeout(POLL, material.changed()).await {
             return false;
         }
@@ -87,12 +85,8 @@ impl Renewal {
             if trusts(&latest) != self.reported {
                 return Renewed::Trust;
             }
-            let Some(wait) = due else {
-                if self.latest.changed().await.is_err() {
-                    return std::future::pending().await;
-                }
-                continue;
-            };
+            // Without a limit, only a change ends the wait.
+            let wait = due.unwrap_or(Duration::MAX);
             match tokio::time::timeout(wait, self.latest.changed()).await {
                 Err(_elapsed) => return Renewed::Replace,
                 Ok(Err(_sender_gone)) => return std::future::pending().await,

@@ -1,5 +1,7 @@
 //! Connects, authenticates, and returns a channel for a session.
 
+use std::sync::Arc;
+
 use protocol::Mode;
 use protocol::proof;
 use protocol::version::{self, Capabilities};
@@ -7,7 +9,8 @@ use protocol::wire::authapi::authentication_client::AuthenticationClient;
 use protocol::wire::authapi::{AuthRequest, AuthResponse, Proof};
 use protocol::wire::versionapi::version_client::VersionClient;
 use protocol::wire::versionapi::{VersionRequest, VersionResponse};
-use runtime::credentials::Identity;
+use runtime::credentials::{Identity, Material};
+use tokio::sync::watch;
 use tonic::Request;
 
 use super::connect::{CALL_MESSAGE, Carrier, Connect, call};
@@ -37,59 +40,68 @@ pub(crate) struct Opened {
     pub(crate) welcome: Welcome,
 }
 
-/// The inputs of a dial.
-#[derive(Clone, Copy)]
-pub(crate) struct Caller<'a> {
-    pub(crate) hub: &'a Hub,
-    pub(crate) network: &'a dyn Connect,
-    /// The identity for the proof of a certificate behind a proxy that terminates TLS.
-    pub(crate) identity: Option<&'a Identity>,
-    pub(crate) argocd_namespace: &'a str,
-    pub(crate) mode: Mode,
-    /// Our capabilities.
-    pub(crate) capabilities: &'a Capabilities,
+/// Connects to the principal and authenticates; clones share the transport.
+#[derive(Clone, Debug)]
+pub struct Dialer {
+    /// The principal's address and how to connect.
+    pub hub: Hub,
+    /// Opens connections.
+    pub network: Arc<dyn Connect>,
+    /// The credentials in effect: a new connection uses these or older ones, never ones still to come.
+    pub material: watch::Receiver<Arc<Material>>,
+    /// Argo CD's namespace on this cluster, which the agent reports to the principal.
+    pub argocd_namespace: String,
+    /// The mode of this cluster, which the agent reports to the principal.
+    pub mode: Mode,
+    /// Capabilities beyond the Go protocol: all of them, except in tests that mix old and new versions.
+    pub capabilities: Capabilities,
 }
 
-/// Connects and authenticates.
-pub(crate) async fn dial(caller: Caller<'_>) -> Result<Opened, Error> {
-    let channel = caller.network.connect().await?;
-    authenticate(caller, channel).await
-}
+impl Dialer {
+    /// Connects and authenticates. The identity in `used` proves the certificate behind a proxy that terminates TLS.
+    pub(crate) async fn dial(&self, used: &Material) -> Result<Opened, Error> {
+        self.authenticate(self.network.connect().await?, used).await
+    }
 
-/// Authenticates over an open connection.
-pub(crate) async fn authenticate(caller: Caller<'_>, channel: Carrier) -> Result<Opened, Error> {
-    let Caller { hub, .. } = caller;
-    let principal = principal_version(channel.clone()).await?;
-    let request = AuthRequest {
-        method: method_name(&hub.method).to_owned(),
-        credentials: credentials(&hub.method).await?,
-        mode: caller.mode.as_str().to_owned(),
-        // A Go principal accepts only its own version.
-        version: version::bare(&principal.version).to_owned(),
-        agent_namespace: caller.argocd_namespace.to_owned(),
-        capabilities: caller.capabilities.to_words(),
-        proof: prove(&hub.host, caller.identity, &principal)?,
-    };
-    let answer = call(
-        AuthenticationClient::new(channel.clone())
-            .max_decoding_message_size(CALL_MESSAGE)
-            .authenticate(Request::new(request.clone())),
-    )
-    .await
-    .map_err(|status| Error::Authenticate(Box::new(status)))?;
-    let tokens = Tokens::new(request, &answer)?;
-    let welcome = read_answer(answer, caller.capabilities);
-    tracing::info!(
-        principal_version = %principal.version,
-        agent_name = welcome.agent_name.as_deref().unwrap_or_default(),
-        transport = caller.network.transport(),
-        "authenticated"
-    );
-    Ok(Opened {
-        channel,
-        tokens,
-        welcome,
-    })
+    /// Opens another connection beside that of the session.
+    pub(crate) async fn dial_beside(&self, used: &Material) -> Result<Opened, Error> {
+        let channel = self.network.connect_beside().await?;
+        self.authenticate(channel, used).await
+    }
+
+    async fn authenticate(&self, channel: Carrier, used: &Material) -> Result<Opened, Error> {
+        let principal = principal_version(channel.clone()).await?;
+        let request = AuthRequest {
+            method: method_name(&self.hub.method).to_owned(),
+            credentials: credentials(&self.hub.method).await?,
+            mode: self.mode.as_str().to_owned(),
+            // A Go principal accepts only its own version.
+            version: version::bare(&principal.version).to_owned(),
+            agent_namespace: self.argocd_namespace.clone(),
+            capabilities: self.capabilities.to_words(),
+            proof: prove(&self.hub.host, used.identity.as_ref(), &principal)?,
+        };
+        let answer = call(
+            AuthenticationClient::new(channel.clone())
+                .max_decoding_message_size(CALL_MESSAGE)
+                .authenticate(Request::new(request.clone())),
+        )
+        .await
+        .map_err(|status| Error::Authenticate(Box::new(status)))?;
+        let tokens = Tokens::new(request, &answer)?;
+        let welcome = read_answer(answer, &self.capabilities);
+        tracing::info!(
+            principal_version = %principal.version,
+            agent_name = welcome.agent_name.as_deref().unwrap_or_default(),
+            transport = self.network.transport(),
+            "authenticated"
+        );
+        Ok(Opened {
+            channel,
+            tokens,
+            welcome,
+        })
+    }
 }
 
 async fn principal_version(channel: Carrier) -> Result<VersionResponse, Error> {
@@ -97,13 +109,9 @@ async fn principal_version(channel: Carrier) -> Result<VersionResponse, Error> {
     let answer = call(client.version(Request::new(VersionRequest {})))
         .await
         .map_err(|status| Error::Version(Box::new(status)))?;
-    if version::is_presentable(version::bare(&answer.version)) {
-        Ok(answer)
-    } else {
-        Err(Error::BadAnswer {
-            what: "invalid version",
-        })
-    }
+    let is_valid = version::is_presentable(version::bare(&answer.version));
+    let what = "invalid version";
+    is_valid.then_some(answer).ok_or(Error::BadAnswer { what })
 }
 
 /// The proof that the principal requests with a nonce: a proxy terminates TLS and presents its own certificate.

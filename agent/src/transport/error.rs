@@ -44,18 +44,29 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) const fn reason(&self) -> &'static str {
+    /// Stable, bounded text for metric labels.
+    pub(crate) fn reason(&self) -> &'static str {
+        self.class().0
+    }
+
+    /// The outcome for the choice of the transport.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.class().1
+    }
+
+    fn class(&self) -> (&'static str, Outcome) {
         match self {
-            Self::Address { .. } => "BadAddress",
-            Self::NoTls => "NoCertificates",
-            Self::Connect { .. } => "CannotConnect",
-            Self::ConnectTimeout { .. } => "ConnectTimeout",
-            Self::Connector(error) => error.reason(),
-            Self::Prove { .. } => "CannotProve",
-            Self::Version(_) => "VersionFailed",
-            Self::ReadUser { .. } | Self::BadUser { .. } => "BadCredentials",
-            Self::Authenticate(_) => "NotAuthenticated",
-            Self::BadAnswer { .. } => "BadAnswer",
+            Self::Connector(error) => (error.reason(), error.outcome()),
+            Self::Address { .. } => ("BadAddress", Outcome::Unknown),
+            Self::NoTls => ("NoCertificates", Outcome::Unknown),
+            Self::ConnectTimeout { .. } => ("ConnectTimeout", Outcome::Unknown),
+            Self::ReadUser { .. } | Self::BadUser { .. } => ("BadCredentials", Outcome::Unknown),
+            // A server accepted the connection, but every principal sends its version to every client.
+            Self::Connect { .. } => ("CannotConnect", Outcome::NotGrpc),
+            Self::Version(_) => ("VersionFailed", Outcome::NotGrpc),
+            Self::BadAnswer { .. } => ("BadAnswer", Outcome::NotGrpc),
+            Self::Prove { .. } => ("CannotProve", Outcome::Connected),
+            Self::Authenticate(_) => ("NotAuthenticated", Outcome::Connected),
         }
     }
 
@@ -65,21 +76,6 @@ impl Error {
             Some(status)
         } else {
             None
-        }
-    }
-
-    /// The outcome for the choice of the transport.
-    pub(crate) fn outcome(&self) -> Outcome {
-        match self {
-            Self::Connector(error) => error.outcome(),
-            // A server accepted the connection, but every principal sends its version to every client.
-            Self::Connect { .. } | Self::Version(_) | Self::BadAnswer { .. } => Outcome::NotGrpc,
-            Self::Authenticate(_) | Self::Prove { .. } => Outcome::Connected,
-            Self::Address { .. }
-            | Self::NoTls
-            | Self::ConnectTimeout { .. }
-            | Self::ReadUser { .. }
-            | Self::BadUser { .. } => Outcome::Unknown,
         }
     }
 

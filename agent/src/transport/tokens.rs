@@ -3,8 +3,7 @@
 //! A session outlives its first token: those of a Go principal are valid for five minutes, and it checks one whenever the
 //! agent opens a log or a terminal. So the agent renews a token when it needs one.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use protocol::token;
@@ -16,6 +15,7 @@ use tonic::{Code, Request, Status};
 
 use super::connect::{CALL_MESSAGE, Carrier, call};
 use super::error::Error;
+use crate::lock::lock;
 
 /// The least remaining validity of a token in use, as in Go's agent.
 const LEAST: Duration = Duration::from_secs(30);
@@ -24,7 +24,8 @@ const LEAST: Duration = Duration::from_secs(30);
 pub(crate) type Shown = MetadataValue<Ascii>;
 
 /// The tokens of one session; clones share them.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Tokens")]
 pub(crate) struct Tokens {
     // Locked for a lookup, never over an await.
     current: Arc<Mutex<CurrentToken>>,
@@ -60,12 +61,6 @@ impl CurrentToken {
     }
 }
 
-impl fmt::Debug for Tokens {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
-    }
-}
-
 impl Tokens {
     /// The tokens in the principal's answer to this request.
     pub(crate) fn new(introduction: AuthRequest, answer: &AuthResponse) -> Result<Self, Error> {
@@ -86,13 +81,13 @@ impl Tokens {
 
     /// The newest token.
     fn access(&self) -> Shown {
-        self.lock().access.clone()
+        lock(&self.current).access.clone()
     }
 
     /// A token that stays valid for a while; the current one if the renewal fails, since the principal decides.
     pub(crate) async fn fresh(&self, channel: &Carrier) -> Shown {
         let shown = self.access();
-        let ends = self.lock().ends;
+        let ends = lock(&self.current).ends;
         if ends.is_none_or(|ends| ends > Instant::now() + LEAST) {
             return shown;
         }
@@ -110,7 +105,7 @@ impl Tokens {
             tracing::warn!(code = ?status.code(), "cannot refresh the session token");
         });
         let answer = renewed.ok()?;
-        let mut current = self.lock();
+        let mut current = lock(&self.current);
         let refresh = match answer.refresh_token.as_str() {
             "" => current.refresh.clone(),
             token => token.to_owned(),
@@ -122,7 +117,7 @@ impl Tokens {
     async fn renew(&self, channel: &Carrier) -> Result<AuthResponse, Status> {
         let mut client =
             AuthenticationClient::new(channel.clone()).max_decoding_message_size(CALL_MESSAGE);
-        let refresh_token = self.lock().refresh.clone();
+        let refresh_token = lock(&self.current).refresh.clone();
         let refreshing = client.refresh_token(Request::new(RefreshTokenRequest { refresh_token }));
         match call(refreshing).await {
             // The session may be older than the life of a refresh token.
@@ -132,10 +127,6 @@ impl Tokens {
             }
             answered => answered,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CurrentToken> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

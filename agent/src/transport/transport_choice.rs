@@ -100,18 +100,12 @@ impl TransportChoice {
             (Transport::Http2, Outcome::NotGrpc) if is_probe => self.remember(now),
             (Transport::Http2, Outcome::NotGrpc) => self.state = State::Doubt,
             (Transport::Http2, Outcome::Stalled) => self.state = State::Certain,
-            (Transport::WebSocket, Outcome::Connected) => {
-                if before == State::Doubt {
-                    self.state = State::Probing;
-                } else {
-                    self.remember(now);
-                }
+            (Transport::WebSocket, Outcome::Connected) if before == State::Doubt => {
+                self.state = State::Probing;
             }
-            (Transport::Http2 | Transport::WebSocket, Outcome::Unknown) => {
-                if !is_probe {
-                    self.state = before;
-                }
-            }
+            (Transport::WebSocket, Outcome::Connected) => self.remember(now),
+            (Transport::Http2 | Transport::WebSocket, Outcome::Unknown) if is_probe => {}
+            (Transport::Http2 | Transport::WebSocket, Outcome::Unknown) => self.state = before,
         }
     }
 

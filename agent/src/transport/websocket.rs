@@ -39,18 +39,10 @@ const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 pub(crate) enum Error {
     #[error(transparent)]
     Connector(#[from] connector::Error),
-    #[error("open a WebSocket to {to}: timed out after {OPEN:?}")]
-    Timeout { to: String },
     #[error("open a WebSocket to {to}")]
     Http { to: String, source: hyper::Error },
-    #[error("open a WebSocket to {to}: the answer is {status}: {text}")]
-    NotUpgraded {
-        to: String,
-        status: StatusCode,
-        text: String,
-    },
-    #[error("open a WebSocket to {to}: the answer does not fit the question")]
-    Accept { to: String },
+    #[error("open a WebSocket to {to}: {why}")]
+    NotOpened { to: String, why: String },
     #[error("read from the WebSocket")]
     Socket(#[source] Box<SocketError>),
     #[error("read from the WebSocket")]
@@ -77,8 +69,11 @@ impl Calls {
     pub(crate) async fn call(self, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (head, body) = request.into_parts();
         let Ok(opened) = timeout(OPEN, self.open(&head)).await else {
-            let to = self.connector.authority();
-            return Err(Error::Timeout { to });
+            let (to, why) = (
+                self.connector.authority(),
+                format!("timed out after {OPEN:?}"),
+            );
+            return Err(Error::NotOpened { to, why });
         };
         let socket = opened?;
         let (write, mut read) = socket.split();
@@ -127,16 +122,15 @@ impl Calls {
             .await
             .map_err(failed)?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::NotUpgraded {
-                to,
-                status: response.status(),
-                text: error_text(response).await,
-            });
+            let status = response.status();
+            let why = format!("the answer is {status}: {}", error_text(response).await);
+            return Err(Error::NotOpened { to, why });
         }
         let accept = response.headers().get(header::SEC_WEBSOCKET_ACCEPT);
         let wanted = derive_accept_key(key.as_bytes());
         if accept.is_none_or(|accept| accept.as_bytes() != wanted.as_bytes()) {
-            return Err(Error::Accept { to });
+            let why = "the answer does not fit the question".to_owned();
+            return Err(Error::NotOpened { to, why });
         }
         let upgraded = hyper::upgrade::on(&mut response).await.map_err(failed)?;
         let mut config = WebSocketConfig::default();

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use agent::config::Ui;
 use agent::live::tunnel::{AgentTunnel, ApiHandler};
-use agent::{session::LinkState, transport::Network};
+use agent::session::LinkState;
+use agent::transport::{Dialer, Network};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -17,6 +18,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use live::ui_access::UiAccess;
 use protocol::Mode;
+use protocol::version::Capabilities;
 use runtime::credentials::{ClientTls, Material};
 use runtime::parts::Parts;
 use serde_json::{Value, json};
@@ -139,12 +141,16 @@ pub(super) fn open(
     let tls = ClientTls::follow(material, &parts.spawner());
     let in_effect = tls.material();
     let hub = hub(principal.address.port());
-    let agent_tunnel = AgentTunnel {
+    let dialer = Dialer {
         network: Arc::new(Network::new(hub.clone(), tls, parts.spawner())),
         hub,
+        material: in_effect,
         argocd_namespace: "argocd".to_owned(),
         mode: Mode::Managed,
-        material: in_effect,
+        capabilities: Capabilities::ours(),
+    };
+    let agent_tunnel = AgentTunnel {
+        dialer,
         wanted: watch::channel(true).1,
         api_handler: Arc::new(api_handler),
         metrics: agent::metrics::Metrics::default(),

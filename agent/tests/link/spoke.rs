@@ -7,13 +7,13 @@ use agent::config::proxy::Proxy;
 use agent::config::{Adoption, Hub, Method, Mismatch, Policy, Recreated, Scope, Ui};
 use agent::live::tunnel::ApiHandler;
 use agent::metrics::Metrics;
-use agent::sync::api::Kubernetes;
 use agent::sync::cache::Store;
+use agent::sync::kube::Kubernetes;
 use agent::sync::replica::Replica;
 use agent::sync::report::Reports;
 use agent::{
     session::{Link, LinkState},
-    transport::Network,
+    transport::{Dialer, Network},
 };
 use live::cluster_info::Census;
 use live::ui_access::UiAccess;
@@ -103,12 +103,16 @@ impl Spoke {
         let tls = ClientTls::follow(material.subscribe(), &spawner);
         let in_effect = tls.material();
         let network = Network::new(hub.clone(), tls, spawner.clone());
-        let link = Link {
+        let dialer = Dialer {
             hub,
-            capabilities: Capabilities::ours(),
-            argocd_namespace: "argocd".to_owned(),
             network: Arc::new(network),
             material: in_effect,
+            argocd_namespace: "argocd".to_owned(),
+            mode: replica.mode(),
+            capabilities: Capabilities::ours(),
+        };
+        let link = Link {
+            dialer,
             replica,
             reports,
             api_handler: Some(Arc::new(api_handler(api, access, parts.spawner()))),

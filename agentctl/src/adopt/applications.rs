@@ -73,39 +73,38 @@ pub(super) struct Names<'a> {
 impl<'a> Names<'a> {
     /// From the Secrets whose cluster is known.
     pub(super) fn new(
-        known: impl IntoIterator<Item = (&'a ClusterSecret, Kind, &'a str)>,
+        known: &[(&'a ClusterSecret, Kind, &'a str)],
         after: &'a Clusters,
         enrolled: &BTreeSet<&str>,
         settings: &'a RoutingSettings,
     ) -> Self {
-        let mut names = Self {
-            by_name: BTreeMap::new(),
-            by_server: BTreeMap::new(),
-            pushed: BTreeSet::new(),
-            after,
-            settings,
-        };
-        let mut by_agent = BTreeSet::new();
-        for (secret, kind, cluster) in known {
-            let of_shown = names.by_name.entry(&secret.shown).or_default();
-            of_shown.insert(cluster);
-            names.by_name.entry(cluster).or_default().insert(cluster);
+        let mut by_name = BTreeMap::<_, BTreeSet<_>>::new();
+        let mut by_server = BTreeMap::<_, BTreeSet<_>>::new();
+        for (secret, _, cluster) in known {
+            by_name
+                .entry(secret.shown.as_str())
+                .or_default()
+                .insert(*cluster);
+            by_name.entry(cluster).or_default().insert(*cluster);
             if let Some(address) = Address::parse(&secret.server) {
-                names.by_server.entry(address).or_default().insert(cluster);
-            }
-            match kind {
-                Kind::Push if !enrolled.contains(cluster) => {
-                    names.pushed.insert(cluster);
-                }
-                Kind::Push | Kind::Hub => {}
-                Kind::Agent => {
-                    by_agent.insert(cluster);
-                }
+                by_server.entry(address).or_default().insert(*cluster);
             }
         }
+        let of_kind = |wanted| {
+            let known = known.iter().filter(move |(_, kind, _)| *kind == wanted);
+            known.map(|(.., cluster)| *cluster).collect::<BTreeSet<_>>()
+        };
         // Where there is an agent, the namespace is the cluster's already.
-        names.pushed.retain(|cluster| !by_agent.contains(cluster));
-        names
+        let by_agent = of_kind(Kind::Agent);
+        let mut pushed = of_kind(Kind::Push);
+        pushed.retain(|cluster| !by_agent.contains(cluster) && !enrolled.contains(cluster));
+        Self {
+            by_name,
+            by_server,
+            pushed,
+            after,
+            settings,
+        }
     }
 
     /// What becomes of one Application, for each cluster that it names.
@@ -118,13 +117,12 @@ impl<'a> Names<'a> {
                 found.entry(cluster).or_default().insert(by);
             }
         };
-        let name = Some(destination.name).filter(|name| !name.is_empty());
-        note(name.and_then(|name| self.by_name.get(name)), NamedBy::Name);
+        if !destination.name.is_empty() {
+            note(self.by_name.get(destination.name), NamedBy::Name);
+        }
         let address = Address::parse(destination.server);
-        note(
-            address.and_then(|it| self.by_server.get(&it)),
-            NamedBy::Server,
-        );
+        let by_server = address.and_then(|it| self.by_server.get(&it));
+        note(by_server, NamedBy::Server);
         let namespace = app.namespace();
         if namespace != self.settings.argocd_namespace
             && let Some(own) = self.by_name.get(namespace)
@@ -133,9 +131,8 @@ impl<'a> Names<'a> {
             note(Some(&BTreeSet::from([*cluster])), NamedBy::Namespace);
         }
         let found = found.into_iter();
-        found
-            .map(|(cluster, by)| self.fate(application, cluster, by))
-            .collect()
+        let judged = found.map(|(cluster, by)| self.fate(application, cluster, by));
+        judged.collect()
     }
 
     fn fate(&self, application: &Value, cluster: &str, by: BTreeSet<NamedBy>) -> Named {

@@ -1,7 +1,5 @@
 //! What `cluster adopt` reads of objects on the hub, and no more. Pure and lenient: a field of another form is absent.
 
-use std::collections::BTreeMap;
-
 use argocd::{
     cluster_secret::is_predecessors,
     keys::{AGENT_NAME, IN_CLUSTER, IN_CLUSTER_SERVER, SECRET_TYPE, addon::MODE},
@@ -17,7 +15,8 @@ pub struct Address {
     host: String,
     port: u16,
     path: String,
-    agent: Option<String>,
+    /// The agent that the resource proxy of argocd-agent leads to.
+    pub agent: Option<String>,
 }
 
 impl Address {
@@ -30,20 +29,14 @@ impl Address {
             _ => return None,
         };
         let query = url.query().unwrap_or_default().split('&');
-        let agent = query
-            .filter_map(|part| part.strip_prefix("agentName="))
-            .find(|name| !name.is_empty());
+        let mut agents = query.filter_map(|part| part.strip_prefix("agentName="));
+        let agent = agents.find(|name| !name.is_empty());
         Some(Self {
             host: url.host()?.to_ascii_lowercase(),
             port: url.port_u16().unwrap_or(usual),
             path: url.path().trim_end_matches('/').to_owned(),
             agent: agent.map(str::to_owned),
         })
-    }
-
-    /// The agent that the resource proxy of argocd-agent leads to.
-    pub fn agent(&self) -> Option<&str> {
-        self.agent.as_deref()
     }
 }
 
@@ -60,8 +53,8 @@ pub struct ClusterSecret {
     pub server: String,
     /// The agent that it names, by its label.
     pub agent: Option<String>,
-    labels: BTreeMap<String, String>,
-    annotations: BTreeMap<String, String>,
+    /// The cluster as whose Secret the add-on takes it over, or has it already.
+    taken_over: Option<String>,
 }
 
 impl ClusterSecret {
@@ -74,28 +67,28 @@ impl ClusterSecret {
         }
         let server = secret_text(object, "server").unwrap_or_default();
         let shown = secret_text(object, "name").filter(|name| !name.is_empty());
-        let owned = |texts: BTreeMap<&str, &str>| {
-            let texts = texts.into_iter();
-            texts
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect()
-        };
+        let agent = meta.label(AGENT_NAME);
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let labels = meta.labels().into_iter().map(owned).collect();
+        let annotations = meta.annotations().into_iter().map(owned).collect();
+        let taken_over = agent.filter(|cluster| {
+            meta.name() == argocd::cluster_secret::name(cluster)
+                && is_predecessors(cluster, &labels, &annotations)
+        });
         Some(Self {
             name: meta.name().to_owned(),
             is_cluster,
             // As Argo CD does.
             shown: shown.unwrap_or_else(|| server.clone()),
             server,
-            agent: meta.label(AGENT_NAME).map(str::to_owned),
-            labels: owned(meta.labels()),
-            annotations: owned(meta.annotations()),
+            agent: agent.map(str::to_owned),
+            taken_over: taken_over.map(str::to_owned),
         })
     }
 
     /// Whether the add-on takes it over, or has it already, as the Secret of this cluster.
     pub fn becomes_ours(&self, cluster: &str) -> bool {
-        self.name == argocd::cluster_secret::name(cluster)
-            && is_predecessors(cluster, &self.labels, &self.annotations)
+        self.taken_over.as_deref() == Some(cluster)
     }
 
     /// Whether it is the hub itself, as its Argo CD reaches it.
@@ -130,15 +123,13 @@ impl ManagedCluster {
         let configs = list(object, "/spec/managedClusterClientConfigs").iter();
         let urls = configs.filter_map(|config| config.get("url")?.as_str());
         let declared: Vec<_> = urls.map(str::to_owned).collect();
+        let servers = declared.iter().filter_map(|it| Address::parse(it));
         let mut claims = list(object, "/status/clusterClaims").iter();
         let id = claims.find(|claim| text(claim, "/name") == ID_CLAIM);
         let id = id.and_then(|claim| claim.get("value")?.as_str());
         Self {
             name: meta.name().to_owned(),
-            servers: declared
-                .iter()
-                .filter_map(|it| Address::parse(it))
-                .collect(),
+            servers: servers.collect(),
             declared,
             mode: meta.label(MODE).map(str::to_owned),
             accepted: object.pointer("/spec/hubAcceptsClient") == Some(&Value::Bool(true)),

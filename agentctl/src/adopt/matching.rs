@@ -71,14 +71,10 @@ impl<'a> Known<'a> {
 
     /// Which one a Secret is; if none, why and what to do.
     pub(super) fn find(&self, secret: &ClusterSecret) -> Result<(&'a ManagedCluster, By), String> {
-        match agent_of(secret)? {
-            Some(agent) => self.of_agent(&agent),
-            None => self.pushed(secret),
-        }
-    }
-
-    fn of_agent(&self, agent: &str) -> Result<(&'a ManagedCluster, By), String> {
-        let found = self.by_name.get(agent).map(|it| (*it, By::Name));
+        let Some(agent) = agent_of(secret)? else {
+            return self.pushed(secret);
+        };
+        let found = self.by_name.get(agent.as_str()).map(|it| (*it, By::Name));
         found.ok_or_else(|| {
             format!(
                 "there is no ManagedCluster {agent}; have the cluster join Open Cluster Management under its agent's \
@@ -97,10 +93,8 @@ impl<'a> Known<'a> {
         let address = Address::parse(&secret.server);
         let there = address.as_ref().and_then(|it| self.by_server.get(it));
         let there = there.map_or(&[][..], Vec::as_slice);
-        let listed = || {
-            let all: Vec<_> = there.iter().map(|it| it.name.as_str()).collect();
-            all.join(", ")
-        };
+        let listed: Vec<_> = there.iter().map(|it| it.name.as_str()).collect();
+        let listed = listed.join(", ");
         match (named, there) {
             (Some(named), []) if self.is_by_name(named) => Ok((named, By::Name)),
             (Some(named), []) => Err(another_server(secret, named)),
@@ -108,9 +102,8 @@ impl<'a> Known<'a> {
                 Ok((named, By::Name))
             }
             (Some(named), _) => Err(format!(
-                "it has the name of ManagedCluster {}, and the API server of {}; correct its name or its server",
-                named.name,
-                listed()
+                "it has the name of ManagedCluster {}, and the API server of {listed}; correct its name or its server",
+                named.name
             )),
             (None, [one]) => Ok((one, By::Server)),
             (None, []) => Err(
@@ -119,8 +112,7 @@ impl<'a> Known<'a> {
                     .to_owned(),
             ),
             (None, _) => Err(format!(
-                "several ManagedClusters have its API server: {}; rename the Secret after the right one",
-                listed()
+                "several ManagedClusters have its API server: {listed}; rename the Secret after the right one"
             )),
         }
     }
@@ -139,7 +131,7 @@ fn another_server(secret: &ClusterSecret, named: &ManagedCluster) -> String {
 /// The agent that a Secret names, by its label or in its server.
 fn agent_of(secret: &ClusterSecret) -> Result<Option<String>, String> {
     let address = Address::parse(&secret.server);
-    let in_server = address.as_ref().and_then(Address::agent);
+    let in_server = address.as_ref().and_then(|it| it.agent.as_deref());
     match (secret.agent.as_deref(), in_server) {
         (Some(label), Some(server)) if label != server => Err(format!(
             "its label names agent {label}, its server agent {server}; correct one of them"

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     check::{Finding, failed},
     object::text,
+    output::word,
 };
 
 /// What is in the way of a cluster itself.
@@ -70,8 +71,8 @@ fn label(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {
             "the add-on is being removed from the cluster; wait until that is done".to_owned()
         });
     }
-    let (current, asked) = (cluster.mode.as_deref()?, facts.mode.as_str());
-    (current != asked).then(|| {
+    let current = cluster.mode.as_deref()?;
+    (current != word(facts.mode)).then(|| {
         format!(
             "its label {MODE} is already {current:?}; pass that with --mode, or remove it: kubectl label \
             managedcluster {name} {MODE}-"
@@ -81,21 +82,16 @@ fn label(facts: &Facts, cluster: &ManagedCluster) -> Option<String> {
 
 /// Applications that have to be changed first.
 pub(super) fn applications<'a>(all: impl Iterator<Item = &'a Named>) -> Option<String> {
-    let (mut change, mut blocked) = (0_usize, 0_usize);
-    for it in all {
-        match it.fate {
-            Fate::Reached => {}
-            Fate::Change => change += 1,
-            Fate::Blocked => blocked += 1,
-        }
-    }
-    let mut parts = Vec::new();
-    if change > 0 {
-        parts.push(format!("{change} need another destination"));
-    }
-    if blocked > 0 {
-        parts.push(format!("{blocked} would go to the wrong place"));
-    }
+    let fates: Vec<_> = all.map(|it| it.fate).collect();
+    let parts = [
+        (Fate::Change, "need another destination"),
+        (Fate::Blocked, "would go to the wrong place"),
+    ];
+    let parts = parts.map(|(fate, words)| (fates.iter().filter(|it| **it == fate).count(), words));
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<_> = parts
+        .map(|(count, words)| format!("{count} {words}"))
+        .collect();
     (!parts.is_empty()).then(|| format!("of its Applications {}", parts.join(", ")))
 }
 

@@ -1,7 +1,7 @@
 //! The plan as text for people.
 
-use super::{Fate, Kind, Named, Plan, Row, State};
-use crate::output::{Format, Mood, NOTHING, Place, View, draw, one_line, or_nothing, warnings};
+use super::{Fate, Named, Plan, Row, State};
+use crate::output::{Format, Mood, NOTHING, Place, View, draw, or_nothing, warnings, word};
 
 impl View for Plan {
     fn text(&self, place: Place) -> String {
@@ -32,26 +32,19 @@ fn clusters(rows: &[Row], wide: bool, colours: bool) -> String {
         header.extend(["NAME", "SERVER"]);
     }
     let rows = rows.iter().map(|row| {
-        let (state, mood) = match row.state {
-            State::Stays => ("stays", Mood::Calm),
-            State::Adopted => ("adopted", Mood::Calm),
-            State::OptedIn => ("opted in", Mood::Calm),
-            State::Ready => ("ready", Mood::Calm),
-            State::Blocked => ("blocked", Mood::Bad),
-        };
-        let kind = match row.kind {
-            Kind::Hub => "hub",
-            Kind::Push => "push",
-            Kind::Agent => "agent",
-        };
-        let cluster = or_nothing(row.cluster.as_ref());
-        let count = row.applications.to_string();
-        let mut cells = vec![row.secret.clone(), kind.to_owned(), cluster, count];
-        cells.extend([state.to_owned(), one_line(&remark(row))]);
+        let is_blocked = row.state == State::Blocked;
+        let mut cells = vec![
+            row.secret.clone(),
+            word(row.kind),
+            or_nothing(row.cluster.as_ref()),
+            row.applications.to_string(),
+            word(row.state),
+            remark(row),
+        ];
         if wide {
             cells.extend([row.name.clone(), row.server.clone()]);
         }
-        (mood, cells)
+        (if is_blocked { Mood::Bad } else { Mood::Calm }, cells)
     });
     draw(&header, rows, colours)
 }
@@ -68,33 +61,26 @@ fn remark(row: &Row) -> String {
 
 fn applications(all: &[&Named], colours: bool) -> String {
     let rows = all.iter().map(|it| {
-        let (fate, mood) = match it.fate {
-            Fate::Reached => ("reached", Mood::Calm),
-            Fate::Change => ("change", Mood::Warning),
-            Fate::Blocked => ("held", Mood::Bad),
+        let mood = match it.fate {
+            Fate::Reached => Mood::Calm,
+            Fate::Change => Mood::Warning,
+            Fate::Blocked => Mood::Bad,
         };
-        let place = it.made_by.as_ref().map_or_else(String::new, |set| {
-            format!(" in the template of ApplicationSet {set}")
-        });
+        let (application, cluster) = (it.application.clone(), it.cluster.clone());
+        let set = it
+            .made_by
+            .iter()
+            .map(|set| format!(" in the template of ApplicationSet {set}"));
         let remark = match (&it.why, it.fate) {
-            (Some(why), _) => one_line(why),
+            (Some(why), _) => why.clone(),
             (None, Fate::Change) => format!(
-                "set spec.destination.name to {}, and remove spec.destination.server{place}",
-                it.cluster
+                "set spec.destination.name to {cluster}, and remove spec.destination.server{}",
+                set.collect::<String>()
             ),
             (None, Fate::Reached | Fate::Blocked) => NOTHING.to_owned(),
         };
-        let cells = vec![
-            it.application.clone(),
-            it.cluster.clone(),
-            fate.to_owned(),
-            remark,
-        ];
-        (mood, cells)
+        (mood, vec![application, cluster, word(it.fate), remark])
     });
-    draw(
-        &["APPLICATION", "CLUSTER", "BECOMES", "WHAT"],
-        rows,
-        colours,
-    )
+    let header = ["APPLICATION", "CLUSTER", "BECOMES", "WHAT"];
+    draw(&header, rows, colours)
 }

@@ -3,32 +3,8 @@
 use argocd::glob;
 use serde_json::Value;
 
-use super::{Checked, Facts, Finding, failed, ok, unclear, warning};
-use crate::object::{container, full_name, image, list, replicas, text};
-
-/// The settings that decide which namespaces Argo CD's controllers watch.
-#[derive(Clone, Copy, Debug)]
-pub struct Watchers<'a> {
-    /// The workloads that may be Argo CD application controllers.
-    pub controllers: &'a Result<Vec<Value>, String>,
-    /// Argo CD's parameters.
-    pub parameters: &'a Result<Option<Value>, String>,
-    /// The namespace of the hub's Argo CD.
-    pub argocd_namespace: &'a str,
-    /// The clusters with the add-on.
-    pub clusters: &'a [String],
-}
-
-impl<'a> Watchers<'a> {
-    pub(super) fn of(facts: &'a Facts) -> Self {
-        Self {
-            controllers: &facts.controllers,
-            parameters: &facts.parameters,
-            argocd_namespace: &facts.settings.routing.argocd_namespace,
-            clusters: &facts.clusters,
-        }
-    }
-}
+use super::{Checked, Facts, failed, ok, unclear, warning};
+use crate::object::{container, entries, full_name, image, present, replicas, text, variable};
 
 /// The first release whose application controller leaves clusters alone that say so.
 const CONSIDERATE: (u64, u64) = (3, 4);
@@ -36,23 +12,31 @@ const CONSIDERATE: (u64, u64) = (3, 4);
 /// Selects Argo CD's application controllers, by the label that manifests and charts put on them.
 pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller";
 
-/// Application controllers on the hub that would reconcile what runs on clusters.
-pub fn controllers(facts: Watchers<'_>) -> Vec<Finding> {
-    let judge = || -> Result<Vec<Checked>, String> {
-        let running = facts.controllers.as_ref()?.iter();
-        let running = running.filter(|it| replicas(it) > 0);
-        Ok(running.map(|it| controller(it, facts)).collect())
+/// Application controllers on the hub that would reconcile what runs on clusters: of the workloads that may be some,
+/// by Argo CD's parameters, its namespace, and the clusters with the add-on.
+pub fn controllers(
+    workloads: &Result<Vec<Value>, String>,
+    parameters: &Result<Option<Value>, String>,
+    argocd: &str,
+    clusters: &[String],
+) -> Vec<Checked> {
+    let further = further(parameters);
+    let judge = |workload: &Value| {
+        let watched = watched_of_ours(workload, &further, argocd, clusters);
+        controller(workload, &watched)
     };
-    let all = match judge() {
-        Ok(all) if all.is_empty() => vec![ok("no Argo CD application controller runs on the hub")],
-        Ok(all) => all,
-        Err(reason) => vec![Err(reason)],
+    let workloads = match workloads {
+        Ok(all) => all.iter().filter(|it| replicas(it) > 0),
+        Err(reason) => return vec![Err(reason.clone())],
     };
-    let all = all.into_iter();
-    all.map(|it| Finding::of(("controllers", it))).collect()
+    let all: Vec<_> = workloads.map(judge).collect();
+    if all.is_empty() {
+        return vec![ok("no Argo CD application controller runs on the hub")];
+    }
+    all
 }
 
-fn controller(workload: &Value, facts: Watchers<'_>) -> Checked {
+fn controller(workload: &Value, watched: &[String]) -> Checked {
     let (name, image) = (full_name(workload), image(workload));
     let version = version(image);
     if version.is_some_and(|version| version >= CONSIDERATE) {
@@ -60,14 +44,12 @@ fn controller(workload: &Value, facts: Watchers<'_>) -> Checked {
             "{name} ({image}) ignores the clusters of the add-on"
         ));
     }
-    let own = argocd::Meta::of(workload).namespace();
-    let ours = watched_of_ours(workload, own, facts);
-    if ours.is_empty() {
+    if watched.is_empty() {
         return ok(format!(
             "{name} ({image}) watches no namespace of the add-on"
         ));
     }
-    let names = ours.join(", ");
+    let names = watched.join(", ");
     let next = "upgrade it to Argo CD 3.4 or newer, which ignores them, or scale it to 0 if the hub has no \
     Applications of its own";
     if version.is_none() {
@@ -90,18 +72,22 @@ pub(super) fn version(image: &str) -> Option<(u64, u64)> {
 }
 
 /// The namespaces of ours that it looks at: its own, and those that Argo CD's parameters name.
-fn watched_of_ours(workload: &Value, own: &str, facts: Watchers<'_>) -> Vec<String> {
-    let further = further(facts.parameters);
-    let argocd = facts.argocd_namespace;
-    let clusters = facts.clusters.iter().map(String::as_str);
+fn watched_of_ours(
+    workload: &Value,
+    further: &[String],
+    argocd: &str,
+    clusters: &[String],
+) -> Vec<String> {
+    let own = argocd::Meta::of(workload).namespace();
+    let env = container(workload).and_then(|it| variable(it, "ARGOCD_APPLICATION_NAMESPACES"));
+    let mut named = entries(env.unwrap_or_default());
+    if own == argocd {
+        named.extend_from_slice(further);
+    }
+    let clusters = clusters.iter().map(String::as_str);
     let ours = std::iter::once(argocd).chain(clusters);
-    let watched = ours.filter(|namespace| {
-        *namespace == own
-            || (own == argocd && further.iter().any(|it| glob::matches_entry(it, namespace)))
-            || environment(workload)
-                .iter()
-                .any(|it| glob::matches_entry(it, namespace))
-    });
+    let is_named = |namespace: &str| named.iter().any(|it| glob::matches_entry(it, namespace));
+    let watched = ours.filter(|namespace| *namespace == own || is_named(namespace));
     let mut watched: Vec<_> = watched.map(str::to_owned).collect();
     // A fleet is no list for people.
     let more = watched.len().saturating_sub(3);
@@ -113,24 +99,8 @@ fn watched_of_ours(workload: &Value, own: &str, facts: Watchers<'_>) -> Vec<Stri
 }
 
 fn further(parameters: &Result<Option<Value>, String>) -> Vec<String> {
-    let parameters = parameters.as_ref().ok().and_then(Option::as_ref);
-    let data = parameters.and_then(|it| it.get("data"));
-    let value = data.and_then(|data| data.get("application.namespaces"));
-    entries(value.and_then(Value::as_str).unwrap_or_default())
-}
-
-fn environment(workload: &Value) -> Vec<String> {
-    let mut env = container(workload)
-        .map_or(&[][..], |it| list(it, "/env"))
-        .iter();
-    let entry = env.find(|it| text(it, "/name") == "ARGOCD_APPLICATION_NAMESPACES");
-    entries(entry.map_or("", |entry| text(entry, "/value")))
-}
-
-fn entries(text: &str) -> Vec<String> {
-    let entries = text.split(',').map(str::trim);
-    let entries = entries.filter(|entry| !entry.is_empty());
-    entries.map(str::to_owned).collect()
+    let parameters = present(parameters);
+    entries(parameters.map_or("", |it| text(it, "/data/application.namespaces")))
 }
 
 /// Whether the hub's Argo CD shows Applications in the namespaces of clusters.

@@ -5,10 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use argocd::keys::addon::{ADDON, CA_SECRET, MANAGER, PRINCIPAL_SERVICE};
 use serde_json::Value;
 
-use Place::{ArgoCd, Everywhere, Own};
-
-use super::{Checked, Facts, Finding, failed, ok, unclear, warning};
-use crate::object::{container, image, list, text};
+use super::{
+    Checked, Facts,
+    RightPlace::{self, ArgoCd, Everywhere, Own},
+    failed, ok,
+    rights::plural,
+    unclear, warning,
+};
+use crate::{
+    labels::Wrong,
+    object::{container, image, list, present, text},
+};
 
 /// Kinds by group and version, `group/version`.
 pub type Served = BTreeMap<&'static str, Result<BTreeSet<String>, String>>;
@@ -43,31 +50,16 @@ pub const GROUPS: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
-/// Something that the caller may have to do.
+/// Something that the caller may have to do: the verb, API group and plural name (`group/plural`), of which object (empty
+/// for any), in whose namespace, and the commands that need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Right {
-    /// The verb.
-    pub verb: &'static str,
-    /// API group and plural name, `group/plural`.
-    pub resource: &'static str,
-    /// Of which object; empty for any.
-    pub name: &'static str,
-    /// Whose namespace: everywhere, Argo CD's, or the hub program's.
-    pub place: Place,
-    /// Which command needs it.
-    pub command: &'static str,
-}
-
-/// Where a right is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In all namespaces.
-    Everywhere,
-    /// In that of the hub's Argo CD.
-    ArgoCd,
-    /// In the hub program's.
-    Own,
-}
+pub struct Right(
+    pub &'static str,
+    pub &'static str,
+    pub &'static str,
+    pub RightPlace,
+    pub &'static str,
+);
 
 const CLUSTERS: &str = "cluster.open-cluster-management.io/managedclusters";
 const ADDONS: &str = "addon.open-cluster-management.io/managedclusteraddons";
@@ -75,53 +67,29 @@ const APPLICATIONS: &str = "argoproj.io/applications";
 const REVIEWS: &str = "authorization.k8s.io/subjectaccessreviews";
 const READ_SECRETS: &str = "why, for destinations by server, and check";
 
+const ADOPTING: &str = "status, check, cluster adopt";
+
 /// What the commands need.
 pub const RIGHTS: [Right; 12] = [
-    Right::new("list", ADDONS, Everywhere, "every command"),
-    Right::new("list", APPLICATIONS, Everywhere, "status, why"),
-    Right::new("list", "argoproj.io/appprojects", ArgoCd, "why"),
-    Right::new("list", "/secrets", ArgoCd, READ_SECRETS),
-    Right::new("create", REVIEWS, Everywhere, "check"),
-    Right::new("get", "apps/deployments", Own, "status, why"),
-    Right::new("get", "/secrets", Own, "certs list").of(CA_SECRET),
-    Right::new("patch", "/secrets", Own, "certs rotate --ca").of(CA_SECRET),
-    Right::new("get", ADDONS, Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new("patch", ADDONS, Everywhere, "agent, certs rotate").of(ADDON),
-    Right::new("list", CLUSTERS, Everywhere, "status, check, cluster adopt"),
-    Right::new("patch", CLUSTERS, Everywhere, "cluster adopt"),
+    Right("list", ADDONS, "", Everywhere, "every command"),
+    Right("list", APPLICATIONS, "", Everywhere, "status, why"),
+    Right("list", "argoproj.io/appprojects", "", ArgoCd, "why"),
+    Right("list", "/secrets", "", ArgoCd, READ_SECRETS),
+    Right("create", REVIEWS, "", Everywhere, "check"),
+    Right("get", "apps/deployments", "", Own, "status, why"),
+    Right("get", "/secrets", CA_SECRET, Own, "certs list"),
+    Right("patch", "/secrets", CA_SECRET, Own, "certs rotate --ca"),
+    Right("get", ADDONS, ADDON, Everywhere, "agent, certs rotate"),
+    Right("patch", ADDONS, ADDON, Everywhere, "agent, certs rotate"),
+    Right("list", CLUSTERS, "", Everywhere, ADOPTING),
+    Right("patch", CLUSTERS, "", Everywhere, "cluster adopt"),
 ];
 
-impl Right {
-    const fn new(
-        verb: &'static str,
-        resource: &'static str,
-        place: Place,
-        command: &'static str,
-    ) -> Self {
-        Self {
-            verb,
-            resource,
-            name: "",
-            place,
-            command,
-        }
-    }
-
-    const fn of(mut self, name: &'static str) -> Self {
-        self.name = name;
-        self
-    }
-
-    /// Group and plural name.
-    pub fn kind(&self) -> (&'static str, &'static str) {
-        self.resource.split_once('/').unwrap_or(("", self.resource))
-    }
-}
-
 /// The kinds that the hub must serve.
-pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
+pub(super) fn apis(facts: &Facts) -> Vec<Checked> {
     let check = |(version, kinds, next): (&'static str, &[&str], &'static str)| {
-        let found = facts.served.get(version).map(Result::as_ref).transpose()?;
+        let found = facts.served.get(version).map(Result::as_ref).transpose();
+        let found = found.map_err(|reason| format!("{version}: {reason}"))?;
         let is_missing = |kind: &&str| found.is_none_or(|found| !found.contains(*kind));
         let missing: Vec<_> = kinds.iter().copied().filter(is_missing).collect();
         if missing.is_empty() {
@@ -130,11 +98,17 @@ pub(super) fn apis(facts: &Facts) -> Vec<Finding> {
         let cause = format!("{version} does not have {}", missing.join(", "));
         failed(cause, next)
     };
-    let named = |group: (&'static str, &[&str], &'static str)| {
-        let checked = check(group).map_err(|reason: String| format!("{}: {reason}", group.0));
-        Finding::of(("api", checked))
-    };
-    GROUPS.into_iter().map(named).collect()
+    GROUPS.map(check).to_vec()
+}
+
+/// The labels that cannot be followed.
+pub(super) fn labels(read: &Result<Vec<Wrong>, String>) -> Vec<Checked> {
+    let fails = |it: &Wrong| failed(it.cause(), it.next());
+    match read.as_deref() {
+        Err(reason) => vec![Err(reason.clone())],
+        Ok([]) => vec![ok("all opt-in labels are valid")],
+        Ok(wrong) => wrong.iter().map(fails).collect(),
+    }
 }
 
 /// The add-on's definition.
@@ -179,13 +153,7 @@ pub(super) fn program(facts: &Facts) -> Checked {
     )
 }
 
-/// The hosts that agents dial, from the hub program's arguments and the Service.
-pub fn hosts(manager: Option<&Value>, service: Option<&Value>) -> Vec<String> {
-    let all = addresses(manager, service).into_iter();
-    all.map(|(host, _)| host).collect()
-}
-
-/// The same with their ports.
+/// The hosts and ports that agents dial, from the hub program's arguments and the Service.
 pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(String, u16)> {
     let container = manager.and_then(container);
     let mut args = container.map_or(&[][..], |it| list(it, "/args")).iter();
@@ -197,8 +165,7 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
         return Vec::new();
     };
     let port = service.pointer("/spec/ports/0/port");
-    let port = port.and_then(Value::as_u64);
-    let port = port.and_then(|port| u16::try_from(port).ok());
+    let port = port.and_then(|port| u16::try_from(port.as_u64()?).ok());
     let port = port.unwrap_or(AGENTS_PORT);
     if text(service, "/spec/type") == "ExternalName" {
         return vec![(text(service, "/spec/externalName").to_owned(), port)];
@@ -215,7 +182,7 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
 const AGENTS_PORT: u16 = 443;
 
 /// Host and port. A bare IPv6 address has no port.
-pub fn address_of(address: &str) -> (String, u16) {
+pub(super) fn address_of(address: &str) -> (String, u16) {
     let bracketed = address.strip_prefix('[');
     let (host, port) = match bracketed.and_then(|rest| rest.split_once(']')) {
         Some((inner, rest)) => (inner, rest.strip_prefix(':')),
@@ -231,8 +198,8 @@ pub fn address_of(address: &str) -> (String, u16) {
 /// Whether agents know where to dial.
 pub(super) fn address(facts: &Facts) -> Checked {
     let service = facts.service.as_ref()?.as_ref();
-    let manager = facts.manager.as_ref().ok().and_then(Option::as_ref);
-    let hosts = hosts(manager, service);
+    let addresses = addresses(present(&facts.manager), service).into_iter();
+    let hosts: Vec<_> = addresses.map(|(host, _)| host).collect();
     if !hosts.is_empty() {
         return ok(format!("agents dial {}", hosts.join(", ")));
     }
@@ -242,23 +209,18 @@ pub(super) fn address(facts: &Facts) -> Checked {
     };
     let next = "set the chart's value principal.address, or give the Service a load balancer; without either, \
     agents dial a Route, TLSRoute, Ingress or node port if principal.findAddress is on";
-    match text(service, "/spec/type") {
-        "LoadBalancer" => {
-            let cause =
-                format!("the load balancer of Service {PRINCIPAL_SERVICE} has no address yet");
-            warning(cause, next)
-        }
-        kind => {
-            let cause = format!(
-                "the Service {PRINCIPAL_SERVICE} is of type {kind} and has no address of its own"
-            );
-            unclear(cause, next)
-        }
+    let service = (PRINCIPAL_SERVICE, text(service, "/spec/type"));
+    if let (name, "LoadBalancer") = service {
+        let cause = format!("the load balancer of Service {name} has no address yet");
+        return warning(cause, next);
     }
+    let (name, kind) = service;
+    let cause = format!("the Service {name} is of type {kind} and has no address of its own");
+    unclear(cause, next)
 }
 
 /// Whether the hosts' names lead somewhere.
-pub(super) fn names(facts: &Facts) -> Vec<Finding> {
+pub(super) fn names(facts: &Facts) -> Vec<Checked> {
     let check = |(host, resolved): &(String, Result<(), String>)| match resolved {
         Ok(()) => ok(format!("{host} resolves")),
         Err(reason) => warning(
@@ -266,17 +228,15 @@ pub(super) fn names(facts: &Facts) -> Vec<Finding> {
             "check that the clusters can resolve it; their DNS may differ",
         ),
     };
-    let checked = facts.resolved.iter().map(check);
-    checked.map(|it| Finding::of(("name", it))).collect()
+    facts.resolved.iter().map(check).collect()
 }
 
 /// What the caller may not do.
 pub(super) fn rights(facts: &Facts) -> Checked {
     let mut missing = Vec::new();
-    for (right, allowed) in &facts.rights {
+    for (Right(verb, resource, _, _, command), allowed) in &facts.rights {
         if !*allowed.as_ref()? {
-            let (_, kind) = right.kind();
-            missing.push(format!("{} {kind} ({})", right.verb, right.command));
+            missing.push(format!("{verb} {} ({command})", plural(resource)));
         }
     }
     if missing.is_empty() {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{Checked, Facts, Finding, failed, ok, warning};
 use crate::{
-    object::container,
+    object::{container, text},
     settings::{REDIS_PROXY_PORT, option},
 };
 
@@ -35,16 +35,15 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
 }
 
 fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
-    let value = parameters.get("data").and_then(|data| data.get(key));
-    value.and_then(Value::as_str).unwrap_or_default().trim()
+    text(parameters, &format!("/data/{key}")).trim()
 }
 
 /// Whether argocd-server reads what clusters have in redis.
 fn redis(facts: &Facts, parameters: &Value) -> Checked {
     let argocd = &facts.settings.routing.argocd_namespace;
     let ours = format!("{REDIS_PROXY_SERVICE}.{}.svc:{PORT}", facts.own_namespace);
-    let container = facts.manager.as_ref()?.as_ref().and_then(container);
-    let port = container.and_then(|it| option(it, (REDIS_PROXY_PORT, "")));
+    let manager = facts.manager.as_ref()?.as_ref();
+    let port = manager.and_then(|it| option(container(it)?, (REDIS_PROXY_PORT, "")));
     let is_on = port.is_some_and(|port| port != "0");
     let server = parameter(parameters, "redis.server");
     let turn_on = "turn it on with the chart's value redisProxy.enabled=true";

@@ -11,15 +11,18 @@ mod way;
 
 use serde_json::Value;
 
-pub use joined::{NEEDS, Need, NeedPlace, work_account};
+pub use joined::{NEEDS, Need, work_account};
 pub use places::{Configured, Given, Places, address, configuration, matters, places, proxy};
 pub use redis::REDIS;
 pub(super) use time::from_here as clock_from_here;
 pub(super) use way::from_here as way_from_here;
-pub use way::{Handshake, Source, Verdict, Way};
+pub use way::{Handshake, Met, Source, Verdict, Way};
 
 use super::{Checked, Finding, Findings, Outcome, failed, ok, unclear, warning};
-use crate::{facts::Addon, hub::About, object::replicas};
+use crate::{
+    hub::About,
+    object::{present, replicas},
+};
 
 /// An object that was looked for, or why it could not be read.
 pub type One = Result<Option<Value>, String>;
@@ -70,17 +73,24 @@ pub struct Spoke {
 #[derive(Clone, Debug)]
 pub struct Hub {
     /// What its API says of itself.
-    pub about: Option<About>,
+    pub about: About,
     /// Its namespace `kube-system`.
     pub system: One,
     /// The `ManagedCluster`.
     pub managed: One,
-    /// The add-on of this cluster, with the object that was read.
-    pub addon: Result<Option<(Addon, Value)>, String>,
+    /// The add-on of this cluster.
+    pub addon: One,
     /// The hub's own definitions, by name.
     pub definitions: Vec<(&'static str, One)>,
     /// The image of its Argo CD, if it has one.
     pub argocd_image: Option<String>,
+}
+
+impl Hub {
+    /// The add-on of this cluster, if it is there.
+    pub fn addon(&self) -> Option<&Value> {
+        present(&self.addon)
+    }
 }
 
 /// The definitions of Argo CD that an agent needs.
@@ -88,27 +98,26 @@ pub const DEFINITIONS: [&str; 2] = ["applications.argoproj.io", "appprojects.arg
 
 /// Looks at everything.
 pub fn check(facts: &Facts) -> Findings {
-    let mut checks = vec![Finding::of(("api", api(facts)))];
+    let mut checks = vec![("api", api(facts))];
     if let Some(spoke) = &facts.spoke {
-        let itself = joined::itself(facts, spoke).map(|it| ("cluster", it));
-        let ocm = [
+        checks.extend(joined::itself(facts, spoke).map(|it| ("cluster", it)));
+        checks.extend([
             ("joined", joined::joined(facts)),
             ("klusterlet", joined::klusterlet(facts, spoke)),
             ("work agent", joined::rights(facts, spoke)),
             ("crds", definitions::check(facts, spoke)),
             ("argo cd", argo_cd::programs(facts, spoke)),
-        ];
-        let version = argo_cd::version(facts, spoke).map(|it| ("version", it));
-        let agents = [
+        ]);
+        checks.extend(argo_cd::version(facts, spoke).map(|it| ("version", it)));
+        checks.extend(redis::checks(facts, spoke));
+        checks.extend([
             ("other agents", agent::others(spoke)),
             ("agent", agent::agent(facts, spoke)),
-        ];
-        let all = itself.into_iter().chain(ocm).chain(version);
-        let all = all.chain(redis::checks(facts, spoke)).chain(agents);
-        checks.extend(all.map(Finding::of));
+        ]);
     } else {
-        checks.push(Finding::of(("joined", joined::joined(facts))));
+        checks.push(("joined", joined::joined(facts)));
     }
+    let mut checks: Vec<_> = checks.into_iter().map(Finding::of).collect();
     checks.extend(way::findings(&facts.way));
     checks.extend(time::findings(facts));
     Findings { checks }
@@ -131,9 +140,8 @@ fn running(spoke: &Spoke) -> impl Iterator<Item = &Value> {
 
 /// Whether as many are ready as are wanted, of those that are wanted at all.
 fn is_ready(program: &Value) -> bool {
-    let ready = program.pointer("/status/readyReplicas");
-    let ready = ready.and_then(Value::as_i64).unwrap_or_default();
-    replicas(program) > 0 && ready >= replicas(program)
+    let (wanted, ready) = (replicas(program), program.pointer("/status/readyReplicas"));
+    wanted > 0 && ready.and_then(Value::as_i64).unwrap_or_default() >= wanted
 }
 
 #[cfg(test)]

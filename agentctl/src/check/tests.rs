@@ -31,13 +31,12 @@ fn facts() -> Facts {
         way: Way {
             address: Some(("agents.example.com".to_owned(), 443, spoke::Source::Hub)),
             proxy: None,
-            dialled: Some(Ok(())),
-            handshake: Some(Ok(spoke::Handshake {
+            met: Some(Ok(Ok(spoke::Handshake {
                 verdict: spoke::Verdict::Trusted,
                 names: vec!["agents.example.com".to_owned()],
                 expires: Some(testing::at("2027-02-17T12:00:00Z")),
                 http2: true,
-            })),
+            }))),
             now: now(),
         },
         clock: Some(clock(0)),
@@ -139,7 +138,7 @@ fn each_failed_check_names_cause_and_next_step() {
         since: None,
     }]);
     for (right, answer) in &mut facts.rights {
-        *answer = Ok(right.verb != "patch");
+        *answer = Ok(right.0 != "patch");
     }
     let findings = check(&facts);
     assert!(findings.has_failed());
@@ -154,11 +153,11 @@ fn each_failed_check_names_cause_and_next_step() {
 #[test]
 fn the_door_and_the_clock_are_looked_at_from_here() {
     let mut shut = facts();
-    (shut.way.dialled, shut.way.handshake) = (Some(Err("refused".to_owned())), None);
+    shut.way.met = Some(Err("refused".to_owned()));
     // Clusters may be let through where this machine is not.
     assert_eq!(troubles(&shut), [("port", Outcome::Warning)]);
     let mut other = facts();
-    other.way.handshake = Some(Err("no TLS".to_owned()));
+    other.way.met = Some(Ok(Err("no TLS".to_owned())));
     assert_eq!(troubles(&other), [("tls", Outcome::Failed)]);
     other = facts();
     other.clock = Some(clock(-400));
@@ -313,6 +312,10 @@ fn principal_address_prefers_the_setting_over_the_service() {
     let deployment = |address: &str| {
         let arg = format!("--principal-address={address}");
         json!({"spec": {"template": {"spec": {"containers": [{"args": [arg]}]}}}})
+    };
+    let hosts = |manager: Option<&Value>, service: Option<&Value>| {
+        let all = addresses(manager, service).into_iter();
+        all.map(|(host, _)| host).collect::<Vec<_>>()
     };
     for (address, host) in [
         ("a.example.com", "a.example.com"),

@@ -5,7 +5,7 @@ use kube::client::Body;
 use runtime::clock::Clock;
 use serde_json::Value;
 
-use super::{Error, Hub, chain};
+use super::{Error, Hub};
 
 /// The clock of an API server beside that of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,13 +44,9 @@ impl Reading {
 impl Hub {
     /// Asks for version and time.
     pub async fn about(&self) -> Result<About, Error> {
-        let failed = |error| self.failed("get", "/version".to_owned(), None, error);
-        let request = http::Request::get("/version").body(Body::empty());
-        let request = request.map_err(|error| Error::Api {
-            verb: "get",
-            resource: "/version".to_owned(),
-            message: chain(error),
-        })?;
+        let failed = |error| self.failed("get", "/version", None, error);
+        let mut request = http::Request::new(Body::empty());
+        *request.uri_mut() = http::Uri::from_static("/version");
         // Logs in and opens a connection, where that takes time; what is timed is the second question.
         self.client.apiserver_version().await.map_err(failed)?;
         let clock = Clock::system();
@@ -59,16 +55,13 @@ impl Hub {
         let answered = clock.now();
         let date = answer.headers().get(http::header::DATE);
         let date = date.and_then(|date| date.to_str().ok());
-        let reading = date.and_then(|date| Reading::of(date, asked, answered));
+        let clock = date.and_then(|date| Reading::of(date, asked, answered));
         let body = answer.into_body().collect_bytes().await;
         let version = body.ok().and_then(|body| {
             let body: Value = serde_json::from_slice(&body).ok()?;
             Some(body.get("gitVersion")?.as_str()?.to_owned())
         });
-        Ok(About {
-            version,
-            clock: reading,
-        })
+        Ok(About { version, clock })
     }
 }
 

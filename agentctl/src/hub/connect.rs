@@ -38,22 +38,20 @@ pub(super) async fn config(
         context: context.map(str::to_owned),
         ..KubeConfigOptions::default()
     };
-    match (kubeconfig, context) {
-        (Some(path), _) => {
-            let file = Kubeconfig::read_from(path).map_err(chain)?;
-            let config = Config::from_custom_kubeconfig(file, &options).await;
-            config.map_err(chain)
-        }
-        (None, Some(_)) => Config::from_kubeconfig(&options).await.map_err(chain),
-        (None, None) => Config::infer().await.map_err(chain),
-    }
+    let file = match (kubeconfig, context) {
+        (Some(path), _) => Kubeconfig::read_from(path),
+        (None, Some(_)) => Kubeconfig::read(),
+        (None, None) => return Config::infer().await.map_err(chain),
+    };
+    let config = Config::from_custom_kubeconfig(file.map_err(chain)?, &options).await;
+    config.map_err(chain)
 }
 
 /// What is reached without a proxy, as `NO_PROXY` has it.
 pub(super) fn exceptions() -> String {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let chain = variable("NO_PROXY").or_else(|| variable("no_proxy"));
-    chain.unwrap_or_default()
+    let variables = ["NO_PROXY", "no_proxy"].into_iter();
+    let mut values = variables.filter_map(|name| std::env::var(name).ok());
+    values.find(|value| !value.is_empty()).unwrap_or_default()
 }
 
 /// The next step after a failed connection.

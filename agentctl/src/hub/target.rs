@@ -1,23 +1,14 @@
 //! The API that a command connects to, and the messages for a wrong one. Pure.
 
-use std::fmt;
-
 /// Whose API it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Target {
     /// The hub's.
+    #[display("the hub")]
     Hub,
     /// That of a cluster of the fleet.
+    #[display("the cluster")]
     Cluster,
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Hub => "the hub",
-            Self::Cluster => "the cluster",
-        })
-    }
 }
 
 impl Target {

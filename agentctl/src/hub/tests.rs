@@ -39,7 +39,7 @@ async fn a_fleet_comes_in_pages_and_with_no_request_for_each_cluster() {
         };
         (200, body)
     });
-    let all = hub.list(ADDONS, &By::name("a")).await.unwrap();
+    let all = hub.collect(ADDONS, None, named("a"), Some).await.unwrap();
     assert_eq!(all, [json!({"n": 1}), json!({"n": 2}), json!({"n": 3})]);
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 2);
@@ -57,9 +57,9 @@ fn status(code: u16, reason: &str) -> (u16, Value) {
 #[tokio::test]
 async fn a_missing_right_is_named_with_the_next_step() {
     let (hub, _) = hub(|_| status(403, "Forbidden"));
-    let error = hub.list(SECRETS, &By::namespace("argocd")).await;
+    let error = hub.collect(SECRETS, Some("argocd"), all(), Some).await;
     let error = error.unwrap_err();
-    assert!(error.is_forbidden());
+    assert!(matches!(error, Error::Forbidden(_)));
     assert_eq!(
         error.to_string(),
         "permission denied: you may not list secrets in namespace argocd; ask an administrator for the role in docs/agentctl.md"
@@ -75,7 +75,7 @@ async fn missing_object_is_none_and_missing_kind_is_an_error() {
             .await
             .unwrap()
     );
-    let error = hub.list(ADDONS, &By::default()).await.unwrap_err();
+    let error = hub.collect(ADDONS, None, all(), Some).await.unwrap_err();
     assert!(
         error
             .to_string()
@@ -97,7 +97,7 @@ async fn unreachable_hub_error_names_the_cause() {
         Err::<Response<Body>, _>(std::io::Error::other("connection refused"))
     });
     let hub = Hub::new(Client::new(service, "default"));
-    let error = hub.list(ADDONS, &By::default()).await.unwrap_err();
+    let error = hub.collect(ADDONS, None, all(), Some).await.unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("the hub did not answer") && text.contains("connection refused"),

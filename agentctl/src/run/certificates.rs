@@ -1,91 +1,85 @@
 //! `certs`: what the hub has, and what is asked of the hub program.
 
 use argocd::keys::addon::CA_SECRET;
-use jiff::Timestamp;
 
-use super::{Answer, Error, addons, one, wait, write};
+use super::{Answer, Context, Error, wait};
 use crate::{
-    args::{Global, RotateArgs, RotateOf, Wait},
+    args::{RotateArgs, Wait},
     certs::{self, Certificates, certificates},
     change::{self, Change},
-    hub::{Hub, SECRETS},
-    output::Place,
-    progress::Progress,
+    facts::Addon,
+    hub::{Error as HubError, SECRETS},
     wait_state::{WaitState, rekeyed, replaced},
 };
 
 /// Every certificate.
-pub(super) async fn list(hub: &Hub, global: &Global, place: Place) -> Result<Answer, Error> {
-    let certificates = listed(hub, global, place.now).await?;
-    Answer::of(&certificates, place, false)
+pub(super) async fn list(context: &Context<'_>) -> Result<Answer, Error> {
+    Answer::of(&listed(context).await?, context.place, false)
 }
 
 /// The same, as values.
-pub(super) async fn listed(
-    hub: &Hub,
-    global: &Global,
-    now: Timestamp,
-) -> Result<Certificates, Error> {
+pub(super) async fn listed(context: &Context<'_>) -> Result<Certificates, HubError> {
     let mut secrets = Vec::new();
     for (name, _) in certs::SECRETS {
-        let secret = hub.find(SECRETS, Some(&global.own_namespace), name).await;
+        let secret = context.hub.find(SECRETS, Some(context.own()), name).await;
         secrets.push((name, secret));
     }
-    Ok(certificates(&secrets, &addons(hub).await?, now))
+    let addons = context.addons().await?;
+    Ok(certificates(&secrets, &addons, context.place.now))
 }
 
 /// Lets a revoked agent in again, and waits until it is there where that is wanted.
 pub(super) async fn restore(
-    hub: &Hub,
+    context: &Context<'_>,
     cluster: &str,
     wait: Wait,
-    now: Timestamp,
-    progress: &Progress,
 ) -> Result<Answer, Error> {
-    let (cluster, before) = one(hub, cluster).await?;
-    let change = change::restore(&cluster, &before, now)?;
-    // It comes with another key, so with another certificate.
-    let look = async || Ok(rekeyed(&before, &one(hub, cluster.as_str()).await?.1));
-    write_and_wait(hub, change, wait, look, progress).await
+    let before = context.addon(cluster).await?;
+    let change = change::restore(&before, context.place.now)?;
+    write_and_rekey(context, change, &before, wait).await
 }
 
 /// Asks for another key of one agent or another authority, and waits for it where that is wanted.
-pub(super) async fn rotate(
-    hub: &Hub,
-    global: &Global,
-    args: RotateArgs,
-    now: Timestamp,
-    progress: &Progress,
-) -> Result<Answer, Error> {
-    let RotateArgs { of, wait } = args;
-    let RotateOf { cluster, ca: _ } = of;
-    if let Some(cluster) = cluster {
-        let (cluster, before) = one(hub, &cluster).await?;
-        let change = change::rotate_agent(&cluster, &before, now)?;
-        let look = async || Ok(rekeyed(&before, &one(hub, cluster.as_str()).await?.1));
-        return write_and_wait(hub, change, wait, look, progress).await;
+pub(super) async fn rotate(context: &Context<'_>, args: RotateArgs) -> Result<Answer, Error> {
+    let now = context.place.now;
+    if let Some(cluster) = args.of.cluster {
+        let before = context.addon(&cluster).await?;
+        let change = change::rotate_agent(&before, now)?;
+        return write_and_rekey(context, change, &before, args.wait).await;
     }
     let asked = now.to_string();
-    let own = Some(global.own_namespace.as_str());
     let look = async || {
-        let secret = hub.get(SECRETS, own, CA_SECRET).await?.unwrap_or_default();
-        Ok(replaced(&asked, &secret, &addons(hub).await?))
+        let secret = context
+            .hub
+            .get(SECRETS, Some(context.own()), CA_SECRET)
+            .await?;
+        let secret = secret.unwrap_or_default();
+        Ok(replaced(&asked, &secret, &context.addons().await?))
     };
-    let change = change::rotate_authority(&global.own_namespace, now);
-    write_and_wait(hub, change, wait, look, progress).await
+    let change = change::rotate_authority(context.own(), now);
+    write_and_wait(context, change, args.wait, look).await
+}
+
+/// Until the agent is connected with another certificate than before.
+async fn write_and_rekey(
+    context: &Context<'_>,
+    change: Change,
+    before: &Addon,
+    wait: Wait,
+) -> Result<Answer, Error> {
+    let look = async || Ok(rekeyed(before, &context.addon(&before.cluster).await?));
+    write_and_wait(context, change, wait, look).await
 }
 
 async fn write_and_wait(
-    hub: &Hub,
+    context: &Context<'_>,
     change: Change,
     wait: Wait,
     look: impl AsyncFn() -> Result<WaitState, Error>,
-    progress: &Progress,
 ) -> Result<Answer, Error> {
-    let answer = write(hub, change).await?;
+    let answer = context.write(change).await?;
     if wait.wait {
-        wait::until(look, wait.timeout, progress).await
-    } else {
-        Ok(answer)
+        return wait::until(look, wait.timeout, context.progress).await;
     }
+    Ok(answer)
 }

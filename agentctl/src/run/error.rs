@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{change, hub::Error as HubError, names::Unknown, output};
+use crate::{change, hub::Error as HubError, output};
 
 /// Why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -18,44 +18,34 @@ pub enum Error {
     Refused(#[from] change::Refusal),
     /// No such clusters.
     #[error("no cluster with the add-on is named {0}; list them with `argocd-agentctl status`")]
-    NoCluster(Unknown),
+    NoCluster(String),
     /// No such cluster Secrets.
     #[error(
         "no cluster Secret belongs to {0}; list them with `argocd-agentctl cluster adopt --dry-run`"
     )]
-    NoSecret(Unknown),
+    NoSecret(String),
     /// No such Application.
     #[error("Application {0} not found on the hub; list them with kubectl get applications -A")]
-    NoApplication(Unknown),
+    NoApplication(String),
     /// Several Applications.
     #[error("several Applications match: {0}; choose one with -n NAMESPACE")]
     Several(String),
     /// It will not be done any more.
     #[error("the request was written, but cannot succeed: {0}")]
     Impossible(String),
-    /// It was not done in time.
+    /// It was not done in time: how long was waited, and for what.
     #[error(
-        "timed out after {within:?}, waiting for {waits_for}. The operation continues on the hub; follow it with \
+        "timed out after {0:?}, waiting for {1}. The operation continues on the hub; follow it with \
         `argocd-agentctl status` and `argocd-agentctl certs list`"
     )]
-    NotInTime {
-        /// How long was waited.
-        within: Duration,
-        /// For what.
-        waits_for: String,
-    },
+    NotInTime(Duration, String),
     /// What cannot be a name.
     #[error("{0:?} is not a valid name of a cluster object")]
     NoName(String),
     /// A folder that is to be new may have files of another hub.
     #[error("{0} exists; name a new folder")]
     FolderIsThere(String),
-    /// Pages could not be written.
-    #[error("write {path}")]
-    Page {
-        /// The file.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// Pages could not be written into this folder.
+    #[error("write {0}")]
+    Page(String, #[source] std::io::Error),
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use argocd::keys::addon::{ADDON, MANAGER};
 use serde_json::{Value, json};
 
-use super::{Answer, Error, addons, certificates, hub_settings, inspect};
+use super::{Answer, Context, Error, certificates, inspect};
 use crate::{
     agents::agents,
-    args::Global,
     bundle::{brief, redacted},
-    hub::{ADDONS, APPLICATIONS, By, CONFIGURATIONS, DEPLOYMENTS, Error as HubError, Hub, OFFERS},
-    output::Place,
+    hub::{
+        ADDONS, APPLICATIONS, CONFIGURATIONS, DEPLOYMENTS, Error as HubError, OFFERS, all, named,
+    },
     status::has_trouble,
 };
 
@@ -19,18 +19,13 @@ use crate::{
 const LISTED_APPLICATIONS: usize = 200;
 
 /// Gathers everything and writes it into a new folder.
-pub(super) async fn gather(
-    hub: &Hub,
-    global: &Global,
-    folder: &Path,
-    place: Place,
-) -> Result<Answer, Error> {
+pub(super) async fn gather(context: &Context<'_>, folder: &Path) -> Result<Answer, Error> {
+    let Context { hub, place, .. } = context;
     // Before reading from the hub. If another process creates it meanwhile, the write below fails.
     if folder.exists() {
         return Err(Error::FolderIsThere(folder.display().to_string()));
     }
-    let own = Some(global.own_namespace.as_str());
-    let settings = hub_settings(hub, global).await;
+    let settings = context.settings().await;
     let about = json!({
         "program": env!("CARGO_PKG_VERSION"),
         "time": place.now,
@@ -38,36 +33,24 @@ pub(super) async fn gather(
         "allowedNamespaces": settings.routing.allowed_namespaces,
         "doubt": settings.doubt,
     });
-    let manager = hub.get(DEPLOYMENTS, own, MANAGER).await;
-    let offer = hub.get(OFFERS, None, ADDON).await;
+    let manager = hub.find(DEPLOYMENTS, Some(context.own()), MANAGER).await;
+    let offer = hub.find(OFFERS, None, ADDON).await;
+    let addons = hub.find_all(ADDONS, None, named(ADDON)).await;
+    let configurations = hub.find_all(CONFIGURATIONS, None, all()).await;
+    let agents = context.addons().await.map(|all| agents(&all));
     let files = [
         ("about", about),
-        (
-            "status",
-            view(super::fleet_of(hub, global, place.now).await),
-        ),
-        ("agents", view(addons(hub).await.map(|all| agents(&all)))),
-        (
-            "certificates",
-            view(certificates::listed(hub, global, place.now).await),
-        ),
-        (
-            "check",
-            view(Ok(inspect::findings(hub, global, place).await)),
-        ),
-        ("add-ons", objects(hub.list(ADDONS, &By::name(ADDON)).await)),
-        (
-            "configurations",
-            objects(hub.list(CONFIGURATIONS, &By::default()).await),
-        ),
+        ("status", view(context.fleet().await)),
+        ("agents", view(agents)),
+        ("certificates", view(certificates::listed(context).await)),
+        ("check", view(Ok(inspect::findings(context).await))),
+        ("add-ons", objects(addons)),
+        ("configurations", objects(configurations)),
         ("offer", objects(offer.map(Vec::from_iter))),
         ("hub-program", objects(manager.map(Vec::from_iter))),
-        ("applications", troubled(hub).await),
+        ("applications", troubled(context).await),
     ];
-    let failed = |source| Error::Page {
-        path: folder.display().to_string(),
-        source,
-    };
+    let failed = |cause| Error::Page(folder.display().to_string(), cause);
     // A folder that is there already may have files of another hub.
     std::fs::create_dir(folder).map_err(failed)?;
     for (name, content) in &files {
@@ -87,29 +70,26 @@ fn unread(error: &impl ToString) -> Value {
     json!({ "notRead": error.to_string() })
 }
 
-fn view<V: serde::Serialize>(view: Result<V, Error>) -> Value {
+fn view<V: serde::Serialize>(view: Result<V, HubError>) -> Value {
     let value = view.map(|view| serde_json::to_value(view).unwrap_or_default());
     value.unwrap_or_else(|error| unread(&error))
 }
 
-fn objects(read: Result<Vec<Value>, HubError>) -> Value {
-    match read {
-        Ok(all) => all.iter().filter_map(redacted).collect(),
-        Err(error) => unread(&error),
-    }
+fn objects(read: Result<Vec<Value>, String>) -> Value {
+    let value = read.map(|all| all.iter().filter_map(redacted).collect());
+    value.unwrap_or_else(|reason| unread(&reason))
 }
 
 /// The Applications with a condition of ours.
-async fn troubled(hub: &Hub) -> Value {
-    let mut hub_settings = Vec::new();
-    let everywhere = By::default();
-    let read = hub.each(APPLICATIONS, &everywhere, |application| {
-        if hub_settings.len() < LISTED_APPLICATIONS && has_trouble(&application) {
-            hub_settings.push(brief(&application));
+async fn troubled(context: &Context<'_>) -> Value {
+    let mut listed = Vec::new();
+    let keep = |application| {
+        if listed.len() < LISTED_APPLICATIONS && has_trouble(&application) {
+            listed.push(brief(&application));
         }
-    });
-    match read.await {
-        Ok(()) => Value::Array(hub_settings),
+    };
+    match context.hub.each(APPLICATIONS, None, all(), keep).await {
+        Ok(()) => Value::Array(listed),
         Err(error) => unread(&error),
     }
 }

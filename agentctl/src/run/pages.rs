@@ -18,10 +18,7 @@ pub(super) fn completion(shell: Shell) -> String {
 
 /// Writes a man page for every command; says how many.
 pub(super) fn write(folder: &Path) -> Result<String, Error> {
-    let failed = |source| Error::Page {
-        path: folder.display().to_string(),
-        source,
-    };
+    let failed = |cause| Error::Page(folder.display().to_string(), cause);
     std::fs::create_dir_all(folder).map_err(failed)?;
     clap_mangen::generate_to(command(), folder).map_err(failed)?;
     Ok(format!("wrote man pages into {}\n", folder.display()))

@@ -1,42 +1,34 @@
 //! `status --applications`: reads the Applications of the fleet, and keeps those that need a look.
 
-use super::{Answer, Error, addons, hub_settings, servers};
+use super::{Answer, Context, Error};
 use crate::{
-    args::{Global, StatusArgs},
+    args::StatusArgs,
     fleet,
-    hub::{APPLICATIONS, By, Hub},
-    names::{Unknown, missing},
-    output::Place,
+    hub::{APPLICATIONS, all},
+    names::{missing, none_missing},
     status::{Troubles, belongs_to, trouble},
 };
 
 /// Of the named clusters, or of all; then including those that belong to no cluster.
-pub(super) async fn list(
-    hub: &Hub,
-    global: &Global,
-    args: &StatusArgs,
-    place: Place,
-) -> Result<Answer, Error> {
-    let (addons, settings) = (addons(hub).await?, hub_settings(hub, global).await);
-    let known: Vec<_> = addons.iter().map(|addon| addon.cluster.as_str()).collect();
-    let unknown = missing(&args.clusters, &known);
-    if !unknown.is_empty() {
-        return Err(Error::NoCluster(Unknown::new(unknown, known)));
-    }
-    let servers = servers(hub, &settings).await.unwrap_or_default();
+pub(super) async fn list(context: &Context<'_>, args: &StatusArgs) -> Result<Answer, Error> {
+    let (addons, settings) = (context.addons().await?, context.settings().await);
+    let known: Vec<_> = addons.iter().map(|addon| addon.cluster.clone()).collect();
+    none_missing(&missing(&args.clusters, &known), &known).map_err(Error::NoCluster)?;
+    let servers = context.servers(&settings).await.unwrap_or_default();
     let clusters = fleet::clusters(&addons, &servers);
+    let is_named = |cluster: &String| args.clusters.contains(cluster);
     let mut found = Vec::new();
-    hub.each(APPLICATIONS, &By::default(), |application| {
+    let judge = |application| {
         let cluster = belongs_to(&application, &clusters, &settings.routing);
-        let wanted = args.clusters.is_empty()
-            || cluster
-                .as_ref()
-                .is_some_and(|it| args.clusters.contains(it));
-        if wanted {
-            found.extend(trouble(&application, cluster, place.now));
+        if args.clusters.is_empty() || cluster.as_ref().is_some_and(is_named) {
+            found.extend(trouble(&application, cluster, context.place.now));
         }
-    })
-    .await?;
+    };
+    context.hub.each(APPLICATIONS, None, all(), judge).await?;
     let troubles = Troubles::new(found, settings.silent);
-    Answer::of(&troubles, place, args.exit_code && troubles.is_bad())
+    Answer::of(
+        &troubles,
+        context.place,
+        args.exit_code && troubles.is_bad(),
+    )
 }

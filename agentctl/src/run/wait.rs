@@ -23,12 +23,12 @@ pub(super) async fn until(
             Ok(WaitState::Done(text)) => return Ok(Answer::text(text + "\n")),
             Ok(WaitState::Impossible(why)) => return Err(Error::Impossible(why)),
             Ok(WaitState::Pending(text)) => text,
-            Err(Error::Hub(error @ HubError::NotReached { .. })) => error.to_string(),
+            Err(Error::Hub(HubError::NotReached(cause))) => cause,
             Err(error) => return Err(error),
         };
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::NotInTime { within, waits_for });
+            return Err(Error::NotInTime(within, waits_for));
         }
         progress.show(format!("waiting for {waits_for}"));
         sleep(PAUSE.min(left)).await;
@@ -43,15 +43,10 @@ mod tests {
     };
 
     use super::*;
-    use crate::hub::Target;
 
     #[tokio::test(start_paused = true)]
     async fn wait_survives_an_unavailable_hub() {
-        let away = HubError::NotReached {
-            target: Target::Hub,
-            cause: "connection refused".to_owned(),
-            proxy: None,
-        };
+        let away = HubError::NotReached("connection refused".to_owned());
         let waits = Ok(WaitState::Pending("it".to_owned()));
         let done = Ok(WaitState::Done("done".to_owned()));
         let answers = Mutex::new(vec![done, Err(Error::Hub(away)), waits]);

@@ -12,9 +12,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    object::{list, text},
-    output::age,
-    why::{is_confirmed, wanted_since},
+    comparison::is_confirmed,
+    object::{app_conditions, text},
+    output::{age, or_nothing},
+    writers::wanted_since,
 };
 
 /// How long Argo CD on a cluster may take for a comparison before the Application needs attention.
@@ -48,12 +49,10 @@ impl Tally {
             "" => "Unknown".to_owned(),
             word => word.to_owned(),
         };
+        let (sync, health) = (word("/status/sync/status"), word("/status/health/status"));
         self.total += 1;
-        *self.sync.entry(word("/status/sync/status")).or_default() += 1;
-        *self
-            .health
-            .entry(word("/status/health/status"))
-            .or_default() += 1;
+        *self.sync.entry(sync).or_default() += 1;
+        *self.health.entry(health).or_default() += 1;
         let troubled = has_trouble(application);
         self.troubled += u32::from(troubled);
         if !troubled && is_behind(application) {
@@ -113,11 +112,7 @@ impl Tally {
         if self.troubled > 0 {
             parts.push(format!("{} with a condition of the add-on", self.troubled));
         }
-        if parts.is_empty() {
-            "-".to_owned()
-        } else {
-            parts.join(", ")
-        }
+        or_nothing((!parts.is_empty()).then(|| parts.join(", ")))
     }
 }
 
@@ -133,8 +128,7 @@ pub(super) fn is_late(since: Timestamp, now: Timestamp) -> bool {
 
 /// Whether a condition of ours says that something is in its way.
 pub fn has_trouble(application: &Value) -> bool {
-    let mut conditions = list(application, "/status/conditions").iter();
-    conditions.any(|it| text(it, "/type").starts_with(HUB_CONDITION_PREFIX))
+    app_conditions(application).any(|it| it.kind.starts_with(HUB_CONDITION_PREFIX))
 }
 
 /// The cluster that an Application is counted for: where it goes or comes from; in a cluster's namespace, that cluster.

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::tally::{SICK, is_behind, is_late};
 use crate::{
-    object::{list, text},
+    object::{app_conditions, list, text, time},
     output::{Format, Mood, Place, View, age, draw, or_nothing, warnings},
-    why::wanted_since,
+    writers::wanted_since,
 };
 
 /// How a change is called with which the cluster's Argo CD has not compared for too long.
@@ -69,25 +69,14 @@ pub fn trouble(application: &Value, cluster: Option<String>, now: Timestamp) -> 
 
 type Cause = (String, Option<Timestamp>, String);
 
-fn time(value: &Value, pointer: &str) -> Option<Timestamp> {
-    text(value, pointer).parse().ok()
-}
-
-fn conditions(application: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let conditions = list(application, "/status/conditions").iter();
-    conditions.map(|it| (text(it, "/type"), it))
-}
-
 fn of_ours(application: &Value) -> Option<Cause> {
-    let mut ours =
-        conditions(application).filter(|(kind, _)| kind.starts_with(HUB_CONDITION_PREFIX));
-    let (kind, first) = ours.next()?;
-    let cause = text(first, "/message").to_owned();
-    let cause = ours.fold(cause, |messages, (kind, it)| {
-        let message = text(it, "/message");
-        format!("{messages}; also {kind}: {message}")
+    let all = app_conditions(application);
+    let mut ours = all.filter(|it| it.kind.starts_with(HUB_CONDITION_PREFIX));
+    let first = ours.next()?;
+    let cause = ours.fold(first.message.to_owned(), |messages, it| {
+        format!("{messages}; also {}: {}", it.kind, it.message)
     });
-    Some((kind.to_owned(), time(first, "/lastTransitionTime"), cause))
+    Some((first.kind.to_owned(), first.since, cause))
 }
 
 fn sick(application: &Value) -> Option<Cause> {
@@ -95,9 +84,8 @@ fn sick(application: &Value) -> Option<Cause> {
     if !SICK.contains(&health) {
         return None;
     }
-    let message = text(application, "/status/health/message");
-    let message = (!message.is_empty()).then(|| message.to_owned());
-    let mut messages = Vec::from_iter(message);
+    let mut messages = vec![text(application, "/status/health/message").to_owned()];
+    messages.retain(|it| !it.is_empty());
     messages.extend(resource(application, health));
     let operation = |field: &str| text(application, &format!("/status/operationState/{field}"));
     if matches!(operation("phase"), "Failed" | "Error") {
@@ -124,12 +112,10 @@ fn resource(application: &Value, health: &str) -> Option<String> {
 }
 
 /// Errors that Argo CD on the cluster reported.
-fn errors(application: &Value) -> Vec<String> {
-    let errors = conditions(application).filter(|(kind, _)| kind.ends_with("Error"));
-    let errors = errors.filter(|(kind, _)| !kind.starts_with(HUB_CONDITION_PREFIX));
-    errors
-        .map(|(kind, it)| format!("{kind}: {}", text(it, "/message")))
-        .collect()
+fn errors(application: &Value) -> impl Iterator<Item = String> {
+    let errors = app_conditions(application).filter(|it| it.kind.ends_with("Error"));
+    let errors = errors.filter(|it| !it.kind.starts_with(HUB_CONDITION_PREFIX));
+    errors.map(|it| format!("{}: {}", it.kind, it.message))
 }
 
 fn late(application: &Value, now: Timestamp) -> Option<Cause> {

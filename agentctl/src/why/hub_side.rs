@@ -4,12 +4,11 @@ use argocd::{
     AppProject, Application,
     admission::{Target, admit},
     keys::{IGNORE_SYNC, addon::MODE},
-    routing::{Clusters, Delivery, Route, RoutingSettings, SpokeNamespace, resolve_names, route},
+    routing::{Clusters, Delivery, Route, SpokeNamespace, resolve_names, route},
 };
-use serde_json::Value;
 
-use super::{Hop, State};
-use crate::facts::Addon;
+use super::{Facts, Hop, State};
+use crate::{facts::Addon, object::time};
 
 /// An Application and what its route was found with.
 #[derive(Clone, Copy, Debug)]
@@ -17,23 +16,17 @@ pub(super) struct Judged<'a> {
     pub(super) app: Application<'a>,
     pub(super) route: &'a Route,
     pub(super) clusters: &'a Clusters,
-    pub(super) settings: &'a RoutingSettings,
-    pub(super) addons: &'a [Addon],
+    pub(super) facts: &'a Facts,
 }
 
 /// The hops on the hub.
-pub(super) fn hops(
-    judged: &Judged<'_>,
-    namesakes: &[Value],
-    project: &Result<Option<Value>, String>,
-) -> Vec<Hop> {
+pub(super) fn hops(judged: &Judged<'_>) -> Vec<Hop> {
     let mut hops = vec![routing(judged)];
     if judged.app.is_ignored() {
         return hops;
     }
     if let Route::ToCluster { cluster, .. } = judged.route {
-        hops.push(name(judged, cluster, namesakes));
-        hops.push(admission(judged, cluster, project));
+        hops.extend([name(judged, cluster), admission(judged, cluster)]);
     }
     hops
 }
@@ -66,7 +59,7 @@ fn routing(judged: &Judged<'_>) -> Hop {
         Route::Local => local(judged),
         Route::Conflict(conflict) => {
             let text = format!("is not delivered: {conflict}");
-            let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
+            let at = time(app.value(), "/metadata/deletionTimestamp");
             let next = if app.is_deleting() {
                 "wait for the hub program, which removes Argo CD's finalizers; workloads on clusters stay. If the \
                 Application stays, check its other finalizers and that the hub program runs"
@@ -80,16 +73,13 @@ fn routing(judged: &Judged<'_>) -> Hop {
 
 /// The rule by which it goes to this cluster.
 fn rule(judged: &Judged<'_>, cluster: &str) -> String {
-    let Judged { app, settings, .. } = judged;
-    let namespace = app.namespace();
+    let Judged { app, facts, .. } = judged;
+    let (namespace, settings) = (app.namespace(), &facts.settings.routing);
     if namespace == cluster && namespace != settings.argocd_namespace {
         return "it is in the namespace of that cluster".to_owned();
     }
-    let by = if app.destination().name.is_empty() {
-        "server"
-    } else {
-        "name"
-    };
+    let by_server = app.destination().name.is_empty();
+    let by = if by_server { "server" } else { "name" };
     let from = if namespace == settings.argocd_namespace {
         "it is in the namespace of the hub's Argo CD"
     } else {
@@ -100,25 +90,21 @@ fn rule(judged: &Judged<'_>, cluster: &str) -> String {
 
 /// It stays on the hub; maybe because a cluster is not there yet.
 fn local(judged: &Judged<'_>) -> Hop {
-    let Judged { app, addons, .. } = judged;
+    let Judged { app, facts, .. } = judged;
     let destination = app.destination();
     let meant = |addon: &&Addon| {
         !addon.is_in_force()
             && (addon.cluster == destination.name || addon.cluster == app.namespace())
     };
-    if let Some(addon) = addons.iter().find(meant) {
+    if let Some(addon) = facts.addons.iter().find(meant) {
         let cluster = &addon.cluster;
-        let text = format!(
-            "is not delivered: cluster {cluster} has the add-on, but not in force{}",
-            if addon.deleting.is_some() {
-                ", it is being removed"
-            } else {
-                " yet"
-            }
-        );
-        return Hop::new("routing", State::Waiting, text).next(format!(
-            "look at `argocd-agentctl status {cluster} -o wide`"
-        ));
+        let why = addon
+            .deleting
+            .map_or(" yet", |_since| ", it is being removed");
+        let text =
+            format!("is not delivered: cluster {cluster} has the add-on, but not in force{why}");
+        let next = format!("look at `argocd-agentctl status {cluster} -o wide`");
+        return Hop::new("routing", State::Waiting, text).next(next);
     }
     let text = "stays on the hub: its destination is not a cluster with the add-on";
     let name = destination.name;
@@ -135,17 +121,12 @@ fn local(judged: &Judged<'_>) -> Hop {
 }
 
 /// Of several that would have one name on the cluster, the older keeps it.
-fn name(judged: &Judged<'_>, cluster: &str, namesakes: &[Value]) -> Hop {
-    let deliveries = namesakes
-        .iter()
-        .filter_map(|other| delivery(Application::of(other), judged));
-    let losers = resolve_names(deliveries);
+fn name(judged: &Judged<'_>, cluster: &str) -> Hop {
+    let namesakes = judged.facts.namesakes.iter().map(Application::of);
+    let losers = resolve_names(namesakes.filter_map(|other| delivery(other, judged)));
     let Some(keeper) = losers.get(judged.app.uid()) else {
-        return Hop::new(
-            "name",
-            State::Good,
-            "nothing older has its name on the cluster",
-        );
+        let text = "nothing older has its name on the cluster";
+        return Hop::new("name", State::Good, text);
     };
     let text = format!(
         "is not delivered: on cluster {cluster} the name is taken by the older Application in namespace {keeper}"
@@ -160,7 +141,7 @@ fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {
     let Route::ToCluster {
         cluster,
         spoke_namespace,
-    } = route(app, judged.clusters, judged.settings)
+    } = route(app, judged.clusters, &judged.facts.settings.routing)
     else {
         return None;
     };
@@ -174,10 +155,10 @@ fn delivery(app: Application<'_>, judged: &Judged<'_>) -> Option<Delivery> {
     })
 }
 
-fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>, String>) -> Hop {
-    let Judged { app, .. } = judged;
-    let name = app.project();
-    let project = match project {
+fn admission(judged: &Judged<'_>, cluster: &str) -> Hop {
+    let Judged { app, facts, .. } = judged;
+    let (name, argocd) = (app.project(), &facts.settings.routing.argocd_namespace);
+    let project = match &facts.project {
         Ok(project) => project.as_ref(),
         Err(reason) => {
             let text = format!("project {name} could not be read: {reason}");
@@ -186,32 +167,29 @@ fn admission(judged: &Judged<'_>, cluster: &str, project: &Result<Option<Value>,
     };
     if app.is_deleting() {
         let text = "is being deleted; its project cannot prevent that";
-        let at = app.deletion_timestamp().and_then(|at| at.parse().ok());
+        let at = time(app.value(), "/metadata/deletionTimestamp");
         return Hop::new("project", State::Good, text).at(at);
     }
     let target = Target {
-        argocd_namespace: &judged.settings.argocd_namespace,
+        argocd_namespace: argocd,
         cluster,
         server: judged.clusters.server_of(cluster),
     };
     match admit(*app, project.map(AppProject::of), target) {
-        Ok(()) => Hop::new(
-            "project",
-            State::Good,
-            format!("project {name} admits its namespace and its destination"),
-        ),
+        Ok(()) => {
+            let text = format!("project {name} admits its namespace and its destination");
+            Hop::new("project", State::Good, text)
+        }
         Err(refused) => {
             let text = format!("is not delivered: {refused}");
-            let there = &judged.settings.argocd_namespace;
-            let do_it = match project {
-                None => {
-                    format!(
-                        "create the AppProject {there}/{name}, or choose another in spec.project"
-                    )
-                }
-                Some(_) => format!("change {} of the AppProject {there}/{name}", refused.field),
+            let (there, field) = (argocd, refused.field);
+            let change = match project {
+                None => format!(
+                    "create the AppProject {there}/{name}, or choose another in spec.project"
+                ),
+                Some(_) => format!("change {field} of the AppProject {there}/{name}"),
             };
-            let next = format!("{do_it}; delivery then continues by itself");
+            let next = format!("{change}; delivery then continues by itself");
             Hop::new("project", State::Bad, text).next(next)
         }
     }

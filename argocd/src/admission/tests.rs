@@ -84,3 +84,28 @@ fn destination_is_rewritten_to_the_target_cluster() {
         );
     }
 }
+
+#[test]
+fn hub_is_admitted_only_as_a_whole() {
+    let admits = |destinations: Value| admits_hub(AppProject::of(&project(&destinations)));
+    for whole in [
+        json!([{ "name": "*", "server": "*", "namespace": "*" }]),
+        json!([{ "name": "in-cluster", "namespace": "*" }]),
+        json!([{ "server": "https://kubernetes.default.svc", "namespace": "*" }]),
+        json!([{ "name": "spoke1", "server": "*", "namespace": "*" }]),
+    ] {
+        assert!(admits(whole.clone()), "{whole}");
+    }
+    let all = json!({ "name": "*", "namespace": "*" });
+    for not in [
+        json!([]),
+        json!([{ "name": "spoke1", "namespace": "*" }]),
+        json!([{ "server": "https://proxy", "namespace": "*" }]),
+        json!([{ "name": "in-cluster", "namespace": "web" }]),
+        json!([{ "name": "in-cluster", "namespace": "web-*" }]),
+        json!([all, { "name": "!in-cluster", "namespace": "*" }]),
+        json!([all, { "name": "in-cluster", "namespace": "!argocd" }]),
+    ] {
+        assert!(!admits(not.clone()), "{not}");
+    }
+}

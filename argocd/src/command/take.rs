@@ -1,11 +1,11 @@
 //! Decides how an agent carries out a received command.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Known, is_same, last_command, record, refresh_id, requests, was_taken};
 use crate::digest;
 use crate::keys;
-use crate::object::{Application, Meta, OperationState};
+use crate::object::{Application, Meta, OperationState, part_of_metadata, set, to_map};
 use crate::patch::{self, Patch, merge};
 
 /// The decision about a sync command.
@@ -37,9 +37,7 @@ pub fn take(live: &Value, event_id: &str, operation: &Value) -> Take {
         Some(_) => return Take::Busy,
         None if app.operation_state().is_some_and(OperationState::is_active) => return Take::Busy,
         None => {
-            if let Some(fields) = to.as_object_mut() {
-                fields.insert("operation".to_owned(), operation.clone());
-            }
+            set(&mut to, "operation", Some(operation.clone()));
             // clear the result of the older operation, so that it does not look like the result of this one
             merge(&mut to, &json!({ "status": { "operationState": null } }));
         }
@@ -130,23 +128,12 @@ pub fn take_refresh(live: &Value, incoming: &Value) -> Option<Patch> {
 /// The parts of an Application that a command changes.
 fn touched(live: &Value) -> Value {
     let app = Application::of(live);
-    let annotations = app.annotations();
-    let metadata = if annotations.is_empty() {
-        json!({})
-    } else {
-        json!({ "annotations": annotations })
-    };
+    let annotations = to_map(app.annotations());
+    let metadata = part_of_metadata(Map::new(), annotations, Vec::new());
     let mut touched = json!({ "metadata": metadata, "status": {} });
-    if let Some(fields) = touched.as_object_mut() {
-        if let Some(operation) = app.operation() {
-            fields.insert("operation".to_owned(), operation.clone());
-        }
-        if let Some(state) = app.operation_state() {
-            fields.insert(
-                "status".to_owned(),
-                json!({ "operationState": state.value() }),
-            );
-        }
-    }
+    set(&mut touched, "operation", app.operation().cloned());
+    let state = app.operation_state();
+    let status = state.map(|state| json!({ "operationState": state.value() }));
+    set(&mut touched, "status", status);
     touched
 }

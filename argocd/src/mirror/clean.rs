@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::digest::is_volatile;
 use crate::keys::is_reserved;
 use crate::object::{Meta, to_map};
+use crate::projection::is_web_link;
 
 /// A link that Argo CD's UI shows at an Application.
 const LINK_PREFIX: &str = "link.argocd.argoproj.io/";
@@ -39,7 +40,5 @@ fn is_harmless(link: &str) -> bool {
     let ([address] | [_, address]) = link.split('|').collect::<Vec<_>>()[..] else {
         return false;
     };
-    ["https://", "http://"]
-        .iter()
-        .any(|scheme| address.starts_with(scheme))
+    is_web_link(address)
 }

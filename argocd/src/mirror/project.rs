@@ -6,15 +6,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{LONGEST_NAME, Unusable, checked, metadata};
+use super::{Unusable, checked, metadata};
+use crate::claim::{LONGEST_NAME, is_name};
 use crate::glob::{is_deny, matches_or_denies};
 use crate::keys;
-use crate::object::Meta;
+use crate::object::{Destination, Meta, list};
 
 /// The name on the hub of a cluster's project.
 pub fn project_name(cluster: &str, project: &str) -> Result<String, Unusable> {
     let name = format!("{cluster}-{project}");
-    if !super::is_name(&name) {
+    if !is_name(&name) {
         return Err(if name.len() > LONGEST_NAME {
             Unusable::TooLong
         } else {
@@ -63,8 +64,11 @@ pub fn project(source: &Value, cluster: &str, argocd_namespace: &str) -> Result<
 fn destinations_of(raw: &Value, cluster: &str) -> Value {
     let mut kept = Vec::new();
     for item in raw.as_array().into_iter().flatten() {
-        let text = |field: &str| item.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (name, server) = (text("name"), text("server"));
+        let Destination {
+            name,
+            server,
+            namespace,
+        } = Destination::of(item);
         let denies_itself = (is_deny(name) && !matches_or_denies(name, keys::IN_CLUSTER))
             || (is_deny(server) && !matches_or_denies(server, keys::IN_CLUSTER_SERVER));
         let name = if denies_itself {
@@ -74,7 +78,7 @@ fn destinations_of(raw: &Value, cluster: &str) -> Value {
         } else {
             cluster.to_owned()
         };
-        let own = json!({ "name": name, "namespace": text("namespace") });
+        let own = json!({ "name": name, "namespace": namespace });
         if !kept.contains(&own) {
             kept.push(own);
         }
@@ -84,14 +88,10 @@ fn destinations_of(raw: &Value, cluster: &str) -> Value {
 
 /// `spec` with the role tokens that `live` has: they are issued and revoked on the hub.
 pub(super) fn with_tokens_of(mut spec: Value, live: &Value) -> Value {
+    let live = live.get("spec").map_or(&[][..], |spec| list(spec, "roles"));
     let tokens = |name: &Value| {
-        live.pointer("/spec/roles")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .find(|role| role.get("name") == Some(name))
-            .and_then(|role| role.get("jwtTokens"))
-            .cloned()
+        let role = live.iter().find(|role| role.get("name") == Some(name));
+        role?.get("jwtTokens").cloned()
     };
     let roles = spec.get_mut("roles").and_then(Value::as_array_mut);
     for role in roles.into_iter().flatten().filter_map(Value::as_object_mut) {

@@ -9,10 +9,7 @@ use serde_json::{Map, Value};
 pub fn normal_spec(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Some(fields) = spec.as_object_mut() {
-        if fields
-            .get("project")
-            .is_none_or(|project| project.as_str() == Some(""))
-        {
+        if fields.get("project").is_none_or(|it| *it == "") {
             fields.insert("project".to_owned(), "default".into());
         }
         if fields.get("syncPolicy").is_some_and(is_empty_policy) {
@@ -26,27 +23,16 @@ pub fn normal_spec(spec: &Value) -> Value {
 }
 
 fn normalise_source(source: &mut Map<String, Value>) {
-    if source
-        .get("helm")
-        .is_some_and(|helm| all_zero(helm, |value| !value.is_object()))
-    {
-        source.remove("helm");
-    }
-    if source
-        .get("kustomize")
-        .is_some_and(|kustomize| all_zero(kustomize, |_| true))
-    {
-        source.remove("kustomize");
-    }
-    let is_empty = |directory: &Value| {
-        all_zero(directory, |_| true)
-            || directory
-                .as_object()
-                .is_some_and(|fields| fields.len() == 1 && is_zero_jsonnet(fields.get("jsonnet")))
-    };
-    if source.get("directory").is_some_and(is_empty) {
-        source.remove("directory");
-    }
+    source.retain(|kind, settings| match kind.as_str() {
+        "helm" => !all_zero(settings, |value| !value.is_object()),
+        "kustomize" => !all_zero(settings, |_| true),
+        "directory" => {
+            let fields = settings.as_object().filter(|fields| fields.len() == 1);
+            let jsonnet = fields.and_then(|fields| fields.get("jsonnet"));
+            !all_zero(settings, |_| true) && !is_zero_jsonnet(jsonnet)
+        }
+        _ => true,
+    });
 }
 
 /// Whether all pointers of a `syncPolicy` are nil: an empty object below `automated` or `retry` is not nil.
@@ -66,19 +52,16 @@ fn is_empty_policy(policy: &Value) -> bool {
 fn all_zero(settings: &Value, may_be_zero: impl Fn(&Value) -> bool) -> bool {
     match settings {
         Value::Null => true,
-        Value::Object(fields) => fields
-            .values()
-            .all(|value| may_be_zero(value) && is_zero(value)),
+        Value::Object(fields) => fields.values().all(|it| may_be_zero(it) && is_zero(it)),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
     }
 }
 
 fn is_zero_jsonnet(jsonnet: Option<&Value>) -> bool {
-    jsonnet.and_then(Value::as_object).is_some_and(|fields| {
-        fields
-            .values()
-            .all(|value| value.is_null() || value == &Value::Array(Vec::new()))
-    })
+    let is_empty = |it: &Value| it.is_null() || it.as_array().is_some_and(Vec::is_empty);
+    jsonnet
+        .and_then(Value::as_object)
+        .is_some_and(|fields| fields.values().all(is_empty))
 }
 
 /// Whether Go's `omitempty` omits the value.

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command::{Judgement, Operation};
-use crate::keys::{self, HUB_CONDITION_PREFIX};
-use crate::object::{Application, Meta};
+use crate::command::{Judgement, Operation, requests};
+use crate::keys::HUB_CONDITION_PREFIX;
+use crate::object::{Application, list, set, text, to_map};
 use crate::patch::{self, Patch};
 
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod tests;
 /// The hub owns conditions of our own types, which stay. Fields that `judgement` blocks, because a command was not taken
 /// yet, stay as they are on the hub.
 pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
-    let asked = requests(hub);
+    let asked = to_map(requests(hub));
     let from = part(
         Application::of(hub).status().cloned(),
         Application::of(hub).operation().cloned(),
@@ -41,17 +41,11 @@ pub fn condition_patch_for_hub(
     now: &str,
 ) -> Option<Patch> {
     let mut conditions = conditions(Application::of(hub).status());
-    let known = conditions
-        .iter()
-        .position(|condition| type_of(condition) == kind);
-    match (known.and_then(|index| conditions.get(index)), message) {
-        (None, None) => return None,
-        (Some(condition), Some(message))
-            if condition.get("message").and_then(Value::as_str) == Some(message) =>
-        {
-            return None;
-        }
-        (None | Some(_), _) => {}
+    let known = conditions.iter().find(|it| type_of(it) == kind);
+    if known.and_then(|known| known.get("message")?.as_str()) == message
+        && known.is_some() == message.is_some()
+    {
+        return None;
     }
     conditions.retain(|condition| type_of(condition) != kind);
     if let Some(message) = message {
@@ -64,14 +58,6 @@ pub fn condition_patch_for_hub(
     ))
 }
 
-/// The open requests on the hub.
-fn requests(hub: &Value) -> Map<String, Value> {
-    let asked = keys::REQUESTS.into_iter();
-    asked
-        .filter_map(|key| Some((key.to_owned(), Meta::of(hub).annotation(key)?.into())))
-        .collect()
-}
-
 fn part(
     status: Option<Value>,
     operation: Option<Value>,
@@ -79,10 +65,8 @@ fn part(
 ) -> Value {
     // present on both sides, so that the patch merges into it and never replaces it
     let mut part = json!({ "metadata": { "annotations": annotations } });
-    if let Some(fields) = part.as_object_mut() {
-        fields.extend(status.map(|status| ("status".to_owned(), status)));
-        fields.extend(operation.map(|operation| ("operation".to_owned(), operation)));
-    }
+    set(&mut part, "status", status);
+    set(&mut part, "operation", operation);
     part
 }
 
@@ -94,16 +78,11 @@ pub(crate) fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -
         .and_then(Value::as_object)
         .cloned()
         .unwrap_or_default();
-    let mut shown: Vec<Value> = conditions(report.status())
-        .into_iter()
-        // a spoke cannot forge conditions of the hub
-        .filter(|condition| !type_of(condition).starts_with(HUB_CONDITION_PREFIX))
-        .collect();
-    shown.extend(
-        conditions(hub.status())
-            .into_iter()
-            .filter(|condition| type_of(condition).starts_with(HUB_CONDITION_PREFIX)),
-    );
+    let is_of_hub = |condition: &Value| type_of(condition).starts_with(HUB_CONDITION_PREFIX);
+    // a spoke cannot forge conditions of the hub
+    let mut shown = conditions(report.status());
+    shown.retain(|condition| !is_of_hub(condition));
+    shown.extend(conditions(hub.status()).into_iter().filter(is_of_hub));
     let is_empty_there = || {
         let there = hub.status().and_then(|status| status.get("conditions"));
         there.is_some_and(|there| *there == json!([]))
@@ -132,32 +111,21 @@ pub(crate) fn shown_status(hub: &Value, report: &Value, judgement: &Judgement) -
 
 /// Keeps only links that a browser may safely follow from the hub's UI; a spoke could send `javascript:`.
 fn clean_links(status: &mut Map<String, Value>) {
-    let Some(summary) = status.get_mut("summary").and_then(Value::as_object_mut) else {
-        return;
-    };
-    let Some(urls) = summary
-        .get_mut("externalURLs")
-        .and_then(Value::as_array_mut)
-    else {
-        return;
-    };
-    urls.retain(|url| {
-        url.as_str()
-            .is_some_and(|url| url.starts_with("https://") || url.starts_with("http://"))
-    });
+    let summary = status.get_mut("summary");
+    if let Some(Value::Array(urls)) = summary.and_then(|it| it.get_mut("externalURLs")) {
+        urls.retain(|url| url.as_str().is_some_and(is_web_link));
+    }
+}
+
+/// Whether a browser may follow the link.
+pub(crate) fn is_web_link(link: &str) -> bool {
+    link.starts_with("https://") || link.starts_with("http://")
 }
 
 fn conditions(status: Option<&Value>) -> Vec<Value> {
-    status
-        .and_then(|status| status.get("conditions"))
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default()
+    status.map_or_else(Vec::new, |status| list(status, "conditions").to_vec())
 }
 
 fn type_of(condition: &Value) -> &str {
-    condition
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
+    text(condition, "type")
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     keys,
-    object::{Application, Meta, to_map},
+    object::{Application, Meta, copy, set, to_map},
 };
 
 /// Metadata fields that travel; the others belong to the API server.
@@ -40,14 +40,9 @@ pub fn wire_operation(hub: &Value) -> Value {
 /// The wire form of a hub Application with `.status.operationState`, which names the operation to terminate.
 pub fn wire_termination(hub: &Value) -> Value {
     let mut wire = wire_application(hub);
-    if let (Some(fields), Some(state)) =
-        (wire.as_object_mut(), Application::of(hub).operation_state())
-    {
-        fields.insert(
-            "status".to_owned(),
-            json!({ "operationState": state.value() }),
-        );
-    }
+    let state = Application::of(hub).operation_state();
+    let status = state.map(|state| json!({ "operationState": state.value() }));
+    set(&mut wire, "status", status);
     wire
 }
 
@@ -88,10 +83,4 @@ pub(crate) fn wire_metadata(object: &Value) -> Map<String, Value> {
         metadata.insert("annotations".to_owned(), to_map(annotations).into());
     }
     metadata
-}
-
-fn copy(to: &mut Value, from: &Value, field: &str) {
-    if let (Some(fields), Some(value)) = (to.as_object_mut(), Meta::of(from).field(field)) {
-        fields.insert(field.to_owned(), value.clone());
-    }
 }

@@ -1,7 +1,5 @@
 //! Remembers the API server's form of a written value, so that the agent does not write it again and again.
 
-use std::fmt;
-
 use serde_json::Value;
 
 use super::{data_of, is_resources_finalizer, part};
@@ -14,16 +12,11 @@ use crate::object::{Meta, to_map};
 /// count.
 ///
 /// It is never printed: for a Secret it would be a digest of the content.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("Written")]
 pub struct Written {
     desired: String,
     remained: String,
-}
-
-impl fmt::Debug for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Written").finish_non_exhaustive()
-    }
 }
 
 impl Written {
@@ -45,19 +38,15 @@ impl Written {
 fn remains(desired: &Value, object: &Value) -> String {
     let (desired, meta) = (Meta::of(desired), Meta::of(object));
     let wanted = desired.annotations();
-    let annotations = meta
-        .annotations()
-        .into_iter()
-        .filter(|(key, _)| wanted.contains_key(key));
-    let finalizers = meta
-        .finalizers()
-        .into_iter()
-        .filter(|name| is_resources_finalizer(name));
+    let mut annotations = meta.annotations();
+    annotations.retain(|key, _| wanted.contains_key(key));
+    let mut finalizers = meta.finalizers();
+    finalizers.retain(|name| is_resources_finalizer(name));
     crate::digest::short(&part(
         to_map(meta.labels()),
         to_map(annotations),
-        finalizers.map(str::to_owned).collect(),
-        &meta.field("spec").cloned().unwrap_or_default(),
+        finalizers,
+        meta.field("spec"),
         data_of(object, desired.value()),
     ))
 }

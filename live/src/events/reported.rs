@@ -15,22 +15,21 @@ pub(super) const MOST: usize = 500;
 /// The limit of the API for Events.
 const LONGEST_MESSAGE: usize = 1024;
 const LONGEST_WORD: usize = 128;
+/// The types of Events.
+const SEVERITIES: [&str; 2] = ["Normal", "Warning"];
 
 /// A cluster's response: a list of unchecked Events.
 #[derive(Debug, Default, Deserialize)]
 pub struct Noted {
-    #[serde(default)]
-    items: Items,
+    /// At most the requested number, however small each is on the wire.
+    #[serde(default, deserialize_with = "few")]
+    items: Vec<Claim>,
 }
 
 /// The cluster's response is not a list of Events.
 #[derive(Debug, thiserror::Error)]
 #[error("read a list of Events")]
 pub struct Unreadable(#[source] serde_json::Error);
-
-/// At most the requested number of Events, however small each is on the wire.
-#[derive(Debug, Default)]
-struct Items(Vec<Claim>);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -80,7 +79,8 @@ pub(super) struct Observation {
     pub(super) id: String,
     /// The UID of its involved object there.
     pub(super) of: String,
-    pub(super) severity: Severity,
+    /// One of [`SEVERITIES`].
+    pub(super) severity: String,
     pub(super) reason: String,
     pub(super) message: String,
     pub(super) action: Option<String>,
@@ -91,22 +91,6 @@ pub(super) struct Observation {
     pub(super) last: i64,
 }
 
-/// The types of Events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Severity {
-    Normal,
-    Warning,
-}
-
-impl Severity {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
 impl Noted {
     /// Parses a response. Rejects more Events than were requested.
     pub fn read(answer: &[u8]) -> Result<Self, Unreadable> {
@@ -115,7 +99,7 @@ impl Noted {
 
     /// Whether there are no Events.
     pub const fn is_empty(&self) -> bool {
-        self.items.0.is_empty()
+        self.items.is_empty()
     }
 
     /// The valid Events about this Application there.
@@ -126,7 +110,7 @@ impl Noted {
                 && about.namespace.as_deref() == Some(namespace)
                 && about.name.as_deref() == Some(name)
         };
-        let about = self.items.0.into_iter().filter(is_about);
+        let about = self.items.into_iter().filter(is_about);
         about.filter_map(Claim::observation).collect()
     }
 }
@@ -147,11 +131,9 @@ impl Claim {
         Some(Observation {
             id: word(self.metadata.uid)?,
             of: word(self.involved_object.uid)?,
-            severity: match self.severity?.as_str() {
-                "Normal" => Severity::Normal,
-                "Warning" => Severity::Warning,
-                _ => return None,
-            },
+            severity: self
+                .severity
+                .filter(|it| SEVERITIES.contains(&it.as_str()))?,
             reason: word(self.reason)?,
             message: message(&self.message.unwrap_or_default()),
             action: word(self.action),
@@ -187,35 +169,32 @@ pub(super) fn seconds(at: i64) -> String {
     Timestamp::from_second(at).unwrap_or_default().to_string()
 }
 
-impl<'de> Deserialize<'de> for Items {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        input.deserialize_any(Few)
-    }
+fn few<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Claim>, D::Error> {
+    input.deserialize_any(Few)
 }
 
 struct Few;
 
 impl<'de> Visitor<'de> for Few {
-    type Value = Items;
+    type Value = Vec<Claim>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at most {MOST} Events")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<Items, E> {
-        Ok(Items::default())
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(Vec::new())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> Result<Items, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut events: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
         while let Some(event) = events.next_element()? {
             if items.len() >= MOST {
-                return Err(de::Error::custom(
-                    "there are more Events than were asked for",
-                ));
+                let problem = "there are more Events than were asked for";
+                return Err(de::Error::custom(problem));
             }
             items.push(event);
         }
-        Ok(Items(items))
+        Ok(items)
     }
 }

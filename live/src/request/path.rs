@@ -14,21 +14,13 @@ pub(super) fn read(path: &str) -> Result<Subject, Unreadable> {
         .ok_or(Unreadable::Path("it does not begin with a slash"))?;
     let segments: Vec<String> = rest.split('/').map(segment).collect::<Result<_, _>>()?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let groups = |core, group| Subject::Groups { core, group };
     match segments.as_slice() {
         ["version"] => Ok(Subject::Version),
         ["openapi", "v2"] | ["openapi", "v3", ..] => schema(&segments),
-        ["api"] => Ok(Subject::Groups {
-            core: true,
-            group: None,
-        }),
-        ["apis"] => Ok(Subject::Groups {
-            core: false,
-            group: None,
-        }),
-        ["apis", group] => Ok(Subject::Groups {
-            core: false,
-            group: Some(name_of_group(group)?),
-        }),
+        ["api"] => Ok(groups(true, None)),
+        ["apis"] => Ok(groups(false, None)),
+        ["apis", group] => Ok(groups(false, Some(name_of_group(group)?))),
         ["api", version, rest @ ..] => objects(String::new(), version, rest),
         ["apis", group, version, rest @ ..] => objects(name_of_group(group)?, version, rest),
         _ => Err(Unreadable::Path(
@@ -94,11 +86,8 @@ fn objects(group: String, version: &str, rest: &[&str]) -> Result<Subject, Unrea
 }
 
 fn name_of_group(text: &str) -> Result<String, Unreadable> {
-    if is_subdomain(text) {
-        Ok(text.to_owned())
-    } else {
-        Err(Unreadable::Path("the group is not one"))
-    }
+    let group = is_subdomain(text).then(|| text.to_owned());
+    group.ok_or(Unreadable::Path("the group is not one"))
 }
 
 /// A segment, decoded once. Rejects segments that the API server does not accept.
@@ -156,23 +145,14 @@ pub(super) fn written(subject: &Subject) -> String {
             }
         }
         Subject::Object(object) => {
-            let Object {
-                group,
-                version,
-                resource,
-                namespace,
-                name,
-                subresource,
-            } = object;
-            root(&mut add, group, version);
-            if let Some(namespace) = namespace {
+            root(&mut add, &object.group, &object.version);
+            if let Some(namespace) = &object.namespace {
                 add("namespaces");
                 add(namespace);
             }
-            add(resource);
-            for part in [name, subresource].into_iter().flatten() {
-                add(part);
-            }
+            add(&object.resource);
+            let rest = [&object.name, &object.subresource].into_iter().flatten();
+            rest.for_each(|part| add(part));
         }
     }
     text

@@ -133,8 +133,8 @@ pub(super) fn decoded(raw: &str, plus: bool) -> Option<String> {
     while let Some(byte) = rest.next() {
         match byte {
             b'%' => {
-                let (high, low) = (digit(rest.next()?)?, digit(rest.next()?)?);
-                bytes.push(high << 4 | low);
+                let digits = [rest.next()?, rest.next()?];
+                bytes.extend(hex::decode(digits).ok()?);
             }
             b'+' if plus => bytes.push(b' '),
             // A valid URL has these encoded.
@@ -143,12 +143,6 @@ pub(super) fn decoded(raw: &str, plus: bool) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok()
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte)
-        .to_digit(16)
-        .and_then(|digit| u8::try_from(digit).ok())
 }
 
 /// Encodes all characters but unreserved ones. A colon, as in names of roles, is not encoded in paths.

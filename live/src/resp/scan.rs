@@ -133,14 +133,12 @@ impl Scanner {
 
     /// Interprets a complete line.
     fn header<'a>(&mut self) -> Result<Event<'a>, Malformed> {
-        let Some((first, _)) = self.line.split_first() else {
-            return Err(Malformed::End);
-        };
-        let kind = Kind::from_byte(*first).ok_or(Malformed::Kind(*first))?;
+        let first = self.line.first().ok_or(Malformed::End)?;
+        let (kind, shape) = Kind::from_byte(*first).ok_or(Malformed::Kind(*first))?;
         if !self.line.ends_with(b"\r\n") || self.line.len() < 3 {
             return Err(Malformed::End);
         }
-        match kind.shape() {
+        match shape {
             Shape::Line => {
                 check(kind, self.text())?;
                 self.complete();
@@ -159,13 +157,12 @@ impl Scanner {
             }
             Shape::Elements { each, more } => {
                 let announced = length(kind, self.text())?;
-                let Some(announced) = announced else {
-                    self.complete();
-                    return Ok(Event::Group(kind, None));
-                };
-                let count = announced.saturating_mul(each).saturating_add(more);
-                self.open(count)?;
-                Ok(Event::Group(kind, Some(count)))
+                let count = announced.map(|it| it.saturating_mul(each).saturating_add(more));
+                match count {
+                    Some(count) => self.open(count)?,
+                    None => self.complete(),
+                }
+                Ok(Event::Group(kind, count))
             }
         }
     }
@@ -232,17 +229,14 @@ fn length(kind: Kind, text: &[u8]) -> Result<Option<u64>, Malformed> {
 }
 
 fn check(kind: Kind, text: &[u8]) -> Result<(), Malformed> {
-    let is_number = |text: &[u8]| {
-        let digits = text.strip_prefix(b"-").unwrap_or(text);
-        let digits = digits.strip_prefix(b"+").unwrap_or(digits);
-        !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
-    };
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let digits = digits.strip_prefix(b"+").unwrap_or(digits);
     let good = match kind {
         Kind::Simple | Kind::Error => !text.contains(&b'\r'),
         Kind::Integer => integer(text).is_some(),
         Kind::Null => text.is_empty(),
         Kind::Boolean => matches!(text, b"t" | b"f"),
-        Kind::BigNumber => is_number(text),
+        Kind::BigNumber => !digits.is_empty() && digits.iter().all(u8::is_ascii_digit),
         Kind::Double => str::from_utf8(text).is_ok_and(|text| text.parse::<f64>().is_ok()),
         Kind::Bulk
         | Kind::BulkError

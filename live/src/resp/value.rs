@@ -132,10 +132,7 @@ pub fn decode(input: &[u8], limits: Limits) -> Result<Option<(Value, usize)>, Ma
     let mut building = Building::default();
     loop {
         match scanner.step(&mut rest)? {
-            Step::Event(Event::Line(kind)) => {
-                building.add(Value::Line(kind, scanner.text().to_vec()));
-            }
-            Step::Event(event) => building.take(event),
+            Step::Event(event) => building.take(event, scanner.text()),
             Step::More => return Ok(None),
             Step::Done => {
                 let used = input.len().saturating_sub(rest.len());
@@ -161,10 +158,10 @@ struct Open {
 }
 
 impl Building {
-    fn take(&mut self, event: Event<'_>) {
+    /// `line` is the last line of the scanner.
+    fn take(&mut self, event: Event<'_>, line: &[u8]) {
         match event {
-            // The scanner has its text.
-            Event::Line(_) => {}
+            Event::Line(kind) => self.add(Value::Line(kind, line.to_vec())),
             Event::Bytes(kind, None) | Event::Group(kind, None) => self.add(Value::Nothing(kind)),
             Event::Bytes(kind, Some(0)) => self.add(Value::Bytes(kind, vec![])),
             Event::Bytes(kind, Some(left)) => self.bytes = Some((kind, left, vec![])),
@@ -192,8 +189,7 @@ impl Building {
         }
     }
 
-    fn add(&mut self, value: Value) {
-        let mut value = value;
+    fn add(&mut self, mut value: Value) {
         while let Some(open) = self.open.last_mut() {
             open.elements.push(value);
             open.left = open.left.saturating_sub(1);

@@ -219,16 +219,14 @@ impl ConfigReference {
 impl ManagedClusterAddOn {
     /// The conditions, none if there is no status.
     pub fn conditions(&self) -> &[Condition] {
-        self.status
-            .as_ref()
-            .map_or(&[], |status| &status.conditions)
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.conditions)
     }
 
     /// The configurations to use, none if there is no status.
     pub fn config_references(&self) -> &[ConfigReference] {
-        self.status
-            .as_ref()
-            .map_or(&[], |status| &status.config_references)
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.config_references)
     }
 
     /// Whether it is being deleted.
@@ -238,27 +236,21 @@ impl ManagedClusterAddOn {
 
     /// An annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
-        self.metadata
-            .annotations
-            .as_ref()?
-            .get(key)
-            .map(String::as_str)
+        let annotations = self.metadata.annotations.as_ref()?;
+        annotations.get(key).map(String::as_str)
     }
 
     /// Whether OCM has set the `ClusterManagementAddOn` as its owner; before that a manager must wait.
     pub fn is_managed_by(&self, addon: &AddonName) -> bool {
-        self.metadata
-            .owner_references
-            .iter()
-            .flatten()
-            .any(|owner| {
-                owner.controller == Some(true)
-                    && owner.kind == "ClusterManagementAddOn"
-                    && owner.name == addon.as_str()
-                    && owner
-                        .api_version
-                        .starts_with("addon.open-cluster-management.io/")
-            })
+        let mut owners = self.metadata.owner_references.iter().flatten();
+        owners.any(|owner| {
+            owner.controller == Some(true)
+                && owner.kind == "ClusterManagementAddOn"
+                && owner.name == addon.as_str()
+                && owner
+                    .api_version
+                    .starts_with("addon.open-cluster-management.io/")
+        })
     }
 
     /// The cluster that hosts the agent, if the add-on is in hosted mode.

@@ -67,9 +67,8 @@ pub struct ManagedClusterVersion {
 impl ManagedCluster {
     /// The conditions, none if there is no status.
     pub fn conditions(&self) -> &[Condition] {
-        self.status
-            .as_ref()
-            .map_or(&[], |status| &status.conditions)
+        let status = self.status.as_ref();
+        status.map_or(&[], |status| &status.conditions)
     }
 
     /// Whether the hub has accepted the cluster and it is not being deleted.
@@ -84,11 +83,8 @@ impl ManagedCluster {
 
     /// Whether the hub has lost contact with the cluster: its `Available` is `Unknown`.
     pub fn is_lost(&self) -> bool {
-        condition::has(
-            self.conditions(),
-            condition::cluster::AVAILABLE,
-            Status::Unknown,
-        )
+        let available = condition::cluster::AVAILABLE;
+        condition::has(self.conditions(), available, Status::Unknown)
     }
 
     /// A claim by name.

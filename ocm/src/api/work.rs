@@ -235,20 +235,15 @@ pub struct FieldValue {
 impl ManifestCondition {
     /// The values by name.
     pub fn values(&self) -> BTreeMap<&str, &FieldValue> {
-        let values = self
-            .status_feedback
-            .iter()
-            .flat_map(|feedback| &feedback.values);
-        values
-            .map(|value| (value.name.as_str(), &value.field_value))
-            .collect()
+        let feedback = self.status_feedback.iter();
+        let values = feedback.flat_map(|feedback| &feedback.values);
+        let named = values.map(|value| (value.name.as_str(), &value.field_value));
+        named.collect()
     }
 
     /// A number by name; what is missing is 0, as the cluster leaves out zeros.
     pub fn integer(&self, name: &str) -> i64 {
-        self.values()
-            .get(name)
-            .and_then(|value| value.integer)
-            .unwrap_or_default()
+        let integer = self.values().get(name).and_then(|value| value.integer);
+        integer.unwrap_or_default()
     }
 }

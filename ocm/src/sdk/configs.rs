@@ -7,17 +7,11 @@ use kube::{
 use tracing::info;
 
 use super::{
-    Addon, Error,
-    drive::{Hub, Key},
-    hash,
-    metrics::Written,
-    object_cache::Expected,
-    queue::Outcome,
-    registration,
+    Addon, Error, hash, hub::Hub, key::Key, metrics::Written, object_cache::Expected, registration,
 };
 
 /// Writes missing and outdated hashes into the `ClusterManagementAddOn`; OCM rolls them out from there.
-pub(crate) async fn reconcile<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> {
+pub(crate) async fn reconcile<A: Addon>(hub: &Hub<A>) -> Result<(), Error> {
     let patch = {
         let state = hub.world.lock();
         let offer = state.offer.live().get(&());
@@ -26,21 +20,17 @@ pub(crate) async fn reconcile<A: Addon>(hub: &Hub<A>) -> Result<Outcome, Error> 
         offer.and_then(|offer| hash::offer_patch(hub.version, &offer.raw, &supported, live))
     };
     let Some(patch) = patch else {
-        return Ok(Outcome::Settled(None));
+        return Ok(());
     };
     let name = hub.addon.name().as_str();
     let resource = hub.version.cluster_management_addons();
     let api = Api::<DynamicObject>::all_with(hub.client.clone(), &resource);
-    let params = PatchParams {
-        field_manager: Some(format!("{name}-configs")),
-        ..PatchParams::default()
-    };
+    let params = PatchParams::apply(&format!("{name}-configs"));
     let result = api.patch_status(name, &params, &Patch::Merge(&patch)).await;
     let object = format!("ClusterManagementAddOn {name}");
     let offer = result.map_err(Error::write("patch the configuration hashes of", object))?;
     info!("configuration hashes written");
-    hub.metrics.wrote(Written::Hashes);
     let version = offer.metadata.resource_version.unwrap_or_default();
-    hub.world.expect(&Key::Configs, Expected::Version(version));
-    Ok(Outcome::Settled(None))
+    hub.wrote(Key::Configs, Written::Hashes, Expected::Version(version));
+    Ok(())
 }

@@ -28,85 +28,13 @@ pub(crate) use self::{
     summary::{OPEN_LIMIT, SIZE_LIMIT, Summary, queue},
 };
 
-/// Why a request is left pending.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// The label with the cluster's name is missing or not a name.
-    #[error("the label open-cluster-management.io/cluster-name is missing or not a cluster's name")]
-    ClusterLabel,
-    /// The label with the add-on's name has another value.
-    #[error("the label open-cluster-management.io/addon-name is not {0}")]
-    AddonLabel(AddonName),
-    /// The requester is not the registration agent of the cluster in the label.
-    #[error("requested by {requester:?}, which is not the registration agent of cluster {cluster}")]
-    Requester {
-        /// The user who sent the request.
-        requester: String,
-        /// The cluster in the label.
-        cluster: ClusterName,
-    },
-    /// The cluster does not exist.
-    #[error("there is no cluster {0}")]
-    NoCluster(ClusterName),
-    /// The hub does not accept the cluster.
-    #[error("cluster {0} is not accepted")]
-    NotAccepted(ClusterName),
-    /// The cluster is being deleted.
-    #[error("cluster {0} is being deleted")]
-    ClusterDeleting(ClusterName),
-    /// The add-on is not enabled for the cluster.
-    #[error("the add-on is not enabled on cluster {0}")]
-    NoAddon(ClusterName),
-    /// The add-on is being disabled.
-    #[error("the add-on is being disabled on cluster {0}")]
-    AddonDeleting(ClusterName),
-    /// The add-on does not serve the cluster.
-    #[error("the add-on does not serve cluster {cluster}: {message}")]
-    NotServed {
-        /// The cluster.
-        cluster: ClusterName,
-        /// The reason.
-        message: String,
-    },
-    /// The add-on does not use this signer.
-    #[error("signer {0:?} is not one that this add-on uses")]
-    Signer(String),
-    /// A usage is missing or not allowed.
-    #[error("the usages must be client auth, with digital signature and key encipherment at most")]
-    Usages,
-    /// The request is not one PEM block with one request in it.
-    #[error("not a well-formed request: {0}")]
-    Malformed(&'static str),
-    /// The requester does not have the private key.
-    #[error("the request is not signed with its own key")]
-    SelfSignature,
-    /// The common name is not the expected one.
-    #[error("the common name is {found:?}, wanted is {wanted:?}")]
-    CommonName {
-        /// In the request.
-        found: String,
-        /// The expected one.
-        wanted: String,
-    },
-    /// The organizations are not the expected ones.
-    #[error("the organizations are {found:?}, wanted are {wanted:?}")]
-    Organizations {
-        /// In the request.
-        found: BTreeSet<String>,
-        /// The expected ones.
-        wanted: BTreeSet<String>,
-    },
-    /// The organizational units are not the expected ones.
-    #[error("the organizational units are {found:?}, wanted are {wanted:?}")]
-    OrganizationalUnits {
-        /// In the request.
-        found: BTreeSet<String>,
-        /// The expected ones.
-        wanted: BTreeSet<String>,
-    },
-    /// There is a subject alternative name other than the add-on's DNS name.
-    #[error("the only subject alternative name may be {0}")]
-    AlternativeName(String),
+/// Why a certificate request is left pending.
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{message}")]
+pub(crate) struct Refusal {
+    /// The reason for Events and metrics; [`REASONS`] has all of them.
+    pub(crate) reason: &'static str,
+    message: String,
 }
 
 /// The reason of every refusal.
@@ -131,27 +59,26 @@ pub(crate) const REASONS: [&str; 17] = [
 ];
 
 impl Refusal {
-    /// The reason for Events and metrics; [`REASONS`] has all of them.
-    pub const fn reason(&self) -> &'static str {
-        match self {
-            Self::ClusterLabel => "WrongClusterLabel",
-            Self::AddonLabel(_) => "WrongAddonLabel",
-            Self::Requester { .. } => "WrongRequester",
-            Self::NoCluster(_) => "NoCluster",
-            Self::NotAccepted(_) => "ClusterNotAccepted",
-            Self::ClusterDeleting(_) => "ClusterDeleting",
-            Self::NoAddon(_) => "AddonNotEnabled",
-            Self::AddonDeleting(_) => "AddonDeleting",
-            Self::NotServed { .. } => "ClusterNotServed",
-            Self::Signer(_) => "WrongSigner",
-            Self::Usages => "WrongUsages",
-            Self::Malformed(_) => "Malformed",
-            Self::SelfSignature => "WrongSignature",
-            Self::CommonName { .. } => "WrongCommonName",
-            Self::Organizations { .. } => "WrongOrganizations",
-            Self::OrganizationalUnits { .. } => "WrongOrganizationalUnits",
-            Self::AlternativeName(_) => "WrongAlternativeName",
-        }
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { reason, message }
+    }
+
+    /// The label with the cluster is missing, or it is not a cluster's name.
+    pub(crate) fn cluster_label() -> Self {
+        let message =
+            "the label open-cluster-management.io/cluster-name is missing or not a cluster's name";
+        Self::new("WrongClusterLabel", message)
+    }
+
+    /// The add-on does not serve the cluster, for this reason.
+    pub(crate) fn not_served(cluster: &ClusterName, why: &str) -> Self {
+        let message = format!("the add-on does not serve cluster {cluster}: {why}");
+        Self::new("ClusterNotServed", message)
+    }
+
+    fn malformed(why: &str) -> Self {
+        Self::new("Malformed", format!("not a well-formed request: {why}"))
     }
 }
 
@@ -171,15 +98,12 @@ pub(crate) enum Progress {
 /// The progress of a request.
 pub(crate) fn progress(request: &CertificateSigningRequest) -> Progress {
     let status = request.status.as_ref();
-    if status
-        .and_then(|status| status.certificate.as_ref())
-        .is_some_and(|pem| !pem.0.is_empty())
-    {
+    let certificate = status.and_then(|status| status.certificate.as_ref());
+    if certificate.is_some_and(|pem| !pem.0.is_empty()) {
         return Progress::Issued;
     }
-    let conditions = status
-        .and_then(|status| status.conditions.as_deref())
-        .unwrap_or_default();
+    let conditions = status.and_then(|status| status.conditions.as_deref());
+    let conditions = conditions.unwrap_or_default();
     let has = |kind: &str| conditions.iter().any(|c| c.type_ == kind);
     if has("Denied") || has("Failed") {
         Progress::Denied
@@ -233,12 +157,10 @@ pub(crate) fn check(
     let content = Request::parse(&request.spec.request.0)?;
     check_subject(&content, &granted)?;
     let dns_name = situation.addon.dns_name();
-    if content
-        .alternative_names
-        .iter()
-        .any(|name| name.as_deref() != Some(dns_name.as_str()))
-    {
-        return Err(Refusal::AlternativeName(dns_name));
+    let is_own = |name: &Option<String>| name.as_ref() == Some(&dns_name);
+    if !content.alternative_names.iter().all(is_own) {
+        let message = format!("the only subject alternative name may be {dns_name}");
+        return Err(Refusal::new("WrongAlternativeName", message));
     }
     Ok(granted)
 }
@@ -248,12 +170,13 @@ fn check_labels(
     situation: Situation<'_>,
 ) -> Result<(), Refusal> {
     if claimed_cluster(request).as_ref() != Some(situation.cluster) {
-        return Err(Refusal::ClusterLabel);
+        return Err(Refusal::cluster_label());
     }
     let labels = request.metadata.labels.as_ref();
     let addon = labels.and_then(|labels| labels.get(keys::ADDON_NAME));
     if addon.map(String::as_str) != Some(situation.addon.as_str()) {
-        return Err(Refusal::AddonLabel(situation.addon.clone()));
+        let message = format!("the label {} is not {}", keys::ADDON_NAME, situation.addon);
+        return Err(Refusal::new("WrongAddonLabel", message));
     }
     Ok(())
 }
@@ -289,38 +212,44 @@ fn check_requester(
     let through_grpc = request.spec.username.as_deref() == Some(keys::GRPC_SERVER_USER);
     let is_member = through_grpc || request.spec.groups.iter().flatten().any(|g| *g == group);
     if agent_cluster(requester).as_ref() == Some(cluster) && is_member {
-        Ok(())
-    } else {
-        Err(Refusal::Requester {
-            requester: requester.to_owned(),
-            cluster: cluster.clone(),
-        })
+        return Ok(());
     }
+    let message = format!(
+        "requested by {requester:?}, which is not the registration agent of cluster {cluster}"
+    );
+    Err(Refusal::new("WrongRequester", message))
 }
 
 fn check_enrolment(situation: Situation<'_>) -> Result<(), Refusal> {
-    let name = || situation.cluster.clone();
-    let cluster = situation
-        .managed_cluster
-        .ok_or_else(|| Refusal::NoCluster(name()))?;
+    let name = situation.cluster;
+    let refused = |reason, message: String| Err(Refusal { reason, message });
+    let Some(cluster) = situation.managed_cluster else {
+        return refused("NoCluster", format!("there is no cluster {name}"));
+    };
     if cluster.is_deleting() {
-        return Err(Refusal::ClusterDeleting(name()));
+        return refused(
+            "ClusterDeleting",
+            format!("cluster {name} is being deleted"),
+        );
     }
     if !cluster.is_admitted() {
-        return Err(Refusal::NotAccepted(name()));
+        return refused(
+            "ClusterNotAccepted",
+            format!("cluster {name} is not accepted"),
+        );
     }
-    let addon = situation
-        .cluster_addon
-        .ok_or_else(|| Refusal::NoAddon(name()))?;
+    let Some(addon) = situation.cluster_addon else {
+        let message = format!("the add-on is not enabled on cluster {name}");
+        return refused("AddonNotEnabled", message);
+    };
     if addon.is_deleting() {
-        return Err(Refusal::AddonDeleting(name()));
+        let message = format!("the add-on is being disabled on cluster {name}");
+        return refused("AddonDeleting", message);
     }
     if !addon.is_managed_by(situation.addon) {
         // The SDK does not reconcile such an add-on, so it registers no agent.
-        return Err(Refusal::NotServed {
-            cluster: name(),
-            message: "its ClusterManagementAddOn does not own it".to_owned(),
-        });
+        let why = "its ClusterManagementAddOn does not own it";
+        return Err(Refusal::not_served(name, why));
     }
     Ok(())
 }
@@ -349,50 +278,44 @@ fn grant(
         }),
         Registration::KubeClient | Registration::CustomSigner { .. } => None,
     });
-    granted.ok_or_else(|| Refusal::Signer(asked.to_owned()))
+    let message = || format!("signer {asked:?} is not one that this add-on uses");
+    granted.ok_or_else(|| Refusal::new("WrongSigner", message()))
 }
 
 fn check_usages(request: &CertificateSigningRequest) -> Result<(), Refusal> {
-    let usages: BTreeSet<_> = request
-        .spec
-        .usages
-        .iter()
-        .flatten()
-        .map(String::as_str)
-        .collect();
+    let usages = request.spec.usages.iter().flatten();
+    let usages: BTreeSet<_> = usages.map(String::as_str).collect();
     let allowed = BTreeSet::from(["digital signature", "key encipherment", "client auth"]);
     if usages.contains("client auth") && usages.is_subset(&allowed) {
-        Ok(())
-    } else {
-        Err(Refusal::Usages)
+        return Ok(());
     }
+    let message =
+        "the usages must be client auth, with digital signature and key encipherment at most";
+    Err(Refusal::new("WrongUsages", message))
 }
 
 fn check_subject(content: &Request, granted: &Granted) -> Result<(), Refusal> {
     let wanted = &granted.subject;
-    if content.common_name != wanted.user {
-        let (found, wanted) = (content.common_name.clone(), wanted.user.clone());
-        return Err(Refusal::CommonName { found, wanted });
+    let (found, user) = (&content.common_name, &wanted.user);
+    if found != user {
+        let message = format!("the common name is {found:?}, wanted is {user:?}");
+        return Err(Refusal::new("WrongCommonName", message));
     }
-    let mut organizations = content.organizations.clone();
+    let mut found = content.organizations.clone();
     let groups: BTreeSet<_> = wanted.groups.iter().cloned().collect();
+    // Old agents also request this group of the hub's own signer; every user is in it anyway.
     if !granted.custom && !groups.contains("system:authenticated") {
-        // Old agents also request this group of the hub's own signer; every user is in it anyway.
-        organizations.remove("system:authenticated");
+        found.remove("system:authenticated");
     }
-    if organizations != groups {
-        return Err(Refusal::Organizations {
-            found: organizations,
-            wanted: groups,
-        });
+    if found != groups {
+        let message = format!("the organizations are {found:?}, wanted are {groups:?}");
+        return Err(Refusal::new("WrongOrganizations", message));
     }
+    let found = &content.organizational_units;
     let units: BTreeSet<_> = wanted.organization_units.iter().cloned().collect();
-    if content.organizational_units != units {
-        let found = content.organizational_units.clone();
-        return Err(Refusal::OrganizationalUnits {
-            found,
-            wanted: units,
-        });
+    if *found != units {
+        let message = format!("the organizational units are {found:?}, wanted are {units:?}");
+        return Err(Refusal::new("WrongOrganizationalUnits", message));
     }
     Ok(())
 }

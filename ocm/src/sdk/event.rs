@@ -29,16 +29,14 @@ const WINDOW: SignedDuration = SignedDuration::from_mins(1);
 const NOTE_LIMIT: usize = 1024;
 
 /// The content of an Event.
-#[derive(Clone, Debug)]
-pub(crate) struct NewEvent<'a> {
-    /// The object that the Event is about.
-    pub(crate) regarding: ObjectReference,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewEvent {
     /// `Warning` or `Normal`.
     pub(crate) warning: bool,
     /// A word in camel case.
-    pub(crate) reason: &'a str,
+    pub(crate) reason: String,
     /// For people.
-    pub(crate) note: &'a str,
+    pub(crate) note: String,
 }
 
 /// Writes each Event once per object and reason, however many reconciles run.
@@ -71,10 +69,8 @@ impl LastEmitted {
 
     /// Whether the budget has room for one more, which is counted.
     fn take_budget(&mut self, now: Timestamp) -> bool {
-        if self
-            .since
-            .is_none_or(|since| now.duration_since(since) >= WINDOW)
-        {
+        let is_over = |since| now.duration_since(since) >= WINDOW;
+        if self.since.is_none_or(is_over) {
             (self.since, self.count) = (Some(now), 0);
         }
         if self.count >= BUDGET {
@@ -110,23 +106,23 @@ impl Events {
         let now = Timestamp::now();
         let new = self.emitted().take(&key(&regarding), reason, now);
         if new {
-            let emitting = NewEvent {
-                regarding,
+            let content = NewEvent {
                 warning: true,
-                reason,
-                note,
+                reason: reason.to_owned(),
+                note: note.to_owned(),
             };
-            self.write(event(&self.reporter, emitting, None, now)).await;
+            let event = event(&self.reporter, regarding, &content, None, now);
+            self.write(event).await;
         }
         new
     }
 
     /// Writes an Event for each call, within the budget.
-    pub(crate) async fn notify(&self, emitting: NewEvent<'_>) {
+    pub(crate) async fn notify(&self, regarding: ObjectReference, content: &NewEvent) {
         let now = Timestamp::now();
         if self.emitted().take_budget(now) {
-            self.write(event(&self.reporter, emitting, Some(now), now))
-                .await;
+            let event = event(&self.reporter, regarding, content, Some(now), now);
+            self.write(event).await;
         }
     }
 
@@ -161,48 +157,45 @@ pub(crate) fn reference(
 }
 
 fn key(object: &ObjectReference) -> String {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    format!(
-        "{} {}/{}",
-        text(&object.kind),
-        text(&object.namespace),
-        text(&object.name)
-    )
+    let ObjectReference {
+        kind,
+        namespace,
+        name,
+        ..
+    } = object;
+    format!("{kind:?} {namespace:?}/{name:?}")
 }
 
 /// `at` distinguishes an Event from an earlier one with the same content.
-fn event(reporter: &str, emitting: NewEvent<'_>, at: Option<Timestamp>, now: Timestamp) -> Event {
-    let NewEvent {
-        regarding,
-        warning,
-        reason,
-        note,
-    } = emitting;
+fn event(
+    reporter: &str,
+    regarding: ObjectReference,
+    content: &NewEvent,
+    at: Option<Timestamp>,
+    now: Timestamp,
+) -> Event {
+    let reason = &content.reason;
     let name = regarding.name.clone().unwrap_or_default();
+    let namespace = regarding.namespace.clone();
     let at = at.map(|at| at.to_string());
-    let identity = digest(&json!([regarding.uid, reason, note, at]));
+    let identity = digest(&json!([regarding.uid, reason, content.note, at]));
     let suffix = identity.get(..12).unwrap_or_default();
-    let note: String = note.chars().take(NOTE_LIMIT / 4).collect();
+    let note = content.note.chars().take(NOTE_LIMIT / 4);
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{name}.{suffix}")),
             // Events about cluster-scoped objects are in `default`.
-            namespace: Some(
-                regarding
-                    .namespace
-                    .clone()
-                    .unwrap_or_else(|| "default".to_owned()),
-            ),
+            namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
             ..ObjectMeta::default()
         },
-        action: Some(reason.to_owned()),
+        action: Some(reason.clone()),
         event_time: Some(MicroTime(now)),
-        note: Some(note),
-        reason: Some(reason.to_owned()),
+        note: Some(note.collect()),
+        reason: Some(reason.clone()),
         regarding: Some(regarding),
         reporting_controller: Some(format!("open-cluster-management.io/{reporter}")),
         reporting_instance: Some(reporter.to_owned()),
-        type_: Some(if warning { "Warning" } else { "Normal" }.to_owned()),
+        type_: Some(if content.warning { "Warning" } else { "Normal" }.to_owned()),
         ..Event::default()
     }
 }
@@ -240,19 +233,19 @@ mod tests {
 
     #[test]
     fn an_event_has_the_same_name_after_a_restart() {
-        let emitting = || NewEvent {
-            regarding: ObjectReference {
-                name: Some("csr".to_owned()),
-                uid: Some("u".to_owned()),
-                ..ObjectReference::default()
-            },
+        let regarding = || ObjectReference {
+            name: Some("csr".to_owned()),
+            uid: Some("u".to_owned()),
+            ..ObjectReference::default()
+        };
+        let content = NewEvent {
             warning: true,
-            reason: "Reason",
-            note: "note",
+            reason: "Reason".to_owned(),
+            note: "note".to_owned(),
         };
         let (first, second) = (
-            event("a", emitting(), None, at(0)),
-            event("a", emitting(), None, at(9)),
+            event("a", regarding(), &content, None, at(0)),
+            event("a", regarding(), &content, None, at(9)),
         );
         assert_eq!(first.metadata.name, second.metadata.name);
         assert_eq!(first.metadata.namespace.as_deref(), Some("default"));

@@ -96,26 +96,21 @@ impl HealthInput<'_> {
 
     /// The reported state of one object on the cluster.
     pub fn object(&self, kind: &str, namespace: &str, name: &str) -> Option<&ManifestCondition> {
-        let objects = self
-            .works
-            .iter()
-            .flat_map(|work| &work.status.resource_status.manifests);
-        objects.into_iter().find(|object| {
-            let meta = &object.resource_meta;
-            meta.kind == kind && meta.namespace == namespace && meta.name == name
-        })
+        let mut works = self.works.iter();
+        works.find_map(|work| work.object(kind, namespace, name))
     }
 
     /// Whether a Deployment has a ready replica (or wants none); `None` if its state is unknown.
     pub fn deployment_ready(&self, namespace: &str, name: &str) -> Option<bool> {
         let deployment = self.object("Deployment", namespace, name)?;
         deployment.status_feedback.as_ref()?;
-        let (wanted, ready) = (
-            deployment.integer("Replicas"),
-            deployment.integer("ReadyReplicas"),
-        );
-        Some(wanted == 0 || ready >= 1)
+        Some(is_deployment_ready(deployment))
     }
+}
+
+/// Whether a Deployment has a ready replica, or wants none. The cluster does not report values that are zero.
+pub(crate) fn is_deployment_ready(deployment: &ManifestCondition) -> bool {
+    deployment.integer("Replicas") == 0 || deployment.integer("ReadyReplicas") >= 1
 }
 
 /// A work and the cluster's report about it.
@@ -133,6 +128,26 @@ pub struct WorkReport {
     pub generation: i64,
     /// The report of the cluster.
     pub status: ManifestWorkStatus,
+}
+
+impl WorkReport {
+    /// The reported states of its objects.
+    pub(crate) fn objects(&self) -> &[ManifestCondition] {
+        &self.status.resource_status.manifests
+    }
+
+    /// The reported state of one object.
+    pub(crate) fn object(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&ManifestCondition> {
+        self.objects().iter().find(|object| {
+            let meta = &object.resource_meta;
+            meta.kind == kind && meta.namespace == namespace && meta.name == name
+        })
+    }
 }
 
 /// The result of [`Addon::conditions`](super::Addon::conditions).

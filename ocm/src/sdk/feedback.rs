@@ -1,6 +1,6 @@
 //! `Available` from the feedback of workloads in works, with OCM's own reasons. Pure.
 
-use super::HealthInput;
+use super::{HealthInput, WorkReport, exchange::is_deployment_ready};
 use crate::{
     api::work::ManifestCondition,
     condition::{self, Status, Verdict},
@@ -9,34 +9,30 @@ use crate::{
 /// Whether the add-on's workloads run, for authors without a better health check: every Deployment wants
 /// no replica or has a ready one, and every `DaemonSet` is ready on all its nodes.
 pub fn availability(input: &HealthInput<'_>) -> Verdict {
-    let condition = |status: Status, reason: &str, message: String| {
+    let condition = |status: Status, reason: &str, message: &str| {
         Verdict::new(condition::addon::AVAILABLE, status, reason, message)
     };
     if input.works.is_empty() {
-        let message = "Addon manifestWork is not found".to_owned();
+        let message = "Addon manifestWork is not found";
         return condition(Status::Unknown, "WorkNotFound", message);
     }
     for work in input.works {
         let available = condition::find(&work.status.conditions, condition::work::AVAILABLE);
         let Some(available) = available else {
-            let message = "Addon manifestWork is not applied yet".to_owned();
+            let message = "Addon manifestWork is not applied yet";
             return condition(Status::Unknown, "WorkNotApplied", message);
         };
         if available.status == Status::False.as_str() {
-            return condition(Status::False, "WorkNotApplied", available.message.clone());
+            return condition(Status::False, "WorkNotApplied", &available.message);
         }
     }
-    let objects = input
-        .works
-        .iter()
-        .flat_map(|work| &work.status.resource_status.manifests);
+    let objects = input.works.iter().flat_map(WorkReport::objects);
     let workloads: Vec<_> = objects.filter(|object| is_workload(object)).collect();
     if workloads.is_empty() {
-        let message = "Addon work is applied".to_owned();
-        return condition(Status::True, "WorkApplied", message);
+        return condition(Status::True, "WorkApplied", "Addon work is applied");
     }
     if workloads.iter().all(|object| object.values().is_empty()) {
-        let message = "Probe results are not returned".to_owned();
+        let message = "Probe results are not returned";
         return condition(Status::Unknown, "NoProbeResult", message);
     }
     if let Some(object) = workloads.iter().find(|object| !is_ready(object)) {
@@ -45,11 +41,11 @@ pub fn availability(input: &HealthInput<'_>) -> Verdict {
             "{} {}/{} is not ready",
             meta.kind, meta.namespace, meta.name
         );
-        return condition(Status::False, "ProbeUnavailable", message);
+        return condition(Status::False, "ProbeUnavailable", &message);
     }
     let name = input.target.addon.metadata.name.as_deref();
     let message = format!("{} add-on is available.", name.unwrap_or_default());
-    condition(Status::True, "ProbeAvailable", message)
+    condition(Status::True, "ProbeAvailable", &message)
 }
 
 fn is_workload(object: &ManifestCondition) -> bool {
@@ -62,7 +58,7 @@ fn is_workload(object: &ManifestCondition) -> bool {
 /// The cluster does not report values that are zero.
 fn is_ready(object: &ManifestCondition) -> bool {
     match object.resource_meta.kind.as_str() {
-        "Deployment" => object.integer("Replicas") == 0 || object.integer("ReadyReplicas") >= 1,
+        "Deployment" => is_deployment_ready(object),
         _daemon_set => object.integer("NumberReady") == object.integer("DesiredNumberScheduled"),
     }
 }
@@ -75,7 +71,7 @@ mod tests {
     use crate::{
         api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
         name::ClusterName,
-        sdk::{Target, WorkReport},
+        sdk::Target,
     };
 
     fn object(kind: &str, values: &[(&str, i64)]) -> Value {

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use serde::Serialize as _;
+use serde::{Deserialize as _, Serialize as _};
 use serde_json::{Map, Serializer, Value, json, ser::Formatter};
 use sha2::{Digest as _, Sha256};
 
@@ -101,27 +101,19 @@ pub(crate) fn offer_patch(
     supported: &[ConfigGroupResource],
     live: impl Fn(&AddOnConfig) -> Option<Live>,
 ) -> Option<Value> {
-    let status = offer.get("status")?;
-    let mut patch = Map::new();
+    let mut patch = offer.get("status")?.as_object()?.clone();
     let defaults = version.default_config_references();
-    if let Some(references) = status.get(defaults) {
-        let mut references = references.clone();
-        if set_hashes(&mut references, supported, &live) {
-            patch.insert(defaults.to_owned(), references);
+    // Only changed lists are in the patch.
+    patch.retain(|name, list| match name.as_str() {
+        "installProgressions" => {
+            let progressions = list.as_array_mut().into_iter().flatten();
+            let references = progressions.filter_map(|it| it.get_mut("configReferences"));
+            references.fold(false, |changed, it| {
+                changed | set_hashes(it, supported, &live)
+            })
         }
-    }
-    if let Some(progressions) = status.get("installProgressions") {
-        let mut progressions = progressions.clone();
-        let mut changed = false;
-        for progression in progressions.as_array_mut().into_iter().flatten() {
-            if let Some(references) = progression.get_mut("configReferences") {
-                changed |= set_hashes(references, supported, &live);
-            }
-        }
-        if changed {
-            patch.insert("installProgressions".to_owned(), progressions);
-        }
-    }
+        name => name == defaults && set_hashes(list, supported, &live),
+    });
     guarded(offer, &patch)
 }
 
@@ -133,10 +125,8 @@ pub(crate) fn addon_patch(
     live: impl Fn(&AddOnConfig) -> Option<Live>,
 ) -> Option<Value> {
     let own = addon.pointer("/spec/configs").and_then(Value::as_array)?;
-    let own: Vec<_> = own
-        .iter()
-        .filter_map(|config| serde_json::from_value::<AddOnConfig>(config.clone()).ok())
-        .collect();
+    let own = own.iter().map(AddOnConfig::deserialize);
+    let own: Vec<_> = own.filter_map(Result::ok).collect();
     let mut references = addon.pointer("/status/configReferences")?.clone();
     let live_own = |config: &AddOnConfig| own.contains(config).then(|| live(config)).flatten();
     let changed = set_hashes(&mut references, supported, &live_own);
@@ -157,23 +147,16 @@ fn set_hashes(
 ) -> bool {
     let mut changed = false;
     for reference in references.as_array_mut().into_iter().flatten() {
-        let Some(config) = referred(reference) else {
+        let config = referred(reference).filter(|config| supported.contains(&config.kind()));
+        let Some(live) = config.and_then(|config| live(&config)) else {
             continue;
         };
-        if !supported.contains(&config.kind()) {
+        let hash = reference.pointer("/desiredConfig/specHash");
+        if hash.and_then(Value::as_str) == Some(live.hash.as_str()) {
             continue;
         }
-        let Some(live) = live(&config) else { continue };
-        let hash = reference
-            .pointer("/desiredConfig/specHash")
-            .and_then(Value::as_str);
-        if hash == Some(live.hash.as_str()) {
-            continue;
-        }
-        if let Some(desired) = reference
-            .get_mut("desiredConfig")
-            .and_then(Value::as_object_mut)
-        {
+        let desired = reference.get_mut("desiredConfig");
+        if let Some(desired) = desired.and_then(Value::as_object_mut) {
             desired.insert("specHash".to_owned(), live.hash.into());
             changed = true;
         }
@@ -188,8 +171,7 @@ fn set_hashes(
 }
 
 fn referred(reference: &Value) -> Option<AddOnConfig> {
-    let reference: ConfigReference = serde_json::from_value(reference.clone()).ok()?;
-    let (config, _) = reference.desired();
+    let (config, _) = ConfigReference::deserialize(reference).ok()?.desired();
     (!config.name.is_empty()).then_some(config)
 }
 

@@ -30,20 +30,14 @@ pub(crate) fn manifest_applied(kind: &str, works: &[&WorkReport]) -> Option<Verd
             "no manifest need to apply",
         ));
     }
-    let answers: Vec<_> = works.iter().map(|work| (*work, answer(work))).collect();
-    let failed: Vec<_> = answers
-        .iter()
-        .filter(|(_, answer)| *answer == Some(false))
-        .collect();
+    let failed = works.iter().filter(|work| has_failed(work));
+    let failed: Vec<_> = failed.flat_map(|work| failures(work)).collect();
     if !failed.is_empty() {
-        let names: Vec<_> = failed.iter().flat_map(|(work, _)| failures(work)).collect();
-        let message = format!(
-            "failed to apply the manifests of addon: {}",
-            names.join("; ")
-        );
+        let names = failed.join("; ");
+        let message = format!("failed to apply the manifests of addon: {names}");
         return Some(Verdict::new(kind, false, reason::FAILED, message));
     }
-    let all = answers.iter().all(|(_, answer)| *answer == Some(true));
+    let all = works.iter().all(|work| answer(work) == Some(true));
     let message = "manifests of addon are applied successfully";
     all.then(|| Verdict::new(kind, true, reason::APPLIED, message))
 }
@@ -70,15 +64,11 @@ fn failures(work: &WorkReport) -> Vec<String> {
     let failed = |object: &&ManifestCondition| {
         condition::has(&object.conditions, condition::work::APPLIED, Status::False)
     };
-    let objects = work.status.resource_status.manifests.iter().filter(failed);
+    let objects = work.objects().iter().filter(failed);
     let named: Vec<_> = objects.take(SHOWN).map(describe).collect();
     if named.is_empty() {
-        let applied = condition::find(&work.status.conditions, condition::work::APPLIED);
-        return vec![format!(
-            "{}: {}",
-            work.name,
-            applied.map_or("", |c| c.message.as_str())
-        )];
+        let why = message(&work.status.conditions);
+        return vec![format!("{}: {why}", work.name)];
     }
     named
 }
@@ -88,13 +78,13 @@ const SHOWN: usize = 5;
 
 fn describe(object: &ManifestCondition) -> String {
     let meta = &object.resource_meta;
-    let applied = condition::find(&object.conditions, condition::work::APPLIED);
-    let applied: String = applied
-        .map_or("", |c| c.message.as_str())
-        .chars()
-        .take(300)
-        .collect();
-    format!("{} {}/{}: {applied}", meta.kind, meta.namespace, meta.name)
+    let why: String = message(&object.conditions).chars().take(300).collect();
+    format!("{} {}/{}: {why}", meta.kind, meta.namespace, meta.name)
+}
+
+fn message(conditions: &[Condition]) -> &str {
+    let applied = condition::find(conditions, condition::work::APPLIED);
+    applied.map_or("", |applied| &applied.message)
 }
 
 /// The condition when works could not be rendered or written.

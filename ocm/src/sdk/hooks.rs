@@ -4,10 +4,7 @@
 //! the others.
 
 use super::{WorkReport, render::Manifest};
-use crate::{
-    api::work::ManifestCondition,
-    condition::{self, Status, Verdict},
-};
+use crate::condition::{self, Status, Verdict};
 
 /// The hooks that have not completed, one line each.
 pub(crate) fn pending(work: Option<&WorkReport>, hooks: &[Manifest]) -> Vec<String> {
@@ -23,10 +20,16 @@ pub(crate) fn pending(work: Option<&WorkReport>, hooks: &[Manifest]) -> Vec<Stri
         return vec!["not started by the cluster yet".to_owned()];
     }
     let waits = hooks.iter().filter_map(|hook| {
-        let state = report(work, hook).and_then(state);
-        let done = state.as_deref() == Some(wanted(hook));
-        let state = state.unwrap_or_else(|| "not reported yet".to_owned());
-        (!done).then(|| format!("{}: {state}", title(hook)))
+        let (kind, namespace, name) = (kind(hook), &hook.id.namespace, &hook.id.name);
+        // The status of a Job's condition `Complete`, or the phase of a Pod.
+        let (value, wanted) = match kind {
+            "Job" => ("JobComplete", "True"),
+            _pod => ("PodPhase", "Succeeded"),
+        };
+        let object = work.object(kind, namespace, name);
+        let state = object.and_then(|object| object.values().get(value)?.string.as_deref());
+        let shown = state.unwrap_or("not reported yet");
+        (state != Some(wanted)).then(|| format!("{kind} {namespace}/{name}: {shown}"))
     });
     waits.collect()
 }
@@ -34,35 +37,6 @@ pub(crate) fn pending(work: Option<&WorkReport>, hooks: &[Manifest]) -> Vec<Stri
 fn kind(hook: &Manifest) -> &str {
     let kind = hook.body.get("kind").and_then(serde_json::Value::as_str);
     kind.unwrap_or_default()
-}
-
-fn title(hook: &Manifest) -> String {
-    format!("{} {}/{}", kind(hook), hook.id.namespace, hook.id.name)
-}
-
-fn report<'a>(work: &'a WorkReport, hook: &Manifest) -> Option<&'a ManifestCondition> {
-    let objects = work.status.resource_status.manifests.iter();
-    objects.into_iter().find(|object| {
-        let meta = &object.resource_meta;
-        meta.kind == kind(hook) && meta.namespace == hook.id.namespace && meta.name == hook.id.name
-    })
-}
-
-/// The state of a hook: the phase of a Pod, or the status of a Job's condition `Complete`.
-fn state(object: &ManifestCondition) -> Option<String> {
-    let values = object.values();
-    let text = |name: &str| values.get(name).and_then(|value| value.string.clone());
-    match object.resource_meta.kind.as_str() {
-        "Job" => text("JobComplete"),
-        _pod => text("PodPhase"),
-    }
-}
-
-fn wanted(hook: &Manifest) -> &'static str {
-    match kind(hook) {
-        "Job" => "True",
-        _pod => "Succeeded",
-    }
 }
 
 /// The condition of the hooks.

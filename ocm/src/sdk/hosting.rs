@@ -42,12 +42,7 @@ impl Hosting {
                 let message = format!("cluster {host} hosts the agent");
                 Some(Verdict::new(kind, true, "HostingClusterValid", message))
             }
-            Self::Refused(why) => Some(Verdict::new(
-                kind,
-                false,
-                "HostingClusterInvalid",
-                why.clone(),
-            )),
+            Self::Refused(why) => Some(Verdict::new(kind, false, "HostingClusterInvalid", why)),
         }
     }
 }

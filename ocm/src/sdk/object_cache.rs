@@ -13,8 +13,8 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     cache::{Cache, Change, Update},
     csr,
-    drive::Key,
     hash::Live,
+    key::Key,
     permissions,
 };
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
 mod observed;
 mod own_writes;
 
-use self::own_writes::Awaited;
+use self::own_writes::Wait;
 pub(crate) use self::{
     observed::{Observed, Work},
     own_writes::Expected,
@@ -124,7 +124,7 @@ pub(crate) struct State {
     /// Watched only if agents get permissions.
     pub(crate) permissions: BTreeMap<permissions::Part, Cache<ClusterName, Permission>>,
     pub(crate) configs: BTreeMap<ConfigGroupResource, Cache<AddOnConfig, Arc<ConfigObject>>>,
-    awaited: Awaited,
+    awaited: BTreeMap<Key, Vec<Wait>>,
 }
 
 impl State {
@@ -150,6 +150,12 @@ impl State {
         self.requests.values().find_map(|it| it.live().get(name))
     }
 
+    /// The `ClusterManagementAddOn`.
+    pub(crate) fn offer(&self) -> Option<Arc<ClusterManagementAddOn>> {
+        let offer = self.offer.live().get(&());
+        offer.map(|offer| Arc::clone(&offer.model))
+    }
+
     /// A configuration object.
     pub(crate) fn config(&self, named: &AddOnConfig) -> Option<&Arc<ConfigObject>> {
         self.configs.get(&named.kind())?.live().get(named)
@@ -168,10 +174,8 @@ impl State {
     /// The configurations of the placement that counts for a cluster: as for OCM, the last one that selects it.
     pub(crate) fn placed(&self, cluster: &ClusterName) -> &[AddOnConfig] {
         let selects = |placement: &&PlacementStrategy| {
-            self.decisions
-                .live()
-                .values()
-                .any(|it| it.is_of(placement) && it.clusters.contains(cluster))
+            let mut decisions = self.decisions.live().values();
+            decisions.any(|it| it.is_of(placement) && it.clusters.contains(cluster))
         };
         let last = self.placements().iter().rev().find(selects);
         last.map_or(&[], |placement| &placement.configs)
@@ -193,11 +197,8 @@ impl State {
         let removed = before.into_iter().flat_map(|it| it.beyond(now));
         let added = now.into_iter().flat_map(|it| it.beyond(before));
         let addons = self.addons.live();
-        removed
-            .chain(added)
-            .filter(|it| addons.contains_key(*it))
-            .cloned()
-            .collect()
+        let moved = removed.chain(added).filter(|it| addons.contains_key(*it));
+        moved.cloned().collect()
     }
 
     /// A cluster's works.
@@ -207,13 +208,8 @@ impl State {
     ) -> impl Iterator<Item = &'a Arc<Work>> {
         let from = (cluster.clone(), String::new(), String::new());
         let works = self.works.live().range(from..);
-        works
-            .take_while(move |((owner, _, _), _)| owner == cluster)
-            .map(|(_, work)| work)
-    }
-
-    fn has_cluster(&self, name: &str) -> bool {
-        self.clusters.live().contains_key(name)
+        let works = works.take_while(move |((owner, _, _), _)| owner == cluster);
+        works.map(|(_, work)| work)
     }
 
     fn permissions_of(&self, cluster: &ClusterName) -> permissions::Live {
@@ -270,38 +266,37 @@ impl ObjectCache {
         let host = host.and_then(|host| state.clusters.live().get(host));
         let works: Vec<_> = state.works_of(cluster).cloned().collect();
         let namespaces = works.iter().map(|work| &work.report.namespace);
-        let abandoned = namespaces.filter(|name| !state.has_cluster(name)).cloned();
+        let clusters = state.clusters.live();
+        let abandoned = namespaces.filter(|name| !clusters.contains_key(name.as_str()));
         Observed {
-            cluster: state.clusters.live().get(cluster).cloned(),
+            cluster: clusters.get(cluster).cloned(),
             host: host.cloned(),
-            abandoned: abandoned.collect(),
+            abandoned: abandoned.cloned().collect(),
             permissions: state.permissions_of(cluster),
             placed: state.placed(cluster).to_vec(),
             addon,
             works,
-            offer: state
-                .offer
-                .live()
-                .get(&())
-                .map(|offer| Arc::clone(&offer.model)),
+            offer: state.offer(),
         }
     }
 
     /// Makes a key wait until the cache shows an own write: a reconcile of the state before it would
     /// repeat the write.
-    pub(crate) fn expect(&self, key: &Key, expected: Expected) {
+    pub(crate) fn expect(&self, key: Key, expected: Expected) {
         let mut state = self.lock();
-        let at = own_writes::progress(&state, key, &expected);
-        state.awaited.note(key, expected, at, Instant::now());
+        let wait = Wait::new(&state, &key, expected, Instant::now());
+        state.awaited.entry(key).or_default().push(wait);
     }
 
     /// Whether the cache does not show an own write yet.
     pub(crate) fn is_behind(&self, key: &Key, now: Instant) -> bool {
         let mut state = self.lock();
-        let mut waits = state.awaited.take(key);
+        let mut waits = state.awaited.remove(key).unwrap_or_default();
         waits.retain_mut(|wait| wait.lasts(&state, key, now));
         let behind = !waits.is_empty();
-        state.awaited.put(key, waits);
+        if behind {
+            state.awaited.insert(key.clone(), waits);
+        }
         behind
     }
 }

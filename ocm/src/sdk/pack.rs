@@ -3,53 +3,37 @@
 //! The size of a work is limited. An object stays in its work if possible, since a move removes it from
 //! one work while another adopts it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use super::{RenderError, render::refused};
 use crate::api::work::ResourceIdentifier;
 
 /// The limit of one work: OCM's hub refuses 500 KiB; this leaves a fifth of it free.
 pub(crate) const LIMIT: usize = 409_600;
 
-/// An object to pack.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    /// Its name.
-    pub(crate) id: ResourceIdentifier,
-    /// Its size.
-    pub(crate) size: usize,
-}
-
-/// An object that fits into no work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{resource} {namespace}/{name} has {size} bytes; the limit is {LIMIT}", resource = id.resource, namespace = id.namespace, name = id.name)]
-pub(crate) struct TooLarge {
-    id: ResourceIdentifier,
-    size: usize,
-}
+/// An object to pack: its name and its size.
+pub(crate) type Item = (ResourceIdentifier, usize);
 
 /// The contents of works by their number.
 pub(crate) type Bins = BTreeMap<usize, BTreeSet<ResourceIdentifier>>;
 
-/// Distributes objects over works, given the current contents of each work.
-pub(crate) fn pack(items: &[Item], now: &Bins) -> Result<Bins, TooLarge> {
-    if let Some(item) = items.iter().find(|item| item.size > LIMIT) {
-        return Err(TooLarge {
-            id: item.id.clone(),
-            size: item.size,
-        });
+/// Distributes objects over works, given the current contents of each work. An error names an object that fits into none.
+pub(crate) fn pack(items: &[Item], now: &Bins) -> Result<Bins, RenderError> {
+    if let Some((id, size)) = items.iter().find(|(_, size)| *size > LIMIT) {
+        let why = format!("has {size} bytes; the limit is {LIMIT}");
+        return Err(refused(id, &why));
     }
-    let mut homeless: BTreeMap<&ResourceIdentifier, usize> =
-        items.iter().map(|item| (&item.id, item.size)).collect();
+    let sizes: BTreeMap<_, _> = items.iter().map(|(id, size)| (id, *size)).collect();
+    let mut homeless = sizes.clone();
     let mut bins: BTreeMap<usize, Bin<'_>> = BTreeMap::new();
-    for (number, blocked) in now {
+    for (number, ids) in now {
         let mut bin = Bin::default();
-        for id in blocked {
-            if let Some((id, size)) = homeless.get_key_value(id)
-                && bin.takes(*size)
-            {
-                let (id, size) = (*id, *size);
-                bin.put(id, size);
-                homeless.remove(id);
+        for (id, size) in ids.iter().filter_map(|id| sizes.get_key_value(id)) {
+            if bin.takes(*size) && homeless.remove(id).is_some() {
+                bin.put(id, *size);
             }
         }
         if !bin.ids.is_empty() {
@@ -57,16 +41,14 @@ pub(crate) fn pack(items: &[Item], now: &Bins) -> Result<Bins, TooLarge> {
         }
     }
     let mut homeless: Vec<_> = homeless.into_iter().collect();
-    homeless.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    homeless.sort_by_key(|&(id, size)| (Reverse(size), id));
     for (id, size) in homeless {
         let number = roomiest(&bins, size).unwrap_or_else(|| lowest_free(&bins));
         bins.entry(number).or_default().put(id, size);
     }
     let owned = |bin: Bin<'_>| bin.ids.into_iter().cloned().collect();
-    Ok(bins
-        .into_iter()
-        .map(|(number, bin)| (number, owned(bin)))
-        .collect())
+    let bins = bins.into_iter();
+    Ok(bins.map(|(number, bin)| (number, owned(bin))).collect())
 }
 
 #[derive(Default)]
@@ -113,7 +95,7 @@ mod tests {
     }
 
     fn item(name: &str, size: usize) -> Item {
-        Item { id: id(name), size }
+        (id(name), size)
     }
 
     fn bins(contents: &[(usize, &[&str])]) -> Bins {
@@ -183,12 +165,12 @@ mod tests {
             let packed = pack(&items, &now).unwrap();
             let mut all: Vec<_> = packed.values().flatten().cloned().collect();
             all.sort();
-            let mut wanted: Vec<_> = items.iter().map(|item| item.id.clone()).collect();
+            let mut wanted: Vec<_> = items.iter().map(|(id, _)| id.clone()).collect();
             wanted.sort();
             prop_assert_eq!(all, wanted);
             for bin in packed.values() {
                 let used: usize =
-                    items.iter().filter(|item| bin.contains(&item.id)).map(|item| item.size).sum();
+                    items.iter().filter(|(id, _)| bin.contains(id)).map(|(_, size)| size).sum();
                 prop_assert!(used <= LIMIT && !bin.is_empty());
             }
         }

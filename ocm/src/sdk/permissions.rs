@@ -14,11 +14,7 @@ use kube::api::ApiResource;
 use serde_json::{Value, json};
 
 use super::{Registration, Target, registration};
-use crate::{
-    api::addon::Version,
-    keys,
-    name::{AddonName, ClusterName},
-};
+use crate::{api::addon::Version, keys, name::AddonName};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -34,22 +30,6 @@ pub(crate) enum Part {
 impl Part {
     /// Both.
     pub(crate) const ALL: [Self; 2] = [Self::Role, Self::Binding];
-
-    /// The kind.
-    pub(crate) const fn kind(self) -> &'static str {
-        match self {
-            Self::Role => "Role",
-            Self::Binding => "RoleBinding",
-        }
-    }
-
-    /// The plural of the kind.
-    pub(crate) const fn plural(self) -> &'static str {
-        match self {
-            Self::Role => "roles",
-            Self::Binding => "rolebindings",
-        }
-    }
 
     /// Where the objects are, for a dynamic `Api`.
     pub(crate) fn resource(self) -> ApiResource {
@@ -149,25 +129,19 @@ fn metadata(wanted: Wanted<'_>, target: Target<'_>) -> ObjectMeta {
 /// Whether our labels and the owner are set; other clients may add labels.
 fn fits(live: &ObjectMeta, wanted: &ObjectMeta) -> bool {
     let uid = |meta: &ObjectMeta| {
-        let owners = meta.owner_references.as_deref().unwrap_or_default();
-        owners
-            .iter()
-            .find(|owner| owner.controller == Some(true))
-            .map(|owner| owner.uid.clone())
+        let mut owners = meta.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true));
+        owner.map(|owner| owner.uid.clone())
     };
-    let labels = wanted.labels.iter().flatten();
-    let mut kept = labels.map(|(key, value)| {
-        live.labels
-            .as_ref()
-            .is_some_and(|labels| labels.get(key) == Some(value))
-    });
-    uid(live) == uid(wanted) && kept.all(|kept| kept)
+    let kept = live.labels.as_ref();
+    let is_kept = |(key, value)| kept.and_then(|kept| kept.get(key)) == Some(value);
+    uid(live) == uid(wanted) && wanted.labels.iter().flatten().all(is_kept)
 }
 
 /// The cluster's own group, or with tokens the service account that OCM creates for it.
 fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
     let (kind, name) = if uses_token(target) {
-        ("User", service_account(addon, target.name))
+        ("User", registration::service_account(addon, target.name))
     } else {
         ("Group", addon.cluster_group(target.name))
     };
@@ -183,15 +157,9 @@ fn subject(addon: &AddonName, target: Target<'_>) -> Subject {
 fn uses_token(target: Target<'_>) -> bool {
     let status = target.addon.status.as_ref();
     let registrations = status.map_or(&[][..], |status| &status.registrations);
-    let mut clients = registrations
-        .iter()
-        .filter_map(|it| it.kube_client.as_ref());
+    let registrations = registrations.iter();
+    let mut clients = registrations.filter_map(|it| it.kube_client.as_ref());
     clients.any(|client| client.driver == registration::TOKEN)
-}
-
-/// The user name of an agent with a token.
-pub(crate) fn service_account(addon: &AddonName, cluster: &ClusterName) -> String {
-    format!("system:serviceaccount:{cluster}:{addon}-agent")
 }
 
 #[cfg(test)]

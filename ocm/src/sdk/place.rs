@@ -2,7 +2,10 @@
 //!
 //! A work belongs to an add-on by its name, not by a label, because names are immutable.
 
-use crate::name::{AddonName, ClusterName};
+use crate::{
+    keys,
+    name::{AddonName, ClusterName},
+};
 
 /// The cluster on which a work is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,14 @@ impl Place {
         matches!(self, Self::Hosting(_))
     }
 
+    /// The finalizer of an add-on with hooks there.
+    pub(crate) const fn hook_finalizer(&self) -> &'static str {
+        match self {
+            Self::Managed => keys::PRE_DELETE_FINALIZER,
+            Self::Hosting(_) => keys::HOSTING_PRE_DELETE_FINALIZER,
+        }
+    }
+
     /// The name of a work with rendered objects.
     pub(crate) fn deploy_name(
         &self,
@@ -34,20 +45,24 @@ impl Place {
         cluster: &ClusterName,
         number: usize,
     ) -> String {
-        match self {
-            Self::Managed => format!("addon-{addon}-deploy-{number}"),
-            Self::Hosting(_) => format!("addon-{addon}-deploy-hosting-{cluster}-{number}"),
-        }
+        format!("addon-{addon}-deploy{}-{number}", self.mark(cluster))
     }
 
     /// The name of the work with hooks.
     pub(crate) fn hook_name(&self, addon: &AddonName, cluster: &ClusterName) -> String {
+        format!("addon-{addon}-pre-delete{}", self.mark(cluster))
+    }
+
+    /// The part of a name that marks works on a host, where works for several clusters may be.
+    fn mark(&self, cluster: &ClusterName) -> String {
         match self {
-            Self::Managed => format!("addon-{addon}-pre-delete"),
-            Self::Hosting(_) => format!("addon-{addon}-pre-delete-hosting-{cluster}"),
+            Self::Managed => String::new(),
+            Self::Hosting(_) => format!("{HOSTING}{cluster}"),
         }
     }
 }
+
+const HOSTING: &str = "-hosting-";
 
 /// The purpose of a work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,35 +84,25 @@ pub(crate) struct ResourceTitle {
 
 /// Parses the name of a work; `None` if it does not belong to the add-on.
 pub(crate) fn title(addon: &AddonName, name: &str) -> Option<ResourceTitle> {
-    let rest = name
-        .strip_prefix("addon-")?
-        .strip_prefix(addon.as_str())?
-        .strip_prefix('-')?;
-    let cluster = |text: &str| ClusterName::new(text).ok();
-    if rest == "pre-delete" {
-        return Some(ResourceTitle {
-            hosted_for: None,
-            purpose: Purpose::Hook,
-        });
-    }
-    if let Some(hosted) = rest.strip_prefix("pre-delete-hosting-") {
-        return Some(ResourceTitle {
-            hosted_for: Some(cluster(hosted)?),
-            purpose: Purpose::Hook,
-        });
-    }
-    let rest = rest.strip_prefix("deploy-")?;
-    let (hosted_for, number) = match rest.strip_prefix("hosting-") {
-        Some(hosted) => {
-            let (hosted, number) = hosted.rsplit_once('-')?;
-            (Some(cluster(hosted)?), number)
+    let rest = name.strip_prefix(&format!("addon-{addon}-"))?;
+    let (purpose, mark) = if let Some(mark) = rest.strip_prefix("pre-delete") {
+        (Purpose::Hook, mark)
+    } else {
+        let (mark, text) = rest.strip_prefix("deploy")?.rsplit_once('-')?;
+        let number: usize = text.parse().ok()?;
+        if number.to_string() != text {
+            return None;
         }
-        None => (None, rest),
+        (Purpose::Deploy(number), mark)
     };
-    let parsed: usize = number.parse().ok()?;
-    (parsed.to_string() == number).then_some(ResourceTitle {
+    let hosted_for = match mark.strip_prefix(HOSTING) {
+        Some(cluster) => Some(ClusterName::new(cluster).ok()?),
+        None if mark.is_empty() => None,
+        None => return None,
+    };
+    Some(ResourceTitle {
         hosted_for,
-        purpose: Purpose::Deploy(parsed),
+        purpose,
     })
 }
 

@@ -149,10 +149,8 @@ impl<K: Clone + Ord> Queue<K> {
                 // An event during the reconcile is most likely its own write.
                 entry.due = entry.due.filter(|_| entry.failures == 1);
                 let doublings = entry.failures.saturating_sub(1).min(16);
-                Some(spread(
-                    FIRST.saturating_mul(1 << doublings).min(LONGEST),
-                    jitter,
-                ))
+                let pause = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+                Some(spread(pause, jitter))
             }
         };
         let later = pause.map(|pause| now + pause);

@@ -10,16 +10,14 @@ use self::{
     idle::Idle,
     plan::{PlanInput, Stage, Works},
     report::Facts,
-    teardown::TeardownInput,
 };
 use super::{
     Addon, Error, HealthInput, Removal, RemovalInput, RemovalPhase, Target,
-    drive::Hub,
-    event::{NewEvent, reference},
+    event::reference,
     hosting,
+    hub::Hub,
     object_cache::{ConfigObject, Observed},
     permissions,
-    queue::Outcome,
 };
 use crate::{
     api::addon::{AddOnConfig, ManagedClusterAddOn},
@@ -45,7 +43,7 @@ pub(crate) async fn reconcile<A: Addon>(
     hub: &Hub<A>,
     name: &ClusterName,
     now: Timestamp,
-) -> Result<Outcome, Error> {
+) -> Result<Option<Duration>, Error> {
     let observed = &hub.world.observe(name);
     let one = Reconcile {
         hub,
@@ -58,7 +56,7 @@ pub(crate) async fn reconcile<A: Addon>(
         Stage::Removed => {
             hub.events.forget(&regarding(hub, name, None));
             one.after_removal().await?;
-            Ok(Outcome::Settled(None))
+            Ok(None)
         }
         Stage::Removing(input) => one.begin_removal(&input).await,
         Stage::Blocked {
@@ -66,11 +64,13 @@ pub(crate) async fn reconcile<A: Addon>(
             verdict,
             remove_works,
         } => {
-            let blocked = one.hold(target, &verdict).await?;
-            if remove_works {
-                return one.clear().await;
-            }
-            Ok(blocked)
+            one.hold(target, &verdict).await?;
+            let cleared = if remove_works {
+                one.clear().await?
+            } else {
+                None
+            };
+            Ok(Some(cleared.unwrap_or(SWEEP)))
         }
         Stage::Served(target) => one.serve(target).await,
     }
@@ -99,27 +99,34 @@ impl<A: Addon> Reconcile<'_, A> {
         self.hub.world.lock().config(named).map(Arc::clone)
     }
 
+    fn plan_input(&self) -> PlanInput<'_> {
+        PlanInput {
+            version: self.hub.version,
+            cluster: self.name,
+            observed: self.observed,
+            now: self.now,
+        }
+    }
+
     /// Waits until OCM sets the owner of the add-on; an Event reports the obstacle when that takes long.
-    async fn wait_for_owner(&self) -> Outcome {
-        let Some(addon) = self.observed.addon.as_deref() else {
-            return Outcome::Settled(None);
-        };
+    async fn wait_for_owner(&self) -> Option<Duration> {
+        let addon = self.observed.addon.as_deref()?;
         let offer = self.observed.offer.as_deref();
         match idle::idle(self.hub.addon.name(), addon, offer, self.now) {
-            Idle::Wait(left) => Outcome::Settled(Some(left)),
+            Idle::Wait(left) => Some(left),
             Idle::Warn(reason, note) => {
                 let about = regarding(self.hub, self.name, Some(addon));
                 self.hub.events.warn(about, reason, &note).await;
-                Outcome::Settled(Some(SWEEP))
+                Some(SWEEP)
             }
         }
     }
 
-    /// Whether the author lets the removal wait.
-    async fn before_removal(&self, input: &RemovalInput) -> Result<Option<Outcome>, Error> {
+    /// For how long the author lets the removal wait.
+    async fn before_removal(&self, input: &RemovalInput) -> Result<Option<Duration>, Error> {
         let removal = self.hub.addon.before_removal(input).await;
         Ok(match removal.map_err(self.hook("before_removal"))? {
-            Removal::Wait(pause) => Some(Outcome::Settled(Some(pause))),
+            Removal::Wait(pause) => Some(pause),
             Removal::Proceed => None,
         })
     }
@@ -129,38 +136,33 @@ impl<A: Addon> Reconcile<'_, A> {
         done.map_err(self.hook("after_removal"))
     }
 
-    async fn begin_removal(&self, input: &RemovalInput) -> Result<Outcome, Error> {
-        if let Some(wait) = self.before_removal(input).await? {
+    async fn begin_removal(&self, input: &RemovalInput) -> Result<Option<Duration>, Error> {
+        let wait = self.before_removal(input).await?;
+        if wait.is_some() {
             return Ok(wait);
         }
         match input.phase {
             RemovalPhase::NotAdmitted => {
                 let addon = self.hub.addon.as_ref();
-                match plan::not_accepted(addon, self.name, self.observed) {
-                    Some((target, verdict)) => self.hold(target, &verdict).await,
-                    None => Ok(Outcome::Settled(Some(SWEEP))),
+                if let Some((target, verdict)) = plan::not_accepted(addon, self.name, self.observed)
+                {
+                    self.hold(target, &verdict).await?;
                 }
             }
-            RemovalPhase::Refused | RemovalPhase::ClusterDeleting => {
-                Ok(Outcome::Settled(Some(SWEEP)))
-            }
-            RemovalPhase::AddonDeleting | RemovalPhase::AddonGone => self.remove().await,
+            RemovalPhase::Refused | RemovalPhase::ClusterDeleting => {}
+            RemovalPhase::AddonDeleting | RemovalPhase::AddonGone => return self.remove().await,
         }
+        Ok(Some(SWEEP))
     }
 
     /// Hooks, then finalizers, then works.
-    async fn remove(&self) -> Result<Outcome, Error> {
+    async fn remove(&self) -> Result<Option<Duration>, Error> {
         let (hub, cluster) = (self.hub, self.name);
-        let input = TeardownInput {
-            version: hub.version,
-            cluster,
-            observed: self.observed,
-            now: self.now,
-        };
-        let teardown = teardown::tear_down(hub.addon.as_ref(), input, &|named| self.config(named));
+        let configs = |named: &_| self.config(named);
+        let teardown = teardown::tear_down(hub.addon.as_ref(), self.plan_input(), &configs);
         let addon = self.observed.addon.as_deref();
         if let Some((hooks, addon)) = teardown.hooks.zip(addon) {
-            apply::hooks(hub, cluster, addon, &hooks, self.now).await?;
+            self.write_hooks(addon, &hooks).await?;
             if let Some(pending) = teardown.given_up {
                 warn!(%cluster, pending, "pre-delete hooks timed out");
                 let about = regarding(hub, cluster, Some(addon));
@@ -173,68 +175,63 @@ impl<A: Addon> Reconcile<'_, A> {
         // Before the works, which include the hooks: a conflict on the finalizers must not make the hooks run
         // a second time. Without the `ManagedClusterAddOn` the works are deleted in any case.
         if let Some((finalizers, addon)) = teardown.finalizers.zip(addon) {
-            apply::finalizers(hub, cluster, addon, &finalizers).await?;
+            self.write_finalizers(addon, &finalizers).await?;
         }
-        apply::works(hub, cluster, teardown.steps, &mut Facts::default()).await?;
+        self.write_works(teardown.steps, &mut Facts::default())
+            .await?;
         for work in &teardown.abandoned {
-            apply::release(hub, cluster, work).await?;
+            self.release_work(work).await?;
         }
-        Ok(recheck(teardown.recheck))
+        Ok(Some(recheck(teardown.recheck)))
     }
 
     /// Deletes the works of a refused cluster, without hooks, since its `ManagedClusterAddOn` stays.
-    async fn clear(&self) -> Result<Outcome, Error> {
+    async fn clear(&self) -> Result<Option<Duration>, Error> {
         let works = &self.observed.works;
         if works.is_empty() {
             self.after_removal().await?;
-            return Ok(Outcome::Settled(Some(SWEEP)));
+            return Ok(None);
         }
         let input = RemovalInput {
             cluster: self.name.clone(),
             phase: RemovalPhase::Refused,
             works: works.len(),
         };
-        if let Some(wait) = self.before_removal(&input).await? {
-            return Ok(wait);
+        let wait = self.before_removal(&input).await?;
+        if wait.is_none() {
+            let outgoing = works.iter().filter(|work| !work.deleting);
+            let steps = outgoing.map(|work| plan::Step::delete(work)).collect();
+            self.write_works(steps, &mut Facts::default()).await?;
         }
-        let outgoing = works.iter().filter(|work| !work.deleting);
-        let steps = outgoing.map(|work| plan::Step::delete(work)).collect();
-        apply::works(self.hub, self.name, steps, &mut Facts::default()).await?;
-        Ok(Outcome::Settled(Some(SWEEP)))
+        Ok(wait)
     }
 
     /// Reports why the add-on does not serve the cluster. Hooks and works stay as they are.
-    async fn hold(&self, target: Target<'_>, verdict: &Verdict) -> Result<Outcome, Error> {
+    async fn hold(&self, target: Target<'_>, verdict: &Verdict) -> Result<(), Error> {
         let (mode, live) = (self.hub.addon.health_mode(), target.addon.conditions());
         if let Some(conditions) = report::blocked(mode, verdict, live, self.now) {
             info!(cluster = %target.name, reason = verdict.reason, "cluster not served");
-            apply::conditions(self.hub, target, &conditions).await?;
+            self.write_conditions(target.addon, &conditions).await?;
         }
-        Ok(Outcome::Settled(Some(SWEEP)))
+        Ok(())
     }
 
-    async fn serve(&self, target: Target<'_>) -> Result<Outcome, Error> {
+    async fn serve(&self, target: Target<'_>) -> Result<Option<Duration>, Error> {
         let (hub, observed) = (self.hub, self.observed);
         let addon = hub.addon.as_ref();
         let hosting = hosting::hosting(addon, target.addon, observed.host.as_deref());
         let permitted = self.apply_permissions(target).await;
         let problem = permitted.as_ref().err().map(Error::chain);
-        let input = PlanInput {
-            version: hub.version,
-            target,
-            observed,
-            now: self.now,
-            problem: problem.as_deref(),
-        };
-        let plan = plan::plan(addon, input, &hosting, &|named| self.config(named));
+        let (input, configs) = (self.plan_input(), |named: &_| self.config(named));
+        let plan = plan::plan(addon, input, target, problem.as_deref(), &hosting, &configs);
         if let Some(finalizers) = plan.finalizers {
-            apply::finalizers(hub, target.name, target.addon, &finalizers).await?;
+            self.write_finalizers(target.addon, &finalizers).await?;
         }
         if plan.hashes {
-            apply::hashes(hub, target).await?;
+            self.write_hashes().await?;
         }
         if let Some(registration) = plan.registration {
-            apply::registration(hub, target, &registration).await?;
+            self.write_registration(target.addon, &registration).await?;
         }
         let mut facts = Facts::of(observed, addon.name(), target, &hosting, self.now);
         let worked = match permitted {
@@ -246,10 +243,10 @@ impl<A: Addon> Reconcile<'_, A> {
         };
         // A conflict is not reported: the next reconcile follows at once.
         if worked.as_ref().is_err_and(Error::is_conflict) {
-            return Ok(Outcome::Soon);
+            return worked.map(|()| None);
         }
         let pause = self.write_report(target, &facts).await?;
-        worked.map(|()| recheck(pause))
+        worked.map(|()| Some(recheck(pause)))
     }
 
     /// Applies the agent's permissions on the hub.
@@ -261,7 +258,7 @@ impl<A: Addon> Reconcile<'_, A> {
             registrations: &self.hub.addon.registrations(target),
         };
         for step in permissions::plan(wanted, target, &self.observed.permissions) {
-            apply::permission(self.hub, target.name, step).await?;
+            self.write_permission(step).await?;
         }
         Ok(())
     }
@@ -277,7 +274,7 @@ impl<A: Addon> Reconcile<'_, A> {
             Works::Change(steps) => {
                 facts.settled = true;
                 self.hub.events.forget(&about());
-                let changed = apply::works(self.hub, target.name, steps, facts).await;
+                let changed = self.write_works(steps, facts).await;
                 return changed.inspect_err(|error| facts.problem = Some(error.chain()));
             }
             Works::Keep(waiting) => {
@@ -314,28 +311,22 @@ impl<A: Addon> Reconcile<'_, A> {
         let recheck = health.recheck.into_iter().chain(report.recheck).min();
         let updates = changes::updates(target.addon.conditions(), &report);
         if let Some(conditions) = report.deploy {
-            apply::conditions(hub, target, &conditions).await?;
+            self.write_conditions(target.addon, &conditions).await?;
         }
         if let Some(available) = report.available {
-            apply::available(hub, target, available).await?;
+            self.write_available(target.addon, &available).await?;
         }
         // After the conditions are written, so a restart repeats no Event.
         for update in &updates {
-            hub.events
-                .notify(NewEvent {
-                    regarding: regarding(hub, target.name, Some(target.addon)),
-                    warning: update.warning,
-                    reason: &update.reason,
-                    note: &update.note,
-                })
-                .await;
+            let about = regarding(hub, target.name, Some(target.addon));
+            hub.events.notify(about, update).await;
         }
         Ok(recheck)
     }
 }
 
-fn recheck(pause: Option<Duration>) -> Outcome {
-    Outcome::Settled(Some(pause.unwrap_or(SWEEP).min(SWEEP)))
+fn recheck(pause: Option<Duration>) -> Duration {
+    pause.unwrap_or(SWEEP).min(SWEEP)
 }
 
 fn regarding<A: Addon>(

@@ -7,7 +7,7 @@
 
 use jiff::Timestamp;
 
-use super::{ConfigKind, HealthMode, Registration, permissions};
+use super::{ConfigKind, HealthMode, Registration};
 use crate::{
     api::addon::{
         AddOnDeploymentConfigSpec, CUSTOM_SIGNER, ConfigGroupResource, CustomSignerConfig,
@@ -33,13 +33,14 @@ pub(crate) fn default_subject(addon: &AddonName, cluster: &ClusterName) -> Subje
     }
 }
 
+/// The user name of an agent with a token.
+pub(crate) fn service_account(addon: &AddonName, cluster: &ClusterName) -> String {
+    format!("system:serviceaccount:{cluster}:{addon}-agent")
+}
+
 /// The kinds of configuration as the status lists them.
 pub(crate) fn supported(kinds: &[ConfigKind]) -> Vec<ConfigGroupResource> {
-    let kind = |kind: &ConfigKind| ConfigGroupResource {
-        group: kind.0.group.clone(),
-        resource: kind.0.plural.clone(),
-    };
-    kinds.iter().map(kind).collect()
+    kinds.iter().map(ConfigKind::group_resource).collect()
 }
 
 /// The agent's namespace: the configuration's, else the annotation's, else OCM's default.
@@ -97,11 +98,14 @@ pub(crate) fn plan(
             ..ManagedClusterAddOnStatus::default()
         });
     };
+    let registrations = wanted.registrations.iter().enumerate();
+    let registrations =
+        registrations.map(|(index, it)| registration(wanted, it, status.registrations.get(index)));
     let desired = ManagedClusterAddOnStatus {
         conditions: vec![verdict(wanted).onto(&status.conditions, now)],
         supported_configs: wanted.supported.to_vec(),
         config_references: Vec::new(),
-        registrations: registrations(wanted, &status.registrations),
+        registrations: registrations.collect(),
         namespace: namespace.to_owned(),
         health_check: Some(HealthCheck {
             mode: wanted.health.as_str().to_owned(),
@@ -128,10 +132,7 @@ fn verdict(wanted: &Wanted<'_>) -> Verdict {
 }
 
 fn is_reported(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnStatus) -> bool {
-    let is_current = |wanted| {
-        let found = condition::find(&live.conditions, condition::addon::REGISTRATION_APPLIED);
-        found.is_some_and(|found| condition::same(wanted, found))
-    };
+    let is_current = |wanted| condition::is_reported(wanted, &live.conditions);
     desired.conditions.iter().all(is_current)
         && same_kinds(&desired.supported_configs, &live.supported_configs)
         && desired.registrations == live.registrations
@@ -142,13 +143,6 @@ fn is_reported(desired: &ManagedClusterAddOnStatus, live: &ManagedClusterAddOnSt
 /// A list with keys may come back in any order.
 fn same_kinds(a: &[ConfigGroupResource], b: &[ConfigGroupResource]) -> bool {
     a.len() == b.len() && a.iter().all(|kind| b.contains(kind))
-}
-
-fn registrations(wanted: &Wanted<'_>, live: &[RegistrationConfig]) -> Vec<RegistrationConfig> {
-    let entries = wanted.registrations.iter().enumerate();
-    entries
-        .map(|(index, entry)| registration(wanted, entry, live.get(index)))
-        .collect()
 }
 
 fn registration(
@@ -192,7 +186,7 @@ fn kube_client(wanted: &Wanted<'_>, live: Option<&KubeClientConfig>) -> KubeClie
             subject: Some(default_subject(wanted.addon, wanted.cluster)),
         };
     }
-    let user = permissions::service_account(wanted.addon, wanted.cluster);
+    let user = service_account(wanted.addon, wanted.cluster);
     let subject = live.and_then(|live| live.subject.clone());
     let subject = subject.filter(|subject| subject.user == user && subject.groups.is_empty());
     KubeClientConfig {

@@ -1,8 +1,8 @@
 //! Converts rendered objects to the contents of works. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{RenderError, Rendered, hash::digest, place::Place};
 use crate::{
@@ -82,12 +82,10 @@ fn manifest(body: Value, configs: &[ManifestConfig]) -> Result<Manifest, RenderE
     }
     let kind = body.get("kind").and_then(Value::as_str).unwrap_or_default();
     let mut config = default_config(kind, id.clone());
-    for own in configs
+    let own = configs
         .iter()
-        .filter(|own| fits(&own.resource_identifier, &id))
-    {
-        merge(&mut config, own);
-    }
+        .filter(|own| fits(&own.resource_identifier, &id));
+    own.for_each(|own| merge(&mut config, own));
     let size = body.to_string().len();
     let (location, hook) = (location(&body), is_hook(&body));
     Ok(Manifest {
@@ -100,16 +98,10 @@ fn manifest(body: Value, configs: &[ManifestConfig]) -> Result<Manifest, RenderE
     })
 }
 
-fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
-    let ResourceIdentifier {
-        resource,
-        namespace,
-        name,
-        ..
-    } = id;
-    RenderError {
-        message: format!("{resource} {namespace}/{name} {why}"),
-    }
+/// The error about one object.
+pub(crate) fn refused(id: &ResourceIdentifier, why: &str) -> RenderError {
+    let message = format!("{} {}/{} {why}", id.resource, id.namespace, id.name);
+    RenderError { message }
 }
 
 /// The API server may drop nulls of embedded objects, so ours have none.
@@ -124,11 +116,7 @@ fn drop_nulls(value: &mut Value) {
 
 /// The identifier of an object in works; `None` without apiVersion, kind or name.
 pub(crate) fn identify(body: &Value) -> Option<ResourceIdentifier> {
-    let text = |path| {
-        body.pointer(path)
-            .and_then(Value::as_str)
-            .filter(|text| !text.is_empty())
-    };
+    let text = |path| body.pointer(path)?.as_str().filter(|text| !text.is_empty());
     let api_version = text("/apiVersion")?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     Some(ResourceIdentifier {
@@ -170,11 +158,7 @@ fn default_config(kind: &str, id: ResourceIdentifier) -> ManifestConfig {
     ManifestConfig {
         resource_identifier: id,
         feedback_rules: well_known.then_some(rule).into_iter().collect(),
-        feedback_scrape_type: if well_known {
-            "Watch".to_owned()
-        } else {
-            String::new()
-        },
+        feedback_scrape_type: if well_known { "Watch" } else { "" }.to_owned(),
         update_strategy,
     }
 }
@@ -208,7 +192,7 @@ pub(crate) fn work_spec<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Ma
     let mut spec = ManifestWorkSpec::default();
     let mut orphans = Vec::new();
     for manifest in manifests {
-        if is_orphan(&manifest.body) {
+        if mark(&manifest.body, "annotations", keys::DELETION_ORPHAN).is_some() {
             orphans.push(manifest.id.clone());
         }
         let plain = ManifestConfig {
@@ -227,10 +211,6 @@ pub(crate) fn work_spec<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> Ma
         }),
     });
     spec
-}
-
-fn is_orphan(body: &Value) -> bool {
-    mark(body, "annotations", keys::DELETION_ORPHAN).is_some()
 }
 
 fn mark<'a>(body: &'a Value, marks: &str, key: &str) -> Option<&'a Value> {
@@ -267,36 +247,26 @@ fn is_hook(body: &Value) -> bool {
 /// version of the CRD.
 pub(crate) fn spec_digest(spec: &Value) -> String {
     let mut spec = spec.clone();
-    drop_default(
-        &mut spec,
-        "/deleteOption/propagationPolicy",
-        &json!("Foreground"),
-    );
+    drop_default(&mut spec, "/deleteOption/propagationPolicy", "Foreground");
     drop_empty(&mut spec, "deleteOption");
-    let configs = spec
-        .get_mut("manifestConfigs")
-        .and_then(Value::as_array_mut);
-    for config in configs.into_iter().flatten() {
+    let configs = spec.get_mut("manifestConfigs");
+    for config in configs.and_then(Value::as_array_mut).into_iter().flatten() {
         // Hubs before OCM 1.3 drop this unknown field, so a difference in it must cause no write.
         if let Some(config) = config.as_object_mut() {
             config.remove("feedbackScrapeType");
         }
         let apply = "/updateStrategy/serverSideApply";
-        drop_default(
-            config,
-            &format!("{apply}/fieldManager"),
-            &json!("work-agent"),
-        );
-        drop_default(config, &format!("{apply}/force"), &json!(false));
-        drop_default(config, "/updateStrategy/type", &json!("Update"));
+        drop_default(config, &format!("{apply}/fieldManager"), "work-agent");
+        drop_default(config, &format!("{apply}/force"), false);
+        drop_default(config, "/updateStrategy/type", "Update");
         drop_empty(config, "updateStrategy");
     }
     drop_empty(&mut spec, "manifestConfigs");
     digest(&spec)
 }
 
-fn drop_default(value: &mut Value, path: &str, default: &Value) {
-    if value.pointer(path) == Some(default)
+fn drop_default(value: &mut Value, path: &str, default: impl Into<Value>) {
+    if value.pointer(path) == Some(&default.into())
         && let Some((parent, field)) = path.rsplit_once('/')
         && let Some(parent) = value.pointer_mut(parent).and_then(Value::as_object_mut)
     {
@@ -317,14 +287,10 @@ fn drop_empty(value: &mut Value, field: &str) {
 }
 
 /// The objects of a work, with their sizes.
-pub(crate) fn identifiers(spec: &Value) -> BTreeMap<ResourceIdentifier, usize> {
-    let manifests = spec
-        .pointer("/workload/manifests")
-        .and_then(Value::as_array);
-    let manifests = manifests.into_iter().flatten();
-    manifests
-        .filter_map(|body| Some((identify(body)?, body.to_string().len())))
-        .collect()
+pub(crate) fn identifiers(spec: &Value) -> BTreeSet<ResourceIdentifier> {
+    let manifests = spec.pointer("/workload/manifests");
+    let manifests = manifests.and_then(Value::as_array).into_iter().flatten();
+    manifests.filter_map(identify).collect()
 }
 
 #[cfg(test)]

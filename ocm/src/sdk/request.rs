@@ -15,14 +15,14 @@ use kube::{Api, api::PostParams};
 use tracing::{info, warn};
 
 use super::{
-    Addon, Error, Refusal, SigningCa,
-    csr::{self, Granted, Progress, Situation},
-    drive::{Hub, Key},
+    Addon, Error, SigningCa,
+    csr::{self, Granted, Progress, Refusal, Situation},
     error::unless_gone,
     event::reference,
+    hub::Hub,
+    key::Key,
     metrics::Written,
     object_cache::Expected,
-    queue::Outcome,
     reconcile,
 };
 use crate::{api::cluster::ManagedCluster, name::ClusterName};
@@ -38,15 +38,15 @@ pub(crate) async fn reconcile<A: Addon>(
     hub: &Hub<A>,
     name: &str,
     now: Timestamp,
-) -> Result<Outcome, Error> {
+) -> Result<Option<Duration>, Error> {
     let (sender, judged) = {
         let state = hub.world.lock();
         let Some(request) = state.request(name) else {
             hub.events.forget(&regarding(name, None));
-            return Ok(Outcome::Settled(None));
+            return Ok(None);
         };
         if !request.is_open() {
-            return Ok(Outcome::Settled(None));
+            return Ok(None);
         }
         let queue = csr::queue(state.requests(), request.sender.as_ref());
         let judged = queue.iter().take(csr::OPEN_LIMIT).any(|it| *it == name);
@@ -54,14 +54,14 @@ pub(crate) async fn reconcile<A: Addon>(
     };
     if !judged {
         ignore(hub, sender.as_ref()).await;
-        return Ok(Outcome::Settled(None));
+        return Ok(None);
     }
     let api = Api::<CertificateSigningRequest>::all(hub.client.clone());
     let request = api.get_opt(name).await;
     let request = request.map_err(Error::read(format!("certificate request {name}")))?;
     match request {
         Some(request) => advance(hub, &request, now).await,
-        None => Ok(Outcome::Settled(None)),
+        None => Ok(None),
     }
 }
 
@@ -97,16 +97,16 @@ async fn advance<A: Addon>(
     hub: &Hub<A>,
     request: &CertificateSigningRequest,
     now: Timestamp,
-) -> Result<Outcome, Error> {
+) -> Result<Option<Duration>, Error> {
     let progress = csr::progress(request);
     if matches!(progress, Progress::Denied | Progress::Issued) {
-        return Ok(Outcome::Settled(None));
+        return Ok(None);
     }
     let granted = match judge(hub, request) {
         Ok(granted) => granted,
         Err(refusal) => {
             refuse(hub, request, &refusal).await;
-            return Ok(Outcome::Settled(None));
+            return Ok(None);
         }
     };
     let sender = csr::claimed_cluster(request);
@@ -117,18 +117,18 @@ async fn advance<A: Addon>(
         Progress::Approved | Progress::Denied | Progress::Issued => Some(request.clone()),
     };
     let Some(approved) = approved.filter(|_| granted.custom) else {
-        return Ok(Outcome::Settled(None));
+        return Ok(None);
     };
     let Some(ca) = hub.addon.signing_ca(&approved.spec.signer_name) else {
         let note = "approved; waiting for a CA to sign with";
         warn_about(hub, &approved, "NoSigningCa", note).await;
-        return Ok(Outcome::Settled(Some(CA_PAUSE)));
+        return Ok(Some(CA_PAUSE));
     };
     issue(hub, approved, &granted, &ca, now).await
 }
 
 fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<Granted, Refusal> {
-    let cluster = csr::claimed_cluster(request).ok_or(Refusal::ClusterLabel)?;
+    let cluster = csr::claimed_cluster(request).ok_or_else(Refusal::cluster_label)?;
     let observed = hub.world.observe(&cluster);
     let target = observed.target(&cluster);
     let wanted = target
@@ -146,20 +146,17 @@ fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<
     let blocked =
         target.and_then(|target| reconcile::blocked(hub.addon.as_ref(), target, &observed));
     match blocked {
-        Some(verdict) => Err(Refusal::NotServed {
-            cluster,
-            message: verdict.message,
-        }),
+        Some(verdict) => Err(Refusal::not_served(&cluster, &verdict.message)),
         None => Ok(granted),
     }
 }
 
 async fn refuse<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest, refusal: &Refusal) {
     let note = format!("left pending: {refusal}");
-    if warn_about(hub, request, refusal.reason(), &note).await {
+    if warn_about(hub, request, refusal.reason, &note).await {
         let name = request.metadata.name.as_deref().unwrap_or_default();
-        warn!(request = name, reason = refusal.reason(), %refusal, "certificate request left pending");
-        hub.metrics.refused(refusal.reason());
+        warn!(request = name, reason = refusal.reason, %refusal, "certificate request left pending");
+        hub.metrics.refused(refusal.reason);
     }
 }
 
@@ -201,13 +198,12 @@ async fn approve<A: Addon>(
             last_update_time: Some(Time(now)),
             last_transition_time: Some(Time(now)),
         });
-    let approved = replace(hub, "approval", "approve", &approved).await?;
+    let approved = replace(hub, ("approval", "approve"), &approved, Written::Approval).await?;
     if approved.is_some() {
         info!(
             request = request.metadata.name,
             "certificate request approved"
         );
-        hub.metrics.wrote(Written::Approval);
     }
     Ok(approved)
 }
@@ -218,7 +214,7 @@ async fn issue<A: Addon>(
     granted: &Granted,
     ca: &SigningCa,
     now: Timestamp,
-) -> Result<Outcome, Error> {
+) -> Result<Option<Duration>, Error> {
     let wish = request.spec.expiration_seconds;
     let wish = wish
         .and_then(|wish| u64::try_from(wish).ok())
@@ -239,19 +235,18 @@ async fn issue<A: Addon>(
     };
     let status = request.status.get_or_insert_default();
     status.certificate = Some(ByteString(certificate.into_bytes()));
-    if let Some(issued) = replace(hub, "status", "sign", &request).await? {
+    if let Some(issued) = replace(hub, ("status", "sign"), &request, Written::Certificate).await? {
         info!(request = issued.metadata.name, "certificate issued");
-        hub.metrics.wrote(Written::Certificate);
     }
-    Ok(Outcome::Settled(None))
+    Ok(None)
 }
 
 /// Writes a subresource; `None` if the request is gone.
 async fn replace<A: Addon>(
     hub: &Hub<A>,
-    subresource: &str,
-    action: &'static str,
+    (subresource, action): (&str, &'static str),
     request: &CertificateSigningRequest,
+    written: Written,
 ) -> Result<Option<CertificateSigningRequest>, Error> {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let api = Api::<CertificateSigningRequest>::all(hub.client.clone());
@@ -265,13 +260,9 @@ async fn replace<A: Addon>(
     let object = format!("certificate request {name}");
     let replaced = unless_gone(result).map_err(Error::write(action, object))?;
     if let Some(replaced) = &replaced {
-        let version = replaced
-            .metadata
-            .resource_version
-            .clone()
-            .unwrap_or_default();
-        let key = Key::Request(name.to_owned());
-        hub.world.expect(&key, Expected::Version(version));
+        let version = replaced.metadata.resource_version.clone();
+        let expected = Expected::Version(version.unwrap_or_default());
+        hub.wrote(Key::Request(name.to_owned()), written, expected);
     }
     Ok(replaced)
 }
@@ -295,6 +286,7 @@ mod tests {
             cache::{Change, Update},
             csr::{OPEN_LIMIT, SIZE_LIMIT, Summary, samples::Sample},
             event::Events,
+            queue::PendingWork,
             reconcile::samples::{Author, author},
         },
     };
@@ -319,6 +311,7 @@ mod tests {
             version: Version::V1Beta1,
             world: Arc::clone(View::new().world()),
             metrics: Metrics::default(),
+            pending: PendingWork::default(),
         };
         (hub, calls)
     }

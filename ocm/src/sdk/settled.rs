@@ -155,10 +155,8 @@ impl<'a> Configured<'a> {
     /// The configurations for the cluster, as OCM computes them: of each kind those of the cluster's add-on, else those of
     /// the placement, else the defaults.
     fn expected(self) -> Vec<&'a AddOnConfig> {
-        let defaults = self
-            .offer
-            .into_iter()
-            .flat_map(|it| &it.spec.default_configs);
+        let offer = self.offer.into_iter();
+        let defaults = offer.flat_map(|it| &it.spec.default_configs);
         let defaults = defaults.filter(|it| !["", NO_DEFAULT].contains(&it.name.as_str()));
         let mut expected = Vec::new();
         for level in [
@@ -220,14 +218,12 @@ fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {
 /// OCM's name of a configuration in the annotation of works, with two adjacent slashes if it has no
 /// namespace.
 fn label(config: &AddOnConfig) -> String {
-    let AddOnConfig {
-        group,
-        resource,
-        namespace,
-        name,
-    } = config;
+    let (resource, group) = (&config.resource, &config.group);
     let dot = if group.is_empty() { "" } else { "." };
-    format!("{resource}{dot}{group}/{namespace}/{name}")
+    format!(
+        "{resource}{dot}{group}/{}/{}",
+        config.namespace, config.name
+    )
 }
 
 #[cfg(test)]

@@ -14,25 +14,20 @@ use rcgen::{
     SerialNumber, SubjectPublicKeyInfo,
 };
 use time::OffsetDateTime;
-use x509_parser::{pem::parse_x509_pem, prelude::parse_x509_certificate};
+use x509_parser::{pem::parse_x509_pem, prelude::parse_x509_certificate, time::ASN1Time};
 
 use crate::api::addon::Subject;
 
 /// A CA that signs client certificates. Its key cannot be printed.
+#[derive(derive_more::Debug)]
 pub struct SigningCa {
+    #[debug(skip)]
     issuer: Issuer<'static, KeyPair>,
     not_before: Timestamp,
     not_after: Timestamp,
     /// The CA's own certificate if another CA signed it; it accompanies each leaf.
+    #[debug(skip)]
     intermediate: Option<String>,
-}
-
-impl std::fmt::Debug for SigningCa {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SigningCa")
-            .field("not_after", &self.not_after)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Why a CA cannot be used, or a certificate cannot be issued.
@@ -73,29 +68,23 @@ impl SigningCa {
     /// Reads a CA: its certificate (the first of the PEM) and its key (PKCS#8, SEC1 or PKCS#1).
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, SigningCaError> {
         let key = KeyPair::from_pem(key).map_err(SigningCaError::ReadKey)?;
-        let unreadable = SigningCaError::ReadCertificate;
-        let (_, pem) = parse_x509_pem(certificate.as_bytes())
-            .map_err(|_broken| SigningCaError::ReadCertificate)?;
-        let (_, parsed) = parse_x509_certificate(&pem.contents)
-            .map_err(|_broken| SigningCaError::ReadCertificate)?;
+        let unreadable = || SigningCaError::ReadCertificate;
+        let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|_broken| unreadable())?;
+        let (_, parsed) = parse_x509_certificate(&pem.contents).map_err(|_broken| unreadable())?;
         if !parsed.is_ca() {
             return Err(SigningCaError::NotACa);
         }
         if parsed.public_key().subject_public_key.as_ref() != key.public_key_raw() {
             return Err(SigningCaError::WrongKey);
         }
-        let at = |second| Timestamp::from_second(second);
+        let at =
+            |time: ASN1Time| Timestamp::from_second(time.timestamp()).map_err(|_far| unreadable());
         let validity = parsed.validity();
-        let (Ok(not_before), Ok(not_after)) = (
-            at(validity.not_before.timestamp()),
-            at(validity.not_after.timestamp()),
-        ) else {
-            return Err(unreadable);
-        };
+        let (not_before, not_after) = (at(validity.not_before)?, at(validity.not_after)?);
         let self_signed = parsed.subject().as_raw() == parsed.issuer().as_raw();
         let issuer = Issuer::from_ca_cert_der(&pem.contents.as_slice().into(), key)
-            .map_err(|_broken| SigningCaError::ReadCertificate)?;
-        let first = first_block(certificate).ok_or(unreadable)?;
+            .map_err(|_broken| unreadable())?;
+        let first = first_block(certificate).ok_or_else(unreadable)?;
         let intermediate = (!self_signed).then(|| first.to_owned());
         Ok(Self {
             issuer,
@@ -193,15 +182,15 @@ fn first_block(pem: &str) -> Option<&str> {
 fn distinguished_name(subject: &Subject) -> Result<DistinguishedName, SigningCaError> {
     let mut name = DistinguishedName::new();
     let parts = [
-        (DnType::OrganizationName, vec![2, 5, 4, 10], &subject.groups),
+        (DnType::OrganizationName, 10, &subject.groups),
         (
             DnType::OrganizationalUnitName,
-            vec![2, 5, 4, 11],
+            11,
             &subject.organization_units,
         ),
     ];
-    for (kind, oid, values) in parts {
-        let kinds = [kind, DnType::CustomDnType(oid)];
+    for (kind, id, values) in parts {
+        let kinds = [kind, DnType::CustomDnType(vec![2, 5, 4, id])];
         if values.len() > kinds.len() {
             return Err(SigningCaError::Subject);
         }

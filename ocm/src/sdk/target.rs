@@ -7,7 +7,7 @@ use kube::api::ApiResource;
 use super::registration;
 use crate::{
     api::{
-        addon::{ManagedClusterAddOn, Subject},
+        addon::{ConfigGroupResource, ManagedClusterAddOn, Subject},
         cluster::ManagedCluster,
     },
     name::{AddonName, ClusterName},
@@ -54,6 +54,12 @@ impl ConfigKind {
     /// The configuration that every add-on may take.
     pub fn addon_deployment_config() -> Self {
         Self(ApiResource::erase::<crate::api::addon::AddOnDeploymentConfig>(&()))
+    }
+
+    /// The kind, as the status of an add-on lists it.
+    pub(crate) fn group_resource(&self) -> ConfigGroupResource {
+        let (group, resource) = (self.0.group.clone(), self.0.plural.clone());
+        ConfigGroupResource { group, resource }
     }
 }
 

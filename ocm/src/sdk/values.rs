@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{Config, RenderError, RenderInput, Target};
-use crate::{api::addon::ManagedClusterAddOn, keys};
+use crate::{
+    api::addon::{CustomizedVariable, ManagedClusterAddOn},
+    keys,
+};
 
 /// How an agent is installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +56,9 @@ pub fn managed_kubeconfig_secret(addon: &str) -> String {
 
 /// Values for plain templates: names in upper camel case, and the configuration's variables.
 pub fn plain(input: RenderInput<'_>) -> BTreeMap<String, String> {
-    let mut values = BTreeMap::new();
-    for variable in input
-        .config
-        .deployment
-        .iter()
-        .flat_map(|it| &it.customized_variables)
-    {
-        values.insert(variable.name.clone(), variable.value.clone());
-    }
-    for (name, value) in fixed(input) {
-        values.insert(upper(name), value);
-    }
-    values
+    let variables = variables(input.config).map(|it| (it.name.clone(), it.value.clone()));
+    let fixed = fixed(input).map(|(name, value)| (upper(name), value));
+    variables.chain(fixed).collect()
 }
 
 /// Values for charts: names in lower camel case and `global`.
@@ -77,9 +70,7 @@ pub fn chart(
     input: RenderInput<'_>,
     allowed: &[&str],
 ) -> Result<Value, RenderError> {
-    let variables = input.config.deployment.iter();
-    let variables = variables.flat_map(|it| &it.customized_variables);
-    let variables = variables.map(|it| (it.name.clone(), json!(it.value)));
+    let variables = variables(input.config).map(|it| (it.name.clone(), json!(it.value)));
     let annotated = annotated(input.target.addon, allowed)?;
     let fixed = fixed(input).map(|(name, value)| (name.to_owned(), json!(value)));
     let layers = [
@@ -92,13 +83,8 @@ pub fn chart(
 }
 
 fn fixed(input: RenderInput<'_>) -> [(&'static str, String); 5] {
-    let addon = input
-        .target
-        .addon
-        .metadata
-        .name
-        .as_deref()
-        .unwrap_or_default();
+    let addon = input.target.addon.metadata.name.as_deref();
+    let addon = addon.unwrap_or_default();
     [
         ("clusterName", input.target.name.to_string()),
         ("addonInstallNamespace", input.install_namespace.to_owned()),
@@ -109,6 +95,11 @@ fn fixed(input: RenderInput<'_>) -> [(&'static str, String); 5] {
         ("hubKubeConfigSecret", hub_kubeconfig_secret(addon)),
         ("managedKubeConfigSecret", managed_kubeconfig_secret(addon)),
     ]
+}
+
+fn variables(config: &Config) -> impl Iterator<Item = &CustomizedVariable> {
+    let deployment = config.deployment.iter();
+    deployment.flat_map(|it| &it.customized_variables)
 }
 
 fn upper(name: &str) -> String {

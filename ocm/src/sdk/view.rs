@@ -1,11 +1,11 @@
 //! Read access to the SDK's cache, for authors.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    drive::Key,
+    key::Key,
     object_cache::{Expected, ObjectCache},
 };
 use crate::{
@@ -47,11 +47,7 @@ impl View {
 
     /// All clusters by name.
     pub fn clusters(&self) -> Vec<(ClusterName, Arc<ManagedCluster>)> {
-        let state = self.world.lock();
-        let clusters = state.clusters.live().iter();
-        clusters
-            .map(|(name, cluster)| (name.clone(), Arc::clone(cluster)))
-            .collect()
+        pairs(self.world.lock().clusters.live())
     }
 
     /// One cluster.
@@ -61,11 +57,7 @@ impl View {
 
     /// This add-on on all clusters that have it.
     pub fn addons(&self) -> Vec<(ClusterName, Arc<ManagedClusterAddOn>)> {
-        let state = self.world.lock();
-        let addons = state.addons.live().iter();
-        addons
-            .map(|(name, addon)| (name.clone(), Arc::clone(addon)))
-            .collect()
+        pairs(self.world.lock().addons.live())
     }
 
     /// This add-on on one cluster.
@@ -75,26 +67,20 @@ impl View {
 
     /// The `ClusterManagementAddOn`.
     pub fn offer(&self) -> Option<Arc<ClusterManagementAddOn>> {
-        let state = self.world.lock();
-        state
-            .offer
-            .live()
-            .get(&())
-            .map(|offer| Arc::clone(&offer.model))
+        self.world.lock().offer()
     }
 
     /// Records that the author has written this add-on of a cluster, and the version that the hub returned. Until the
     /// cache shows it, the cluster is [behind](Self::is_behind), for the SDK too.
     pub fn wrote(&self, cluster: &ClusterName, version: impl Into<String>) {
         let expected = Expected::Version(version.into());
-        self.world.expect(&Key::Cluster(cluster.clone()), expected);
+        self.world.expect(Key::Cluster(cluster.clone()), expected);
     }
 
     /// Records that the author has deleted this add-on of a cluster, with this UID; as for [`wrote`](Self::wrote).
     pub fn deleted(&self, cluster: &ClusterName, uid: impl Into<String>) {
-        let uid = uid.into();
-        let expected = Expected::NoAddon { uid };
-        self.world.expect(&Key::Cluster(cluster.clone()), expected);
+        let expected = Expected::NoAddon(uid.into());
+        self.world.expect(Key::Cluster(cluster.clone()), expected);
     }
 
     /// Whether the cache does not show a write for this cluster yet, by the SDK or the author. A decision from the state
@@ -103,4 +89,11 @@ impl View {
         let key = Key::Cluster(cluster.clone());
         self.world.is_behind(&key, Instant::now())
     }
+}
+
+fn pairs<T>(live: &BTreeMap<ClusterName, Arc<T>>) -> Vec<(ClusterName, Arc<T>)> {
+    let pairs = live.iter();
+    pairs
+        .map(|(name, it)| (name.clone(), Arc::clone(it)))
+        .collect()
 }

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::{
-    Client,
     api::{ApiResource, DynamicObject},
     runtime::watcher,
 };
@@ -13,50 +12,38 @@ use serde_json::{Value, json};
 
 use self::follow::Source;
 use super::{
-    Error,
+    Addon, ConfigKind, Error, Hosts,
     csr::{self, Summary},
-    drive::Key,
     hash::{Live, spec_hash},
-    object_cache::{ConfigObject, Decision, ObjectCache, Offer, Permission, Work},
+    hub::Hub,
+    key::Key,
+    object_cache::{ConfigObject, Decision, Offer, Permission, Work},
     permissions::Part,
     place,
-    queue::PendingWork,
 };
 use crate::{
     api::{
-        addon::{AddOnConfig, ConfigGroupResource, ConfigReference, ManagedClusterAddOn, Version},
+        addon::{AddOnConfig, ConfigReference, ManagedClusterAddOn},
         cluster::{ManagedCluster, placement_decisions},
         work::ManifestWork,
     },
     keys,
-    name::{AddonName, ClusterName},
+    name::ClusterName,
 };
 
 mod follow;
 
-/// The context of all watches.
-#[derive(Clone)]
-pub(crate) struct Watches {
-    pub(crate) client: Client,
-    pub(crate) addon: AddonName,
-    pub(crate) version: Version,
-    pub(crate) world: Arc<ObjectCache>,
-    pub(crate) work: Arc<PendingWork<Key>>,
-    /// Whether clusters may host agents of others, so that changes of a host wake those.
-    pub(crate) hosted: bool,
-}
-
-impl Watches {
+impl<A: Addon> Hub<A> {
     fn by_name(&self) -> watcher::Config {
-        watcher::Config::default().fields(&format!("metadata.name={}", self.addon))
+        watcher::Config::default().fields(&format!("metadata.name={}", self.addon.name()))
     }
 
     fn by_label(&self) -> watcher::Config {
-        watcher::Config::default().labels(&format!("{}={}", keys::ADDON_NAME, self.addon))
+        watcher::Config::default().labels(&format!("{}={}", keys::ADDON_NAME, self.addon.name()))
     }
 
     /// `ManagedClusters` without fields that change often and decide nothing.
-    pub(crate) async fn clusters(self) -> Error {
+    pub(crate) async fn clusters(self: Arc<Self>) -> Error {
         let source = Source {
             what: "managedclusters",
             resource: ApiResource::erase::<ManagedCluster>(&()),
@@ -83,9 +70,9 @@ impl Watches {
 
     fn wake(&self, key: Key, paced: bool) {
         if paced {
-            self.work.add_paced(key);
+            self.pending.add_paced(key);
         } else {
-            self.work.add(key);
+            self.pending.add(key);
         }
     }
 
@@ -113,7 +100,7 @@ impl Watches {
 
     /// Wakes the clusters whose agents these hosts run, since the state of a host decides where they go.
     fn wake_hosted(&self, hosts: &BTreeMap<ClusterName, bool>) {
-        if !self.hosted || hosts.is_empty() {
+        if self.addon.hosts() == Hosts::None || hosts.is_empty() {
             return;
         }
         for (cluster, addon) in self.world.lock().addons.live() {
@@ -127,13 +114,13 @@ impl Watches {
     fn wake_addons(&self, which: impl Fn(&ManagedClusterAddOn) -> bool) {
         for (cluster, addon) in self.world.lock().addons.live() {
             if which(addon) {
-                self.work.add(Key::Cluster(cluster.clone()));
+                self.pending.add(Key::Cluster(cluster.clone()));
             }
         }
     }
 
     /// This add-on on all clusters.
-    pub(crate) async fn addons(self) -> Error {
+    pub(crate) async fn addons(self: Arc<Self>) -> Error {
         let source = Source {
             what: "managedclusteraddons",
             resource: self.version.managed_cluster_addons(),
@@ -144,7 +131,7 @@ impl Watches {
         let apply = |change| {
             for (cluster, _) in self.world.apply(|state| &mut state.addons, change) {
                 self.wake_requests(&cluster, false);
-                self.work.add(Key::Cluster(cluster));
+                self.pending.add(Key::Cluster(cluster));
             }
         };
         source.follow(&self.client, apply).await
@@ -152,31 +139,34 @@ impl Watches {
 
     /// Works of this add-on, without their objects. The label selector limits the traffic; the name decides to which
     /// cluster a work belongs.
-    pub(crate) async fn works(self) -> Error {
+    pub(crate) async fn works(self: Arc<Self>) -> Error {
         let source = Source {
             what: "manifestworks",
             resource: ApiResource::erase::<ManifestWork>(&()),
             config: self.by_label(),
             key: |object: &DynamicObject| {
                 let (namespace, name) = namespaced(object)?;
-                let cluster = place::served(&self.addon, &namespace, &name)?;
+                let cluster = place::served(self.addon.name(), &namespace, &name)?;
                 Some((cluster, namespace, name))
             },
             read: |object| Some(Arc::new(Work::read(object))),
         };
         let apply = |change| {
             for ((cluster, _, _), _) in self.world.apply(|state| &mut state.works, change) {
-                self.work.add(Key::Cluster(cluster));
+                self.pending.add(Key::Cluster(cluster));
             }
         };
         source.follow(&self.client, apply).await
     }
 
     /// Roles, or `RoleBindings`, of this add-on's agents.
-    pub(crate) async fn permissions(self, part: Part) -> Error {
-        let name = super::permissions::name(&self.addon);
+    pub(crate) async fn permissions(self: Arc<Self>, part: Part) -> Error {
+        let name = super::permissions::name(self.addon.name());
         let source = Source {
-            what: part.plural(),
+            what: match part {
+                Part::Role => "roles",
+                Part::Binding => "rolebindings",
+            },
             resource: part.resource(),
             config: self.by_label().fields(&format!("metadata.name={name}")),
             key: |object: &DynamicObject| cluster_name(object.metadata.namespace.as_ref()),
@@ -190,7 +180,7 @@ impl Watches {
                 .world
                 .apply(|state| state.permissions.entry(part).or_default(), change);
             for (cluster, _) in changed {
-                self.work.add(Key::Cluster(cluster));
+                self.pending.add(Key::Cluster(cluster));
             }
         };
         source.follow(&self.client, apply).await
@@ -198,13 +188,13 @@ impl Watches {
 
     /// Certificate requests with this add-on's label; or those to a custom signer of ours without it, since no other
     /// component would report them.
-    pub(crate) async fn requests(self, signer: Option<String>) -> Error {
+    pub(crate) async fn requests(self: Arc<Self>, signer: Option<String>) -> Error {
         let (what, config) = match &signer {
             None => ("certificatesigningrequests", self.by_label()),
             Some(signer) => (
                 "certificatesigningrequests without our label",
                 watcher::Config::default()
-                    .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon))
+                    .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon.name()))
                     .fields(&format!("spec.signerName={signer}")),
             ),
         };
@@ -224,10 +214,10 @@ impl Watches {
             for (name, before) in changed {
                 if let Some(before) = before {
                     for next in self.next_requests(&name, &before, count) {
-                        self.work.add(Key::Request(next));
+                        self.pending.add(Key::Request(next));
                     }
                 }
-                self.work.add(Key::Request(name));
+                self.pending.add(Key::Request(name));
             }
         };
         source.follow(&self.client, apply).await
@@ -247,7 +237,7 @@ impl Watches {
     }
 
     /// This add-on's `ClusterManagementAddOn`.
-    pub(crate) async fn offer(self) -> Error {
+    pub(crate) async fn offer(self: Arc<Self>) -> Error {
         let source = Source {
             what: "clustermanagementaddons",
             resource: self.version.cluster_management_addons(),
@@ -261,7 +251,7 @@ impl Watches {
         };
         let apply = |change| {
             for ((), before) in self.world.apply(|state| &mut state.offer, change) {
-                self.work.add(Key::Configs);
+                self.pending.add(Key::Configs);
                 let now = self.world.lock().offer.live().get(&()).cloned();
                 let [before, now] = [before, now].map(|it| it.map(|it| it.model.spec.clone()));
                 // Waiting clusters may proceed with the changed configurations.
@@ -274,14 +264,11 @@ impl Watches {
     }
 
     /// All objects of one kind of configuration.
-    pub(crate) async fn configs(self, resource: ApiResource) -> Error {
-        let kind = ConfigGroupResource {
-            group: resource.group.clone(),
-            resource: resource.plural.clone(),
-        };
+    pub(crate) async fn configs(self: Arc<Self>, config: ConfigKind) -> Error {
+        let kind = config.group_resource();
         let source = Source {
             what: "configurations",
-            resource,
+            resource: config.0,
             config: watcher::Config::default(),
             key: |object: &DynamicObject| {
                 Some(AddOnConfig {
@@ -305,13 +292,11 @@ impl Watches {
                 change,
             );
             for (config, _) in configs {
-                self.work.add(Key::Configs);
+                self.pending.add(Key::Configs);
                 self.wake_addons(|addon| {
-                    let mut references = addon
-                        .config_references()
-                        .iter()
-                        .map(ConfigReference::desired);
-                    references.any(|(named, _)| named == config)
+                    let references = addon.config_references().iter();
+                    let mut named = references.map(ConfigReference::desired);
+                    named.any(|(named, _)| named == config)
                 });
             }
         };
@@ -319,7 +304,7 @@ impl Watches {
     }
 
     /// Decisions of all placements: OCM configures the clusters that a placement selects.
-    pub(crate) async fn decisions(self) -> Error {
+    pub(crate) async fn decisions(self: Arc<Self>) -> Error {
         let source = Source {
             what: "placementdecisions",
             resource: placement_decisions(),
@@ -331,7 +316,7 @@ impl Watches {
             for (key, before) in self.world.apply(|state| &mut state.decisions, change) {
                 let moved = self.world.lock().moved(&key, before.as_deref());
                 for cluster in moved {
-                    self.work.add(Key::Cluster(cluster));
+                    self.pending.add(Key::Cluster(cluster));
                 }
             }
         };

@@ -29,12 +29,11 @@ pub fn configure(object: &mut Value, config: &Config, registries: &[ImageMirror]
     }
     for list in ["containers", "initContainers"] {
         let containers = pod.get_mut(list).and_then(Value::as_array_mut);
-        for container in containers
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            mirror(container, registries);
+        let containers = containers.into_iter().flatten();
+        for container in containers.filter_map(Value::as_object_mut) {
+            if let Some(Value::String(image)) = container.get_mut("image") {
+                *image = images::mirrored(image, registries);
+            }
             proxy(container, deployment.proxy_config.as_ref());
             resources(container, deployment, [resource, &name]);
         }
@@ -77,12 +76,6 @@ fn place(pod: &mut Map<String, Value>, placement: &NodePlacement) {
     }
 }
 
-fn mirror(container: &mut Map<String, Value>, registries: &[ImageMirror]) {
-    if let Some(Value::String(image)) = container.get_mut("image") {
-        *image = images::mirrored(image, registries);
-    }
-}
-
 /// Sets the usual proxy variables; the author's own values stay.
 fn proxy(container: &mut Map<String, Value>, proxy: Option<&ProxyConfig>) {
     let Some(proxy) = proxy else { return };
@@ -109,18 +102,12 @@ fn resources(
     deployment: &AddOnDeploymentConfigSpec,
     [resource, name]: [&str; 2],
 ) {
-    let own = container
-        .get("name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let wanted = [resource, name, own];
+    let own = container.get("name").and_then(Value::as_str);
+    let wanted = [resource, name, own.unwrap_or_default()];
     let fits = |id: &str| {
         let parts: Vec<_> = id.split(':').collect();
-        parts.len() == wanted.len()
-            && parts
-                .iter()
-                .zip(wanted)
-                .all(|(part, wanted)| *part == "*" || *part == wanted)
+        let mut pairs = parts.iter().zip(wanted);
+        parts.len() == wanted.len() && pairs.all(|(part, it)| *part == "*" || *part == it)
     };
     let mut requirements = deployment.resource_requirements.iter().rev();
     if let Some(found) = requirements.find(|it| fits(&it.container_id)) {

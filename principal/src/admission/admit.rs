@@ -3,15 +3,12 @@
 //! Admission compares the presented credentials with the records of the hub; a claim of the agent never widens them.
 //! The order of the checks is upstream's, so that a peer without credentials learns nothing about versions or clusters.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+use parking_lot::Mutex;
 use protocol::{
     refusal::Refusal,
     version::{self, Capabilities},
@@ -20,10 +17,14 @@ use protocol::{
 use runtime::{clock::Clock, credentials::Material, error::Chain};
 use tokio::sync::watch;
 
+pub(crate) use super::{
+    budget::{Budget, RefusalBudget},
+    credentials::Credentials,
+};
 use crate::{
-    admission::peer::Peer,
     admission::{
         identity::{Method, PeerCertificate},
+        peer::Peer,
         registry::{End, Registry},
         revoked::Revoked,
         tokens::{Announced, Holder, JwtKey, Purpose, REFRESH_RENEWAL, Verified},
@@ -34,15 +35,10 @@ use crate::{
     metrics::Metrics,
 };
 
-mod budget;
-mod credentials;
 mod proof;
-mod refusals;
+mod verify;
 
-pub(crate) use budget::Budget;
-pub(crate) use credentials::Credentials;
 pub(crate) use proof::Nonces;
-pub(crate) use refusals::RefusalBudget;
 
 /// From the creation of a cluster Secret to the fleet that contains it.
 const REGISTRATION: Duration = Duration::from_secs(10);
@@ -101,7 +97,7 @@ impl Admission {
     pub(crate) fn challenge(&self, peer: &Peer) -> Option<(Bytes, Arc<str>)> {
         let proxy = self.proxy(peer)?;
         let uid = self.serving().ok()?;
-        Some((self.nonces.give(proxy.thumbprint(), self.clock.now())?, uid))
+        Some((self.nonces.give(proxy.thumbprint, self.clock.now())?, uid))
     }
 
     /// Exchanges credentials for tokens.
@@ -127,12 +123,9 @@ impl Admission {
         if method != self.identity.word() {
             return Err(Refusal::AuthenticationFailed);
         }
-        let claims = verify::Claims {
-            credentials,
-            proof,
-            principal_uid: &principal_uid,
-        };
-        let (cluster, peer_credentials) = self.shown(peer, claims).await?;
+        let (cluster, peer_credentials) = self
+            .shown(peer, &credentials, proof.as_ref(), &principal_uid)
+            .await?;
         self.not_revoked(&cluster, &peer_credentials)?;
         self.register(&cluster, claimed).await?;
         self.enrolled(&cluster, claimed, &peer_credentials)?;
@@ -142,15 +135,16 @@ impl Admission {
             return Err(Refusal::TooMany);
         }
         let theirs = Capabilities::read(&capabilities);
-        let both = self.capabilities.negotiate(&theirs);
+        let both = self.capabilities.negotiate(&theirs).to_words();
         let its_own = own_version(user_agent, &theirs).unwrap_or(&version);
         self.registry
-            .report_authenticated(&cluster, claimed, its_own);
+            .reports
+            .authenticated(&cluster, claimed, its_own);
         let answer = version::answer_to(&version, &theirs).to_owned();
         let announced = Announced {
             version,
             namespace: agent_namespace,
-            capabilities: both.to_words(),
+            capabilities: both.clone(),
         };
         let holder = Holder {
             cluster,
@@ -163,7 +157,7 @@ impl Admission {
             version: answer,
             principal_namespace: self.argocd_namespace.clone(),
             principal_uid: principal_uid.to_string(),
-            capabilities: both.to_words(),
+            capabilities: both,
             agent_name: holder.cluster.to_string(),
         })
     }
@@ -204,17 +198,13 @@ impl Admission {
             return Some(End::Revoked);
         }
         let passwords = self.passwords.as_ref();
-        if passwords.is_some_and(|passwords| !peer_credentials.are_current(&passwords.users())) {
+        if passwords.is_some_and(|it| !peer_credentials.are_current(&it.users.borrow())) {
             return Some(End::Password);
         }
         match self.fleet.borrow().clusters.get(cluster.as_str()) {
             None => Some(End::LeftFleet),
             Some(enrolment) if enrolment.mode != mode => Some(End::ModeChanged),
-            Some(enrolment)
-                if !enrolment
-                    .certificates
-                    .admit(peer_credentials.certificate.as_deref()) =>
-            {
+            Some(enrolment) if !enrolment.certificates.admit(peer_credentials) => {
                 Some(End::Revoked)
             }
             Some(_) => None,
@@ -241,7 +231,7 @@ impl Admission {
     /// Forgets clusters that do not pass `keep`.
     pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
         self.budget.keep(&keep);
-        let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proved = self.proved.lock();
         proved.retain(|cluster, _| keep(cluster.as_str()));
     }
 
@@ -322,12 +312,9 @@ impl Admission {
             tracing::info!(%cluster, "rejected a cluster that is not enrolled");
             return Err(Refusal::NotEnrolled);
         };
-        if !enrolment
-            .certificates
-            .admit(peer_credentials.certificate.as_deref())
-        {
-            self.registry
-                .report_refused(cluster, "the agent's certificate is revoked");
+        if !enrolment.certificates.admit(peer_credentials) {
+            let reports = &self.registry.reports;
+            reports.refused(cluster, "the agent's certificate is revoked");
             return Err(Refusal::Revoked);
         }
         if enrolment.mode != claimed {
@@ -335,7 +322,7 @@ impl Admission {
                 "the agent claims mode {claimed}, recorded is {}",
                 enrolment.mode
             );
-            self.registry.report_refused(cluster, &why);
+            self.registry.reports.refused(cluster, &why);
             return Err(Refusal::NotEnrolled);
         }
         Ok(enrolment)
@@ -356,7 +343,7 @@ impl Admission {
     }
 
     fn record_refusal(&self, cluster: &ClusterName, refusal: Refusal) -> Refusal {
-        self.registry.report_refused(cluster, &refusal.to_string());
+        self.registry.reports.refused(cluster, &refusal.to_string());
         refusal
     }
 }
@@ -386,4 +373,3 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests;
-mod verify;

@@ -3,7 +3,7 @@
 //! One method is configured; a certificate that does not fit it exactly identifies no cluster. Everything here is pure
 //! and faces a peer: no input makes it panic, and no pattern matches in part.
 
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use http::HeaderName;
 use jiff::Timestamp;
@@ -173,27 +173,19 @@ fn header(rest: &str, unknown: impl Fn() -> InvalidMethod) -> Result<Method, Inv
 
 fn pattern_with_group(pattern: &str) -> Result<Regex, InvalidMethod> {
     let regex = Regex::new(pattern).map_err(|e| InvalidMethod::Pattern(Box::new(e)))?;
-    if regex.captures_len() < 2 {
-        Err(InvalidMethod::NoGroup)
-    } else {
-        Ok(regex)
-    }
+    let has_group = regex.captures_len() > 1;
+    has_group.then_some(regex).ok_or(InvalidMethod::NoGroup)
 }
 
 fn first_group(pattern: &Regex, text: &str) -> Result<String, NotIdentified> {
-    let captures = pattern.captures(text).ok_or(NotIdentified::Form)?;
-    captures
-        .get(1)
-        .map(|group| group.as_str().to_owned())
-        .ok_or(NotIdentified::Form)
+    let group = pattern.captures(text).and_then(|captures| captures.get(1));
+    let name = group.map(|group| group.as_str().to_owned());
+    name.ok_or(NotIdentified::Form)
 }
 
 fn common_name<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, NotIdentified> {
-    let mut names = certificate.subject().iter_common_name();
-    match (names.next(), names.next()) {
-        (Some(only), None) => only.as_str().map_err(|_not_text| NotIdentified::CommonName),
-        (None, _) | (Some(_), Some(_)) => Err(NotIdentified::CommonName),
-    }
+    let only = only(certificate.subject().iter_common_name()).ok_or(NotIdentified::CommonName)?;
+    only.as_str().map_err(|_not_text| NotIdentified::CommonName)
 }
 
 fn ocm_cluster<'a>(cn: &'a str, addon: &str, agents: &[String]) -> Result<&'a str, NotIdentified> {
@@ -209,35 +201,33 @@ fn only_uri<'a>(certificate: &'a X509Certificate<'_>) -> Result<&'a str, NotIden
         .subject_alternative_name()
         .map_err(|_unreadable| NotIdentified::Unreadable)?
         .ok_or(NotIdentified::Uri)?;
-    let mut uris = names.value.general_names.iter().filter_map(|name| {
+    let names = names.value.general_names.iter();
+    let uris = names.filter_map(|name| {
         if let GeneralName::URI(uri) = name {
             Some(*uri)
         } else {
             None
         }
     });
-    match (uris.next(), uris.next()) {
-        (Some(only), None) => Ok(only),
-        (None, _) | (Some(_), Some(_)) => Err(NotIdentified::Uri),
-    }
+    only(uris).ok_or(NotIdentified::Uri)
+}
+
+/// The item, if there is just one.
+fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.next().is_none().then_some(first)
 }
 
 /// The subject as Go's `pkix.Name.String` writes it: last attribute first, separated by commas.
 fn go_subject(subject: &X509Name<'_>) -> String {
-    let mut parts: Vec<String> = subject
-        .iter()
-        .map(|rdn| {
-            let attributes = rdn.iter().map(|attribute| {
-                let value = attribute.as_str().unwrap_or_default();
-                format!(
-                    "{}={}",
-                    go_attribute(attribute.attr_type()),
-                    go_escaped(value)
-                )
-            });
-            attributes.collect::<Vec<_>>().join("+")
-        })
-        .collect();
+    let parts = subject.iter().map(|rdn| {
+        let attributes = rdn.iter().map(|attribute| {
+            let value = go_escaped(attribute.as_str().unwrap_or_default());
+            format!("{}={value}", go_attribute(attribute.attr_type()))
+        });
+        attributes.collect::<Vec<_>>().join("+")
+    });
+    let mut parts = parts.collect::<Vec<_>>();
     parts.reverse();
     parts.join(",")
 }
@@ -279,7 +269,8 @@ fn go_escaped(value: &str) -> String {
 }
 
 /// The SHA-256 of a certificate, to which tokens are bound.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Debug)]
+#[debug("{}", hex::encode(_0))]
 pub struct Thumbprint([u8; 32]);
 
 impl Thumbprint {
@@ -294,32 +285,24 @@ impl Thumbprint {
     }
 }
 
-impl fmt::Debug for Thumbprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .filter_map(|digit| char::from_digit(u32::from(digit), 16))
-        .collect()
-}
-
 /// The certificate of a connection, whose chain TLS has verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
     chain: Vec<CertificateDer<'static>>,
-    thumbprint: Thumbprint,
-    not_before: Timestamp,
-    not_after: Timestamp,
-    /// In hexadecimal digits.
-    serial: String,
+    /// The binding of tokens.
+    pub thumbprint: Thumbprint,
+    /// When it begins to be valid.
+    pub not_before: Timestamp,
+    /// When it stops being valid; no session outlives that.
+    pub not_after: Timestamp,
+    /// Its serial number in hexadecimal digits.
+    pub serial: String,
     /// The only common name, if there is just one.
     common_name: Option<String>,
-    authority: Option<KeyId>,
-    units: Vec<String>,
+    /// The key that signed it, as far as it says.
+    pub authority: Option<KeyId>,
+    /// Its organizational units.
+    pub units: Vec<String>,
 }
 
 impl PeerCertificate {
@@ -333,7 +316,7 @@ impl PeerCertificate {
             thumbprint: Thumbprint(Sha256::digest(leaf).into()),
             not_before: time(parsed.validity().not_before).ok()?,
             not_after: time(parsed.validity().not_after).ok()?,
-            serial: hexadecimal(parsed.raw_serial()),
+            serial: hex::encode(parsed.raw_serial()),
             common_name: common_name(&parsed).ok().map(str::to_owned),
             authority: KeyId::of_issuer(&parsed),
             units: units
@@ -354,11 +337,6 @@ impl PeerCertificate {
         self.chain.first().map_or(&[], |der| der.as_ref())
     }
 
-    /// Its serial number in hexadecimal digits.
-    pub fn serial(&self) -> &str {
-        &self.serial
-    }
-
     /// Whether its common name is, as a whole, one of these.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         self.common_name
@@ -369,31 +347,6 @@ impl PeerCertificate {
     /// Leaf first, as the peer sent it.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.chain
-    }
-
-    /// The binding of tokens.
-    pub const fn thumbprint(&self) -> Thumbprint {
-        self.thumbprint
-    }
-
-    /// When it begins to be valid.
-    pub const fn not_before(&self) -> Timestamp {
-        self.not_before
-    }
-
-    /// The key that signed it, as far as it says.
-    pub const fn authority(&self) -> Option<&KeyId> {
-        self.authority.as_ref()
-    }
-
-    /// Whether it has this organizational unit.
-    pub fn has_unit(&self, unit: &str) -> bool {
-        self.units.iter().any(|it| it == unit)
-    }
-
-    /// When it stops being valid; no session outlives that.
-    pub const fn not_after(&self) -> Timestamp {
-        self.not_after
     }
 }
 

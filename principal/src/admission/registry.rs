@@ -7,13 +7,15 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use jiff::Timestamp;
 use live::cluster_info::Census;
+use parking_lot::Mutex;
 use protocol::refusal::Refusal;
 use runtime::clock::Clock;
 use tokio::{
@@ -23,16 +25,16 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::admit::Credentials,
+    admission::credentials::Credentials,
     fleet::{ClusterName, Mode},
-    report::{ByCluster, Figures},
-    report::{SessionReport, Sessions},
+    report::{BlockedDeletion, ByCluster, Figures, SessionReport, Sessions, ShownCertificate},
 };
 
 mod contest;
+mod reports;
 
 use contest::{Contest, Incumbent};
-pub(crate) use slot::{SessionSlot, SpokeFacts};
+use reports::Reports;
 
 /// A driver ends within one turn of its loop. The registry stops waiting for one that does not.
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,29 +92,22 @@ impl End {
 /// The session slots of all clusters; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    clock: Clock,
-    /// Guards the slots. Locked for a lookup, never over an await.
-    state: Mutex<State>,
-    reports: watch::Sender<Sessions>,
-    /// The counts that agents reported, for readers that poll. Bounded by the fleet.
-    counted: Mutex<BTreeMap<ClusterName, Census>>,
+    /// Locked for a lookup, never over an await.
+    slots: Arc<Mutex<Slots>>,
+    pub(crate) reports: Arc<Reports>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Slots {
     next: u64,
-    live: BTreeMap<ClusterName, Live>,
+    live: BTreeMap<ClusterName, Arc<Live>>,
     /// Bounded by the fleet.
     contests: BTreeMap<ClusterName, Contest>,
     /// Until when a cluster gets no slot. Bounded by the fleet.
     held: BTreeMap<ClusterName, Instant>,
 }
 
+/// The session that has a slot.
 #[derive(Debug)]
 struct Live {
     id: u64,
@@ -121,31 +116,11 @@ struct Live {
     end: watch::Sender<Option<End>>,
     gone: CancellationToken,
     began: Instant,
-    signals: Arc<Signals>,
-}
-
-/// Signals between a session and the agents that want its slot.
-#[derive(Debug)]
-struct Signals {
     arrived: Mutex<Instant>,
     /// Another agent contests the slot. The session takes the flag and reports it.
     is_contested: AtomicBool,
     /// The figures of the session after its last turn, and their time; none before the first.
     figures: Mutex<Option<(Instant, Figures)>>,
-}
-
-impl Live {
-    fn incumbent(&self) -> Incumbent {
-        let arrived = *self
-            .signals
-            .arrived
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Incumbent {
-            began: self.began,
-            arrived,
-        }
-    }
 }
 
 /// The outcome of one attempt to acquire a slot.
@@ -160,19 +135,10 @@ enum Attempt {
 
 impl Registry {
     pub(crate) fn new(clock: Clock) -> (Self, watch::Receiver<Sessions>) {
-        let (reports, receiver) = watch::channel(Sessions::default());
-        let shared = Shared {
-            clock,
-            state: Mutex::default(),
-            reports,
-            counted: Mutex::default(),
-        };
-        (
-            Self {
-                shared: Arc::new(shared),
-            },
-            receiver,
-        )
+        let reports = Arc::new(Reports::new(clock));
+        let receiver = reports.follow();
+        let slots = Arc::default();
+        (Self { slots, reports }, receiver)
     }
 
     /// Takes the session slot of `cluster`: supersedes its session and waits for the end of it. Refused while two
@@ -202,7 +168,20 @@ impl Registry {
         {
             tracing::warn!(%cluster, "the older session did not end in time; continuing without it");
         }
-        session_slot.report_connected(mode, peer_credentials);
+        let certificate = peer_credentials.certificate.as_ref();
+        let certificate = certificate.map(|it| ShownCertificate {
+            not_before: it.not_before,
+            not_after: it.not_after,
+            authority: it.authority.clone(),
+        });
+        session_slot.report(|report, now| {
+            report.connected = true;
+            report.since = now;
+            report.last_seen = Some(now);
+            report.last_error = None;
+            report.mode = Some(mode);
+            report.certificate = certificate;
+        });
         Ok(session_slot)
     }
 
@@ -213,57 +192,46 @@ impl Registry {
         peer_credentials: &Arc<Credentials>,
     ) -> Attempt {
         let now = Instant::now();
-        let mut state = self.lock();
-        let State {
-            next,
-            live,
-            contests,
-            held,
-        } = &mut *state;
-        held.retain(|_, until| *until > now);
-        if held.contains_key(cluster) {
+        let mut slots = self.slots.lock();
+        slots.held.retain(|_, until| *until > now);
+        if slots.held.contains_key(cluster) {
             return Attempt::Held;
         }
         let mut is_contested = false;
-        if let Some(current) = live.get(cluster) {
-            let contest = contests.entry(cluster.clone()).or_default();
-            let may_take = contest.may_take(current.incumbent(), now);
+        if let Some(current) = slots.live.get(cluster).cloned() {
+            let contest = slots.contests.entry(cluster.clone()).or_default();
+            let incumbent = Incumbent {
+                began: current.began,
+                arrived: *current.arrived.lock(),
+            };
+            let may_take = contest.may_take(incumbent, now);
             is_contested = contest.is_on(now);
             if !may_take {
-                current.signals.is_contested.store(true, Ordering::Relaxed);
+                current.is_contested.store(true, Ordering::Relaxed);
                 return Attempt::Taken(current.gone.clone());
             }
         }
-        let id = *next;
-        *next = next.wrapping_add(1);
-        let (end, ended) = watch::channel(None);
-        let gone = CancellationToken::new();
-        let signals = Arc::new(Signals {
+        let live = Arc::new(Live {
+            id: slots.next,
+            mode,
+            peer_credentials: Arc::clone(peer_credentials),
+            end: watch::Sender::default(),
+            gone: CancellationToken::new(),
+            began: now,
             arrived: Mutex::new(now),
             is_contested: AtomicBool::new(is_contested),
             figures: Mutex::default(),
         });
-        let newer = Live {
-            id,
-            mode,
-            peer_credentials: Arc::clone(peer_credentials),
-            end,
-            gone: gone.clone(),
-            began: now,
-            signals: Arc::clone(&signals),
-        };
-        let predecessor = live.insert(cluster.clone(), newer).map(|older| {
+        slots.next = slots.next.wrapping_add(1);
+        let older = slots.live.insert(cluster.clone(), Arc::clone(&live));
+        let predecessor = older.map(|older| {
             older.end.send_replace(Some(End::Superseded));
-            older.gone
+            older.gone.clone()
         });
-        drop(state);
         let session_slot = SessionSlot {
             registry: self.clone(),
             cluster: cluster.clone(),
-            id,
-            end: ended,
-            gone,
-            signals,
+            live,
             end_reason: None,
         };
         Attempt::Acquired(session_slot, predecessor)
@@ -274,7 +242,7 @@ impl Registry {
         &self,
         verdict: impl Fn(&ClusterName, Mode, &Credentials) -> Option<End>,
     ) {
-        for (cluster, live) in &self.lock().live {
+        for (cluster, live) in &self.slots.lock().live {
             if let Some(end) = verdict(cluster, live.mode, &live.peer_credentials) {
                 live.end.send_replace(Some(end));
             }
@@ -283,21 +251,20 @@ impl Registry {
 
     /// Ends the session of a cluster that uses too much memory, and keeps the cluster out for a while.
     pub(crate) fn shed(&self, cluster: &ClusterName, mib: usize) {
-        self.report(cluster, |report, _now| report.shed = Some(mib));
-        let mut state = self.lock();
-        let until = Instant::now() + HELD;
-        state.held.insert(cluster.clone(), until);
-        if let Some(live) = state.live.get(cluster) {
+        self.reports
+            .change(cluster, |report, _now| report.shed = Some(mib));
+        let mut slots = self.slots.lock();
+        slots.held.insert(cluster.clone(), Instant::now() + HELD);
+        if let Some(live) = slots.live.get(cluster) {
             live.end.send_replace(Some(End::Memory));
         }
     }
 
     /// The figures of all sessions at this moment.
     pub(crate) fn figures(&self, now: Instant) -> ByCluster<Figures> {
-        let state = self.lock();
-        let shown = state.live.iter().filter_map(|(cluster, live)| {
-            let figures = live.signals.figures.lock();
-            let (at, figures) = (*figures.unwrap_or_else(PoisonError::into_inner))?;
+        let slots = self.slots.lock();
+        let shown = slots.live.iter().filter_map(|(cluster, live)| {
+            let (at, figures) = (*live.figures.lock())?;
             let passed = now.saturating_duration_since(at);
             Some((cluster.to_string(), figures.after(passed)))
         });
@@ -306,98 +273,128 @@ impl Registry {
 
     /// The bytes of messages that wait in each session.
     pub(crate) fn inbox_bytes(&self) -> Vec<(ClusterName, usize)> {
-        let state = self.lock();
-        let shown = state.live.iter().filter_map(|(cluster, live)| {
-            let figures = live.signals.figures.lock();
-            let (_, figures) = (*figures.unwrap_or_else(PoisonError::into_inner))?;
+        let slots = self.slots.lock();
+        let shown = slots.live.iter().filter_map(|(cluster, live)| {
+            let (_, figures) = (*live.figures.lock())?;
             Some((cluster.clone(), figures.inbox_bytes))
         });
         shown.collect()
     }
 
-    #[cfg(test)]
-    pub(crate) fn reports(&self) -> Sessions {
-        Arc::clone(&self.shared.reports.borrow())
-    }
-
-    /// The report of a cluster, and the last counts of its agent; none before an agent connected.
-    pub(crate) fn known(
-        &self,
-        cluster: &ClusterName,
-    ) -> (Option<Arc<SessionReport>>, Option<Census>) {
-        let report = self.shared.reports.borrow().get(cluster.as_str()).cloned();
-        (report, self.counted().get(cluster).cloned())
-    }
-
-    fn counted(&self) -> MutexGuard<'_, BTreeMap<ClusterName, Census>> {
-        let counted = self.shared.counted.lock();
-        counted.unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forgets clusters that do not pass `keep`.
     pub(crate) fn keep(&self, keep: impl Fn(&str) -> bool) {
-        self.counted().retain(|cluster, _| keep(cluster.as_str()));
-        self.lock()
-            .contests
-            .retain(|cluster, _| keep(cluster.as_str()));
-        self.keep_reports(keep);
-    }
-
-    fn keep_reports(&self, keep: impl Fn(&str) -> bool) {
-        self.shared.reports.send_if_modified(|reports| {
-            if reports.keys().all(|cluster| keep(cluster)) {
-                return false;
-            }
-            Arc::make_mut(reports).retain(|cluster, _| keep(cluster));
-            true
-        });
-    }
-
-    /// Records that an enrolled cluster authenticated.
-    pub(crate) fn report_authenticated(&self, cluster: &ClusterName, mode: Mode, version: &str) {
-        self.report(cluster, |report, _now| {
-            report.agent_version = Some(version.to_owned());
-            report.mode = Some(mode);
-        });
-    }
-
-    /// Records that an enrolled cluster was refused.
-    pub(crate) fn report_refused(&self, cluster: &ClusterName, why: &str) {
-        self.report(cluster, |report, now| {
-            report.last_seen = Some(now);
-            report.last_error = Some(why.to_owned());
-        });
-    }
-
-    fn report(
-        &self,
-        cluster: &ClusterName,
-        change: impl FnOnce(&mut SessionReport, jiff::Timestamp),
-    ) {
-        let now = self.shared.clock.now();
-        self.shared.reports.send_if_modified(|reports| {
-            let before = reports.get(cluster.as_str()).map(Arc::as_ref);
-            let mut after = before.cloned().unwrap_or_else(|| SessionReport {
-                since: now,
-                ..SessionReport::default()
-            });
-            change(&mut after, now);
-            if before == Some(&after) {
-                return false;
-            }
-            Arc::make_mut(reports).insert(cluster.to_string(), Arc::new(after));
-            true
-        });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let mut counted = self.reports.counted.lock();
+        counted.retain(|cluster, _| keep(cluster.as_str()));
+        drop(counted);
+        let mut slots = self.slots.lock();
+        slots.contests.retain(|cluster, _| keep(cluster.as_str()));
+        drop(slots);
+        self.reports.keep(keep);
     }
 }
 
-mod slot;
+/// The permission to drive the session of a cluster, and the reports of its holder; dropped, the slot is free.
+#[derive(Debug)]
+#[must_use = "dropped, the session counts as ended"]
+pub(crate) struct SessionSlot {
+    registry: Registry,
+    cluster: ClusterName,
+    live: Arc<Live>,
+    /// The reason of the end, for the report.
+    pub(crate) end_reason: Option<String>,
+}
+
+impl SessionSlot {
+    /// Resolves when the hub wants this session to end. Cancel-safe.
+    pub(crate) fn ended(&self) -> impl Future<Output = End> + use<> {
+        let mut end = self.live.end.subscribe();
+        async move {
+            let end = end.wait_for(Option::is_some).await;
+            // Closed without a reason: another session took the slot.
+            end.map_or(End::Superseded, |end| (*end).unwrap_or(End::Stopping))
+        }
+    }
+
+    /// A number that no other session of this process has.
+    pub(crate) fn id(&self) -> u64 {
+        self.live.id
+    }
+
+    /// Records that a message of the agent arrived.
+    pub(crate) fn arrived(&self) {
+        *self.live.arrived.lock() = Instant::now();
+    }
+
+    /// Publishes the figures of the session after this turn.
+    pub(crate) fn show(&self, figures: Figures) {
+        *self.live.figures.lock() = Some((Instant::now(), figures));
+    }
+
+    /// Whether another agent contested this slot since the last call.
+    pub(crate) fn take_contested(&self) -> bool {
+        self.live.is_contested.swap(false, Ordering::Relaxed)
+    }
+
+    /// Changes the report of the cluster. What an agent states is a claim.
+    pub(crate) fn report(&self, change: impl FnOnce(&mut SessionReport, Timestamp)) {
+        self.registry.reports.change(&self.cluster, change);
+    }
+
+    /// Records the deletion that the brake blocks on this cluster now.
+    pub(crate) fn report_blocked_deletion(&self, blocked: Option<BlockedDeletion>) {
+        self.report(|report, _now| {
+            if let Some(it) = &blocked
+                && report.blocked_deletion != blocked
+            {
+                let (cluster, count, digest) = (&self.cluster, it.count, &it.digest);
+                tracing::warn!(%cluster, count, digest, "mass deletion blocked; confirmation required");
+            }
+            report.blocked_deletion = blocked;
+        });
+    }
+
+    /// Records how the agent violates the protocol.
+    pub(crate) fn report_misconduct(&self, misconduct: Option<String>) {
+        if let Some(misconduct) = &misconduct {
+            tracing::warn!(cluster = %self.cluster, misconduct, "an agent violates the protocol");
+        }
+        self.report(|report, _now| report.misconduct = misconduct);
+    }
+
+    /// Records the counts of Argo CD on the cluster. A claim.
+    pub(crate) fn report_census(&self, census: Census) {
+        let mut counted = self.registry.reports.counted.lock();
+        counted.insert(self.cluster.clone(), census);
+    }
+}
+
+impl Drop for SessionSlot {
+    fn drop(&mut self) {
+        let mut slots = self.registry.slots.lock();
+        let current = slots.live.get(&self.cluster);
+        let mine = current.is_some_and(|live| Arc::ptr_eq(live, &self.live));
+        if mine {
+            slots.live.remove(&self.cluster);
+        }
+        drop(slots);
+        if mine && *self.live.end.borrow() == Some(End::LeftFleet) {
+            // A cluster that is not enrolled has no report.
+            let reports = &self.registry.reports;
+            reports.keep(|cluster| cluster != self.cluster.as_str());
+        } else if mine {
+            let end_reason = self.end_reason.take();
+            self.report(|report, now| {
+                report.connected = false;
+                report.stuck = None;
+                report.since = now;
+                report.last_seen = Some(now);
+                report.last_error =
+                    end_reason.or_else(|| Some("the session was abandoned".to_owned()));
+            });
+        }
+        self.live.gone.cancel();
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,10 @@
 //! not: 64 hexadecimal digits are the SHA-256 of a certificate, as `openssl x509 -fingerprint -sha256` prints it without
 //! colons; `serial.<hexadecimal digits>` is a serial number, and `cluster.<name>` a cluster with all its certificates.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -56,21 +59,17 @@ impl Revoked {
 
     /// Whether a certificate is on the list.
     pub fn has_certificate(&self, certificate: &PeerCertificate) -> bool {
-        let fingerprint = || format!("{:?}", certificate.thumbprint());
+        let fingerprint = || format!("{:?}", certificate.thumbprint);
         // Most lists are empty, and this runs for every session at every change.
         (!self.fingerprints.is_empty() && self.fingerprints.contains(&fingerprint()))
-            || (!self.serials.is_empty() && self.serials.contains(&number(certificate.serial())))
+            || (!self.serials.is_empty() && self.serials.contains(&number(&certificate.serial)))
     }
 }
 
 /// A number as text that is the same for the same number.
 fn number(hex: &str) -> String {
-    let short = hex.trim_start_matches('0').to_ascii_lowercase();
-    if short.is_empty() {
-        "0".to_owned()
-    } else {
-        short
-    }
+    let short = hex.trim_start_matches('0');
+    if short.is_empty() { "0" } else { short }.to_ascii_lowercase()
 }
 
 /// Follows the list. Until it is known, every peer is rejected.
@@ -89,17 +88,9 @@ pub fn follow(
         watch_trimmed(watched, token, |event| {
             match event {
                 Event::Applied { object, .. } => {
-                    let (data, binary) = (object.data, object.binary_data);
-                    let keys: Vec<String> = data
-                        .into_iter()
-                        .flat_map(std::collections::BTreeMap::into_keys)
-                        .chain(
-                            binary
-                                .into_iter()
-                                .flat_map(std::collections::BTreeMap::into_keys),
-                        )
-                        .collect();
-                    now = Revoked::read(keys.iter().map(String::as_str));
+                    let keys = object.data.iter().flat_map(BTreeMap::keys);
+                    let binary = object.binary_data.iter().flat_map(BTreeMap::keys);
+                    now = Revoked::read(keys.chain(binary).map(String::as_str));
                 }
                 Event::Deleted(_) => now = Revoked::default(),
                 Event::Synced => known = true,
@@ -130,8 +121,8 @@ mod tests {
     fn a_certificate_is_revoked_by_fingerprint_or_by_serial_and_no_other_is() {
         let authority = Authority::new();
         let [one, other] = ["a", "a"].map(|name| authority.agent(name).peer_certificate());
-        let fingerprint = format!("{:?}", one.thumbprint());
-        let serial = format!("serial.00{}", one.serial());
+        let fingerprint = format!("{:?}", one.thumbprint);
+        let serial = format!("serial.00{}", one.serial);
         for key in [
             fingerprint.to_ascii_uppercase(),
             fingerprint,

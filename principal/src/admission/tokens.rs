@@ -1,10 +1,14 @@
 //! Tokens: who authenticated, in which mode, and with which certificate.
 //!
 //! The form is upstream's (RS512, its issuer and audiences, the subject as JSON text). Ours carry one claim more: the
-//! SHA-256 of the certificate they were issued on (RFC 8705), or of other credentials. A token without it is invalid;
-//! so is one for the resource proxy (`visit`). Tokens are not stored here; the time is a parameter.
+//! SHA-256 of the certificate they were issued on (RFC 8705), or of other credentials. A token without it is invalid.
+//! Tokens are not stored here; the time is a parameter.
+//!
+//! With other tokens Argo CD on the hub opens a cluster at the resource proxy ([`Visit`]), where many cluster Secrets have
+//! one certificate. Upstream's never expire, and open the cluster together with any certificate. Ours expire, and belong
+//! to the certificate in the same Secret.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -18,10 +22,6 @@ use crate::{
     fleet::{ClusterName, Mode},
 };
 
-mod visit;
-
-pub use visit::{VISIT_LIFE, Visit};
-
 const ISSUER: &str = "argocd-agent-server";
 const ALGORITHM: Algorithm = Algorithm::RS512;
 
@@ -31,6 +31,10 @@ pub const ACCESS_LIFE: Duration = Duration::from_mins(5);
 pub const REFRESH_LIFE: Duration = Duration::from_hours(24);
 /// A refresh token with less than this left is replaced when it is used: upstream's value.
 pub const REFRESH_RENEWAL: Duration = Duration::from_mins(10);
+/// How long a token for the resource proxy is valid. The writer of the cluster Secret replaces it after half of that time.
+pub const VISIT_LIFE: Duration = Duration::from_hours(24);
+/// The audience of such a token: upstream's word.
+const VISIT_AUDIENCE: &str = "argocd-agent-server-resource-proxy";
 
 /// The purpose of a token; one kind is never accepted in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,23 +46,18 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    const fn audience(self) -> &'static str {
+    /// Its audience, and how long it is good.
+    const fn claims(self) -> (&'static str, Duration) {
         match self {
-            Self::Access => "argocd-agent-server-access",
-            Self::Refresh => "argocd-agent-server-refresh",
-        }
-    }
-
-    const fn life(self) -> Duration {
-        match self {
-            Self::Access => ACCESS_LIFE,
-            Self::Refresh => REFRESH_LIFE,
+            Self::Access => ("argocd-agent-server-access", ACCESS_LIFE),
+            Self::Refresh => ("argocd-agent-server-refresh", REFRESH_LIFE),
         }
     }
 }
 
 /// Signs tokens, and knows the accepted signing keys. Cannot be printed.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("JwtKey {{ accepted: {}, .. }}", accepted.len())]
 pub struct JwtKey {
     signing: EncodingKey,
     accepted: Vec<DecodingKey>,
@@ -67,15 +66,14 @@ pub struct JwtKey {
 /// A key that cannot sign tokens.
 #[derive(Debug, thiserror::Error)]
 #[error("read the token signing key: not an RSA key in PEM")]
-pub struct InvalidKey(#[source] Box<jsonwebtoken::errors::Error>);
+pub struct InvalidKey(#[from] jsonwebtoken::errors::Error);
 
 impl JwtKey {
     /// Takes an RSA private key in PEM (PKCS#8, as upstream's `jwt.key`).
     pub fn from_pem(pem: &[u8]) -> Result<Self, InvalidKey> {
-        let invalid = |e| InvalidKey(Box::new(e));
-        let signing = EncodingKey::from_rsa_pem(pem).map_err(invalid)?;
-        let public = Jwk::from_encoding_key(&signing, ALGORITHM).map_err(invalid)?;
-        let accepted = vec![DecodingKey::from_jwk(&public).map_err(invalid)?];
+        let signing = EncodingKey::from_rsa_pem(pem)?;
+        let public = Jwk::from_encoding_key(&signing, ALGORITHM)?;
+        let accepted = vec![DecodingKey::from_jwk(&public)?];
         Ok(Self { signing, accepted })
     }
 
@@ -84,14 +82,6 @@ impl JwtKey {
     pub fn accepting(mut self, older: &Self) -> Self {
         self.accepted.extend(older.accepted.iter().cloned());
         self
-    }
-}
-
-impl fmt::Debug for JwtKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JwtKey")
-            .field("accepted", &self.accepted.len())
-            .finish_non_exhaustive()
     }
 }
 
@@ -128,12 +118,21 @@ pub struct Verified {
     pub expires: Timestamp,
 }
 
+/// The contents of a verified token for the resource proxy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The cluster that it opens.
+    pub cluster: ClusterName,
+    /// When it ends.
+    pub expires: Timestamp,
+}
+
 /// Why a token is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Worthless {
     /// Form, signature, issuer or audience.
     #[error("the token was not issued by this principal")]
-    NotOurs(#[source] Box<jsonwebtoken::errors::Error>),
+    NotOurs(#[source] jsonwebtoken::errors::Error),
     /// Its time is over or has not come.
     #[error("the token is expired or not yet valid")]
     Time,
@@ -148,7 +147,7 @@ pub enum Worthless {
 /// A token could not be made.
 #[derive(Debug, thiserror::Error)]
 #[error("sign a token")]
-pub struct SignToken(#[source] Box<jsonwebtoken::errors::Error>);
+pub struct SignToken(#[from] jsonwebtoken::errors::Error);
 
 /// The claims of every token of ours.
 #[derive(Serialize, Deserialize)]
@@ -176,6 +175,7 @@ impl Claims {
     ) -> Self {
         let issued = now.as_second();
         let life = i64::try_from(life.as_secs()).unwrap_or(i64::MAX);
+        let certificate = confirmation(bound_to);
         Self {
             iss: ISSUER.to_owned(),
             sub: subject,
@@ -184,19 +184,9 @@ impl Claims {
             nbf: issued,
             iat: issued,
             jti: uuid::Uuid::new_v4().to_string(),
-            cnf: Confirmation {
-                certificate: confirmation(bound_to),
-            },
+            cnf: Confirmation { certificate },
             agent: None,
         }
-    }
-
-    /// When it ends, if its time has come and is not over.
-    fn expires(&self, now: Timestamp) -> Result<Timestamp, Worthless> {
-        if now.as_second() < self.nbf || now.as_second() >= self.exp {
-            return Err(Worthless::Time);
-        }
-        Timestamp::from_second(self.exp).map_err(|_range| Worthless::Time)
     }
 
     fn is_bound_to(&self, thumbprint: Thumbprint) -> bool {
@@ -227,25 +217,32 @@ impl JwtKey {
         bound_to: Thumbprint,
         now: Timestamp,
     ) -> Result<String, SignToken> {
-        let Holder {
-            cluster,
-            mode,
-            announced,
-        } = holder;
         let subject = Subject {
-            client_id: cluster.to_string(),
-            mode: mode.as_str().to_owned(),
+            client_id: holder.cluster.to_string(),
+            mode: holder.mode.as_str().to_owned(),
         };
-        let subject = serde_json::to_string(&subject).map_err(|e| SignToken(Box::new(e.into())))?;
-        let (audience, life) = (purpose.audience(), purpose.life());
+        let subject = serde_json::to_string(&subject).map_err(jsonwebtoken::errors::Error::from)?;
+        let (audience, life) = purpose.claims();
         self.sign(&Claims {
-            agent: Some(announced.clone()),
+            agent: Some(holder.announced.clone()),
             ..Claims::new(subject, audience, life, bound_to, now)
         })
     }
 
+    /// Makes a token that opens this cluster at the resource proxy together with this certificate.
+    pub fn issue_visit(
+        &self,
+        cluster: &ClusterName,
+        bound_to: Thumbprint,
+        now: Timestamp,
+    ) -> Result<String, SignToken> {
+        // The cluster as it is, as upstream has it.
+        let (subject, audience) = (cluster.to_string(), VISIT_AUDIENCE);
+        self.sign(&Claims::new(subject, audience, VISIT_LIFE, bound_to, now))
+    }
+
     fn sign(&self, claims: &Claims) -> Result<String, SignToken> {
-        encode(&Header::new(ALGORITHM), claims, &self.signing).map_err(|e| SignToken(Box::new(e)))
+        Ok(encode(&Header::new(ALGORITHM), claims, &self.signing)?)
     }
 
     /// Reads a token that came over a connection with this certificate.
@@ -268,8 +265,7 @@ impl JwtKey {
         now: Timestamp,
         bound_to: impl FnOnce(&ClusterName) -> Option<Thumbprint>,
     ) -> Result<Verified, Worthless> {
-        let claims = self.claims(token, purpose.audience())?;
-        let expires = claims.expires(now)?;
+        let (claims, expires) = self.claims(token, purpose.claims().0, now)?;
         let subject: Subject =
             serde_json::from_str(&claims.sub).map_err(|_form| Worthless::Subject)?;
         let cluster = ClusterName::try_from(subject.client_id.as_str());
@@ -286,8 +282,29 @@ impl JwtKey {
         Ok(Verified { holder, expires })
     }
 
-    /// The claims of a token that we signed for this audience. Does not check its time.
-    fn claims(&self, token: &str, audience: &str) -> Result<Claims, Worthless> {
+    /// Reads a token for the resource proxy that came over a connection with this certificate.
+    pub fn verify_visit(
+        &self,
+        token: &str,
+        presented_with: Thumbprint,
+        now: Timestamp,
+    ) -> Result<Visit, Worthless> {
+        let (claims, expires) = self.claims(token, VISIT_AUDIENCE, now)?;
+        if !claims.is_bound_to(presented_with) {
+            return Err(Worthless::OtherCertificate);
+        }
+        let cluster = ClusterName::try_from(claims.sub.as_str());
+        let cluster = cluster.map_err(|_invalid| Worthless::Subject)?;
+        Ok(Visit { cluster, expires })
+    }
+
+    /// The claims of a token that we signed for this audience, and its end, if its time has come and is not over.
+    fn claims(
+        &self,
+        token: &str,
+        audience: &str,
+        now: Timestamp,
+    ) -> Result<(Claims, Timestamp), Worthless> {
         // The algorithm is ours, never the token's. We check the times against our clock.
         let mut rules = Validation::new(ALGORITHM);
         rules.set_issuer(&[ISSUER]);
@@ -295,14 +312,16 @@ impl JwtKey {
         rules.set_required_spec_claims(&["exp", "nbf", "iss", "aud", "sub"]);
         rules.validate_exp = false;
         rules.validate_nbf = false;
-        let mut last = jsonwebtoken::errors::ErrorKind::InvalidSignature.into();
+        let mut decoded = Err(jsonwebtoken::errors::ErrorKind::InvalidSignature.into());
         for key in &self.accepted {
-            match decode::<Claims>(token, key, &rules) {
-                Ok(data) => return Ok(data.claims),
-                Err(e) => last = e,
-            }
+            decoded = decoded.or_else(|_| decode::<Claims>(token, key, &rules));
         }
-        Err(Worthless::NotOurs(Box::new(last)))
+        let claims = decoded.map_err(Worthless::NotOurs)?.claims;
+        if now.as_second() < claims.nbf || now.as_second() >= claims.exp {
+            return Err(Worthless::Time);
+        }
+        let expires = Timestamp::from_second(claims.exp).map_err(|_range| Worthless::Time)?;
+        Ok((claims, expires))
     }
 }
 

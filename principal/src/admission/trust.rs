@@ -15,30 +15,12 @@ use rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use rustls_pki_types::UnixTime;
-use tokio::sync::watch;
 
 use crate::admission::identity::PeerCertificate;
-
-/// The trusted CAs, as they change.
-#[derive(Debug)]
-pub(crate) struct Roots(watch::Receiver<Arc<Material>>);
 
 /// The trusted CAs at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Trust(Option<Arc<dyn ClientCertVerifier>>);
-
-impl Roots {
-    pub(crate) const fn new(material: watch::Receiver<Arc<Material>>) -> Self {
-        Self(material)
-    }
-
-    /// The trusted CAs after the next change; none when there will be no more. Cancel-safe.
-    pub(crate) async fn changed(&mut self) -> Option<Trust> {
-        self.0.changed().await.ok()?;
-        let material = Arc::clone(&self.0.borrow_and_update());
-        Some(Trust::new(&material))
-    }
-}
 
 impl Trust {
     pub(crate) fn new(material: &Material) -> Self {

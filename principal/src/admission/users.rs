@@ -6,19 +6,20 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     net::IpAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    path::{Path, PathBuf},
+    str::FromStr as _,
+    sync::Arc,
     time::Duration,
 };
 
 use aws_lc_rs::hmac;
+use parking_lot::Mutex;
 use protocol::refusal::Refusal;
 use runtime::{error::Chain, parts::Spawner};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{admission::admit::Budget, fleet::ClusterName};
+use crate::{admission::budget::Budget, fleet::ClusterName};
 
 /// How often the file is looked at.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
@@ -34,14 +35,9 @@ const DEAREST: u32 = 16;
 const UNKNOWN_USER: &str = "$2b$10$CwTycUXWue0Thq9StjUM0uJ8QZ2Gx9C8u0r5Jr3vUqVZ4l7f0Gq9W";
 
 /// All users with the hashes of their passwords. Cannot be printed.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Users({})", _0.len())]
 pub struct Users(Arc<BTreeMap<String, Arc<str>>>);
-
-impl fmt::Debug for Users {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Users").field(&self.0.len()).finish()
-    }
-}
 
 impl Users {
     /// Reads a file's text; lines that are none are logged by their number and left out.
@@ -71,9 +67,8 @@ impl Users {
 fn entry(line: &str) -> Result<(&str, &str), &'static str> {
     let (user, hash) = line.split_once(':').ok_or("it is not user:hash")?;
     ClusterName::try_from(user).map_err(|_invalid| "the user is not a DNS-1123 label")?;
-    let parts: bcrypt::HashParts = hash
-        .parse()
-        .map_err(|_invalid| "the password is not a bcrypt hash")?;
+    let parts = bcrypt::HashParts::from_str(hash);
+    let parts = parts.map_err(|_invalid| "the password is not a bcrypt hash")?;
     if parts.get_cost() > DEAREST {
         return Err("the bcrypt hash is too costly");
     }
@@ -81,8 +76,10 @@ fn entry(line: &str) -> Result<(&str, &str), &'static str> {
 }
 
 /// Checks passwords against the file as it is now.
+#[derive(derive_more::Debug)]
+#[debug("Passwords")]
 pub(crate) struct Passwords {
-    users: watch::Receiver<Users>,
+    pub(crate) users: watch::Receiver<Users>,
     hands: Semaphore,
     waiting: Semaphore,
     wrong: Budget<IpAddr>,
@@ -90,12 +87,6 @@ pub(crate) struct Passwords {
     key: Option<hmac::Key>,
     /// The digest of the last correct password, by its hash. Locked for a lookup only.
     right: Mutex<BTreeMap<String, (Arc<str>, hmac::Tag)>>,
-}
-
-impl fmt::Debug for Passwords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Passwords").finish_non_exhaustive()
-    }
 }
 
 impl Passwords {
@@ -112,16 +103,6 @@ impl Passwords {
         }
     }
 
-    /// The users as they are now.
-    pub(crate) fn users(&self) -> Users {
-        self.users.borrow().clone()
-    }
-
-    /// Follows their changes.
-    pub(crate) fn follow(&self) -> watch::Receiver<Users> {
-        self.users.clone()
-    }
-
     /// The cluster of this user; rejected with a wrong password.
     pub(crate) async fn check(
         &self,
@@ -129,11 +110,10 @@ impl Passwords {
         user: &str,
         password: &str,
     ) -> Result<ClusterName, Refusal> {
-        let name = ClusterName::try_from(user).ok();
-        let hash = name
-            .as_ref()
-            .and_then(|name| self.users().hash(name).cloned());
-        let known = name.zip(hash);
+        let known = ClusterName::try_from(user).ok().and_then(|name| {
+            let hash = self.users.borrow().hash(&name).cloned()?;
+            Some((name, hash))
+        });
         if let Some((name, hash)) = &known
             && self.was_right(name, hash, password)
         {
@@ -142,18 +122,12 @@ impl Passwords {
         if !self.wrong.has_left(&address) {
             return Err(Refusal::TooMany);
         }
-        let _waiting = self
-            .waiting
-            .try_acquire()
-            .map_err(|_full| Refusal::TooMany)?;
-        let _hand = self
-            .hands
-            .acquire()
-            .await
-            .map_err(|_closed| Refusal::Internal)?;
-        let hash = known
-            .as_ref()
-            .map_or_else(|| Arc::from(UNKNOWN_USER), |(_, hash)| Arc::clone(hash));
+        let waiting = self.waiting.try_acquire();
+        let _waiting = waiting.map_err(|_full| Refusal::TooMany)?;
+        let hand = self.hands.acquire().await;
+        let _hand = hand.map_err(|_closed| Refusal::Internal)?;
+        let hash = known.as_ref().map(|(_, hash)| Arc::clone(hash));
+        let hash = hash.unwrap_or_else(|| UNKNOWN_USER.into());
         let fits = fits(password.to_owned(), hash).await;
         match known {
             Some((name, hash)) if fits => {
@@ -171,11 +145,13 @@ impl Passwords {
         let Some(key) = &self.key else {
             return false;
         };
-        let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        right.get(user.as_str()).is_some_and(|(fitted, tag)| {
-            // In constant time, as everything that compares a secret.
-            fitted == hash && hmac::verify(key, password.as_bytes(), tag.as_ref()).is_ok()
-        })
+        self.right
+            .lock()
+            .get(user.as_str())
+            .is_some_and(|(fitted, tag)| {
+                // In constant time, as everything that compares a secret.
+                fitted == hash && hmac::verify(key, password.as_bytes(), tag.as_ref()).is_ok()
+            })
     }
 
     fn remember(&self, user: &ClusterName, hash: Arc<str>, password: &str) {
@@ -183,8 +159,8 @@ impl Passwords {
             return;
         };
         let tag = hmac::sign(key, password.as_bytes());
-        let users = self.users();
-        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        let users = self.users.borrow().clone();
+        let mut right = self.right.lock();
         right.retain(|known, _| users.0.contains_key(known));
         right.insert(user.to_string(), (hash, tag));
     }
@@ -216,7 +192,7 @@ pub(crate) async fn follow(path: PathBuf, spawner: &Spawner) -> watch::Receiver<
 }
 
 /// The users, if the file says something new.
-async fn read(path: &PathBuf, last: &mut Option<Result<String, String>>) -> Option<Users> {
+async fn read(path: &Path, last: &mut Option<Result<String, String>>) -> Option<Users> {
     let text = async {
         let size = tokio::fs::metadata(path).await?.len();
         if size > LARGEST {
@@ -228,19 +204,15 @@ async fn read(path: &PathBuf, last: &mut Option<Result<String, String>>) -> Opti
     if last.as_ref() == Some(&now) {
         return None;
     }
-    let users = match &now {
-        Ok(text) => Some(Users::read(text)),
-        Err(error) => {
-            tracing::warn!(
-                ?path,
-                error,
-                "cannot read the users; keeping the previous ones"
-            );
-            None
-        }
-    };
-    *last = Some(now);
-    users
+    if let Err(error) = &now {
+        tracing::warn!(
+            ?path,
+            error,
+            "cannot read the users; keeping the previous ones"
+        );
+    }
+    let now = last.insert(now);
+    now.as_ref().ok().map(|text| Users::read(text))
 }
 
 #[cfg(test)]

@@ -2,40 +2,47 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Request, Response, Uri};
-use http_body_util::{BodyExt as _, Empty, combinators::UnsyncBoxBody};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri};
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 
 use super::{
     LiveContext,
-    tunnel::{Body, NotAnswered},
+    tunnel::{Body, NotAnswered, empty},
 };
 use crate::fleet::ClusterName;
 
 /// Correlates the audit lines of hub and cluster.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A request for a target on a cluster.
-pub(super) fn request(target: &str, body: Body) -> http::Result<Request<Body>> {
+/// A request for a target on a cluster, with these headers and the id of its audit line.
+pub(super) fn request(
+    target: &str,
+    headers: HeaderMap,
+    id: &str,
+    body: Body,
+) -> http::Result<Request<Body>> {
     let uri = Uri::builder().scheme("http").authority("spoke");
     let mut request = Request::new(body);
     *request.uri_mut() = uri.path_and_query(target).build()?;
+    *request.headers_mut() = headers;
+    let id = HeaderValue::from_str(id).ok();
+    request.headers_mut().extend(id.map(|id| (REQUEST_ID, id)));
     Ok(request)
-}
-
-/// Adds the id of the audit line.
-pub(super) fn identify(request: &mut Request<Body>, id: &str) {
-    if let Ok(id) = HeaderValue::from_str(id) {
-        request.headers_mut().insert(REQUEST_ID, id);
-    }
 }
 
 /// A GET of a target whose parts were checked, so that it can always be written.
 pub(super) fn get(target: &str, id: &str) -> Request<Body> {
-    let nothing = || UnsyncBoxBody::new(Empty::new().map_err(|never| match never {}));
-    let written = request(target, nothing());
-    let mut request = written.unwrap_or_else(|_never| Request::new(nothing()));
-    identify(&mut request, id);
-    request
+    let written = request(target, HeaderMap::new(), id, empty());
+    written.unwrap_or_else(|_never| Request::new(empty()))
+}
+
+/// Copies the headers of these names.
+pub(super) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
+    for name in names {
+        for value in from.get_all(name) {
+            to.append(name.clone(), value.clone());
+        }
+    }
 }
 
 /// Sends a request to the agent of a cluster, over its tunnel or its session.

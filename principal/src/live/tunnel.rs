@@ -8,17 +8,19 @@
 use std::{
     collections::BTreeMap,
     error::Error,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::{Request, Response};
-use http_body_util::combinators::UnsyncBoxBody;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use protocol::payload::Undecodable;
-use tokio::time::timeout;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -35,6 +37,17 @@ const MAX_PER_CLUSTER: usize = 4;
 /// The body of a request to an agent, and of its response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Box<dyn Error + Send + Sync>>;
 
+/// A body without data.
+pub(super) fn empty() -> Body {
+    UnsyncBoxBody::new(Empty::new().map_err(|never| match never {}))
+}
+
+/// A body of chunks as they come.
+pub(super) fn streamed(chunks: mpsc::Receiver<Bytes>) -> Body {
+    let frames = ReceiverStream::new(chunks).map(|chunk| Ok(Frame::data(chunk)));
+    UnsyncBoxBody::new(StreamBody::new(frames))
+}
+
 /// The open tunnels of all clusters; clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tunnels(Arc<Mutex<State>>);
@@ -46,6 +59,8 @@ struct State {
     open: BTreeMap<ClusterName, Vec<OpenTunnel>>,
 }
 
+#[derive(derive_more::Debug)]
+#[debug("OpenTunnel({id})")]
 struct OpenTunnel {
     id: u64,
     mode: Mode,
@@ -55,14 +70,6 @@ struct OpenTunnel {
     /// None if a newer tunnel has taken over.
     sender: Option<SendRequest<Body>>,
     end: CancellationToken,
-}
-
-impl fmt::Debug for OpenTunnel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenTunnel")
-            .field("id", &self.id)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Why an agent did not answer.
@@ -104,25 +111,28 @@ impl Tunnels {
         request: Request<Body>,
         response_timeout: Duration,
     ) -> Result<Response<Incoming>, NotAnswered> {
-        let mut sender = self.sender(cluster).ok_or(NotAnswered::NotConnected)?;
+        let sender = self.of_newest(cluster, |_, sender| sender.clone());
+        let mut sender = sender.ok_or(NotAnswered::NotConnected)?;
         timeout(response_timeout, sender.send_request(request))
             .await
             .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
             .map_err(NotAnswered::Lost)
     }
 
-    fn sender(&self, cluster: &ClusterName) -> Option<SendRequest<Body>> {
-        let state = self.lock();
-        let newest = state.open.get(cluster)?.last()?;
-        newest.sender.clone().filter(|it| !it.is_closed())
-    }
-
     /// Argo CD's namespace on a cluster, if its agent has an open tunnel.
     pub(crate) fn argocd_namespace(&self, cluster: &ClusterName) -> Option<String> {
+        self.of_newest(cluster, |newest, _| newest.argocd_namespace.clone())
+    }
+
+    fn of_newest<T>(
+        &self,
+        cluster: &ClusterName,
+        take: impl FnOnce(&OpenTunnel, &SendRequest<Body>) -> T,
+    ) -> Option<T> {
         let state = self.lock();
         let newest = state.open.get(cluster)?.last()?;
-        let is_open = newest.sender.as_ref().is_some_and(|it| !it.is_closed());
-        is_open.then(|| newest.argocd_namespace.clone())
+        let sender = newest.sender.as_ref().filter(|it| !it.is_closed())?;
+        Some(take(newest, sender))
     }
 
     /// Ends every tunnel for which `verdict` has a reason.

@@ -9,6 +9,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use protocol::wire::tunnel::Chunk;
 use runtime::{
     error::Chain,
+    metrics::Open,
     tunnel::{self, Tasks, Tunnel},
 };
 use tokio::{
@@ -30,14 +31,6 @@ const PING: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 32 << 20;
 
-/// The end signals of a tunnel.
-struct EndSignals {
-    /// Cancelled, it ends with all requests on it.
-    end: CancellationToken,
-    /// Cancelled when its last request has ended or the agent is gone.
-    gone: CancellationToken,
-}
-
 /// Starts the tunnel of an admitted agent and returns the outgoing bytes.
 pub(crate) fn open(
     live: &Arc<LiveContext>,
@@ -57,15 +50,22 @@ pub(crate) fn open(
     let (send, outgoing) = tunnel::chunks();
     let tunnel = Tunnel::new(incoming, send);
     let span = tracing::info_span!("tunnel", cluster = %admitted.holder.cluster);
-    let living = run(Arc::clone(live), admitted, tunnel, EndSignals { end, gone });
+    let living = run(Arc::clone(live), admitted, tunnel, end, gone);
     live.spawner
         .background()
         .spawn_short("tunnel", living.instrument(span));
     outgoing
 }
 
-async fn run(live: Arc<LiveContext>, admitted: Admitted, tunnel: Tunnel, signals: EndSignals) {
-    let EndSignals { end, gone } = signals;
+/// Runs a tunnel until `end`, which ends all requests on it; until `gone`, when its last request has ended or the agent
+/// is gone; or until its credential or its time is over.
+async fn run(
+    live: Arc<LiveContext>,
+    admitted: Admitted,
+    tunnel: Tunnel,
+    end: CancellationToken,
+    gone: CancellationToken,
+) {
     let handshake = http2::Builder::new(Tasks::new(live.spawner.background()))
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -85,7 +85,7 @@ async fn run(live: Arc<LiveContext>, admitted: Admitted, tunnel: Tunnel, signals
     if verdict.is_some() {
         return end.cancel();
     }
-    let _open = live.metrics.agent_tunnel();
+    let _open = Open::new(live.metrics.agent_tunnels.clone());
     tracing::info!("tunnel opened");
     // Resolves when no more requests come; running ones continue until the tunnel is dropped.
     let connected = async {

@@ -9,44 +9,21 @@ use bytes::Bytes;
 use http::Request;
 use http_body::Frame;
 use protocol::oversize_filter::OversizeFilter;
-use tonic::{Status, body::Body, server::NamedService};
-use tower::Service;
+use tonic::{Status, body::Body};
 
 use crate::metrics::Metrics;
 
-/// A service that receives oversized responses without their data.
-#[derive(Clone, Debug)]
-pub(super) struct OversizeFiltered<S> {
-    pub(super) inner: S,
-    pub(super) largest: usize,
-    pub(super) metrics: Metrics,
-}
-
-impl<S: NamedService> NamedService for OversizeFiltered<S> {
-    const NAME: &'static str = S::NAME;
-}
-
-impl<S: Service<Request<Body>>> Service<Request<Body>> for OversizeFiltered<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let filter = OversizeFilter::new(self.largest, request.headers());
-        let metrics = self.metrics.clone();
-        self.inner.call(request.map(|body| {
-            Body::new(FilteredBody {
-                body,
-                filter,
-                unread: Bytes::new(),
-                metrics,
-            })
-        }))
-    }
+/// The request without the data of messages above `largest` bytes; counts them.
+pub(super) fn apply(request: Request<Body>, largest: usize, metrics: &Metrics) -> Request<Body> {
+    let filter = OversizeFilter::new(largest, request.headers());
+    request.map(|body| {
+        Body::new(FilteredBody {
+            body,
+            filter,
+            unread: Bytes::new(),
+            metrics: metrics.clone(),
+        })
+    })
 }
 
 struct FilteredBody {

@@ -157,16 +157,11 @@ impl Snapshot {
         let totals = self.totals();
         let from = page.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
         let wanted = |name: &&String| page.cluster.as_ref().is_none_or(|it| it == *name);
-        let mut names: Vec<&String> = {
-            let range = (from, Bound::Unbounded);
-            let enrolled = self
-                .fleet
-                .clusters
-                .range(range.clone())
-                .map(|(name, _)| name);
-            let known = self.reports.range(range).map(|(name, _)| name);
-            enrolled.chain(known).filter(wanted).collect()
-        };
+        let range = (from, Bound::Unbounded);
+        let enrolled = self.fleet.clusters.range(range.clone());
+        let known = self.reports.range(range).map(|(name, _)| name);
+        let all = enrolled.map(|(name, _)| name).chain(known);
+        let mut names: Vec<&String> = all.filter(wanted).collect();
         names.sort_unstable();
         names.dedup();
         let is_cut = names.len() > page.limit();
@@ -235,23 +230,14 @@ impl Snapshot {
 }
 
 fn session(figures: &Figures) -> Value {
-    let Figures {
-        outbox_objects,
-        in_flight,
-        unacknowledged,
-        inbox_objects,
-        inbox_bytes,
-        agreed,
-        arrived,
-    } = figures;
     json!({
-        "outboxObjects": outbox_objects,
-        "inFlight": in_flight,
-        "oldestUnacknowledgedSeconds": unacknowledged.as_secs(),
-        "inboxObjects": inbox_objects,
-        "inboxBytes": inbox_bytes,
-        "lastResyncSecondsAgo": agreed.map(|it| it.as_secs()),
-        "heardSecondsAgo": arrived.as_secs(),
+        "outboxObjects": figures.outbox_objects,
+        "inFlight": figures.in_flight,
+        "oldestUnacknowledgedSeconds": figures.unacknowledged.as_secs(),
+        "inboxObjects": figures.inbox_objects,
+        "inboxBytes": figures.inbox_bytes,
+        "lastResyncSecondsAgo": figures.agreed.map(|it| it.as_secs()),
+        "heardSecondsAgo": figures.arrived.as_secs(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! The hub's API on Kubernetes.
 
 use argocd::{Meta, Patch as Change, entries::Shared, keys::REPOSITORY_SELECTOR};
+use async_trait::async_trait;
 use futures::{
     FutureExt as _,
     future::{BoxFuture, join_all},
@@ -31,18 +32,11 @@ const IDENTITY_KEY: &str = "principal-uid";
 const FIELD_MANAGER: &str = "argocd-agent-principal";
 
 /// The hub's Kubernetes API.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct Kubernetes {
+    #[debug(skip)]
     client: Client,
     argocd_namespace: String,
-}
-
-impl std::fmt::Debug for Kubernetes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kubernetes")
-            .field("argocd_namespace", &self.argocd_namespace)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Kubernetes {
@@ -104,6 +98,7 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
     }
 }
 
+#[async_trait]
 impl Store for Kubernetes {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
         let watches = Watched::ALL.map(|kind| {
@@ -117,121 +112,95 @@ impl Store for Kubernetes {
         join_all(watches).map(drop).boxed()
     }
 
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         kind: Watched,
-        key: &'a Key,
-        version: &'a str,
+        key: &Key,
+        version: &str,
         patch: Change,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        async move {
-            let api = self.objects(kind, &key.namespace);
-            let (name, params) = (&key.name, patching());
-            value(match guarded(patch, version) {
-                Change::Merge(body) => {
-                    let written = api.patch(name, &params, &Patch::Merge(body)).await;
-                    written.map_err(sorted)?
-                }
-                Change::Json(body) => {
-                    let operations = serde_json::from_value(body).map_err(ours)?;
-                    let patch = Patch::<Value>::Json(operations);
-                    let written = api.patch(name, &params, &patch).await;
-                    written.map_err(sorted_operations)?
-                }
-            })
-        }
-        .boxed()
-    }
-
-    fn create<'a>(
-        &'a self,
-        kind: Watched,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
-        async move {
-            let api = self.objects(kind, Meta::of(object).namespace());
-            let object: DynamicObject = serde_json::from_value(object.clone()).map_err(ours)?;
-            value(api.create(&posting(), &object).await.map_err(sorted)?)
-        }
-        .boxed()
-    }
-
-    fn delete<'a>(
-        &'a self,
-        kind: Watched,
-        key: &'a Key,
-        uid: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        async move {
-            let api = self.objects(kind, &key.namespace);
-            let params = DeleteParams::background().preconditions(Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: Some(version.to_owned()),
-            });
-            let deleted = api.delete(&key.name, &params).await;
-            deleted.map(drop).map_err(sorted)
-        }
-        .boxed()
-    }
-
-    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
-        async move {
-            let selected = ListParams::default()
-                .labels(&of.labels())
-                .fields(&of.fields());
-            let listed = self.noted(of).list(&selected).await.map_err(sorted)?;
-            listed.items.into_iter().map(value).collect()
-        }
-        .boxed()
-    }
-
-    fn note<'a>(
-        &'a self,
-        of: &'a Observed,
-        write: &'a events::Write,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        async move {
-            let api = self.noted(of);
-            let written = match write {
-                events::Write::Create(event) => {
-                    let event = serde_json::from_value(event.clone()).map_err(ours)?;
-                    api.create(&posting(), &event).await
-                }
-                events::Write::Patch { name, body } => {
-                    api.patch(name, &patching(), &Patch::Merge(body)).await
-                }
-            };
-            written.map(drop).map_err(sorted)
-        }
-        .boxed()
-    }
-
-    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
-        async move {
-            let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.argocd_namespace);
-            if let Some(known) = api.get_opt(IDENTITY).await.map_err(sorted)? {
-                return identity(&known);
+    ) -> Result<Value, WriteError> {
+        let api = self.objects(kind, &key.namespace);
+        let (name, params) = (&key.name, patching());
+        value(match guarded(patch, version) {
+            Change::Merge(body) => {
+                let written = api.patch(name, &params, &Patch::Merge(body)).await;
+                written.map_err(sorted)?
             }
-            let uid = uuid::Uuid::new_v4().to_string();
-            let fresh = ConfigMap {
-                metadata: ObjectMeta {
-                    name: Some(IDENTITY.to_owned()),
-                    ..ObjectMeta::default()
-                },
-                data: Some([(IDENTITY_KEY.to_owned(), uid)].into()),
-                ..ConfigMap::default()
-            };
-            match api.create(&PostParams::default(), &fresh).await {
-                Ok(made) => identity(&made),
-                // Another replica created it first; its identity counts.
-                Err(error) if is_status(&error, 409) => {
-                    identity(&api.get(IDENTITY).await.map_err(sorted)?)
-                }
-                Err(error) => Err(sorted(error)),
+            Change::Json(body) => {
+                let operations = serde_json::from_value(body).map_err(ours)?;
+                let patch = Patch::<Value>::Json(operations);
+                let written = api.patch(name, &params, &patch).await;
+                written.map_err(sorted_operations)?
             }
+        })
+    }
+
+    async fn create(&self, kind: Watched, object: &Value) -> Result<Value, WriteError> {
+        let api = self.objects(kind, Meta::of(object).namespace());
+        let object: DynamicObject = serde_json::from_value(object.clone()).map_err(ours)?;
+        value(api.create(&posting(), &object).await.map_err(sorted)?)
+    }
+
+    async fn delete(
+        &self,
+        kind: Watched,
+        key: &Key,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), WriteError> {
+        let api = self.objects(kind, &key.namespace);
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(version.to_owned()),
+        });
+        let deleted = api.delete(&key.name, &params).await;
+        deleted.map(drop).map_err(sorted)
+    }
+
+    async fn events(&self, of: &Observed) -> Result<Vec<Value>, WriteError> {
+        let selected = ListParams::default()
+            .labels(&of.labels())
+            .fields(&of.fields());
+        let listed = self.noted(of).list(&selected).await.map_err(sorted)?;
+        listed.items.into_iter().map(value).collect()
+    }
+
+    async fn note(&self, of: &Observed, write: &events::Write) -> Result<(), WriteError> {
+        let api = self.noted(of);
+        let written = match write {
+            events::Write::Create(event) => {
+                let event = serde_json::from_value(event.clone()).map_err(ours)?;
+                api.create(&posting(), &event).await
+            }
+            events::Write::Patch { name, body } => {
+                api.patch(name, &patching(), &Patch::Merge(body)).await
+            }
+        };
+        written.map(drop).map_err(sorted)
+    }
+
+    async fn principal_uid(&self) -> Result<String, WriteError> {
+        let api = Api::<ConfigMap>::namespaced(self.client.clone(), &self.argocd_namespace);
+        if let Some(known) = api.get_opt(IDENTITY).await.map_err(sorted)? {
+            return identity(&known);
         }
-        .boxed()
+        let uid = uuid::Uuid::new_v4().to_string();
+        let fresh = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(IDENTITY.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some([(IDENTITY_KEY.to_owned(), uid)].into()),
+            ..ConfigMap::default()
+        };
+        match api.create(&PostParams::default(), &fresh).await {
+            Ok(made) => identity(&made),
+            // Another replica created it first; its identity counts.
+            Err(error) if is_status(&error, 409) => {
+                identity(&api.get(IDENTITY).await.map_err(sorted)?)
+            }
+            Err(error) => Err(sorted(error)),
+        }
     }
 }
 
@@ -329,18 +298,17 @@ fn sorted_operations(error: kube::Error) -> WriteError {
 }
 
 fn sorted(error: kube::Error) -> WriteError {
-    if is_status(&error, 409) {
-        return WriteError::Conflict;
+    let kube::Error::Api(status) = &error else {
+        return WriteError::Unavailable(Box::new(error));
+    };
+    match status.code {
+        409 => WriteError::Conflict,
+        404 => WriteError::NotFound,
+        // Only an invalid value stays invalid. A missing permission does not: an API server that has just started denies
+        // everything until it has read its roles, and an administrator can fix a role.
+        400 | 413 | 422 => WriteError::Refused(error.to_string()),
+        _ => WriteError::Unavailable(Box::new(error)),
     }
-    if is_status(&error, 404) {
-        return WriteError::NotFound;
-    }
-    // Only an invalid value stays invalid. A missing permission does not: an API server that has just started denies
-    // everything until it has read its roles, and an administrator can fix a role.
-    if [400, 413, 422].iter().any(|code| is_status(&error, *code)) {
-        return WriteError::Refused(error.to_string());
-    }
-    WriteError::Unavailable(Box::new(error))
 }
 
 #[cfg(test)]

@@ -11,11 +11,9 @@
 //! does one conditional write. `reports` and `mirrors` apply the events of managed and autonomous clusters, `conditions`
 //! writes conditions for users. `lookup` and `encode` answer the sessions.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use protocol::{Event, ObjectKey};
 use runtime::{backoff::Backoff, clock::Clock, error::Chain};
-use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -52,20 +50,14 @@ pub(crate) use subscription::Subscription;
 use writer::Writer;
 
 /// The parts for the sessions.
+#[derive(derive_more::Debug)]
+#[debug("Hub")]
 pub(crate) struct Hub {
     pub(crate) objects: Arc<Objects>,
     pub(crate) reports: Reports,
     pub(crate) mirrors: Arc<Mirrors>,
     pub(crate) conditions: Conditions,
     writer: Arc<Writer>,
-}
-
-impl fmt::Debug for Hub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub")
-            .field("store", self.store())
-            .finish_non_exhaustive()
-    }
 }
 
 impl Hub {
@@ -102,10 +94,6 @@ impl Hub {
         }
     }
 
-    fn store(&self) -> &dyn Store {
-        self.writer.store()
-    }
-
     /// Reads our identity and follows the hub's objects; ready when both are known, and again when a restored hub has
     /// been read.
     ///
@@ -117,7 +105,7 @@ impl Hub {
         stop: CancellationToken,
     ) {
         let (reporter, mut synced) = Arc::clone(&self.objects).reporter();
-        let watching = self.store().watch(reporter, stop.clone());
+        let watching = self.writer.store.watch(reporter, stop.clone());
         let serving = async {
             loop {
                 let who: Arc<str> = self.identity().await.into();
@@ -150,7 +138,7 @@ impl Hub {
         let mut backoff = Backoff::new(shortest, longest, longest);
         let mut failing = false;
         loop {
-            match self.store().principal_uid().await {
+            match self.writer.store.principal_uid().await {
                 Ok(uid) => return uid,
                 Err(error) => {
                     if !failing {
@@ -172,16 +160,6 @@ impl Hub {
     /// Subscribes a session: it is notified of every change from now on, and gets the list of current objects.
     pub(crate) fn subscribe(&self, cluster: &ClusterName) -> Subscription {
         Subscription::begin(&self.objects, cluster)
-    }
-
-    /// Requests the deletion of a copy.
-    pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
-        encode::deletion(&self.objects, key, uid)
-    }
-
-    /// The last state of a deleted Application, for a Go agent.
-    pub(crate) fn final_update(&self, key: &ObjectKey, object: &Value) -> Event {
-        encode::final_update(&self.objects, key, object)
     }
 }
 

@@ -12,27 +12,22 @@
 //! | session to hub API | `writes_per_session` | work waits in the inbox, newest value per object |
 //! | session to one object there | one write every [`pace::PAUSE`], a few in reserve | the same |
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use futures::future::OptionFuture;
 use protocol::wire::eventstreamapi::Event;
-use runtime::{clock::Clock, parts::Spawner};
+use runtime::credentials::Material;
 use tokio::sync::{mpsc, watch};
 use tonic::{Status, Streaming};
 use tracing::Instrument as _;
 
 use crate::{
     admission::{
-        admit::{Admission, Admitted, Credentials},
+        admit::{Admitted, Credentials},
         registry::End,
-        trust::{Roots, Trust},
-        users::Passwords,
+        trust::Trust,
     },
     fleet::{ClusterName, Fleet, Mode},
-    live::{go_compat::GoRequests, tunnel::Tunnels},
-    metrics::Metrics,
-    settings::Limits,
-    sync::hub::Hub,
 };
 
 mod brake;
@@ -42,31 +37,16 @@ mod inventory;
 mod ownership;
 mod pace;
 mod resync;
+mod shared;
 pub(crate) mod shed;
 mod spoke_info;
 mod spoke_owned;
 mod violations;
 
+pub(crate) use shared::Sessions;
+
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.
 const OUTBOUND: usize = 16;
-
-/// The state that all sessions share.
-pub(crate) struct Sessions {
-    pub(crate) gate: Arc<Admission>,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) tunnels: Tunnels,
-    pub(crate) go_requests: GoRequests,
-    pub(crate) limits: Limits,
-    pub(crate) metrics: Metrics,
-    pub(crate) clock: Clock,
-    pub(crate) spawner: Spawner,
-}
-
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").finish_non_exhaustive()
-    }
-}
 
 impl Sessions {
     /// Starts the session of an admitted peer and returns its outgoing events.
@@ -119,27 +99,20 @@ impl Sessions {
     }
 }
 
-/// The inputs of the policy for sessions, as they change, and the fleet that admission uses.
-#[derive(Debug)]
-pub(crate) struct PolicyInputs {
-    pub(crate) fleet: watch::Receiver<Arc<Fleet>>,
-    pub(crate) roots: Roots,
-    pub(crate) gate: watch::Sender<Arc<Fleet>>,
-}
-
 /// Ends sessions that the policy does not allow any more, after each change of the fleet, the replica state, the
 /// trusted CAs, the revocation list or the passwords, and at the stop.
 ///
 /// An input that has ended keeps its last value.
-pub(crate) async fn enforce_policy(sessions: Arc<Sessions>, inputs: PolicyInputs) {
-    let PolicyInputs {
-        mut fleet,
-        mut roots,
-        gate: to_gate,
-    } = inputs;
+/// `to_gate` passes the fleet on to admission.
+pub(crate) async fn enforce_policy(
+    sessions: Arc<Sessions>,
+    mut fleet: watch::Receiver<Arc<Fleet>>,
+    mut material: watch::Receiver<Arc<Material>>,
+    to_gate: watch::Sender<Arc<Fleet>>,
+) {
     let gate = &sessions.gate;
     let (mut active, mut revoked) = (gate.active.clone(), gate.revoked.clone());
-    let mut users = gate.passwords.as_ref().map(Passwords::follow);
+    let mut users = gate.passwords.as_ref().map(|it| it.users.clone());
     let stop = sessions.spawner.token().clone();
     loop {
         sessions.follow_fleet(&to_gate, &Arc::clone(&fleet.borrow_and_update()));
@@ -155,7 +128,9 @@ pub(crate) async fn enforce_policy(sessions: Arc<Sessions>, inputs: PolicyInputs
             () = changed(&mut active) => {}
             () = changed(&mut revoked) => {}
             Some(()) = OptionFuture::from(users.as_mut().map(changed)) => {}
-            Some(trust) = roots.changed() => sessions.follow_trust(&trust),
+            () = changed(&mut material) => {
+                sessions.follow_trust(&Trust::new(&Arc::clone(&material.borrow_and_update())));
+            }
         }
     }
     sessions.end_where(|_, _, _| Some(End::Stopping));

@@ -9,6 +9,7 @@ use argocd::{
     Meta, Patch,
     testing::memory::{Change, Denied, Objects, Seen},
 };
+use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use live::events::{self, Observed};
 use runtime::notifier::ChangeNotifier as Changes;
@@ -289,6 +290,7 @@ fn key(namespace: &str, name: &str) -> Key {
     }
 }
 
+#[async_trait]
 impl Store for Memory {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
         let memory = self.clone();
@@ -317,41 +319,34 @@ impl Store for Memory {
         .boxed()
     }
 
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         kind: Watched,
-        key: &'a Key,
-        version: &'a str,
+        key: &Key,
+        version: &str,
         patch: Patch,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+    ) -> Result<Value, WriteError> {
         let key = (kind, key.clone());
-        async move {
-            if self.lock().failing.as_ref() == Some(&key.1.name) {
-                return Err(WriteError::Unavailable("failing".into()));
-            }
-            self.write(move |objects| objects.patch(&key, &patch.under(version)))
-                .await
+        if self.lock().failing.as_ref() == Some(&key.1.name) {
+            return Err(WriteError::Unavailable("failing".into()));
         }
-        .boxed()
+        self.write(move |objects| objects.patch(&key, &patch.under(version)))
+            .await
     }
 
-    fn create<'a>(
-        &'a self,
-        kind: Watched,
-        object: &'a Value,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+    async fn create(&self, kind: Watched, object: &Value) -> Result<Value, WriteError> {
         let key = (kind, Key::of(Meta::of(object)));
         self.write(move |objects| Ok((objects.create(key, object.clone())?, true)))
-            .boxed()
+            .await
     }
 
-    fn delete<'a>(
-        &'a self,
+    async fn delete(
+        &self,
         kind: Watched,
-        key: &'a Key,
-        uid: &'a str,
-        version: &'a str,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
+        key: &Key,
+        uid: &str,
+        version: &str,
+    ) -> Result<(), WriteError> {
         let key = (kind, key.clone());
         self.write(move |objects| {
             let known = objects.get(&key).ok_or(Denied::NotFound)?;
@@ -361,37 +356,27 @@ impl Store for Memory {
             objects.delete(&key, Some(uid))?;
             Ok((Value::Null, true))
         })
-        .map(|written| written.map(drop))
-        .boxed()
+        .await
+        .map(drop)
     }
 
-    fn events<'a>(&'a self, of: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
-        async move {
-            tokio::task::yield_now().await;
-            let state = self.lock();
-            if state.outage {
-                return Err(WriteError::Unavailable("outage".into()));
-            }
-            let events = state.events.values().filter(|event| of.is_of(event));
-            Ok(events.cloned().collect())
+    async fn events(&self, of: &Observed) -> Result<Vec<Value>, WriteError> {
+        tokio::task::yield_now().await;
+        let state = self.lock();
+        if state.outage {
+            return Err(WriteError::Unavailable("outage".into()));
         }
-        .boxed()
+        let events = state.events.values().filter(|event| of.is_of(event));
+        Ok(events.cloned().collect())
     }
 
-    fn note<'a>(
-        &'a self,
-        of: &'a Observed,
-        write: &'a events::Write,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        async move {
-            tokio::task::yield_now().await;
-            self.change(|state| state.note(of, write))
-        }
-        .boxed()
+    async fn note(&self, of: &Observed, write: &events::Write) -> Result<(), WriteError> {
+        tokio::task::yield_now().await;
+        self.change(|state| state.note(of, write))
     }
 
-    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
-        async { Ok("principal-uid".to_owned()) }.boxed()
+    async fn principal_uid(&self) -> Result<String, WriteError> {
+        Ok("principal-uid".to_owned())
     }
 }
 

@@ -40,7 +40,7 @@ fn token(cluster: &str, certificate: &Leaf) -> String {
 
 fn token_of(cluster: &str, certificate: &Leaf, issued: Timestamp) -> String {
     let cluster = ClusterName::try_from(cluster).unwrap();
-    let token = JWT_KEY.issue_visit(&cluster, peer(certificate).thumbprint(), issued);
+    let token = JWT_KEY.issue_visit(&cluster, peer(certificate).thumbprint, issued);
     token.unwrap()
 }
 
@@ -94,7 +94,7 @@ async fn invalid_bearer_token_is_refused_despite_valid_certificate() {
             "{token:?}: {message}"
         );
     }
-    let fingerprint = format!("{:?}", peer(&of_cluster).thumbprint());
+    let fingerprint = format!("{:?}", peer(&of_cluster).thumbprint);
     let list = Revoked::read([fingerprint.as_str()]);
     world.revoked.send_replace(Some(Arc::new(list)));
     let again = with_token(&token("a", &of_cluster));

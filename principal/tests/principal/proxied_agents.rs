@@ -184,7 +184,7 @@ async fn a_revoked_certificate_ends_its_session_at_once_and_no_other() {
 fn fingerprint(leaf: &Leaf) -> String {
     let der = CertificateDer::from_pem_slice(leaf.chain.as_bytes()).unwrap();
     let certificate = PeerCertificate::from_chain(&[der]).unwrap();
-    format!("{:?}", certificate.thumbprint()).to_ascii_uppercase()
+    format!("{:?}", certificate.thumbprint).to_ascii_uppercase()
 }
 
 fn with_password(user: &str, password: &str) -> AuthRequest {

@@ -188,7 +188,7 @@ async fn revocation_ends_open_terminals_and_logs_at_once() {
     let (log, ()) = tokio::join!(reader.get(&log), following);
 
     let certificate = PeerCertificate::from_pem(&leaf.chain).unwrap();
-    let fingerprint = format!("{:?}", certificate.thumbprint());
+    let fingerprint = format!("{:?}", certificate.thumbprint);
     let list = Revoked::read([fingerprint.as_str()]);
     world.revoked.send_replace(Some(Arc::new(list)));
     assert!(read(log).await.is_err(), "it has not come to its end");

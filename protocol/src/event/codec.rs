@@ -23,35 +23,23 @@ const MOST_EXTENSIONS: usize = 32;
 const QUOTED: usize = 64;
 
 /// Decodes an event; an error has the part that can still be acknowledged.
-pub(super) fn decode(mut raw: CloudEvent) -> Result<Event, Unread> {
-    let mut take = |name| {
-        raw.attributes
-            .remove(name)
-            .and_then(text)
-            .unwrap_or_default()
-    };
-    let (resource_id, event_id) = (take("resourceid"), take("eventid"));
+pub(crate) fn decode(mut raw: CloudEvent) -> Result<Event, Unread> {
+    let mut take = |name| raw.attributes.remove(name).and_then(text);
+    let resource_id = take("resourceid").unwrap_or_default();
+    let event_id = take("eventid").unwrap_or_default();
+    let unread = |why, answer| Err(Unread { why, answer });
     if resource_id.is_empty() {
-        return Err(Unread {
-            why: Malformed::NoResourceId,
-            answer: None,
-        });
+        return unread(Malformed::NoResourceId, None);
     }
     if resource_id.len() > LONGEST_ID || event_id.len() > LONGEST_ID {
         // not echoed either
-        return Err(Unread {
-            why: Malformed::TooLong("resourceid"),
-            answer: None,
-        });
+        return unread(Malformed::TooLong("resourceid"), None);
     }
     let kind = (Target::Ack, Verb::Processed);
     let mut event = Event::named(kind, resource_id, event_id, Bytes::new());
     match fill(&mut event, raw) {
         Ok(()) => Ok(event),
-        Err(why) => Err(Unread {
-            why,
-            answer: Some(Box::new(event)),
-        }),
+        Err(why) => unread(why, Some(Box::new(event))),
     }
 }
 
@@ -99,30 +87,29 @@ pub(super) fn encode(event: Event, source: &str) -> CloudEvent {
         extensions,
         payload,
     } = event;
-    let mut attributes: HashMap<String, CloudEventAttributeValue> = extensions
-        .into_iter()
-        .map(|(name, value)| (name, string(value)))
-        .collect();
-    // a Go peer reads an empty DataSchema() if this attribute is a string
-    attributes.insert(
-        "dataschema".to_owned(),
-        attribute(Attr::CeUri(target.to_string())),
-    );
-    attributes.insert("resourceid".to_owned(), string(resource_id));
-    attributes.insert("eventid".to_owned(), string(event_id));
-    for (name, value) in [
+    let named = [
+        ("resourceid", Some(resource_id)),
+        ("eventid", Some(event_id)),
         ("subject", subject),
         ("principaluid", principal_uid),
         ("sentat", sent_at),
-    ] {
-        if let Some(value) = value {
-            attributes.insert(name.to_owned(), string(value));
-        }
-    }
-    let data = (!payload.is_empty()).then(|| {
-        attributes.insert("datacontenttype".to_owned(), string(JSON.to_owned()));
-        Data::BinaryData(payload)
-    });
+        (
+            "datacontenttype",
+            (!payload.is_empty()).then(|| JSON.to_owned()),
+        ),
+    ];
+    let named = named
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let mut attributes: HashMap<_, _> = extensions
+        .into_iter()
+        .chain(named)
+        .map(|(name, value)| (name, attribute(Attr::CeString(value))))
+        .collect();
+    // a Go peer reads an empty DataSchema() if this attribute is a string
+    let schema = attribute(Attr::CeUri(target.to_string()));
+    attributes.insert("dataschema".to_owned(), schema);
+    let data = (!payload.is_empty()).then_some(Data::BinaryData(payload));
     CloudEvent {
         id: String::new(),
         source: source.to_owned(),
@@ -185,10 +172,6 @@ fn text(value: CloudEventAttributeValue) -> Option<String> {
         // no attribute of this protocol is bytes
         Attr::CeBytes(_) => None,
     }
-}
-
-fn string(value: String) -> CloudEventAttributeValue {
-    attribute(Attr::CeString(value))
 }
 
 const fn attribute(attr: Attr) -> CloudEventAttributeValue {

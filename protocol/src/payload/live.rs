@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{base64_or_null, or_default};
+use super::base64_or_null;
 
 /// A request to the spoke's API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,25 +12,16 @@ use super::{base64_or_null, or_default};
 #[expect(missing_docs, reason = "the words of the Kubernetes API")]
 pub struct ResourceRequest {
     /// Correlates the response; also the event id.
-    #[serde(deserialize_with = "or_default")]
     pub uuid: String,
-    #[serde(deserialize_with = "or_default")]
     pub method: String,
     /// Empty for the core group.
-    #[serde(deserialize_with = "or_default")]
     pub group: String,
-    #[serde(deserialize_with = "or_default")]
     pub version: String,
     /// Empty for a discovery request.
-    #[serde(deserialize_with = "or_default")]
     pub resource: String,
-    #[serde(deserialize_with = "or_default")]
     pub namespace: String,
-    #[serde(deserialize_with = "or_default")]
     pub name: String,
-    #[serde(deserialize_with = "or_default")]
     pub subresource: String,
-    #[serde(deserialize_with = "or_default")]
     pub params: BTreeMap<String, String>,
     #[serde(with = "base64_or_null")]
     pub body: Option<Vec<u8>>,
@@ -54,13 +45,10 @@ pub struct ResourceResponse {
 #[serde(default, rename_all = "camelCase")]
 pub struct RedisRequest {
     /// Correlates the response; also the event id.
-    #[serde(deserialize_with = "or_default")]
     pub uuid: String,
     /// The redis connection of Argo CD on the hub.
-    #[serde(deserialize_with = "or_default")]
     pub connection_uuid: String,
     /// The command.
-    #[serde(deserialize_with = "or_default")]
     pub body: RedisCommand,
 }
 
@@ -82,7 +70,6 @@ pub struct RedisCommand {
 #[serde(default)]
 pub struct RedisGet {
     /// The key, as Argo CD on the hub spells it.
-    #[serde(deserialize_with = "or_default")]
     pub key: String,
 }
 
@@ -91,7 +78,6 @@ pub struct RedisGet {
 #[serde(default)]
 pub struct RedisSubscribe {
     /// The channel, as Argo CD on the hub spells it.
-    #[serde(deserialize_with = "or_default")]
     pub channel: String,
 }
 
@@ -168,11 +154,8 @@ pub struct RedisPong {}
 #[expect(missing_docs, reason = "the words of the Kubernetes API")]
 pub struct LogRequest {
     /// Correlates the stream; also the event id.
-    #[serde(deserialize_with = "or_default")]
     pub uuid: String,
-    #[serde(deserialize_with = "or_default")]
     pub namespace: String,
-    #[serde(deserialize_with = "or_default")]
     pub pod_name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub container: String,
@@ -199,15 +182,10 @@ pub struct LogRequest {
 )]
 pub struct TerminalRequest {
     /// Correlates the stream; also the event id.
-    #[serde(deserialize_with = "or_default")]
     pub uuid: String,
-    #[serde(deserialize_with = "or_default")]
     pub namespace: String,
-    #[serde(deserialize_with = "or_default")]
     pub pod_name: String,
-    #[serde(deserialize_with = "or_default")]
     pub container_name: String,
-    #[serde(deserialize_with = "or_default")]
     pub command: Vec<String>,
     pub tty: bool,
     pub stdin: bool,
@@ -221,8 +199,8 @@ mod tests {
 
     use super::*;
 
-    fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
-        serde_json::from_value(value).unwrap()
+    fn read<T: serde::de::DeserializeOwned + Default>(value: impl Into<Value>) -> T {
+        super::super::decode("a body", &value.into().to_string().into()).unwrap()
     }
 
     #[test]

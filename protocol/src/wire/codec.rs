@@ -1,6 +1,6 @@
 //! The protobuf codec, with small buffers for streams that are idle most of the time.
 
-use std::{fmt, marker::PhantomData};
+use std::marker::PhantomData;
 
 use prost::Message;
 use tonic::codec::BufferSettings;
@@ -13,13 +13,9 @@ const AT_REST: usize = 1 << 10;
 const PIECE: usize = 32 << 10;
 
 /// Encodes `T` and decodes `U`.
+#[derive(derive_more::Debug)]
+#[debug("Codec")]
 pub struct Codec<T, U>(PhantomData<(T, U)>);
-
-impl<T, U> fmt::Debug for Codec<T, U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Codec").finish()
-    }
-}
 
 impl<T, U> Default for Codec<T, U> {
     fn default() -> Self {

@@ -4,7 +4,6 @@
 //! the connection are the loopback address. `kubectl port-forward` connects in this way, so Kubernetes authorizes the
 //! client: it needs `create` on `pods/portforward` in the namespace.
 
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -48,14 +47,9 @@ impl Page {
 }
 
 /// Returns the current state of the program. Bounded by the page, and without secrets.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("DebugState")]
 pub struct DebugState(Arc<dyn Fn(&Page) -> Value + Send + Sync>);
-
-impl fmt::Debug for DebugState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DebugState").finish_non_exhaustive()
-    }
-}
 
 impl DebugState {
     /// Calls this function for each request.
@@ -126,33 +120,31 @@ async fn state(State(debug_state): State<DebugState>, Query(page): Query<Page>) 
 }
 
 async fn level() -> Response {
-    log::levels().map_or_else(no_levels, levels_response)
+    levels_after(|_levels| Ok(()))
 }
 
 async fn set_level(wanted: String) -> Response {
-    let Some(levels) = log::levels() else {
-        return no_levels();
-    };
-    match levels.set(wanted.trim()) {
-        Ok(()) => levels_response(levels),
-        Err(error) => (StatusCode::BAD_REQUEST, Chain(&error).to_string()).into_response(),
-    }
+    levels_after(|levels| levels.set(wanted.trim()))
 }
 
 async fn reset_level() -> Response {
+    levels_after(|levels| {
+        levels.reset();
+        Ok(())
+    })
+}
+
+/// The levels after a change.
+fn levels_after(change: impl FnOnce(&Levels) -> Result<(), log::Error>) -> Response {
     let Some(levels) = log::levels() else {
-        return no_levels();
+        return (StatusCode::NOT_FOUND, "logging was not set up here").into_response();
     };
-    levels.reset();
-    levels_response(levels)
-}
-
-fn levels_response(levels: &Levels) -> Response {
-    Json(json!({"level": levels.now(), "atStart": levels.at_start()})).into_response()
-}
-
-fn no_levels() -> Response {
-    (StatusCode::NOT_FOUND, "logging was not set up here").into_response()
+    match change(levels) {
+        Ok(()) => {
+            Json(json!({"level": levels.now(), "atStart": levels.at_start()})).into_response()
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, Chain(&error).to_string()).into_response(),
+    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,10 @@
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ServerConfig};
 
-use super::material::{Error, Material};
+use super::material::{Error, Material, provider};
 
 /// Whether a server asks clients for certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +17,6 @@ pub enum ClientAuth {
     Optional,
     /// Clients are not asked.
     None,
-}
-
-/// The TLS provider of all our connections.
-pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
 }
 
 /// A server's configuration: TLS 1.3, HTTP/2 and HTTP/1.1, no session tickets.
@@ -39,18 +32,15 @@ pub fn server_config(material: &Material, auth: ClientAuth) -> Result<Arc<Server
         ClientAuth::None => builder.with_no_client_auth(),
         ClientAuth::Required | ClientAuth::Optional => {
             let roots = material.roots.as_ref().ok_or(Error::RootsMissing)?;
-            let verifier =
-                WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots.store), provider());
-            let verifier = if auth == ClientAuth::Optional {
-                verifier.allow_unauthenticated()
-            } else {
-                verifier
-            };
+            let mut verifier =
+                WebPkiClientVerifier::builder_with_provider(roots.store(), provider());
+            if auth == ClientAuth::Optional {
+                verifier = verifier.allow_unauthenticated();
+            }
             builder.with_client_cert_verifier(verifier.build().map_err(Error::BuildVerifier)?)
         }
     };
-    let certified = SingleCertAndKey::from((*identity.certified).clone());
-    let mut config = builder.with_cert_resolver(Arc::new(certified));
+    let mut config = builder.with_cert_resolver(identity.resolver());
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // Our streams are long: resumption saves nothing, and would outlive a change of trust.
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -67,12 +57,9 @@ pub fn client_config(material: &Material) -> Result<Arc<ClientConfig>, Error> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(Error::Build)?
-        .with_root_certificates(Arc::clone(&roots.store));
+        .with_root_certificates(roots.store());
     let mut config = match &material.identity {
-        Some(identity) => {
-            let certified = SingleCertAndKey::from((*identity.certified).clone());
-            builder.with_client_cert_resolver(Arc::new(certified))
-        }
+        Some(identity) => builder.with_client_cert_resolver(identity.resolver()),
         None => builder.with_no_client_auth(),
     };
     config.alpn_protocols = vec![b"h2".to_vec()];

@@ -1,49 +1,30 @@
 //! User and password for password authentication, from a Secret of the Kubernetes API or from files.
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ::kube::{Api, Client};
+use ::kube::Client;
 use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::watch;
 
 use super::files::POLL_INTERVAL;
-use crate::kube::{Event, Watch, watch_trimmed};
+use super::secrets::follow_secret;
 use crate::parts::Spawner;
 
 /// A configured password. Cannot be printed.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug, derive_more::From)]
+#[debug("Password")]
 pub struct Password(String);
 
-impl From<String> for Password {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Password").finish_non_exhaustive()
-    }
-}
-
 /// A password and an optional user.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
 pub struct Login {
     /// The user.
     pub user: Option<String>,
     /// The password.
+    #[debug(skip)]
     pub password: String,
-}
-
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Login {
@@ -77,33 +58,21 @@ pub fn watch(
     spawner: &Spawner,
 ) -> watch::Receiver<Option<Arc<Login>>> {
     let (send, receive) = watch::channel(None);
-    let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
-        .fields(&format!("metadata.name={name}"));
     let object = format!("Secret/{namespace}/{name}");
-    let token = spawner.token().clone();
-    spawner.spawn(format!("login {object}"), async move {
-        let mut there = false;
-        watch_trimmed(watched, token, |event| match event {
-            Event::Applied { object: secret, .. } => {
-                there = true;
-                let Some(login) = login(&secret, keys) else {
-                    return tracing::warn!(%object, key = keys.password, "a Secret has no password");
-                };
-                if publish(&send, login) {
-                    tracing::info!(%object, "reloaded a password");
-                }
+    follow_secret(
+        client,
+        (namespace, name),
+        "a password",
+        spawner,
+        move |secret| {
+            let Some(login) = login(&secret, keys) else {
+                return tracing::warn!(object, key = keys.password, "a Secret has no password");
+            };
+            if publish(&send, login) {
+                tracing::info!(object, "reloaded a password");
             }
-            Event::Deleted(_) => {
-                there = false;
-                tracing::warn!(%object, "a Secret with a password was deleted; keeping the password");
-            }
-            Event::Synced if !there => {
-                tracing::warn!(%object, "waiting for a Secret with a password");
-            }
-            Event::Synced | Event::Rewound => {}
-        })
-        .await;
-    });
+        },
+    );
     receive
 }
 

@@ -1,12 +1,12 @@
 //! Parsing and checking of TLS material; pure.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use rustls::sign::CertifiedKey;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::{self, PemObject as _};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -14,7 +14,10 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::extensions::ParsedExtension;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::config::provider;
+/// The TLS provider of all our connections.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
 
 /// Why material is invalid. No variant has any part of a key.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +67,8 @@ pub enum Error {
 }
 
 /// PEM texts; never printed.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Pem")]
 pub struct Pem {
     /// The leaf and its intermediates.
     pub chain: Option<Vec<u8>>,
@@ -72,16 +76,6 @@ pub struct Pem {
     pub key: Option<Vec<u8>>,
     /// Trusted certificates; several texts may be joined.
     pub roots: Option<Vec<u8>>,
-}
-
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pem")
-            .field("chain", &self.chain.is_some())
-            .field("key", &self.key.is_some())
-            .field("roots", &self.roots.is_some())
-            .finish()
-    }
 }
 
 impl Pem {
@@ -94,9 +88,10 @@ impl Pem {
 }
 
 /// A certificate with its private key; checked to match, and not expired when parsed.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub struct Identity {
-    pub(super) certified: Arc<CertifiedKey>,
+    #[debug(skip)]
+    certified: Arc<CertifiedKey>,
     /// Start of its validity.
     pub not_before: Timestamp,
     /// End of its validity.
@@ -105,16 +100,6 @@ pub struct Identity {
     pub subject: String,
     /// The key that signed it, if the certificate names it.
     pub authority: Option<KeyId>,
-}
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity")
-            .field("subject", &self.subject)
-            .field("not_before", &self.not_before)
-            .field("not_after", &self.not_after)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Signature schemes of TLS 1.3, in order of preference.
@@ -138,35 +123,28 @@ pub struct Signature {
 }
 
 /// The identifier of a key, as certificates use it for their own key and that of their issuer.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyId(Vec<u8>);
-
-impl fmt::Debug for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(&self.0))
-    }
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Debug)]
+pub struct KeyId(#[debug("{}", hex::encode(_0))] Vec<u8>);
 
 impl KeyId {
     /// The key that signed a certificate, according to the certificate.
     pub fn of_issuer(certificate: &X509Certificate<'_>) -> Option<Self> {
-        certificate.extensions().iter().find_map(|extension| {
-            if let ParsedExtension::AuthorityKeyIdentifier(found) = extension.parsed_extension() {
-                found.key_identifier.as_ref().map(|id| Self(id.0.to_vec()))
-            } else {
-                None
-            }
+        certificate.iter_extensions().find_map(|extension| {
+            let ParsedExtension::AuthorityKeyIdentifier(found) = extension.parsed_extension()
+            else {
+                return None;
+            };
+            Some(Self(found.key_identifier.as_ref()?.0.to_vec()))
         })
     }
 
     /// The key of a certificate, according to the certificate.
     pub fn of_subject(certificate: &X509Certificate<'_>) -> Option<Self> {
-        certificate.extensions().iter().find_map(|extension| {
-            if let ParsedExtension::SubjectKeyIdentifier(id) = extension.parsed_extension() {
-                Some(Self(id.0.to_vec()))
-            } else {
-                None
-            }
+        certificate.iter_extensions().find_map(|extension| {
+            let ParsedExtension::SubjectKeyIdentifier(id) = extension.parsed_extension() else {
+                return None;
+            };
+            Some(Self(id.0.to_vec()))
         })
     }
 }
@@ -180,6 +158,11 @@ impl Identity {
     /// The leaf and its intermediates.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.certified.cert
+    }
+
+    /// Presents this identity in every handshake.
+    pub(super) fn resolver(&self) -> Arc<SingleCertAndKey> {
+        Arc::new(SingleCertAndKey::from((*self.certified).clone()))
     }
 
     /// Signs with the key of the leaf and a scheme of TLS 1.3; none if the key supports none.
@@ -196,7 +179,7 @@ impl Identity {
 pub struct Roots {
     /// The certificates in DER.
     pub certificates: Vec<CertificateDer<'static>>,
-    pub(super) store: Arc<RootCertStore>,
+    store: Arc<RootCertStore>,
 }
 
 impl Roots {
@@ -245,9 +228,7 @@ impl Material {
 }
 
 fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error> {
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
-        .collect::<Result<_, _>>()
-        .map_err(Error::ReadChain)?;
+    let chain = certificates(chain).map_err(Error::ReadChain)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(Error::ReadKey)?;
     let leaf = chain.first().ok_or(Error::NoCertificate)?;
     let (_, parsed) = X509Certificate::from_der(leaf).map_err(Error::ParseCertificate)?;
@@ -255,10 +236,8 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
         // A time beyond the range of Timestamp never matters.
         Timestamp::from_second(time.timestamp()).unwrap_or(Timestamp::MAX)
     };
-    let (not_before, not_after) = (
-        time(parsed.validity().not_before),
-        time(parsed.validity().not_after),
-    );
+    let validity = parsed.validity();
+    let (not_before, not_after) = (time(validity.not_before), time(validity.not_after));
     let subject = parsed.subject().to_string();
     let authority = KeyId::of_issuer(&parsed);
     // Checks that the key belongs to the leaf.
@@ -276,10 +255,12 @@ fn identity(chain: &[u8], key: &[u8], now: Timestamp) -> Result<Identity, Error>
     })
 }
 
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    CertificateDer::pem_slice_iter(pem).collect()
+}
+
 fn roots(pem: &[u8]) -> Result<Roots, Error> {
-    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
-        .collect::<Result<_, _>>()
-        .map_err(Error::ReadRoots)?;
+    let certificates = certificates(pem).map_err(Error::ReadRoots)?;
     if certificates.is_empty() {
         return Err(Error::NoRoots);
     }

@@ -40,77 +40,84 @@ pub fn watch(
     spawner: &Spawner,
 ) -> watch::Receiver<Arc<Material>> {
     let (send, receive) = watch::channel(Arc::new(Material::default()));
+    let object = format!("Secret/{namespace}/{name}");
+    let mut last = None;
+    follow_secret(
+        client,
+        (namespace, name),
+        "TLS material",
+        spawner,
+        move |secret| {
+            let pem = pem(&secret.data.unwrap_or_default(), &take);
+            let content = pem.fingerprint();
+            if last == Some(content) {
+                return;
+            }
+            match Material::parse(&pem, clock.now()) {
+                Ok(material) => {
+                    tracing::info!(object, not_after = ?material.not_after(), "reloaded TLS material");
+                    last = Some(content);
+                    send.send_replace(Arc::new(material));
+                }
+                Err(error) => {
+                    tracing::warn!(object, error = %Chain(&error), "cannot reload TLS material");
+                }
+            }
+        },
+    );
+    receive
+}
+
+/// Watches one Secret, which has `what`, and calls `handle` for each of its versions.
+///
+/// The part logs a deleted and a missing Secret: the owner keeps what it has.
+pub(super) fn follow_secret(
+    client: Client,
+    (namespace, name): (&str, &str),
+    what: &'static str,
+    spawner: &Spawner,
+    mut handle: impl FnMut(Secret) + Send + 'static,
+) {
     let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
         .fields(&format!("metadata.name={name}"));
     let object = format!("Secret/{namespace}/{name}");
     let token = spawner.token().clone();
     spawner.spawn(format!("credential {object}"), async move {
-        let mut last = None;
         let mut there = false;
         watch_trimmed(watched, token, |event| match event {
             Event::Applied { object: secret, .. } => {
                 there = true;
-                let pem = pem(&secret.data.unwrap_or_default(), &take);
-                let content = pem.fingerprint();
-                if last == Some(content) {
-                    return;
-                }
-                match Material::parse(&pem, clock.now()) {
-                    Ok(material) => {
-                        tracing::info!(%object, not_after = ?material.not_after(), "reloaded TLS material");
-                        last = Some(content);
-                        send.send_replace(Arc::new(material));
-                    }
-                    Err(error) => {
-                        tracing::warn!(%object, error = %Chain(&error), "cannot reload TLS material");
-                    }
-                }
+                handle(*secret);
             }
             Event::Deleted(_) => {
                 there = false;
-                tracing::warn!(%object, "a Secret with TLS material was deleted; keeping the material");
+                tracing::warn!(object, "a Secret with {what} was deleted; keeping it");
             }
             Event::Synced if !there => {
-                tracing::warn!(%object, "waiting for a Secret with TLS material");
+                tracing::warn!(object, "waiting for a Secret with {what}");
             }
             Event::Synced | Event::Rewound => {}
         })
         .await;
     });
-    receive
 }
 
 fn pem(data: &BTreeMap<String, k8s_openapi::ByteString>, take: &Take) -> Pem {
-    let text = |key: &str| {
-        Some(
-            data.get(key)
-                .map(|value| value.0.clone())
-                .unwrap_or_default(),
-        )
+    let text = |key: &str| Some(data.get(key).cloned().unwrap_or_default().0);
+    let roots = match take {
+        Take::Identity => {
+            return Pem {
+                chain: text(CHAIN),
+                key: text(KEY),
+                roots: None,
+            };
+        }
+        Take::Roots(keys) => joined(keys.iter().filter_map(|key| data.get(*key))),
+        Take::AllRoots => joined(data.iter().filter(|it| it.0 != KEY).map(|it| it.1)),
     };
-    match take {
-        Take::Identity => Pem {
-            chain: text(CHAIN),
-            key: text(KEY),
-            roots: None,
-        },
-        Take::Roots(keys) => {
-            let texts = keys.iter().filter_map(|key| data.get(*key));
-            Pem {
-                roots: Some(joined(texts)),
-                ..Pem::default()
-            }
-        }
-        Take::AllRoots => {
-            let texts = data
-                .iter()
-                .filter(|(key, _)| *key != KEY)
-                .map(|(_, value)| value);
-            Pem {
-                roots: Some(joined(texts)),
-                ..Pem::default()
-            }
-        }
+    Pem {
+        roots: Some(roots),
+        ..Pem::default()
     }
 }
 

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use http::header::UPGRADE;
 use http::{Request, Response, Uri};
 use http_body_util::Either;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service};
 use tower_http::timeout::TimeoutBody;
 
 /// By default an API server times a request out after a minute; this is a little longer, so that its own error comes
@@ -28,22 +28,10 @@ const PROXIED: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 struct Silent(Duration);
 
 /// Fails a request without a response in time, and a response that stalls.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ResponseTimeout;
-
-impl<S> Layer<S> for ResponseTimeout {
-    type Service = Patient<S>;
-
-    fn layer(&self, inner: S) -> Self::Service {
-        Patient(inner)
-    }
-}
-
-/// A service with [`ResponseTimeout`].
 #[derive(Debug, Clone)]
-pub(super) struct Patient<S>(S);
+pub(super) struct ResponseTimeout<S>(pub(super) S);
 
-impl<S, Q, B> Service<Request<Q>> for Patient<S>
+impl<S, Q, B> Service<Request<Q>> for ResponseTimeout<S>
 where
     S: Service<Request<Q>, Response = Response<B>>,
     S::Future: Send + 'static,
@@ -87,15 +75,11 @@ struct Limits {
 
 impl Limits {
     fn of<Q>(request: &Request<Q>) -> Self {
-        if request.headers().contains_key(UPGRADE) || is_proxied(request.uri().path()) {
-            return Self {
-                head: None,
-                pause: None,
-            };
-        }
+        let is_bounded =
+            !request.headers().contains_key(UPGRADE) && !is_proxied(request.uri().path());
         Self {
-            head: Some(LIMIT),
-            pause: pause(request.uri()),
+            head: is_bounded.then_some(LIMIT),
+            pause: pause(request.uri()).filter(|_| is_bounded),
         }
     }
 }
@@ -212,7 +196,7 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Beginning::default()))
         });
         let request = Request::get(target).body(()).unwrap();
-        let answer = ResponseTimeout.layer(api).oneshot(request).await?;
+        let answer = ResponseTimeout(api).oneshot(request).await?;
         answer.into_body().collect().await.map(drop)
     }
 

@@ -215,26 +215,17 @@ impl Health {
 
 /// A list in a missing namespace is empty; only a missing kind has this status.
 fn is_not_served(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
-        error
-    else {
-        return false;
-    };
-    matches!(source, ::kube::Error::Api(status) if status.code == 404)
+    use watcher::Error::{InitialListFailed, WatchStartFailed};
+    matches!(
+        error,
+        InitialListFailed(::kube::Error::Api(status)) | WatchStartFailed(::kube::Error::Api(status))
+            if status.code == 404
+    )
 }
 
 /// Whether [`history`](super::history) has detected a restored API; the watcher lists again by itself.
 fn is_rewound(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.message == super::history::REWOUND)
-}
-
-/// How a deletion was detected.
-#[derive(Debug)]
-enum Deletion<K> {
-    /// The watch received it, with the last state of the object if that is readable.
-    Seen(Option<Box<K>>),
-    /// The object is missing in a list, or another object has its name.
-    Unseen,
 }
 
 /// Namespace and name.
@@ -267,14 +258,9 @@ impl Seen {
             watcher::Event::Delete(guard) => self.deleted(guard, handle),
             watcher::Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
-                let gone: Vec<Key> = self
-                    .live
-                    .keys()
-                    .filter(|key| !listed.contains(*key))
-                    .cloned()
-                    .collect();
-                for key in gone {
-                    self.forget(&key, Deletion::Unseen, handle);
+                let gone = self.live.keys().filter(|key| !listed.contains(*key));
+                for key in gone.cloned().collect::<Vec<_>>() {
+                    self.forget(&key, false, None, handle);
                 }
                 handle(Event::Synced);
             }
@@ -293,7 +279,7 @@ impl Seen {
                 let key = key(object.meta());
                 let uid = object.meta().uid.clone().unwrap_or_default();
                 if self.live.get(&key).is_some_and(|known| *known != uid) {
-                    self.forget(&key, Deletion::Unseen, handle);
+                    self.forget(&key, false, None, handle);
                 }
                 self.live.insert(key, uid);
                 handle(Event::Applied {
@@ -318,17 +304,20 @@ impl Seen {
             trim(&mut object);
             Box::new(object)
         });
-        self.forget(&key, Deletion::Seen(object), handle);
+        self.forget(&key, true, object, handle);
     }
 
-    fn forget<K>(&mut self, key: &Key, deletion: Deletion<K>, handle: &mut impl FnMut(Event<K>)) {
+    /// Reports a deletion; the fields are those of [`Gone`].
+    fn forget<K>(
+        &mut self,
+        key: &Key,
+        is_seen: bool,
+        object: Option<Box<K>>,
+        handle: &mut impl FnMut(Event<K>),
+    ) {
         // An object that was never reported as applied is not reported as deleted.
         if let Some(uid) = self.live.remove(key) {
             let (namespace, name) = key.clone();
-            let (is_seen, object) = match deletion {
-                Deletion::Seen(object) => (true, object),
-                Deletion::Unseen => (false, None),
-            };
             handle(Event::Deleted(Gone {
                 namespace,
                 name,

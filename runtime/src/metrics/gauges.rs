@@ -24,9 +24,8 @@ impl<'a> Gauges<'a> {
     /// # Errors
     /// It could not be written.
     pub fn one(&mut self, name: &str, help: &str, value: f64) -> fmt::Result {
-        let metric = self
-            .encoder
-            .encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let encoder = &mut self.encoder;
+        let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)
     }
 

@@ -165,14 +165,8 @@ impl<E: SpanExporter> SpanExporter for LoggedOnce<E> {
         let spans = batch.len();
         self.waiting.fetch_sub(spans, Ordering::Relaxed);
         let outcome = self.exporter.export(batch).await;
-        let word = if outcome.is_ok() {
-            "exported"
-        } else {
-            "failed"
-        };
-        for _ in 0..spans {
-            self.counted.count(word);
-        }
+        let word = outcome.as_ref().map_or("failed", |()| "exported");
+        (0..spans).for_each(|_| self.counted.count(word));
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::Relaxed);
         match &outcome {
             Err(error) if !was_away => {

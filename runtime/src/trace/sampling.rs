@@ -67,17 +67,12 @@ pub(super) struct Budget(AtomicU64);
 impl Budget {
     pub(super) fn take(&self, second: u64) -> bool {
         let next = |packed: u64| {
-            let count = if packed >> 16 == second {
-                packed & 0xffff
-            } else {
-                0
-            };
+            let (known, count) = (packed >> 16, packed & 0xffff);
+            let count = if known == second { count } else { 0 };
             (count < MOST_A_SECOND).then(|| (second << 16) | count.saturating_add(1))
         };
-        let taken = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        taken.is_ok()
+        let order = Ordering::Relaxed;
+        self.0.fetch_update(order, order, next).is_ok()
     }
 }
 

@@ -75,31 +75,25 @@ impl Settings {
     /// # Errors
     /// A value is invalid.
     pub fn checked(args: &OtlpArgs) -> Result<Option<Self>, Invalid> {
-        let OtlpArgs {
-            otlp_address,
-            otlp_insecure,
-            otlp_ca_path,
-            otlp_sample_ratio,
-        } = args;
-        let ca = otlp_ca_path
-            .as_ref()
-            .filter(|path| !path.as_os_str().is_empty());
-        if otlp_address.is_empty() {
+        if args.otlp_address.is_empty() {
             return Ok(None);
         }
-        if !(0.0..=1.0).contains(otlp_sample_ratio) {
-            return Err(Invalid::Ratio(otlp_sample_ratio.to_string()));
+        let ratio = args.otlp_sample_ratio;
+        if !(0.0..=1.0).contains(&ratio) {
+            return Err(Invalid::Ratio(ratio.to_string()));
         }
-        let trust = match (otlp_insecure, ca) {
+        let ca = args.otlp_ca_path.as_ref();
+        let ca = ca.filter(|path| !path.as_os_str().is_empty());
+        let trust = match (args.otlp_insecure, ca) {
             (true, Some(_)) => return Err(Invalid::NothingToTrust),
             (true, None) => Trust::Anybody,
             (false, Some(path)) => Trust::File(path.clone()),
             (false, None) => Trust::System,
         };
         Ok(Some(Self {
-            address: address_of(otlp_address)?,
+            address: address_of(&args.otlp_address)?,
             trust,
-            ratio: *otlp_sample_ratio,
+            ratio,
         }))
     }
 
@@ -115,23 +109,21 @@ impl Settings {
 
     /// A channel that connects on demand and reconnects.
     pub(super) fn channel(&self) -> Result<Channel, Error> {
-        let scheme = if self.trust == Trust::Anybody {
-            "http"
-        } else {
-            "https"
+        let tls = ClientTlsConfig::new();
+        let (scheme, tls) = match &self.trust {
+            Trust::Anybody => ("http", None),
+            Trust::System => ("https", Some(tls.with_native_roots())),
+            Trust::File(path) => ("https", Some(tls.ca_certificate(certificates(path)?))),
         };
         let address = self.address();
         let wrong = |_source| Invalid::Address(address.to_owned());
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{address}")).map_err(wrong)?;
-        let endpoint = endpoint
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
+            .map_err(wrong)?
             .connect_timeout(RESPONSE_TIMEOUT)
             .timeout(RESPONSE_TIMEOUT);
-        let trusting = match &self.trust {
-            Trust::Anybody => return Ok(endpoint.connect_lazy()),
-            Trust::System => ClientTlsConfig::new().with_native_roots(),
-            Trust::File(path) => ClientTlsConfig::new().ca_certificate(certificates(path)?),
-        };
-        let endpoint = endpoint.tls_config(trusting).map_err(Error::Trust)?;
+        if let Some(tls) = tls {
+            endpoint = endpoint.tls_config(tls).map_err(Error::Trust)?;
+        }
         Ok(endpoint.connect_lazy())
     }
 }

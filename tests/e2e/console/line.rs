@@ -54,19 +54,37 @@ impl Console {
             server: format!("{ip}:443"),
             home: TempDir::new()?,
         };
-        let at = At::secret(ARGOCD, "argocd-initial-admin-secret");
-        let password = text(&stage.hub.until_there(&at, SOON).await?, "password")?;
-        let login = [
-            "login",
-            &console.server,
-            "--username",
-            "admin",
-            "--password",
-        ];
-        let login = [&login[..], &[&password, "--insecure"]].concat();
-        let logged_in = || console.run(&login);
-        wait::until("argocd logs in", logged_in, Output::succeeded).await?;
+        let password = initial_password(stage).await?;
+        console.logs_in("admin", &password).await?;
         Ok(console)
+    }
+
+    /// The same server for a local account, which `argocd-cm` has: the admin sets its password, and it logs in.
+    pub(super) async fn for_account(&self, stage: &Stage, account: &str) -> Result<Self> {
+        const PASSWORD: &str = "of-a-local-account";
+        let admin = initial_password(stage).await?;
+        let set = ["account", "update-password", "--account", account];
+        let passwords = ["--current-password", &admin, "--new-password", PASSWORD];
+        let set = [&set[..], &passwords].concat();
+        // The server reads its accounts a moment after they are written.
+        let is_set = || self.run(&set);
+        wait::until("the account has a password", is_set, Output::succeeded).await?;
+        let console = Self {
+            program: self.program.clone(),
+            server: self.server.clone(),
+            home: TempDir::new()?,
+        };
+        console.logs_in(account, PASSWORD).await?;
+        Ok(console)
+    }
+
+    async fn logs_in(&self, account: &str, password: &str) -> Result<()> {
+        let login = ["login", &self.server, "--username", account, "--password"];
+        let login = [&login[..], &[password, "--insecure"]].concat();
+        let logged_in = || self.run(&login);
+        wait::until("argocd logs in", logged_in, Output::succeeded)
+            .await
+            .map(drop)
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -130,4 +148,10 @@ impl Console {
     ) -> Result<Value> {
         wait::until(what, async || self.cluster(name).await, fits).await
     }
+}
+
+/// The password of the admin, which Argo CD's server has generated.
+async fn initial_password(stage: &Stage) -> Result<String> {
+    let at = At::secret(ARGOCD, "argocd-initial-admin-secret");
+    text(&stage.hub.until_there(&at, SOON).await?, "password")
 }

@@ -109,22 +109,38 @@ impl Console {
 
     /// The response of Argo CD's server to a GET, as its UI sends it.
     pub(super) async fn gets(&self, stage: &Stage, target: &str) -> Result<Value> {
+        let (status, body) = self.asks(stage, "GET", target, "").await?;
+        ensure!(status == 200, "{status}: {body}");
+        serde_json::from_str(&body).with_context(|| body.clone())
+    }
+
+    /// The status and the body of the response of Argo CD's server to a request, as its UI sends it.
+    pub(super) async fn asks(
+        &self,
+        stage: &Stage,
+        method: &str,
+        target: &str,
+        body: &str,
+    ) -> Result<(u16, String)> {
         let mut tls = self.connected(stage).await?;
-        let (server, token) = (&self.server, self.token()?);
+        let (server, token, length) = (&self.server, self.token()?, body.len());
         // HTTP/1.0, so that the response is not chunked and ends with the connection.
         let request = format!(
-            "GET {target} HTTP/1.0\r\nHost: {server}\r\nCookie: argocd.token={token}\r\n\r\n"
+            "{method} {target} HTTP/1.0\r\nHost: {server}\r\nCookie: argocd.token={token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         let mut answer = Vec::new();
         let asking = async {
             tls.write_all(request.as_bytes()).await?;
             tls.read_to_end(&mut answer).await
         };
-        timeout(SOON, asking).await.context("no answer")??;
+        timeout(SOON, asking)
+            .await
+            .with_context(|| format!("no answer to {method} {target}"))??;
         let answer = String::from_utf8(answer)?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
-        ensure!(head.contains(" 200 "), "{answer}");
-        serde_json::from_str(body).with_context(|| answer.clone())
+        let status = head.split(' ').nth(1).context("no status")?;
+        Ok((status.parse()?, body.to_owned()))
     }
 
     /// The session token of the logged-in user, from the configuration of the command line.

@@ -28,7 +28,7 @@ static ISSUED: LazyLock<Issued> = LazyLock::new(|| {
         .self_signed(&KeyPair::generate().expect("a key"))
         .expect("a certificate");
     let peer = PeerCertificate::from_chain(&[leaf.der().clone()]).expect("a certificate");
-    let bound_to = peer.thumbprint();
+    let bound_to = peer.thumbprint;
     let holder = Holder {
         cluster: ClusterName::try_from("spoke1").expect("a name"),
         mode: Mode::Managed,

@@ -66,35 +66,29 @@ impl Templates {
 
     /// Renders the objects for one spoke, CRDs first.
     pub fn render(&self, inputs: &Inputs<'_>) -> Result<Rendered, Error> {
-        let Inputs {
-            spoke,
-            image,
-            redis_image,
-            crds,
-            keep,
-            config,
-        } = inputs;
+        let spoke = inputs.spoke;
         let further: Vec<&str> = spoke.further_namespaces().map(String::as_str).collect();
         let values = BTreeMap::from([
             ("AGENT_NAMESPACE", spoke.agent_namespace.clone()),
             ("ARGOCD_NAMESPACE", spoke.argocd_namespace.clone()),
             ("APPLICATION_NAMESPACES", further.join(",")),
-            ("ARGOCD_IMAGE", image.clone()),
-            ("REDIS_IMAGE", redis_image.clone()),
+            ("ARGOCD_IMAGE", inputs.image.clone()),
+            ("REDIS_IMAGE", inputs.redis_image.clone()),
         ]);
         // The proxy is for the agent's connection to the hub; Argo CD's programs connect to each other.
         let pods = Config {
             deployment: Some(AddOnDeploymentConfigSpec {
                 proxy_config: None,
-                ..(*config).clone()
+                ..inputs.config.clone()
             }),
             ..Config::default()
         };
-        let mut manifests: Vec<Value> = crds.iter().map(|crd| orphan(Value::clone(crd))).collect();
+        let crds = inputs.crds.iter();
+        let mut manifests: Vec<Value> = crds.map(|crd| orphan(Value::clone(crd))).collect();
         for template in &self.0 {
             let mut object = template.fill(&values)?;
             workload::configure(&mut object, &pods, &[]);
-            let stays = *keep && template.name() != FOR_THE_AGENT;
+            let stays = inputs.keep && template.name() != FOR_THE_AGENT;
             manifests.push(if stays { orphan(object) } else { object });
         }
         Ok(Rendered {

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use kube::{
-    Api, Client,
-    api::{DynamicObject, Patch, PatchParams},
-};
+use kube::Client;
 use ocm::{api::addon::Version, name::ClusterName};
 use runtime::error::Chain;
 use serde_json::json;
@@ -13,7 +10,7 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Decision;
-use crate::keys;
+use crate::{api, keys};
 
 /// The pause before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(5);
@@ -56,8 +53,13 @@ async fn follow(client: Client, version: Version, mut records: watch::Receiver<R
             if written.contains_key(cluster) {
                 continue;
             }
-            match write(&client, version, cluster, record).await {
-                Ok(()) => {
+            // Without a place, null removes an older one.
+            let annotations =
+                json!({ keys::ARGOCD: record.decision.as_str(), keys::ARGOCD_PLACE: record.place });
+            let (name, uid) = (cluster.as_str(), &record.uid);
+            match api::annotate(&client, version, name, uid, &annotations).await {
+                // If the object is gone or replaced, the record is obsolete.
+                Ok(_) => {
                     tracing::info!(%cluster, decision = record.decision.as_str(), "recorded the Argo CD decision for a cluster");
                     written.insert(cluster.clone(), record.clone());
                 }
@@ -76,31 +78,6 @@ async fn follow(client: Client, version: Version, mut records: watch::Receiver<R
         if !next.await {
             return std::future::pending().await;
         }
-    }
-}
-
-/// The UID is a precondition: the patch fails on a later object of the same name.
-async fn write(
-    client: &Client,
-    version: Version,
-    cluster: &ClusterName,
-    record: &Record,
-) -> Result<(), kube::Error> {
-    let resource = version.managed_cluster_addons();
-    let addons: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), cluster.as_str(), &resource);
-    // Without a place, null removes an older one.
-    let annotations =
-        json!({ keys::ARGOCD: record.decision.as_str(), keys::ARGOCD_PLACE: record.place });
-    let patch = json!({ "metadata": { "uid": record.uid, "annotations": annotations } });
-    let patched = addons
-        .patch(keys::ADDON, &PatchParams::default(), &Patch::Merge(&patch))
-        .await;
-    match patched {
-        Ok(_) => Ok(()),
-        // The object is gone or replaced: the record is obsolete.
-        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        Err(error) => Err(error),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use principal::{ArgoCd, Cause, HealthProblem};
 
-use super::Needs;
+use super::{Finding, finding};
 use crate::addon::argocd_install::{Need, Skipped};
 
 /// The cluster has no Argo CD that the agent could serve.
@@ -15,17 +15,33 @@ pub const ARGOCD_NOT_OURS: &str = "ArgoCDNotOurs";
 /// The Argo CD that we installed is unhealthy.
 pub const ARGOCD_UNHEALTHY: &str = "ArgoCDUnhealthy";
 
-/// The cause that requires an action by a person, if any. A blocked installation comes before its consequences.
-pub(super) fn cause(needs: &Needs<'_>) -> Option<(&'static str, String)> {
-    if let Some(need) = needs.installation {
-        return Some(not_installed(need));
+/// The facts about the Argo CD of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ArgoCdFacts<'a> {
+    /// What its agent reports.
+    pub argocd: Option<ArgoCd>,
+    /// The problem that blocks the installation.
+    pub installation: Option<&'a Need>,
+    /// Why we do not install Argo CD on a cluster that has none.
+    pub withheld: Option<Skipped>,
+    /// The health problem of an Argo CD that we installed.
+    pub problem: Option<&'a HealthProblem>,
+}
+
+impl ArgoCdFacts<'_> {
+    /// The cause that requires an action by a person, if any. A blocked installation comes before its consequences.
+    pub fn finding(&self) -> Option<Finding> {
+        if let Some(need) = self.installation {
+            return Some(not_installed(need));
+        }
+        let misses_kinds = self.argocd == Some(ArgoCd::Missing);
+        if misses_kinds || self.withheld.is_some() {
+            let message = missing(misses_kinds, self.withheld);
+            return Some(finding(ARGOCD_MISSING, message));
+        }
+        let problem = self.problem?;
+        Some(finding(ARGOCD_UNHEALTHY, unhealthy(problem)))
     }
-    let misses_kinds = needs.argocd == Some(ArgoCd::Missing);
-    if misses_kinds || needs.withheld.is_some() {
-        return Some((ARGOCD_MISSING, missing(misses_kinds, needs.withheld)));
-    }
-    let problem = needs.argocd_problem?;
-    Some((ARGOCD_UNHEALTHY, unhealthy(problem)))
 }
 
 fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
@@ -48,13 +64,13 @@ fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
     )
 }
 
-fn not_installed(need: &Need) -> (&'static str, String) {
+fn not_installed(need: &Need) -> Finding {
     match need {
-        Need::Pattern(message) => (HUB_ARGOCD_UNREADABLE, message.clone()),
+        Need::Pattern(message) => finding(HUB_ARGOCD_UNREADABLE, message),
         Need::NotOurs => {
             let message = "INSTALL_ARGOCD is true, but another Argo CD runs in the same namespace; the add-on does \
             not touch it. Set INSTALL_ARGOCD to auto or false to use it, or remove it to let the add-on install its own";
-            (ARGOCD_NOT_OURS, message.to_owned())
+            finding(ARGOCD_NOT_OURS, message)
         }
     }
 }

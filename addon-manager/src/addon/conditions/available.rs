@@ -14,6 +14,8 @@ use ocm::{
 };
 use principal::SessionReport;
 
+use crate::hub::implies_past_session;
+
 /// Shorter interruptions are not reported: a restart of the pod, of the principal, of a proxy. A new agent has the
 /// same time before its first report.
 const GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -57,11 +59,6 @@ impl From<Verdict> for AvailableVerdict {
             recheck: None,
         }
     }
-}
-
-/// Whether this reason of `Available` proves that the agent had a session.
-pub fn implies_past_session(reason: &str) -> bool {
-    reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
 }
 
 /// Whether the add-on works on the cluster.
@@ -192,11 +189,7 @@ fn named(address: &str) -> String {
 }
 
 fn history(facts: &Facts<'_>, deployed_at: Timestamp) -> String {
-    let Facts {
-        session,
-        serving_since,
-        ..
-    } = facts;
+    let (session, serving_since) = (facts.session, facts.serving_since);
     let seen = session.and_then(|session| session.last_seen);
     let error = session.and_then(|session| session.last_error.as_deref());
     // This principal has no history from before its start.

@@ -1,6 +1,8 @@
 use ocm::condition::Status;
+use principal::ArgoCd;
 
 use super::*;
+use crate::addon::argocd_install;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -12,18 +14,11 @@ fn a_blocked_mode_change_is_reported_with_cause_and_next_step() {
         (Some(3), "of the 3 Applications of this cluster"),
         (None, "a cluster can write its own labels"),
     ] {
-        let blocked_mode = Some(BlockedMode {
+        let verdict = degraded([mode_change(&BlockedMode {
             recorded: Mode::Managed,
             asked: Mode::Autonomous,
             applications,
-        });
-        let verdict = degraded(
-            &Needs {
-                blocked_mode,
-                ..Needs::default()
-            },
-            at(0),
-        );
+        })]);
         assert_eq!(verdict.reason, "ModeChangeHeld");
         let annotation = "argocd-agent.open-cluster-management.io/confirm-mode=autonomous";
         for part in [annotation, why] {
@@ -34,13 +29,7 @@ fn a_blocked_mode_change_is_reported_with_cause_and_next_step() {
 
 #[test]
 fn a_conflicting_cluster_secret_is_degraded() {
-    let verdict = degraded(
-        &Needs {
-            secret_error: Some("delete or rename it"),
-            ..Needs::default()
-        },
-        at(0),
-    );
+    let verdict = degraded([finding(CLUSTER_SECRET_CONFLICT, "delete or rename it")]);
     let stated = (verdict.status, verdict.reason.as_str());
     assert_eq!(stated, (Status::True, "ClusterSecretConflict"));
     assert_eq!(verdict.message, "delete or rename it");
@@ -52,15 +41,28 @@ fn unmirrored_objects_are_reported_with_their_cause() {
         count: 7,
         names: vec!["Application app: the hub has an Application c/app".to_owned()],
     };
-    let verdict = degraded(
-        &Needs {
-            unmirrored: Some(&unmirrored),
-            ..Needs::default()
-        },
-        at(0),
-    );
+    let verdict = degraded(reported(&SessionReport {
+        unmirrored: Some(unmirrored),
+        ..SessionReport::default()
+    }));
     assert_eq!(verdict.reason, NOT_MIRRORED);
     for part in ["7 objects", "c/app", "and 6 more"] {
+        assert!(verdict.message.contains(part), "{}", verdict.message);
+    }
+}
+
+#[test]
+fn session_that_ended_for_lack_of_memory_is_reported_with_next_step() {
+    let verdict = degraded(reported(&SessionReport {
+        shed: Some(40),
+        ..SessionReport::default()
+    }));
+    assert_eq!(verdict.reason, "HubShortOfMemory");
+    for part in [
+        "40 MiB",
+        "reconnects after a minute",
+        "resources.limits.memory",
+    ] {
         assert!(verdict.message.contains(part), "{}", verdict.message);
     }
 }
@@ -76,13 +78,10 @@ fn blocked_deletion_lists_objects_and_the_confirmation() {
         mirrors: false,
         digest: "1234".to_owned(),
     };
-    let verdict = degraded(
-        &Needs {
-            blocked_deletion: Some(&blocked),
-            ..Needs::default()
-        },
-        at(0),
-    );
+    let verdict = degraded(reported(&SessionReport {
+        blocked_deletion: Some(blocked),
+        ..SessionReport::default()
+    }));
     assert_eq!(
         (verdict.status, verdict.reason.as_str()),
         (Status::True, MASS_DELETE_BLOCKED)
@@ -98,13 +97,11 @@ fn blocked_deletion_lists_objects_and_the_confirmation() {
 #[test]
 fn missing_argo_cd_is_reported_with_the_next_step() {
     let verdict = |argocd| {
-        degraded(
-            &Needs {
-                argocd,
-                ..Needs::default()
-            },
-            at(0),
-        )
+        let facts = ArgoCdFacts {
+            argocd,
+            ..ArgoCdFacts::default()
+        };
+        degraded(facts.finding())
     };
     let missing = verdict(Some(ArgoCd::Missing));
     let stated = (missing.status, missing.reason.as_str());
@@ -122,12 +119,12 @@ fn a_blocked_installation_replaces_the_missing_argo_cd() {
         (missing_part, HUB_ARGOCD_UNREADABLE),
         (argocd_install::Need::NotOurs, ARGOCD_NOT_OURS),
     ] {
-        let instead = Needs {
+        let instead = ArgoCdFacts {
             argocd: Some(ArgoCd::Missing),
             installation: Some(&need),
-            ..Needs::default()
+            ..ArgoCdFacts::default()
         };
-        let stated = degraded(&instead, at(0));
+        let stated = degraded(instead.finding());
         assert_eq!(stated.reason, reason, "the cause, not its consequence");
         assert!(
             !stated.message.contains(ARGOCD_MISSING),
@@ -145,17 +142,16 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
         mirrors: false,
         digest: "1234".to_owned(),
     };
-    let mut needs = Needs {
-        secret_error: Some("delete or rename it"),
-        blocked_deletion: Some(&blocked),
-        blocked_mode: Some(BlockedMode {
+    let mut findings = vec![
+        finding(CLUSTER_SECRET_CONFLICT, "delete or rename it"),
+        mode_change(&BlockedMode {
             recorded: Mode::Managed,
             asked: Mode::Autonomous,
             applications: Some(3),
         }),
-        ..Needs::default()
-    };
-    let verdict = degraded(&needs, at(0));
+        mass_delete(&blocked),
+    ];
+    let verdict = degraded(findings.clone());
     assert_eq!(verdict.reason, MASS_DELETE_BLOCKED);
     for part in [
         "confirm-delete=1234",
@@ -164,9 +160,13 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
     ] {
         assert!(verdict.message.contains(part), "{}", verdict.message);
     }
-    needs.render_error = Some("LOG_LEVEL");
-    needs.argocd = Some(ArgoCd::Missing);
-    let verdict = degraded(&needs, at(0));
+    let missing = ArgoCdFacts {
+        argocd: Some(ArgoCd::Missing),
+        ..ArgoCdFacts::default()
+    };
+    findings.extend(missing.finding());
+    findings.push(finding(CONFIGURATION_INVALID, "LOG_LEVEL"));
+    let verdict = degraded(findings);
     assert_eq!(verdict.reason, "ConfigurationInvalid");
     assert!(
         verdict
@@ -178,7 +178,7 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
 
 #[test]
 fn a_healthy_cluster_costs_no_write_for_degraded() {
-    let verdict = degraded(&Needs::default(), at(0));
+    let verdict = degraded([]);
     assert!(verdict.deferrable && verdict.status == Status::False);
 }
 
@@ -196,12 +196,11 @@ fn refused_objects_and_protocol_violations_are_degraded() {
         count: 5,
         names: vec!["Application/c/app".to_owned()],
     };
-    let needs = Needs {
-        refused: Some(&refused),
-        misconduct: Some("it sends invalid messages"),
-        ..Needs::default()
-    };
-    let verdict = degraded(&needs, at(0));
+    let verdict = degraded(reported(&SessionReport {
+        refused: Some(refused),
+        misconduct: Some("it sends invalid messages".to_owned()),
+        ..SessionReport::default()
+    }));
     assert_eq!(
         (verdict.status, verdict.reason.as_str()),
         (Status::True, "AgentMisbehaves")
@@ -218,12 +217,17 @@ fn refused_objects_and_protocol_violations_are_degraded() {
 #[test]
 fn overdue_certificate_is_reported_with_expiry_and_next_step() {
     let shown = certificate(0, 1000);
-    let needs = Needs {
-        certificate: Some(&shown),
-        ..Needs::default()
+    let verdict = |shown, hub: &Certificates, second| {
+        let facts = CertificateFacts {
+            cluster: "a",
+            shown,
+            hub,
+        };
+        degraded(facts.findings(at(second)))
     };
-    assert_eq!(degraded(&needs, at(840)).reason, "AsExpected");
-    let late = degraded(&needs, at(860));
+    let well = Certificates::default();
+    assert_eq!(verdict(Some(&shown), &well, 840).reason, "AsExpected");
+    let late = verdict(Some(&shown), &well, 860);
     assert_eq!(late.reason, CERTIFICATE_EXPIRING);
     assert!(
         late.message.contains("ClusterCertificateRotated"),
@@ -234,18 +238,14 @@ fn overdue_certificate_is_reported_with_expiry_and_next_step() {
         overdue: vec!["the certificate in the Secret argocd-agent-ca ends at T".to_owned()],
         ..Certificates::default()
     };
-    let needs = Needs {
-        hub: Some(&hub),
-        ..Needs::default()
-    };
-    assert_eq!(degraded(&needs, at(0)).reason, CERTIFICATE_EXPIRING);
+    assert_eq!(verdict(None, &hub, 0).reason, CERTIFICATE_EXPIRING);
 }
 
 #[test]
 fn all_certificate_problems_are_reported() {
     let shown = certificate(0, 1000);
     let hub = Certificates {
-        rotation: Some(crate::issuer::rotation::Progress {
+        rotation: Some(Progress {
             stage: Stage::Introduced,
             since: at(0),
             waits_for: ["a".to_owned()].into(),
@@ -253,14 +253,13 @@ fn all_certificate_problems_are_reported() {
         troubles: vec!["Secret x is not ours to renew".to_owned()],
         overdue: vec!["the certificate in the Secret y ends at T".to_owned()],
     };
-    let needs = Needs {
-        certificate: Some(&shown),
-        hub: Some(&hub),
+    let facts = CertificateFacts {
         cluster: "a",
-        project_error: Some("upgrade the chart"),
-        ..Needs::default()
+        shown: Some(&shown),
+        hub: &hub,
     };
-    let verdict = degraded(&needs, at(900));
+    let project = [finding(CLUSTER_PROJECT_MISSING, "upgrade the chart")].into_iter();
+    let verdict = degraded(project.chain(facts.findings(at(900))));
     assert_eq!(verdict.reason, CERTIFICATE_EXPIRING);
     for part in [
         "the agent's certificate expires",
@@ -276,40 +275,36 @@ fn all_certificate_problems_are_reported() {
 #[test]
 fn only_agents_that_block_a_rotation_are_reported() {
     let hub = Certificates {
-        rotation: Some(crate::issuer::rotation::Progress {
+        rotation: Some(Progress {
             stage: Stage::Retiring,
             since: at(0),
             waits_for: ["a".to_owned()].into(),
         }),
         ..Certificates::default()
     };
-    let needs = |cluster| Needs {
-        hub: Some(&hub),
+    let facts = |cluster| CertificateFacts {
         cluster,
-        ..Needs::default()
+        shown: None,
+        hub: &hub,
     };
-    assert_eq!(degraded(&needs("a"), at(599)).reason, "AsExpected");
-    assert!(rotation_recheck(&needs("a"), at(599)).is_some());
-    let waits = degraded(&needs("a"), at(600));
+    let verdict = |cluster, second| degraded(facts(cluster).findings(at(second)));
+    assert_eq!(verdict("a", 599).reason, "AsExpected");
+    assert!(facts("a").recheck(at(599)).is_some());
+    let waits = verdict("a", 600);
     assert_eq!(waits.reason, ROTATION_WAITS);
     assert!(
         waits.message.contains(crate::keys::REVOKED),
         "{}",
         waits.message
     );
-    assert_eq!(rotation_recheck(&needs("a"), at(600)), None);
-    assert_eq!(degraded(&needs("b"), at(600)).reason, "AsExpected");
-    assert_eq!(rotation_recheck(&needs("b"), at(0)), None);
+    assert_eq!(facts("a").recheck(at(600)), None);
+    assert_eq!(verdict("b", 600).reason, "AsExpected");
+    assert_eq!(facts("b").recheck(at(0)), None);
 }
 
 #[test]
 fn revocation_is_the_first_reason() {
-    let needs = Needs {
-        revoked: true,
-        render_error: Some("x"),
-        ..Needs::default()
-    };
-    let verdict = degraded(&needs, at(0));
+    let verdict = degraded([finding(CONFIGURATION_INVALID, "x"), revoked()]);
     assert_eq!(verdict.reason, REVOKED);
     assert!(verdict.message.contains(crate::keys::REVOKED));
 }
@@ -320,14 +315,21 @@ fn writes_that_fail_for_long_are_degraded() {
         count: 3,
         example: "Application/c/app: forbidden".to_owned(),
     };
-    let needs = Needs {
-        stuck: Some(&stuck),
-        ..Needs::default()
-    };
-    let verdict = degraded(&needs, at(0));
+    let verdict = degraded(reported(&SessionReport {
+        stuck: Some(stuck),
+        ..SessionReport::default()
+    }));
     assert_eq!(
         (verdict.status, verdict.reason.as_str()),
         (Status::True, "HubWritesFailing")
     );
     assert!(verdict.message.contains("Application/c/app: forbidden"));
+}
+
+#[test]
+fn the_urgency_of_each_reason_is_listed_once() {
+    let mut reasons = URGENCY.to_vec();
+    reasons.sort_unstable();
+    reasons.dedup();
+    assert_eq!(reasons.len(), URGENCY.len());
 }

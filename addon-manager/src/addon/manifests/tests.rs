@@ -14,7 +14,7 @@ fn spoke() -> Spoke {
         image: "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0".to_owned(),
         log_level: "info".to_owned(),
         ui_access: UiAccess::Read,
-        placement: Placement::default(),
+        placement: NodePlacement::default(),
         proxy: Proxy::default(),
         resources: None,
         traces: None,
@@ -230,9 +230,9 @@ fn a_new_certificate_of_the_ca_rolls_no_pod() {
 #[test]
 fn placement_proxies_and_resources_reach_the_pod() {
     let adjusted = Spoke {
-        placement: Placement {
+        placement: NodePlacement {
             node_selector: [("disk".to_owned(), "fast".to_owned())].into(),
-            tolerations: vec![json!({"operator": "Exists"})],
+            tolerations: serde_json::from_value(json!([{"operator": "Exists"}])).unwrap(),
         },
         proxy: Proxy {
             https: "http://proxy:3128".to_owned(),

@@ -3,7 +3,7 @@
 use ocm::api::addon::AddOnDeploymentConfigSpec;
 use runtime::{args::OtlpArgs, trace};
 
-use super::{super::manifests::Traces, Error};
+use super::{super::manifests::Traces, Error, TRUTH, parsed, variable};
 
 /// The length of the quoted part of a value: certificates are long.
 const QUOTED: usize = 64;
@@ -14,14 +14,9 @@ pub(super) fn traces(config: &AddOnDeploymentConfigSpec) -> Result<Option<Traces
     let Some(address) = given(config.variable("OTLP_ADDRESS")) else {
         return Ok(None);
     };
-    let insecure = given(config.variable("OTLP_INSECURE"));
+    let insecure = variable("OTLP_INSECURE", config, TRUTH, parsed)?.unwrap_or(false);
     let ca = given(config.variable("OTLP_CA"));
     let ratio = given(config.variable("OTLP_SAMPLE_RATIO"));
-    let insecure = match insecure.as_deref() {
-        None | Some("false") => false,
-        Some("true") => true,
-        Some(value) => return Err(wrong("OTLP_INSECURE", value, "true or false")),
-    };
     let is_pem = ca
         .as_ref()
         .map(|it| it.contains("-----BEGIN CERTIFICATE-----"));

@@ -12,14 +12,9 @@ use serde_json::Value;
 use super::{ApiError, Error};
 
 /// A field as the API server names it in a conflict: `.metadata.labels.region`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, derive_more::Display, PartialEq, Eq, PartialOrd, Ord)]
+#[display("{}", _0.trim_start_matches('.'))]
 pub struct Field(pub(super) String);
-
-impl std::fmt::Display for Field {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0.trim_start_matches('.'))
-    }
-}
 
 impl Field {
     fn parts(&self) -> Option<(&'static str, &str)> {

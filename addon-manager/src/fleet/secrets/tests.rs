@@ -94,7 +94,9 @@ fn a_stale_watch_event_does_not_revert_our_write() {
 fn errors_that_a_retry_does_not_resolve_need_a_person() {
     let refused = |reason| {
         let status = kube::core::Status::failure("no right", reason);
-        failed("write", "cluster-c")(kube::Error::Api(Box::new(status)))
+        Error::from(failed("write Secret", "cluster-c")(kube::Error::Api(
+            Box::new(status),
+        )))
     };
     let message = refused("Forbidden").needs_a_person().unwrap();
     for part in [

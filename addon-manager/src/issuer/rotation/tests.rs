@@ -37,13 +37,8 @@ fn retiring() -> StoredAuthority {
 fn agent(trusts: &[&Authority], leaf: Option<&Authority>) -> Agent {
     Agent {
         lost: false,
-        trusts: Some(
-            trusts
-                .iter()
-                .map(|ca| ca.fingerprint().to_owned())
-                .collect(),
-        ),
-        authority: leaf.and_then(Authority::key_id).cloned(),
+        trusts: Some(trusts.iter().map(|ca| ca.fingerprint.clone()).collect()),
+        authority: leaf.and_then(|ca| ca.key_id.clone()),
     }
 }
 

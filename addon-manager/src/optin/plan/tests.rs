@@ -50,14 +50,20 @@ fn world(cluster: Cluster, addon: Option<Addon>) -> World {
     }
 }
 
-fn record(mode: Mode) -> Vec<Step> {
+fn step(action: Action) -> Step {
     let (cluster, uid) = ("c".to_owned(), "uid".to_owned());
-    vec![Step::Record {
+    Step {
         cluster,
         uid,
+        action,
+    }
+}
+
+fn record(mode: Mode) -> Vec<Step> {
+    vec![step(Action::Record {
         mode: Source::Known(mode),
         former: None,
-    }]
+    })]
 }
 
 #[test]
@@ -66,11 +72,13 @@ fn a_label_makes_the_add_on_in_its_mode() {
         let steps = plan(&world(cluster(Some(word)), None), &own());
         assert_eq!(
             steps,
-            [Step::Make {
-                cluster: "c".to_owned(),
-                mode,
-                again: false,
-                former: None,
+            [Step {
+                uid: "cluster-uid".to_owned(),
+                ..step(Action::Make {
+                    mode,
+                    again: false,
+                    former: None,
+                })
             }]
         );
     }
@@ -83,7 +91,13 @@ fn an_add_on_deleted_under_its_label_is_recreated() {
         ..world(cluster(Some("managed")), None)
     };
     let steps = plan(&left, &own());
-    assert!(matches!(&steps[..], [Step::Make { again: true, .. }]));
+    assert!(matches!(
+        &steps[..],
+        [Step {
+            action: Action::Make { again: true, .. },
+            ..
+        }]
+    ));
 }
 
 #[test]
@@ -98,7 +112,7 @@ fn opt_in_again_with_another_mode_reports_the_recorded_mode() {
         };
         let steps = plan(&relabelled, &own());
         assert!(
-            matches!(&steps[..], [Step::Make { mode: Mode::Autonomous, former, .. }] if *former == expected),
+            matches!(&steps[..], [Step { action: Action::Make { mode: Mode::Autonomous, former, .. }, .. }] if *former == expected),
             "{steps:?}"
         );
     }
@@ -113,13 +127,7 @@ fn without_the_label_only_our_own_add_on_is_deleted() {
         ..addon(Some("managed"))
     };
     let steps = plan(&world(cluster(None), Some(made)), &own());
-    assert_eq!(
-        steps,
-        [Step::Delete {
-            cluster: "c".to_owned(),
-            uid: "uid".to_owned()
-        }]
-    );
+    assert_eq!(steps, [step(Action::Delete)]);
 }
 
 #[test]
@@ -137,11 +145,32 @@ fn hub_cluster_loses_its_own_add_on() {
     };
     let steps = plan(&world(hub.clone(), Some(made)), &own);
     assert!(
-        matches!(&steps[..], [Step::Refuse { .. }, Step::Delete { .. }]),
+        matches!(
+            &steps[..],
+            [
+                Step {
+                    action: Action::Refuse { .. },
+                    ..
+                },
+                Step {
+                    action: Action::Delete,
+                    ..
+                }
+            ]
+        ),
         "{steps:?}"
     );
     let by_hand = plan(&world(hub, Some(addon(Some("managed")))), &own);
-    assert!(matches!(&by_hand[..], [Step::Refuse { .. }]), "{by_hand:?}");
+    assert!(
+        matches!(
+            &by_hand[..],
+            [Step {
+                action: Action::Refuse { .. },
+                ..
+            }]
+        ),
+        "{by_hand:?}"
+    );
 }
 
 #[test]
@@ -199,8 +228,11 @@ fn a_bad_label_is_refused_and_creates_nothing() {
     assert!(
         matches!(
             &steps[..],
-            [Step::Refuse {
-                reason: "UnknownMode",
+            [Step {
+                action: Action::Refuse {
+                    reason: "UnknownMode",
+                    ..
+                },
                 ..
             }]
         ),
@@ -223,7 +255,9 @@ fn the_mode_is_recorded_from_label_then_configuration_then_managed() {
     );
     let from_config = Source::Config("ns".to_owned(), "adc".to_owned());
     let steps = plan(&configured, &own());
-    assert!(matches!(&steps[..], [Step::Record { mode, .. }] if *mode == from_config));
+    assert!(
+        matches!(&steps[..], [Step { action: Action::Record { mode, .. }, .. }] if *mode == from_config)
+    );
 
     assert_eq!(
         plan(&world(cluster(None), Some(addon(None))), &own()),
@@ -245,11 +279,7 @@ fn removed_annotations_are_restored_before_anything_else() {
         ..addon(Some("managed"))
     };
     let steps = plan(&world(cluster(Some("autonomous")), Some(wiped)), &own());
-    let expected = Step::Restore {
-        cluster: "c".to_owned(),
-        uid: "uid".to_owned(),
-        annotations: missing,
-    };
+    let expected = step(Action::Restore(missing));
     assert_eq!(steps, [expected]);
 }
 
@@ -259,12 +289,10 @@ fn recreated_add_on_names_the_former_mode() {
         former: [("c".to_owned(), Mode::Autonomous)].into(),
         ..world(cluster(Some("managed")), Some(addon(None)))
     };
-    let expected = Step::Record {
-        cluster: "c".to_owned(),
-        uid: "uid".to_owned(),
+    let expected = step(Action::Record {
         mode: Source::Known(Mode::Managed),
         former: Some(Mode::Autonomous),
-    };
+    });
     assert_eq!(plan(&recreated, &own()), [expected]);
 }
 
@@ -303,11 +331,7 @@ fn label_changes_mode_if_empty_or_confirmed() {
         made_for_label: true,
         ..addon(Some("managed"))
     };
-    let change = [Step::Change {
-        cluster: "c".to_owned(),
-        uid: "uid".to_owned(),
-        mode: Mode::Autonomous,
-    }];
+    let change = [step(Action::Change(Mode::Autonomous))];
     let asked = world(cluster(Some("autonomous")), Some(made.clone()));
     assert_eq!(plan(&asked, &own()), change);
 
@@ -328,30 +352,33 @@ fn label_changes_mode_if_empty_or_confirmed() {
 
 /// Carries out the steps on the world as OCM, the API and we would.
 fn execute(mut world: World, steps: Vec<Step>) -> World {
-    for step in steps {
-        match step {
-            Step::Make { cluster, mode, .. } => {
+    for Step {
+        cluster, action, ..
+    } in steps
+    {
+        match action {
+            Action::Make { mode, .. } => {
                 let made = Addon {
                     made_for_label: true,
                     ..addon(Some(mode.as_str()))
                 };
                 world.addons.insert(cluster, made);
             }
-            Step::Delete { cluster, .. } => {
+            Action::Delete => {
                 world.addons.remove(&cluster);
                 world.left.insert(cluster);
             }
-            Step::Record { cluster, mode, .. } => {
+            Action::Record { mode, .. } => {
                 let mode = match mode {
                     Source::Known(mode) => mode,
                     Source::Config(..) => Mode::Managed,
                 };
                 world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
             }
-            Step::Change { cluster, mode, .. } => {
+            Action::Change(mode) => {
                 world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
             }
-            Step::Refuse { .. } | Step::Restore { .. } => {}
+            Action::Refuse { .. } | Action::Restore(_) => {}
         }
     }
     world
@@ -391,13 +418,13 @@ proptest! {
     fn a_second_plan_is_empty_except_for_refusals(before in any_world()) {
         let after = execute(before.clone(), plan(&before, &own()));
         let again = plan(&after, &own());
-        let refuses = |step: &Step| matches!(step, Step::Refuse { .. });
+        let refuses = |step: &Step| matches!(step.action, Action::Refuse { .. });
         prop_assert!(again.iter().all(refuses), "{again:?}");
     }
 
     #[test]
     fn add_ons_of_others_are_never_deleted(world in any_world()) {
-        let deletes = |steps: Vec<Step>| steps.iter().any(|s| matches!(s, Step::Delete { .. }));
+        let deletes = |steps: Vec<Step>| steps.iter().any(|s| s.action == Action::Delete);
         if world.addons.values().all(|addon| !addon.made_for_label) {
             prop_assert!(!deletes(plan(&world, &own())));
         }

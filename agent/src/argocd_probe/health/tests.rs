@@ -1,3 +1,4 @@
+use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,7 +16,7 @@ fn found_of(replicas: i64, status: &Value, pods: &[Value]) -> HealthProblem {
         "status": status,
     });
     let mut programs = Programs::default();
-    programs.deployment(runtime::kube::Event::Applied {
+    programs.take::<Deployment>(runtime::kube::Event::Applied {
         object: Box::new(serde_json::from_value(deployment).unwrap()),
         listed: true,
     });

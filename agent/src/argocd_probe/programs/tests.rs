@@ -35,15 +35,15 @@ fn event<K: serde::de::DeserializeOwned>(object: Value) -> Event<K> {
 
 fn listed() -> Programs {
     let mut programs = Programs::default();
-    programs.deployment(Event::Synced);
-    programs.stateful_set(Event::Synced);
+    programs.take::<Deployment>(Event::Synced);
+    programs.take::<StatefulSet>(Event::Synced);
     programs
 }
 
 fn seen(deployments: &[(&str, &[(&str, &str)])]) -> Option<Runs> {
     let mut programs = listed();
     for (name, labels) in deployments {
-        programs.deployment(event(object(name, labels, 1, &well())));
+        programs.take::<Deployment>(event(object(name, labels, 1, &well())));
     }
     programs.runs()
 }
@@ -52,9 +52,9 @@ fn seen(deployments: &[(&str, &[(&str, &str)])]) -> Option<Runs> {
 fn owner_is_unknown_until_both_kinds_are_listed() {
     let mut programs = Programs::default();
     assert_eq!(programs.runs(), None);
-    programs.deployment(Event::Synced);
+    programs.take::<Deployment>(Event::Synced);
     assert_eq!(programs.runs(), None);
-    assert!(programs.stateful_set(Event::Synced));
+    assert!(programs.take::<StatefulSet>(Event::Synced));
     assert_eq!(programs.runs(), Some(Runs::Nothing));
 }
 
@@ -75,7 +75,7 @@ fn argo_cd_is_detected_by_label_or_name_and_ours_by_its_mark() {
 fn partial_foreign_argo_cd_is_detected() {
     // Scaled to zero overnight.
     let mut asleep = listed();
-    asleep.deployment(event(object("argocd-repo-server", &[], 0, &json!({}))));
+    asleep.take::<Deployment>(event(object("argocd-repo-server", &[], 0, &json!({}))));
     assert_eq!(asleep.runs(), Some(Runs::Foreign));
     // The operator's: named after its ArgoCD object, with the usual label; only the controller is up so far.
     let mut operators = listed();
@@ -88,7 +88,7 @@ fn partial_foreign_argo_cd_is_detected() {
         1,
         &json!({}),
     );
-    operators.stateful_set(event(controller));
+    operators.take::<StatefulSet>(event(controller));
     assert_eq!(operators.runs(), Some(Runs::Foreign));
     // An operator by itself, an Argo Rollouts or an Argo Workflows is none.
     let others: [(&str, &[(&str, &str)]); 3] = [
@@ -114,8 +114,8 @@ fn partial_foreign_argo_cd_is_detected() {
 fn deleted_programs_no_longer_count() {
     let mut programs = listed();
     let one = || event(object("argocd-redis", &[OURS], 1, &well()));
-    assert!(programs.deployment(one()));
-    assert!(!programs.deployment(one()), "nothing new");
+    assert!(programs.take::<Deployment>(one()));
+    assert!(!programs.take::<Deployment>(one()), "nothing new");
     let gone = runtime::kube::Gone {
         namespace: None,
         name: "argocd-redis".to_owned(),
@@ -123,13 +123,13 @@ fn deleted_programs_no_longer_count() {
         object: None,
         is_seen: true,
     };
-    assert!(programs.deployment(Event::Deleted(gone)));
+    assert!(programs.take::<Deployment>(Event::Deleted(gone)));
     assert_eq!(programs.runs(), Some(Runs::Nothing));
 }
 
 fn unwell(status: &Value, replicas: i64) -> bool {
     let mut programs = listed();
-    programs.deployment(event(object("argocd-redis", &[OURS], replicas, status)));
+    programs.take::<Deployment>(event(object("argocd-redis", &[OURS], replicas, status)));
     programs.unwell().count() == 1
 }
 
@@ -160,7 +160,7 @@ fn a_stateful_set_is_well_when_its_newest_pods_are_ready() {
     let unwell = |status: &Value| {
         let mut programs = listed();
         let name = "argocd-application-controller";
-        programs.stateful_set(event(object(name, &[OURS], 1, status)));
+        programs.take::<StatefulSet>(event(object(name, &[OURS], 1, status)));
         let found: Vec<_> = programs
             .unwell()
             .map(|(name, it)| (name.to_owned(), it.selector.clone()))
@@ -187,7 +187,7 @@ fn replica_failure_of_a_deployment_is_kept() {
         { "type": "Available", "status": "False", "message": "x" },
         { "type": "ReplicaFailure", "status": "True", "message": "exceeded quota: compute" },
     ]);
-    programs.deployment(event(object("argocd-redis", &[OURS], 1, &status)));
+    programs.take::<Deployment>(event(object("argocd-redis", &[OURS], 1, &status)));
     let failures: Vec<_> = programs
         .unwell()
         .map(|(_, it)| it.failure.clone())

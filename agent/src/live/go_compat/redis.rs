@@ -1,7 +1,7 @@
 //! Requests of a Go principal's redis proxy: values of this cluster's redis, and notifications of its channels.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use protocol::payload::{
 use tokio::time::{Instant, sleep};
 
 use crate::live::tunnel::{ApiHandler, Body};
+use crate::lock::lock;
 use crate::transport::Welcome;
 
 /// The largest answer: it is one message of the session, and delays others.
@@ -134,7 +135,7 @@ impl Connections {
     /// Notes the connection of a request, and returns whether it was known before. A ping alone makes no connection
     /// known.
     pub(super) fn note(&self, question: &Question, now: Instant) -> bool {
-        let mut all = self.lock();
+        let mut all = lock(&self.0);
         all.retain(|_, arrived| !is_gone(*arrived, now));
         let is_known = all.contains_key(&question.connection);
         if !is_known && matches!(question.asked, Asked::Ping | Asked::Unknown) {
@@ -152,16 +153,12 @@ impl Connections {
 
     /// Whether the connection is known and not timed out.
     fn has(&self, connection: &str, now: Instant) -> bool {
-        let arrived = self.lock().get(connection).copied();
+        let arrived = lock(&self.0).get(connection).copied();
         arrived.is_some_and(|arrived| !is_gone(arrived, now))
     }
 
     fn forget(&self, connection: &str) {
-        self.lock().remove(connection);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).remove(connection);
     }
 }
 
@@ -349,7 +346,7 @@ mod tests {
             other.connection = number.to_string();
             connections.note(&other, later);
         }
-        assert_eq!(connections.lock().len(), MOST);
+        assert_eq!(lock(&connections.0).len(), MOST);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::stream::{SplitSink, SplitStream};
@@ -32,6 +32,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use super::pod::{self, Pod, on, refused, text};
 use super::stream_opener::StreamOpener;
 use crate::live::tunnel::ApiHandler;
+use crate::lock::lock;
 use crate::transport::Carrier;
 
 /// Concurrent terminals, as with our own principal.
@@ -71,7 +72,7 @@ pub(super) struct Placed {
 
 impl Terminals {
     pub(super) fn place(&self, uuid: &str) -> Place {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.0);
         if open.contains(uuid) {
             return Place::Taken;
         }
@@ -88,8 +89,7 @@ impl Terminals {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        let mut open = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
-        open.remove(&self.uuid);
+        lock(&self.all.0).remove(&self.uuid);
     }
 }
 

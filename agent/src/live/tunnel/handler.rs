@@ -4,7 +4,7 @@
 //! own rights but as a user with those of the level only. Before a change, it checks that the object belongs to an
 //! Application.
 
-use std::{fmt, io};
+use std::io;
 
 use argocd::masked;
 use bytes::Bytes;
@@ -53,20 +53,14 @@ const ANSWERED: [HeaderName; 10] = [
 ];
 
 /// The handler of live requests.
+#[derive(derive_more::Debug)]
+#[debug("ApiHandler({ui:?})")]
 pub struct ApiHandler {
     api: Api,
     ui: Ui,
     scope: Scope,
     spawner: Spawner,
     cache: Option<Cache>,
-}
-
-impl fmt::Debug for ApiHandler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiHandler")
-            .field("ui", &self.ui)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Why the handler rejects a request.
@@ -167,12 +161,8 @@ impl ApiHandler {
                 let mut response = Response::new(counted(body, line));
                 *response.status_mut() = parts.status;
                 let begun = [upgrade::HEADER].into_iter().chain(upgrade::ANSWERED);
-                let begun = begun.map(HeaderName::from_static);
-                carry(
-                    &parts.headers,
-                    response.headers_mut(),
-                    ANSWERED.into_iter().chain(begun),
-                );
+                let names = begun.map(HeaderName::from_static).chain(ANSWERED);
+                carry(&parts.headers, response.headers_mut(), names);
                 response
             }
             Err(refused) => {
@@ -200,13 +190,10 @@ impl ApiHandler {
             return self.terminal(&parts, body, &asked).await;
         }
         let onward = self.onward(&parts, body, &asked, allowed).await?;
-        let answered = self.api.send(onward).await?;
-        let is_secret = asked.object().is_some_and(request::Object::is_secret);
-        let answered = if is_secret {
-            without_values(answered, &asked).await?
-        } else {
-            answered
-        };
+        let mut answered = self.api.send(onward).await?;
+        if asked.object().is_some_and(request::Object::is_secret) {
+            answered = without_values(answered, &asked).await?;
+        }
         Ok(answered.map(UnsyncBoxBody::new))
     }
 }

@@ -90,9 +90,9 @@ impl Cache {
 
     /// The key on this cluster: Argo CD omits its own namespace.
     fn as_here(&self, key: &CacheKey) -> CacheKey {
-        let name = key.name.clone();
         let namespace = key.namespace.clone();
-        key.of(namespace.filter(|it| *it != self.argocd_namespace), name)
+        let namespace = namespace.filter(|it| *it != self.argocd_namespace);
+        key.of(namespace, key.name.clone())
     }
 
     async fn ask(&self, asked: Option<(CacheKey, bool)>) -> Result<Response<Body>, Refused> {

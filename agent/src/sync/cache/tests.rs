@@ -64,7 +64,7 @@ fn a_create_answer_after_the_deletion_does_not_restore_the_object() {
     store.seen(key(), object("a", "1"));
     store.gone(&key(), "a");
     making.made(&object("a", "1"));
-    assert!(store.all().is_empty() && store.lock().making.is_empty());
+    assert!(store.all().is_empty() && lock(&store.inner).making.is_empty());
 }
 
 #[test]

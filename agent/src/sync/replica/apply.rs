@@ -1,6 +1,5 @@
 //! Carries out plans: writes to the spoke's API, remembers the results and reports them.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,69 +8,43 @@ use argocd::{Meta, Patch};
 use protocol::{Mode, ObjectKey, Verdict};
 use runtime::error::ErrorClass;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard, watch};
 
-use super::cache_status::CacheStatus;
-use super::drift::Drift;
 use super::plan::{self, Memory, Plan, Step};
-use super::stale_cache_backoff::StaleCacheBackoff;
-use crate::config::Scope;
-use crate::metrics::Metrics;
-use crate::sync::api::{self, Spoke};
-use crate::sync::cache::{Store, Wanted};
-use crate::sync::report::Reports;
+use super::state::Replica;
+use crate::sync::api;
+use crate::sync::cache::Wanted;
 use crate::sync::spans;
 
-mod error;
 mod verdict;
 
-pub(super) use error::{BUSY_PAUSE, Error};
-use error::{TRANSIENT_PAUSE, WRITE_TIMEOUT};
-
-/// Number of locks; two objects rarely share one.
-const LOCKS: usize = 64;
+/// Timeout of one write; a working API server answers in milliseconds.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The pause while the API server is unavailable or busy.
+const TRANSIENT_PAUSE: Duration = Duration::from_secs(2);
+/// The pause of a command that waits for another one to end.
+pub(super) const BUSY_PAUSE: Duration = Duration::from_secs(1);
 /// Timeout of the check whether the API accepts our identity; an unavailable API must not delay the session.
 const IDENTITY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Patches per create or change; a difference that remains is the API server's normal form.
 const PATCHES: usize = 2;
 
-/// Carries out plans.
-#[derive(Debug)]
-pub(super) struct Applier {
-    pub(super) spoke: Arc<dyn Spoke>,
-    pub(super) scope: Scope,
-    pub(super) metrics: Metrics,
-    pub(super) store: Arc<Store>,
-    pub(super) reports: Arc<Reports>,
-    /// How complete the caches are; shared with the watches.
-    pub(super) sync_status: Arc<watch::Sender<CacheStatus>>,
-    pub(super) drift: Arc<Drift>,
-    pub(super) backoff: StaleCacheBackoff,
-    pub(super) locks: Locks,
+/// A write that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{write} {object}")]
+pub(super) struct Error {
+    write: &'static str,
+    object: ObjectKey,
+    source: api::Error,
 }
 
-/// One object always has the same lock; others may share it.
-#[derive(Debug)]
-pub(super) struct Locks([Mutex<()>; LOCKS]);
-
-impl Default for Locks {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Mutex::default()))
+impl Error {
+    /// Whether the cache was stale; a retry with a newer version may succeed.
+    const fn is_stale(&self) -> bool {
+        matches!(self.source, api::Error::Stale | api::Error::Misfit(_))
     }
 }
 
-impl Applier {
-    /// The right to write this object, for one task at a time.
-    pub(super) async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        let slot = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or_default();
-        match self.locks.0.get(slot) {
-            Some(lock) => Some(lock.lock().await),
-            None => None,
-        }
-    }
-
+impl Replica {
     /// Carries out a plan, and remembers its result only if all steps succeed.
     pub(super) async fn apply(
         &self,
@@ -79,18 +52,13 @@ impl Applier {
         plan: Plan,
         mut wanted: Option<Wanted>,
     ) -> Verdict {
-        let Plan {
-            steps,
-            memory,
-            gone,
-        } = plan;
+        let (steps, memory) = (plan.steps, plan.memory);
         let is_new = steps.iter().any(|step| matches!(step, Step::Create(_)));
         if !steps.is_empty() {
             if !self.sync_status.borrow().serves(key.kind) {
                 tracing::debug!(object = %key, "waits for Argo CD");
-                return Verdict::Retry {
-                    after: TRANSIENT_PAUSE,
-                };
+                let after = TRANSIENT_PAUSE;
+                return Verdict::Retry { after };
             }
             tracing::debug!(object = %key, steps = steps.len(), ?memory, "applying");
             // The watch may report the change before the API answers.
@@ -99,11 +67,11 @@ impl Applier {
         if memory == Memory::Leaving {
             self.mark_leaving(key, wanted.as_ref());
         }
-        if let Err(error) = self.carry_out(key, steps, &mut wanted).await {
+        if let Err(error) = self.write_all(key, steps, &mut wanted).await {
             return self.verdict(key, &error);
         }
         self.memorise(key, memory, wanted);
-        if let Some(source_uid) = gone {
+        if let Some(source_uid) = plan.gone {
             self.reports.gone(key, &source_uid, None);
         }
         if is_new {
@@ -113,7 +81,7 @@ impl Applier {
     }
 
     /// Carries out steps in order; the first failure ends them. Notes the written form of the desired state.
-    pub(super) async fn carry_out(
+    pub(super) async fn write_all(
         &self,
         key: &ObjectKey,
         steps: Vec<Step>,
@@ -209,7 +177,8 @@ impl Applier {
     ) -> Result<Arc<Value>, Error> {
         let object = self.with_records(key, object);
         let made = self.create(key, &object).await;
-        let missing = matches!(&made, Err(error) if error.misses_namespace());
+        let missing =
+            matches!(&made, Err(error) if matches!(error.source, api::Error::NoNamespace(_)));
         if !missing || !self.scope.create_namespaces {
             return made;
         }
@@ -270,7 +239,7 @@ impl Applier {
     }
 
     /// Whether the spoke's API accepts our identity; true unless it answers 401.
-    pub(super) async fn is_known(&self) -> bool {
+    pub async fn is_known(&self) -> bool {
         let asked = tokio::time::timeout(IDENTITY_TIMEOUT, self.spoke.knows_us()).await;
         asked.unwrap_or(true)
     }

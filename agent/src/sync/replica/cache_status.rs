@@ -34,8 +34,7 @@ impl CacheStatus {
     pub(super) fn none_of(targets: impl IntoIterator<Item = Target>) -> Self {
         Self {
             unknown: targets.into_iter().collect(),
-            missing: BTreeSet::new(),
-            runs: None,
+            ..Self::default()
         }
     }
 

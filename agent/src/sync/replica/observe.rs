@@ -7,48 +7,40 @@ use protocol::payload::ArgoCd;
 use protocol::{Kind, Mode, ObjectKey};
 use runtime::parts::Spawner;
 use serde_json::Value;
-use tokio::sync::watch;
 
-use super::apply::Applier;
-use super::cache_status::CacheStatus;
-use super::drift::Drift;
 use super::refresh_nudger::RefreshNudger;
+use super::state::Replica;
 use crate::config::Scope;
 use crate::sync::api::{Report, Reporter, Target};
-use crate::sync::cache::{Change, Entry, Store};
-use crate::sync::report::Reports;
+use crate::sync::cache::{Change, Entry};
 use crate::sync::source;
 
 /// Passes each change of the watches on.
 #[derive(Debug, Clone)]
 pub(super) struct Observer {
-    pub(super) store: Arc<Store>,
-    pub(super) reports: Arc<Reports>,
-    pub(super) drift: Arc<Drift>,
+    pub(super) replica: Arc<Replica>,
     pub(super) stuck: Arc<RefreshNudger>,
-    /// The mode of this cluster.
-    pub(super) mode: Mode,
 }
 
 /// Starts one watch per kind and namespace.
-pub(super) fn start(applier: &Applier, observer: &Observer, spawner: &Spawner) {
-    for target in targets(&applier.scope) {
+pub(super) fn start(observer: &Observer, spawner: &Spawner) {
+    let replica = &observer.replica;
+    for target in targets(&replica.scope) {
         let (kind, token) = (target.kind, spawner.token().clone());
         let place = target.namespace.as_deref().unwrap_or("all namespaces");
         let name = format!("watch {kind}s in {place}");
-        let sync_status = Arc::clone(&applier.sync_status);
         let (observer, watched) = (observer.clone(), target.clone());
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
-            Report::Gone { key, uid, is_seen } => observer.gone(&key, &uid, is_seen),
+            Report::Gone { key, uid, is_seen } => observer.replica.gone(&key, &uid, is_seen),
             Report::Synced => {
-                observer.sees(&sync_status, &watched, true);
-                observer.listed(&watched);
+                observer.replica.sees(&watched, true);
+                observer.replica.listed(&watched);
             }
-            Report::Rewound => observer.store.outdate(|key| watched.covers(key)),
-            Report::NotServed => observer.sees(&sync_status, &watched, false),
+            Report::Rewound => observer.replica.store.outdate(|key| watched.covers(key)),
+            Report::NotServed => observer.replica.sees(&watched, false),
         });
-        spawner.spawn(name, applier.spoke.watch(target, report, token));
+        spawner.spawn(name, replica.spoke.watch(target, report, token));
     }
 }
 
@@ -75,11 +67,38 @@ pub(super) fn targets(scope: &Scope) -> Vec<Target> {
 }
 
 impl Observer {
+    fn applied(&self, kind: Kind, object: Value) {
+        let object = Arc::new(object);
+        let meta = Meta::of(&object);
+        let key = ObjectKey::new(kind, meta.namespace(), meta.name());
+        let replica = &*self.replica;
+        if replica.scope.mode == Mode::Autonomous {
+            return replica.applied_here(key, object);
+        }
+        let change = replica.store.seen(key.clone(), Arc::clone(&object));
+        // A project that we created is no change here: the store has it from the answer to our write.
+        if kind == Kind::AppProject || change != Change::None {
+            self.stuck.saw(&replica.store, &key, &object);
+        }
+        let Change::Changed { before } = change else {
+            return;
+        };
+        if meta.source_uid().is_some() && is_change(before.as_deref(), &object) {
+            replica.reports.status(key.clone());
+        }
+        if replica.store.get(&key).wanted.is_some() {
+            replica.drift.mark(key);
+        }
+    }
+}
+
+impl Replica {
     /// Notes that this target is listed, or that the API does not serve its kind.
-    fn sees(&self, sync_status: &watch::Sender<CacheStatus>, target: &Target, is_served: bool) {
-        let before = sync_status.borrow().argocd();
-        sync_status.send_if_modified(|sync_status| sync_status.saw(target, is_served));
-        let now = sync_status.borrow().argocd();
+    fn sees(&self, target: &Target, is_served: bool) {
+        let before = self.sync_status.borrow().argocd();
+        self.sync_status
+            .send_if_modified(|sync_status| sync_status.saw(target, is_served));
+        let now = self.sync_status.borrow().argocd();
         if before == now {
             return;
         }
@@ -103,29 +122,6 @@ impl Observer {
         }
     }
 
-    fn applied(&self, kind: Kind, object: Value) {
-        let object = Arc::new(object);
-        let meta = Meta::of(&object);
-        let key = ObjectKey::new(kind, meta.namespace(), meta.name());
-        if self.mode == Mode::Autonomous {
-            return self.applied_here(key, object);
-        }
-        let change = self.store.seen(key.clone(), Arc::clone(&object));
-        // A project that we created is no change here: the store has it from the answer to our write.
-        if kind == Kind::AppProject || change != Change::None {
-            self.stuck.saw(&self.store, &key, &object);
-        }
-        let Change::Changed { before } = change else {
-            return;
-        };
-        if meta.source_uid().is_some() && is_change(before.as_deref(), &object) {
-            self.reports.status(key.clone());
-        }
-        if self.store.get(&key).wanted.is_some() {
-            self.drift.mark(key);
-        }
-    }
-
     /// Takes a change of an object that the spoke owns.
     fn applied_here(&self, key: ObjectKey, object: Arc<Value>) {
         let object = source::with_memory(object, self.store.live(&key).as_deref());
@@ -145,7 +141,7 @@ impl Observer {
         let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
             return;
         };
-        if self.mode == Mode::Autonomous {
+        if self.scope.mode == Mode::Autonomous {
             if let Some(live) = live.filter(|live| !Meta::of(live).is_ignored()) {
                 self.reports.left(key, &live, is_seen);
             }
@@ -186,6 +182,32 @@ fn is_change(before: Option<&Value>, now: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Adoption, Mismatch, Policy, Recreated};
+    use crate::metrics::Metrics;
+    use crate::sync::api::Memory;
+    use crate::sync::cache::Store;
+    use crate::sync::report::Reports;
+
+    fn observer(mode: Mode) -> Observer {
+        let store = Arc::new(Store::default());
+        let policy = Policy {
+            mismatch: Mismatch::Upsert,
+            adoption: Adoption::Always,
+            recreated: Recreated::Ignore,
+        };
+        let replica = Replica::new(
+            Arc::new(Memory::new()),
+            Scope { mode, ..scope(&[]) },
+            policy,
+            Arc::clone(&store),
+            Arc::new(Reports::new(store)),
+            Metrics::default(),
+        );
+        Observer {
+            replica: Arc::new(replica),
+            stuck: Arc::default(),
+        }
+    }
 
     fn scope(further: &[&str]) -> Scope {
         Scope {
@@ -201,14 +223,8 @@ mod tests {
     /// The answer to our own create reaches the store before the watch reports the project.
     #[test]
     fn application_is_refreshed_when_we_create_its_missing_project() {
-        let store = Arc::new(Store::default());
-        let observer = Observer {
-            store: Arc::clone(&store),
-            reports: Arc::new(Reports::new(Arc::clone(&store))),
-            drift: Arc::default(),
-            stuck: Arc::default(),
-            mode: Mode::Managed,
-        };
+        let observer = observer(Mode::Managed);
+        let store = &observer.replica.store;
         let project = serde_json::json!({
             "metadata": { "namespace": "argocd", "name": "p", "uid": "p", "resourceVersion": "9" },
         });
@@ -236,15 +252,7 @@ mod tests {
     /// An autonomous cluster reports a deletion that a watch saw, and an object that a list lacks.
     #[test]
     fn an_unseen_deletion_is_reported_as_an_answer_and_not_as_an_event() {
-        let store = Arc::new(Store::default());
-        let reports = Arc::new(Reports::new(Arc::clone(&store)));
-        let observer = Observer {
-            store: Arc::clone(&store),
-            reports: Arc::clone(&reports),
-            drift: Arc::default(),
-            stuck: Arc::default(),
-            mode: Mode::Autonomous,
-        };
+        let observer = observer(Mode::Autonomous);
         let key = |name| ObjectKey::new(Kind::Application, "argocd", name);
         for name in ["seen", "missing"] {
             let metadata = serde_json::json!({
@@ -254,9 +262,9 @@ mod tests {
                 Kind::Application,
                 serde_json::json!({ "metadata": metadata }),
             );
-            observer.gone(&key(name), name, name == "seen");
+            observer.replica.gone(&key(name), name, name == "seen");
         }
-        let stated = reports.take().events;
+        let stated = observer.replica.reports.take().events;
         assert_eq!(stated[&key("seen")].event_id, "seen_seen_7_delete");
         assert_eq!(stated[&key("missing")].event_id, "missing_missing_");
     }

@@ -19,7 +19,8 @@ mod tests;
 
 pub(super) use of_mirror::of_mirror;
 pub(super) use operation::{along, sync, terminate};
-use relation::{NOT_ADOPTED, Relation, adoption, has_stamp, is_meant, mismatch, relation};
+pub(super) use relation::Deleted;
+use relation::{NOT_ADOPTED, Relation, adoption, has_stamp, mismatch, relation};
 pub(super) use step::{Memory, No, Plan, Step};
 
 /// A state of the hub's object, and its desired form on the spoke.
@@ -83,10 +84,8 @@ pub(super) fn state(
         return Ok(deletion(incoming, live));
     }
     let Some(live) = live else {
-        return Ok(Plan::steps(
-            vec![Step::Create(desired.clone())],
-            Memory::Want,
-        ));
+        let create = Step::Create(desired.clone());
+        return Ok(Plan::steps(vec![create], Memory::Want));
     };
     // A deletion cannot be cancelled; the drift loop recreates the object afterwards.
     if Meta::of(live).is_deleting() {
@@ -131,28 +130,18 @@ fn merge(incoming: Incoming<'_>, live: Option<&Value>, written: Option<&Written>
 }
 
 /// Plans the removal of the hub's entries.
-pub(super) fn withdraw(
-    source_uid: &str,
-    same_name: bool,
-    principal_uid: Option<&str>,
-    live: Option<&Value>,
-) -> Plan {
-    match meant(source_uid, same_name, principal_uid, live) {
+pub(super) fn withdraw(deleted: Deleted<'_>, live: Option<&Value>) -> Plan {
+    match meant(deleted, live) {
         Ok(live) => withdrawal(live),
         Err(plan) => plan,
     }
 }
 
 /// The live object if the message is about it; else the plan.
-fn meant<'a>(
-    source_uid: &str,
-    same_name: bool,
-    principal_uid: Option<&str>,
-    live: Option<&'a Value>,
-) -> Result<&'a Value, Plan> {
+fn meant<'a>(deleted: Deleted<'_>, live: Option<&'a Value>) -> Result<&'a Value, Plan> {
     let live = live.ok_or_else(|| Plan::steps(vec![], Memory::Forget))?;
     let meta = Meta::of(live);
-    if meta.is_ignored() || !is_meant(meta, source_uid, same_name, principal_uid) {
+    if meta.is_ignored() || !deleted.is_source_of(meta) {
         return Err(Plan::NOTHING);
     }
     Ok(live)
@@ -202,15 +191,10 @@ fn deletion(incoming: Incoming<'_>, live: Option<&Value>) -> Plan {
 
 /// Plans for a hub object that is gone.
 ///
-/// `same_name`: the live object came from one with the same name on the hub. Then the agent deletes it
-/// even if its source was a predecessor of the named object, but only with the stamp of this principal.
-pub(super) fn delete(
-    source_uid: &str,
-    same_name: bool,
-    principal_uid: Option<&str>,
-    live: Option<&Value>,
-) -> Plan {
-    let live = match meant(source_uid, same_name, principal_uid, live) {
+/// If the live object came from one with the same name on the hub, the agent deletes it even if its source was a
+/// predecessor of the named object, but only with the stamp of this principal.
+pub(super) fn delete(deleted: Deleted<'_>, live: Option<&Value>) -> Plan {
+    let live = match meant(deleted, live) {
         Ok(live) => live,
         Err(plan) => return plan,
     };
@@ -256,10 +240,8 @@ fn converge(desired: &Value, live: &Value, written: Option<&Written>) -> Vec<Ste
     }
     let uid = Meta::of(live).uid().to_owned();
     let patch = difference(live, desired);
-    patch
-        .map(|patch| Step::Converge { uid, patch })
-        .into_iter()
-        .collect()
+    let step = patch.map(|patch| Step::Converge { uid, patch });
+    step.into_iter().collect()
 }
 
 /// The patch that turns the live object into the desired one; none if nothing differs.

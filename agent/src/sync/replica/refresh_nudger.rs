@@ -5,7 +5,7 @@
 //! newly installed Argo CD. The agent requests a refresh, as a user does with the refresh button.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use argocd::{Meta, Patch, keys};
@@ -17,8 +17,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::Applier;
 use super::plan::Step;
+use super::state::Replica;
+use crate::lock::lock;
 use crate::sync::cache::Store;
 
 /// Argo CD's other watch catches up within this time.
@@ -42,15 +43,15 @@ impl RefreshNudger {
         if key.kind == Kind::AppProject {
             let all = store.all().into_iter();
             let waiting = all.filter(|(app, entry)| {
-                app.kind == Kind::Application
-                    && entry.live.as_deref().and_then(waits_for_project) == Some(&key.name)
+                let wait = entry.live.as_deref().and_then(waits);
+                app.kind == Kind::Application && wait == Some(Wait::Project(&key.name))
             });
             self.note(waiting.map(|(app, _)| app).collect::<Vec<_>>());
         }
     }
 
     fn note(&self, keys: impl IntoIterator<Item = ObjectKey>) {
-        let mut all = self.lock();
+        let mut all = lock(&self.keys);
         let before = all.len();
         all.extend(keys);
         if all.len() != before {
@@ -59,16 +60,16 @@ impl RefreshNudger {
     }
 
     /// Requests refreshes with back-off until `token` is cancelled.
-    pub(super) async fn run(&self, applier: &Applier, token: CancellationToken) {
+    pub(super) async fn run(&self, replica: &Replica, token: CancellationToken) {
         let refreshing = async {
             loop {
                 self.wake.notified().await;
                 let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE);
-                while !self.lock().is_empty() {
+                while !lock(&self.keys).is_empty() {
                     self.pause(&mut backoff).await;
                     for key in self.all() {
-                        if !nudge(applier, &key).await {
-                            self.lock().remove(&key);
+                        if !nudge(replica, &key).await {
+                            lock(&self.keys).remove(&key);
                         }
                     }
                 }
@@ -89,11 +90,7 @@ impl RefreshNudger {
 
     /// The Applications to refresh.
     pub(super) fn all(&self) -> Vec<ObjectKey> {
-        self.lock().iter().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectKey>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.keys).iter().cloned().collect()
     }
 }
 
@@ -104,25 +101,8 @@ fn conditions(app: &Value) -> impl Iterator<Item = (&str, &str)> {
     conditions.filter_map(|it| Some((it.get("type")?.as_str()?, it.get("message")?.as_str()?)))
 }
 
-/// The project that Argo CD reports as missing.
-fn waits_for_project(app: &Value) -> Option<&str> {
-    let is_missing = conditions(app).any(|(kind, message)| {
-        kind == "InvalidSpecError" && message.ends_with("which does not exist")
-    });
-    is_missing.then(|| app.pointer("/spec/project")?.as_str())?
-}
-
-/// Whether Argo CD reports that it could not connect to its repo server.
-fn waits_for_repo_server(app: &Value) -> bool {
-    conditions(app).any(|(kind, message)| {
-        kind == "ComparisonError"
-            && message.contains("code = Unavailable")
-            && message.contains("Error while dialing")
-    })
-}
-
 /// The part that was missing when Argo CD compared an Application.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wait<'a> {
     /// Its project.
     Project(&'a str),
@@ -130,23 +110,33 @@ enum Wait<'a> {
     RepoServer,
 }
 
+/// The part that Argo CD reports as missing or unreachable; first of all the project.
 fn waits(app: &Value) -> Option<Wait<'_>> {
-    let project = waits_for_project(app).map(Wait::Project);
-    project.or_else(|| waits_for_repo_server(app).then_some(Wait::RepoServer))
+    let waits = conditions(app).filter_map(|(kind, message)| {
+        if kind == "InvalidSpecError" && message.ends_with("which does not exist") {
+            let project = app.pointer("/spec/project")?.as_str()?;
+            return Some(Wait::Project(project));
+        }
+        let is_unreachable = kind == "ComparisonError"
+            && message.contains("code = Unavailable")
+            && message.contains("Error while dialing");
+        is_unreachable.then_some(Wait::RepoServer)
+    });
+    waits.min()
 }
 
 /// Requests one refresh; false if it would not help before something changes.
-async fn nudge(applier: &Applier, key: &ObjectKey) -> bool {
-    let _only_writer = applier.lock(key).await;
-    let Some(app) = applier.store.live(key) else {
+async fn nudge(replica: &Replica, key: &ObjectKey) -> bool {
+    let _only_writer = replica.lock(key).await;
+    let Some(app) = replica.store.live(key) else {
         return false;
     };
     let is_there = match waits(&app) {
         None => false,
         Some(Wait::Project(name)) => {
-            let namespace = &applier.scope.argocd_namespace;
+            let namespace = &replica.scope.argocd_namespace;
             let project = ObjectKey::new(Kind::AppProject, namespace, name);
-            applier.store.live(&project).is_some()
+            replica.store.live(&project).is_some()
         }
         // Argo CD checks this itself.
         Some(Wait::RepoServer) => true,
@@ -161,7 +151,7 @@ async fn nudge(applier: &Applier, key: &ObjectKey) -> bool {
         uid: meta.uid().to_owned(),
         patch: Patch::Merge(patch),
     };
-    if let Err(error) = applier.write(key, step, None).await {
+    if let Err(error) = replica.write(key, step, None).await {
         tracing::debug!(object = %key, error = %Chain(&error), "cannot request a refresh of Argo CD; retrying");
     }
     true
@@ -198,14 +188,12 @@ mod tests {
     #[test]
     fn only_a_missing_project_makes_an_application_wait() {
         let missing = "Application referencing project p which does not exist";
-        assert_eq!(
-            waits_for_project(&app("InvalidSpecError", missing)),
-            Some("p")
-        );
-        assert_eq!(waits_for_project(&app("SyncError", missing)), None);
+        let stuck = app("InvalidSpecError", missing);
+        assert_eq!(waits(&stuck), Some(Wait::Project("p")));
+        assert_eq!(waits(&app("SyncError", missing)), None);
         let denied = "application destination is not permitted in project 'p'";
-        assert_eq!(waits_for_project(&app("InvalidSpecError", denied)), None);
-        assert_eq!(waits_for_project(&json!({})), None);
+        assert_eq!(waits(&app("InvalidSpecError", denied)), None);
+        assert_eq!(waits(&json!({})), None);
     }
 
     #[test]

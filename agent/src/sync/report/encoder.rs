@@ -2,7 +2,6 @@
 
 use argocd::Meta;
 use argocd::projection::report_application;
-use bytes::Bytes;
 use protocol::{Event, Facet, Mode, ObjectKey, Source, Verb};
 use serde_json::Value;
 
@@ -62,13 +61,7 @@ fn status_event(key: &ObjectKey, live: &Value, operation: bool) -> Option<Event>
     if !operation && let Some(fields) = report.as_object_mut() {
         fields.remove("operation");
     }
-    // Plain JSON in memory: this cannot fail, and if it did the resync would repair it.
-    let body = serde_json::to_vec(&report).ok()?;
-    Some(Event::about(
-        key,
-        Verb::StatusUpdate,
-        meta.uid(),
-        meta.resource_version(),
-        Bytes::from(body),
-    ))
+    let (uid, version) = (meta.uid(), meta.resource_version());
+    let body = report.to_string().into();
+    Some(Event::about(key, Verb::StatusUpdate, uid, version, body))
 }

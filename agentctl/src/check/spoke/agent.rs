@@ -9,7 +9,7 @@ use super::{
     warning,
 };
 use crate::{
-    facts::{Addon, CERTIFICATE_ROTATED},
+    facts::Addon,
     object::{full_name, image, label, list, replicas, text},
     output::one_line,
 };
@@ -59,17 +59,12 @@ pub(super) fn agent(facts: &Facts, spoke: &Spoke) -> Checked {
     failed(cause, next(facts))
 }
 
-fn addon(facts: &Facts) -> Option<&Addon> {
-    let (addon, _) = facts.hub.as_ref()?.addon.as_ref().ok()?.as_ref()?;
-    Some(addon)
+fn addon(facts: &Facts) -> Option<Addon> {
+    facts.hub.as_ref()?.addon().map(Addon::read)
 }
 
 fn next(facts: &Facts) -> String {
-    let has_certificate = |addon: &Addon| {
-        let condition = addon.condition(CERTIFICATE_ROTATED);
-        condition.is_some_and(|condition| condition.status == "True")
-    };
-    if addon(facts).is_some_and(|addon| !has_certificate(addon)) {
+    if addon(facts).is_some_and(|addon| addon.certificate().is_none()) {
         return "it waits for its certificate from OCM's registration agent: check the log of the registration \
         agent on the cluster, and the condition RegistrationApplied of the add-on"
             .to_owned();

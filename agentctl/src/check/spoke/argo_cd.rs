@@ -4,7 +4,7 @@ use argocd::keys::addon::{ARGOCD, INSTALLED};
 use serde_json::Value;
 
 use super::{
-    Checked, Facts, Hub, Spoke, failed, is_ready, ok, places::is_argo_cd, running, unclear, warning,
+    Checked, Facts, Spoke, failed, is_ready, ok, places::is_argo_cd, running, unclear, warning,
 };
 use crate::{
     check::argo_cd::version as version_of,
@@ -32,8 +32,7 @@ fn here<'a>(facts: &'a Facts, spoke: &'a Spoke) -> impl Iterator<Item = &'a Valu
 
 /// The recorded decision about this cluster, if any.
 fn decided(facts: &Facts) -> Option<&str> {
-    let (_, addon) = facts.hub.as_ref()?.addon.as_ref().ok()?.as_ref()?;
-    argocd::Meta::of(addon).annotation(ARGOCD)
+    argocd::Meta::of(facts.hub.as_ref()?.addon()?).annotation(ARGOCD)
 }
 
 /// Whether the add-on installs the Argo CD of this cluster, or has installed it.
@@ -62,14 +61,16 @@ pub(super) fn programs(facts: &Facts, spoke: &Spoke) -> Checked {
     if here(facts, spoke).next().is_none() {
         return none(facts, spoke);
     }
-    let ill = NEEDED
-        .iter()
-        .filter_map(|needed| match component(here(facts, spoke), *needed) {
-            None => Some(format!("{} is missing", needed.0)),
-            Some(it) if replicas(it) == 0 => Some(format!("{} is scaled to 0", full_name(it))),
-            Some(it) if !is_ready(it) => Some(format!("{} is not ready", full_name(it))),
-            Some(_) => None,
-        });
+    let ill = NEEDED.iter().filter_map(|needed| {
+        let Some(program) = component(here(facts, spoke), *needed) else {
+            return Some(format!("{} is missing", needed.0));
+        };
+        let name = full_name(program);
+        match replicas(program) {
+            0 => Some(format!("{name} is scaled to 0")),
+            _ => (!is_ready(program)).then(|| format!("{name} is not ready")),
+        }
+    });
     let ill: Vec<_> = ill.collect();
     if ill.is_empty() {
         let owner = if is_installed_by_add_on(facts, spoke) {
@@ -101,13 +102,10 @@ fn none(facts: &Facts, spoke: &Spoke) -> Checked {
         );
     }
     if is_installed_by_add_on(facts, spoke) {
-        let image = match &facts.hub {
-            None => "the hub's version",
-            Some(Hub {
-                argocd_image: Some(image),
-                ..
-            }) => &format!("one, {image}"),
-            Some(_) => {
+        let image = match facts.hub.as_ref().map(|hub| &hub.argocd_image) {
+            None => "the hub's version".to_owned(),
+            Some(Some(image)) => format!("one, {image}"),
+            Some(None) => {
                 return failed(
                     format!(
                         "none in namespace {namespace}; the add-on would install the hub's version, but the hub has no \
@@ -117,9 +115,8 @@ fn none(facts: &Facts, spoke: &Spoke) -> Checked {
                 );
             }
         };
-        return ok(format!(
-            "none in namespace {namespace}; the add-on installs {image}"
-        ));
+        let cause = format!("none in namespace {namespace}; the add-on installs {image}");
+        return ok(cause);
     }
     let why = if facts.configured.installs_argo_cd() {
         "it had one of its own, which is gone, so the add-on brings none"
@@ -135,38 +132,37 @@ fn none(facts: &Facts, spoke: &Spoke) -> Checked {
 /// Whether it goes with the hub's.
 pub(super) fn version(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
     let here = image(component(here(facts, spoke), CONTROLLER)?);
-    let hub = facts.hub.as_ref();
-    let Some(there) = hub.and_then(|hub| hub.argocd_image.as_deref()) else {
-        let cause = format!("Argo CD is {here}; there is none on a hub to compare it with");
-        return Some(ok(cause));
-    };
-    let (Some(cluster), Some(hub)) = (version_of(here), version_of(there)) else {
-        return Some(unclear(
-            format!("cannot read versions from the images {here} here and {there} on the hub"),
-            "compare them yourself: at most two minor releases apart",
+    let there = facts
+        .hub
+        .as_ref()
+        .and_then(|hub| hub.argocd_image.as_deref());
+    Some(fits(here, there))
+}
+
+fn fits(here: &str, there: Option<&str>) -> Checked {
+    let Some(there) = there else {
+        return ok(format!(
+            "Argo CD is {here}; there is none on a hub to compare it with"
         ));
     };
+    let (Some(cluster), Some(hub)) = (version_of(here), version_of(there)) else {
+        return unclear(
+            format!("cannot read versions from the images {here} here and {there} on the hub"),
+            "compare them yourself: at most two minor releases apart",
+        );
+    };
+    let shown = |(major, minor): (u64, u64)| format!("{major}.{minor}");
     let (cluster_is, hub_is) = (shown(cluster), shown(hub));
     if cluster.0 == hub.0 && cluster.1.abs_diff(hub.1) <= APART {
-        return Some(ok(format!(
-            "Argo CD {cluster_is} here, {hub_is} on the hub"
-        )));
+        return ok(format!("Argo CD {cluster_is} here, {hub_is} on the hub"));
     }
-    let older = if cluster < hub {
-        "the cluster's"
-    } else {
-        "the hub's"
-    };
-    Some(warning(
+    let older = if cluster < hub { "cluster" } else { "hub" };
+    warning(
         format!(
             "Argo CD {cluster_is} here and {hub_is} on the hub are more than two minor releases apart"
         ),
         format!(
-            "upgrade {older}: what only one of them knows in an Application is lost on the way"
+            "upgrade the {older}'s: what only one of them knows in an Application is lost on the way"
         ),
-    ))
-}
-
-fn shown((major, minor): (u64, u64)) -> String {
-    format!("{major}.{minor}")
+    )
 }

@@ -3,12 +3,10 @@
 use serde_json::Value;
 
 use super::{Checked, Facts, Spoke, argo_cd, failed, ok, warning};
-use crate::object::first_names;
+use crate::object::{first_names, list, present, text};
 
 /// The version that Argo CD has of its kinds.
 const VERSION: &str = "v1alpha1";
-/// So many fields are named.
-const NAMED: usize = 3;
 
 /// All of them.
 pub(super) fn check(facts: &Facts, spoke: &Spoke) -> Checked {
@@ -42,7 +40,7 @@ pub(super) fn check(facts: &Facts, spoke: &Spoke) -> Checked {
             None => "Argo CD's are there",
         });
     }
-    let fields = first_names(&dropped, NAMED);
+    let fields = first_names(&dropped);
     warning(
         format!("the hub's know fields that the cluster's would drop: {fields}"),
         "upgrade Argo CD with its CRDs on the cluster, or do without these fields for it",
@@ -72,16 +70,14 @@ fn absent(facts: &Facts, spoke: &Spoke, missing: &[&str]) -> Checked {
 fn of_hub<'a>(facts: &'a Facts, name: &str) -> Option<&'a Value> {
     let all = &facts.hub.as_ref()?.definitions;
     let (_, read) = all.iter().find(|(known, _)| *known == name)?;
-    schema(read.as_ref().ok()?.as_ref()?)
+    schema(present(read)?)
 }
 
 /// What a `spec` may have.
 fn schema(crd: &Value) -> Option<&Value> {
-    let versions = crd.pointer("/spec/versions")?.as_array()?;
-    let version = versions.iter().find(|it| {
-        it.get("name").and_then(Value::as_str) == Some(VERSION)
-            && it.get("served") == Some(&Value::Bool(true))
-    })?;
+    let mut versions = list(crd, "/spec/versions").iter();
+    let is_served = |it: &Value| it.get("served") == Some(&Value::Bool(true));
+    let version = versions.find(|it| text(it, "/name") == VERSION && is_served(it))?;
     version.pointer("/schema/openAPIV3Schema/properties/spec")
 }
 

@@ -4,37 +4,25 @@ use argocd::keys::addon::ADDON;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
-use NeedPlace::{Agent, ArgoCd, Everywhere};
-
 use super::{Checked, Facts, One, Spoke, argo_cd, failed, is_ready, ok, places, warning};
 use crate::{
+    check::{
+        RightPlace::{self, ArgoCd, Everywhere, Own},
+        rights::plural,
+    },
     facts::conditions,
-    object::{full_name, image, label},
+    object::{full_name, image, label, present, text},
 };
 
-/// Something that the work agent has to do.
+/// Something that the work agent has to do: API group and plural name (`group/plural`), the verbs, where, and whether only
+/// an Argo CD that the add-on installs needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// API group and plural name, `group/plural`.
-    pub resource: &'static str,
-    /// What it does with it.
-    pub verbs: &'static [&'static str],
-    /// Where.
-    pub place: NeedPlace,
-    /// Whether only an Argo CD that is brought needs it.
-    pub for_installed_argo_cd: bool,
-}
-
-/// Where the work agent does something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeedPlace {
-    /// On the cluster as a whole.
-    Everywhere,
-    /// In the agent's namespace.
-    Agent,
-    /// In Argo CD's.
-    ArgoCd,
-}
+pub struct Need(
+    pub &'static str,
+    pub &'static [&'static str],
+    pub RightPlace,
+    pub bool,
+);
 
 const WRITE: &[&str] = &["create", "update", "delete"];
 /// Roles with rights that the work agent itself need not have.
@@ -51,60 +39,30 @@ const CRDS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 /// What the manifests of the add-on need, kind by kind.
 pub const NEEDS: [Need; 14] = [
-    need("/namespaces", KEEP, Everywhere),
-    need("/serviceaccounts", WRITE, Agent),
-    need("/configmaps", WRITE, Agent),
-    need("apps/deployments", WRITE, Agent),
-    need(ROLES_KIND, ROLES, ArgoCd),
-    need(ROLE_BINDINGS, WRITE, ArgoCd),
-    need(CLUSTER_ROLES, ROLES, Everywhere),
-    need(CLUSTER_ROLE_BINDINGS, WRITE, Everywhere),
-    for_installed_argo_cd("apps/deployments", WRITE, ArgoCd),
-    for_installed_argo_cd("apps/statefulsets", WRITE, ArgoCd),
-    for_installed_argo_cd("/services", WRITE, ArgoCd),
-    for_installed_argo_cd("/secrets", WRITE, ArgoCd),
-    for_installed_argo_cd(POLICIES, WRITE, ArgoCd),
-    for_installed_argo_cd(CRDS, KEEP, Everywhere),
+    Need("/namespaces", KEEP, Everywhere, false),
+    Need("/serviceaccounts", WRITE, Own, false),
+    Need("/configmaps", WRITE, Own, false),
+    Need("apps/deployments", WRITE, Own, false),
+    Need(ROLES_KIND, ROLES, ArgoCd, false),
+    Need(ROLE_BINDINGS, WRITE, ArgoCd, false),
+    Need(CLUSTER_ROLES, ROLES, Everywhere, false),
+    Need(CLUSTER_ROLE_BINDINGS, WRITE, Everywhere, false),
+    Need("apps/deployments", WRITE, ArgoCd, true),
+    Need("apps/statefulsets", WRITE, ArgoCd, true),
+    Need("/services", WRITE, ArgoCd, true),
+    Need("/secrets", WRITE, ArgoCd, true),
+    Need(POLICIES, WRITE, ArgoCd, true),
+    Need(CRDS, KEEP, Everywhere, true),
 ];
-
-const fn need(resource: &'static str, verbs: &'static [&'static str], place: NeedPlace) -> Need {
-    Need {
-        resource,
-        verbs,
-        place,
-        for_installed_argo_cd: false,
-    }
-}
-
-const fn for_installed_argo_cd(
-    resource: &'static str,
-    verbs: &'static [&'static str],
-    place: NeedPlace,
-) -> Need {
-    Need {
-        for_installed_argo_cd: true,
-        ..need(resource, verbs, place)
-    }
-}
-
-impl Need {
-    /// Group and plural name.
-    pub fn kind(&self) -> (&'static str, &'static str) {
-        self.resource.split_once('/').unwrap_or(("", self.resource))
-    }
-}
 
 /// The hub cannot be a cluster of its own fleet here.
 pub(super) fn itself(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
-    let uid = |read: &One| {
-        let object = read.as_ref().ok()?.as_ref()?;
-        Some(object.pointer("/metadata/uid")?.as_str()?.to_owned())
-    };
+    let uid = |read: &One| Some(text(present(read)?, "/metadata/uid").to_owned());
     let (here, hub) = (uid(&spoke.system)?, uid(&facts.hub.as_ref()?.system)?);
     let cause = "this cluster is the hub itself, which gets no agent (ReservedCluster)";
     let next = "choose the context of the cluster with --spoke-context; what shall run on the hub is an Application in \
                 its own Argo CD";
-    (here == hub).then(|| failed(cause, next))
+    (here == hub && !hub.is_empty()).then(|| failed(cause, next))
 }
 
 /// Whether the hub has accepted the cluster and hears it.
@@ -151,9 +109,10 @@ fn available(cluster: &Value) -> Option<Condition> {
 }
 
 fn is_reachable(facts: &Facts) -> bool {
-    let managed = facts.hub.as_ref().and_then(|hub| hub.managed.as_ref().ok());
-    let available = managed.and_then(Option::as_ref).and_then(available);
-    available.is_some_and(|condition| condition.status == "True")
+    let managed = facts.hub.as_ref().and_then(|hub| present(&hub.managed));
+    managed
+        .and_then(available)
+        .is_some_and(|condition| condition.status == "True")
 }
 
 fn work_agent(programs: &[Value]) -> Option<&Value> {
@@ -200,15 +159,11 @@ pub(super) fn klusterlet(facts: &Facts, spoke: &Spoke) -> Checked {
 pub(super) fn rights(facts: &Facts, spoke: &Spoke) -> Checked {
     let programs = spoke.programs.as_deref().unwrap_or_default();
     let (mut lacking, mut missing_for_argo_cd) = (Vec::new(), Vec::new());
-    for (need, allowed) in &spoke.rights {
-        if *allowed.as_ref()? {
-            continue;
-        }
-        let (_, kind) = need.kind();
-        if need.for_installed_argo_cd {
-            missing_for_argo_cd.push(kind);
-        } else {
-            lacking.push(kind);
+    for (Need(resource, .., for_installed_argo_cd), allowed) in &spoke.rights {
+        match (*allowed.as_ref()?, for_installed_argo_cd) {
+            (true, _) => {}
+            (false, true) => missing_for_argo_cd.push(plural(resource)),
+            (false, false) => lacking.push(plural(resource)),
         }
     }
     let has_account = work_agent(programs).is_some() || is_reachable(facts);

@@ -7,8 +7,7 @@ use serde_json::Value;
 use super::way::Source;
 use crate::{
     check::hub::address_of,
-    object::{container, label, list, text},
-    settings::option,
+    object::{container, label, list, text, variable},
 };
 
 /// Namespaces on a cluster.
@@ -21,14 +20,17 @@ pub struct Places {
 }
 
 /// Values from the command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Given {
-    /// The agent's namespace.
-    pub agent: Option<String>,
-    /// Argo CD's namespace.
-    pub argocd: Option<String>,
-    /// Where agents dial.
+    /// Address that agents dial [default: from the agent, its configuration or the hub].
+    #[arg(long = "principal-address", value_name = "HOST:PORT")]
     pub address: Option<String>,
+    /// Namespace of the agent on the cluster [default: where it runs, or as configured].
+    #[arg(long = "agent-namespace", value_name = "NAMESPACE")]
+    pub agent: Option<String>,
+    /// Namespace of Argo CD on the cluster [default: the agent's setting, or as configured].
+    #[arg(long = "spoke-argocd-namespace", value_name = "NAMESPACE")]
+    pub argocd: Option<String>,
 }
 
 /// The configuration of the add-on for a cluster, as far as it could be read.
@@ -72,9 +74,9 @@ pub(super) fn agent<'a>(mut programs: impl Iterator<Item = &'a Value>) -> Option
     programs.find(|it| argocd::Meta::of(it).name() == AGENT)
 }
 
-fn variable_of(agent: Option<&Value>, variable: &str) -> Option<String> {
+fn variable_of<'a>(agent: Option<&'a Value>, name: &str) -> Option<&'a str> {
     // It has no flags of ours: variables carry all of its settings.
-    option(container(agent?)?, ("--", variable)).filter(|value| !value.is_empty())
+    variable(container(agent?)?, name).filter(|value| !value.is_empty())
 }
 
 /// The namespaces.
@@ -85,24 +87,21 @@ pub fn places(
     configured: &Configured,
 ) -> Places {
     let running = agent(programs.iter());
-    let spec_of = |pointer: &str| {
-        let namespace = addon?.pointer(pointer)?.as_str()?;
-        Some(namespace.to_owned()).filter(|it| !it.is_empty())
+    let of_addon = |pointer: &str| {
+        addon
+            .map(|it| text(it, pointer))
+            .filter(|it| !it.is_empty())
     };
+    let agent = (given.agent.as_deref())
+        .or_else(|| Some(argocd::Meta::of(running?).namespace()))
+        .or_else(|| of_addon("/status/namespace"))
+        .or_else(|| of_addon("/spec/installNamespace"));
+    let argocd = (given.argocd.as_deref())
+        .or_else(|| variable_of(running, "ARGOCD_AGENT_NAMESPACE"))
+        .or_else(|| configured.variable("ARGOCD_NAMESPACE"));
     Places {
-        agent: given
-            .agent
-            .clone()
-            .or_else(|| Some(argocd::Meta::of(running?).namespace().to_owned()))
-            .or_else(|| spec_of("/status/namespace"))
-            .or_else(|| spec_of("/spec/installNamespace"))
-            .unwrap_or_else(|| DEFAULT_INSTALL_NAMESPACE.to_owned()),
-        argocd: given
-            .argocd
-            .clone()
-            .or_else(|| variable_of(running, "ARGOCD_AGENT_NAMESPACE"))
-            .or_else(|| Some(configured.variable("ARGOCD_NAMESPACE")?.to_owned()))
-            .unwrap_or_else(|| "argocd".to_owned()),
+        agent: agent.unwrap_or(DEFAULT_INSTALL_NAMESPACE).to_owned(),
+        argocd: argocd.unwrap_or("argocd").to_owned(),
     }
 }
 
@@ -124,7 +123,7 @@ pub fn address(
     if let Some(host) = variable_of(agent, "ARGOCD_AGENT_REMOTE_SERVER") {
         let port = variable_of(agent, "ARGOCD_AGENT_REMOTE_PORT");
         let port = port.and_then(|port| port.parse().ok()).unwrap_or(443);
-        return Some((host, port, Source::Agent));
+        return Some((host.to_owned(), port, Source::Agent));
     }
     if let Some(configured) = configured.variable("PRINCIPAL_ADDRESS") {
         return Some(from(configured, Source::Configuration));
@@ -136,8 +135,7 @@ pub fn address(
 /// The proxy that the agent uses, if one is configured, without credentials.
 pub fn proxy(programs: &[Value]) -> Option<String> {
     let proxy = variable_of(agent(programs.iter()), "HTTPS_PROXY")?;
-    let host = proxy.rsplit('@').next()?;
-    Some(host.to_owned())
+    proxy.rsplit('@').next().map(str::to_owned)
 }
 
 /// Names that Argo CD's programs have, however they were installed.

@@ -10,9 +10,9 @@ use k8s_openapi::{
 };
 use kube::core::{Selector, SelectorExt as _};
 use live::ui_access::UiAccess;
+use serde_json::Value;
 
 use super::{Checked, Facts, Places, Spoke, argo_cd, ok, warning};
-use crate::check::Verdict;
 
 /// What its Service and its Secret are called.
 pub const REDIS: &str = "argocd-redis";
@@ -30,11 +30,9 @@ pub(super) fn checks(facts: &Facts, spoke: &Spoke) -> Vec<(&'static str, Checked
     if is_off || is_missing && argo_cd::is_installed_by_add_on(facts, spoke) {
         return Vec::new();
     }
-    let fence = fence(facts, spoke).transpose();
-    let fence = fence.map(|it| ("network", it));
-    std::iter::once(("redis", redis(facts, spoke)))
-        .chain(fence)
-        .collect()
+    let mut checks = vec![("redis", redis(facts, spoke))];
+    checks.extend(fence(facts, spoke).map(|it| ("network", it)));
+    checks
 }
 
 fn redis(facts: &Facts, spoke: &Spoke) -> Checked {
@@ -55,19 +53,20 @@ fn redis(facts: &Facts, spoke: &Spoke) -> Checked {
 }
 
 /// Whether a `NetworkPolicy` keeps the agent out.
-fn fence(facts: &Facts, spoke: &Spoke) -> Result<Option<Verdict>, String> {
-    let policies = spoke.fences.as_ref()?.iter().filter_map(|it| {
-        let policy = serde_json::from_value::<NetworkPolicy>(it.clone()).ok()?;
-        is_about_redis(&policy).then_some(policy)
-    });
-    let policies: Vec<_> = policies.collect();
+fn fence(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
+    let read = |it: &Value| serde_json::from_value::<NetworkPolicy>(it.clone()).ok();
+    let mut policies: Vec<_> = match &spoke.fences {
+        Ok(fences) => fences.iter().filter_map(read).collect(),
+        Err(reason) => return Some(Err(reason.clone())),
+    };
+    policies.retain(is_about_redis);
     if policies.is_empty() {
-        return Ok(None);
+        return None;
     }
     let names = policies.iter().filter_map(|it| it.metadata.name.clone());
     let names = names.collect::<Vec<_>>().join(", ");
     if policies.iter().any(|it| admits(it, facts)) {
-        return ok(format!("{names} lets the agent reach redis")).map(Some);
+        return Some(ok(format!("{names} lets the agent reach redis")));
     }
     let Places { agent, argocd } = &facts.places;
     let shut_out = if agent == argocd {
@@ -76,20 +75,15 @@ fn fence(facts: &Facts, spoke: &Spoke) -> Result<Option<Verdict>, String> {
         format!("Pods of namespace {agent}")
     };
     let cause = format!("{names} in namespace {argocd} keeps {shut_out} from redis");
-    warning(cause, NEXT).map(Some)
+    Some(warning(cause, NEXT))
 }
 
 const NEXT: &str = "apply the NetworkPolicy that docs/live.md shows, or people at the hub see no trees of this cluster";
 
-fn labels(pair: (&str, &str)) -> BTreeMap<String, String> {
-    BTreeMap::from([(pair.0.to_owned(), pair.1.to_owned())])
-}
-
-/// An absent selector selects nothing here, an empty one everything, one that cannot be read nothing.
-fn selects(selector: Option<&LabelSelector>, of: &BTreeMap<String, String>) -> bool {
-    selector.is_some_and(|selector| {
-        Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(of))
-    })
+/// Whether it selects what has this label; one that cannot be read selects nothing.
+fn selects(selector: &LabelSelector, (key, value): (&str, &str)) -> bool {
+    let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    Selector::try_from(selector.clone()).is_ok_and(|selector| selector.matches(&labels))
 }
 
 fn is_about_redis(policy: &NetworkPolicy) -> bool {
@@ -98,34 +92,28 @@ fn is_about_redis(policy: &NetworkPolicy) -> bool {
     };
     let types = spec.policy_types.as_ref();
     let ingress = types.is_none_or(|types| types.iter().any(|it| it == "Ingress"));
-    // An absent one is an empty one in this place.
-    let everything = LabelSelector::default();
-    let pods = spec.pod_selector.as_ref().unwrap_or(&everything);
-    ingress && selects(Some(pods), &labels((NAME, REDIS)))
+    // An absent one selects all.
+    let pods = spec.pod_selector.as_ref();
+    ingress && pods.is_none_or(|pods| selects(pods, (NAME, REDIS)))
 }
 
 fn admits(policy: &NetworkPolicy, facts: &Facts) -> bool {
-    let rules = policy
-        .spec
-        .iter()
-        .flat_map(|spec| spec.ingress.iter().flatten());
-    rules.into_iter().any(|rule| match rule.from.as_deref() {
+    let spec = policy.spec.iter();
+    let mut rules = spec.flat_map(|spec| spec.ingress.iter().flatten());
+    rules.any(|rule| match rule.from.as_deref() {
         None | Some([]) => true,
         Some(peers) => peers.iter().any(|peer| is_agent(peer, facts)),
     })
 }
 
 fn is_agent(peer: &NetworkPolicyPeer, facts: &Facts) -> bool {
-    let agent = labels((NAME, AGENT));
-    let namespace = labels((NAMESPACE, &facts.places.agent));
+    let Places { agent, argocd } = &facts.places;
     let place = match &peer.namespace_selector {
-        None => facts.places.agent == facts.places.argocd,
-        Some(selector) => selects(Some(selector), &namespace),
+        None => agent == argocd,
+        Some(selector) => selects(selector, (NAMESPACE, agent)),
     };
-    let pod = peer
-        .pod_selector
-        .as_ref()
-        .is_none_or(|selector| selects(Some(selector), &agent));
+    let pods = peer.pod_selector.as_ref();
+    let pod = pods.is_none_or(|selector| selects(selector, (NAME, AGENT)));
     // Policies rarely list addresses of Pods; one that does may list ours.
     peer.ip_block.is_some() || (place && pod)
 }

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
+    check::rights::plural,
     hub::Reading,
     output::{Format, render},
     testing::{addon_object, at, is_documented, now, place},
@@ -131,23 +132,22 @@ fn facts() -> Facts {
             fences: Ok(vec![fence(&ours())]),
         }),
         hub: Some(Hub {
-            about: Some(about(1)),
+            about: about(1),
             system: Ok(Some(system("b"))),
             managed: Ok(Some(managed("True"))),
-            addon: Ok(Some((Addon::read(&object), object))),
+            addon: Ok(Some(object)),
             definitions: all_definitions(),
             argocd_image: Some(IMAGE.to_owned()),
         }),
         way: Way {
             address: Some(("agents.example.com".to_owned(), 443, Source::Agent)),
             proxy: None,
-            dialled: Some(Ok(())),
-            handshake: Some(Ok(Handshake {
+            met: Some(Ok(Ok(Handshake {
                 verdict: Verdict::Trusted,
                 names: vec!["agents.example.com".to_owned()],
                 expires: Some(at("2027-02-17T12:00:00Z")),
                 http2: true,
-            })),
+            }))),
             now: now(),
         },
     }
@@ -262,7 +262,7 @@ fn missing_work_agent_rights_are_listed_per_installed_part() {
     let without = |resource: &str| {
         let mut facts = facts();
         for (need, answer) in &mut spoke(&mut facts).rights {
-            *answer = Ok(need.kind().1 != resource);
+            *answer = Ok(plural(need.0) != resource);
         }
         facts
     };
@@ -304,14 +304,14 @@ fn every_kind_of_the_manifests_is_asked_for() {
     }
     assert!(kinds.len() > 10, "{kinds:?}");
     for kind in kinds {
-        let plural = format!("{}s", kind.trim_end_matches('y'));
-        let plural = if kind.ends_with("policy") {
+        let regular = format!("{}s", kind.trim_end_matches('y'));
+        let expected = if kind.ends_with("policy") {
             "networkpolicies".to_owned()
         } else {
-            plural
+            regular
         };
-        let asked = NEEDS.iter().any(|need| need.kind().1 == plural);
-        assert!(asked, "no check covers writes of {plural}");
+        let asked = NEEDS.iter().any(|need| plural(need.0) == expected);
+        assert!(asked, "no check covers writes of {expected}");
     }
 }
 

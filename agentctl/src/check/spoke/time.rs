@@ -13,7 +13,7 @@ const TOLERATED: SignedDuration = SignedDuration::from_mins(5);
 /// The cluster's clock beside the hub's, and this machine's beside both.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     let cluster = facts.api.as_ref().ok().and_then(|about| about.clock);
-    let hub = facts.hub.as_ref().and_then(|hub| hub.about.as_ref()?.clock);
+    let hub = facts.hub.as_ref().and_then(|hub| hub.about.clock);
     // Reported only if it is wrong: ages in this output depend on this machine's clock.
     let here = from_here(hub).filter(|it| it.result != Outcome::Ok);
     let cluster = match (cluster, hub) {

@@ -6,31 +6,21 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Checked, Finding, Outcome, failed, ok, unclear, warning};
 use crate::{object::first_names, output::span};
 
-/// How many names of a certificate a finding lists.
-const NAMED: usize = 3;
-
 /// Whose word it is where agents dial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Source {
     /// The caller's.
+    #[display("--principal-address")]
     Given,
     /// The agent's Deployment.
+    #[display("the agent's settings")]
     Agent,
     /// The cluster's `AddOnDeploymentConfig`.
+    #[display("its AddOnDeploymentConfig")]
     Configuration,
     /// The hub's.
+    #[display("the hub's settings")]
     Hub,
-}
-
-impl Source {
-    const fn condition(self) -> &'static str {
-        match self {
-            Self::Given => "from --principal-address",
-            Self::Agent => "from the agent's settings",
-            Self::Configuration => "from its AddOnDeploymentConfig",
-            Self::Hub => "from the hub's settings",
-        }
-    }
 }
 
 /// What the TLS library thinks of the certificate that was shown.
@@ -63,6 +53,9 @@ pub struct Handshake {
     pub http2: bool,
 }
 
+/// Nothing that listens, or how the handshake went.
+pub type Met = Result<Result<Handshake, String>, String>;
+
 /// How far it was gone.
 #[derive(Clone, Debug)]
 pub struct Way {
@@ -70,10 +63,8 @@ pub struct Way {
     pub address: Option<(String, u16, Source)>,
     /// The proxy that the agent goes through.
     pub proxy: Option<String>,
-    /// Whether something listens there; none where it was not tried.
-    pub dialled: Option<Result<(), String>>,
-    /// The handshake; none where it was not tried.
-    pub handshake: Option<Result<Handshake, String>>,
+    /// What was met there; none where it was not tried.
+    pub met: Option<Met>,
     /// This machine's time.
     pub now: Timestamp,
 }
@@ -89,13 +80,13 @@ pub(super) fn findings(way: &Way) -> Vec<Finding> {
             "set it with --principal-address HOST:PORT, or run argocd-agentctl check on the hub";
         return vec![Finding::of(("address", unclear(cause, next)))];
     };
-    let address = ok(format!("{host}:{port}, {}", source.condition()));
-    let dialled = way.dialled.as_ref();
-    let port = dialled.map(|it| ("port", port_of(way, host, it)));
-    let handshake = way.handshake.as_ref();
-    let tls = handshake.map(|it| ("tls", tls(way, host, it)));
-    let all = std::iter::once(("address", address)).chain(port).chain(tls);
-    all.map(Finding::of).collect()
+    let mut all = vec![("address", ok(format!("{host}:{port}, from {source}")))];
+    if let Some(met) = &way.met {
+        all.push(("port", port_of(way, host, met.as_ref().err())));
+        let shaken = met.as_ref().ok();
+        all.extend(shaken.map(|it| ("tls", tls(way, host, it))));
+    }
+    all.into_iter().map(Finding::of).collect()
 }
 
 /// Like `dialled`, for the hub alone: clusters may reach an address that this machine does not.
@@ -112,16 +103,16 @@ pub(in crate::check) fn from_here(way: &Way) -> Vec<Finding> {
     all
 }
 
-fn port_of(way: &Way, host: &str, dialled: &Result<(), String>) -> Checked {
-    match (dialled, &way.proxy) {
-        (Ok(()), _) => ok("reachable from this machine"),
-        (Err(reason), Some(proxy)) => unclear(
+fn port_of(way: &Way, host: &str, missed: Option<&String>) -> Checked {
+    match (missed, &way.proxy) {
+        (None, _) => ok("reachable from this machine"),
+        (Some(reason), Some(proxy)) => unclear(
             format!(
                 "{host} is unreachable from this machine ({reason}); the agent uses the proxy {proxy}"
             ),
             "the agent's log shows whether the proxy connects it",
         ),
-        (Err(reason), None) => failed(
+        (Some(reason), None) => failed(
             format!("{host} is unreachable from this machine: {reason}"),
             "check DNS and firewalls between the cluster's nodes and the hub; if only this machine is blocked, \
             run this inside the cluster's network",
@@ -139,7 +130,7 @@ fn tls(way: &Way, host: &str, handshake: &Result<Handshake, String>) -> Checked 
             );
         }
     };
-    let names = first_names(&shown.names, NAMED);
+    let names = first_names(&shown.names);
     match &shown.verdict {
         Verdict::WrongName => failed(
             format!("the certificate there is for {names}, not for {host}"),

@@ -13,7 +13,9 @@ use tower::service_fn;
 use super::*;
 use crate::{
     args::{Cli, Cluster, Command},
+    hub::Hub,
     output::Format,
+    progress::Progress,
     testing::{now, place},
 };
 
@@ -93,14 +95,13 @@ async fn adopted_at(
         panic!("another command");
     };
     let (hub, writes) = hub(declared);
-    let answer = adopt(
-        &hub,
-        &global,
-        &args,
-        place(Format::Table, now()),
-        &Progress::new(false),
-    )
-    .await;
+    let context = Context {
+        hub,
+        global: &global,
+        place: place(Format::Table, now()),
+        progress: &Progress::new(false),
+    };
+    let answer = adopt(&context, &args).await;
     let writes = writes.lock().unwrap().clone();
     (answer, writes)
 }
@@ -138,10 +139,10 @@ async fn adopt_takes_named_clusters_and_reports_unknown_ones() {
     assert!(!answer.unwrap().bad);
     assert_eq!(writes.len(), 1);
     let (answer, writes) = adopted(&["paris", "nowhere"]).await;
-    assert!(matches!(answer, Err(Error::NoSecret(names)) if names.to_string() == "nowhere"));
+    assert!(matches!(answer, Err(Error::NoSecret(names)) if names == "nowhere"));
     assert_eq!(writes, []);
     let (answer, writes) = adopted(&["paris", "--same-cluster", "nowhere"]).await;
-    assert!(matches!(answer, Err(Error::NoSecret(names)) if names.to_string() == "nowhere"));
+    assert!(matches!(answer, Err(Error::NoSecret(names)) if names == "nowhere"));
     assert_eq!(writes, []);
 }
 

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::command::{Known, judge};
+use crate::keys;
 
 const FOLLOW: Judgement = Judgement {
     operation: Operation::Follow(None),

@@ -53,44 +53,33 @@ impl Version {
     /// Reads a `ManagedClusterAddOn`.
     ///
     /// Lenient: an unreadable part counts as absent, so that it does not hide the object.
-    pub fn read_addon(self, object: DynamicObject) -> ManagedClusterAddOn {
-        let DynamicObject {
-            metadata, mut data, ..
-        } = object;
-        let mut addon = ManagedClusterAddOn {
-            metadata,
-            ..ManagedClusterAddOn::default()
-        };
+    pub fn read_addon(self, mut object: DynamicObject) -> ManagedClusterAddOn {
+        let data = &mut object.data;
         if self == Self::V1Alpha1 {
-            if let Some(namespace) = data
-                .pointer("/spec/installNamespace")
-                .and_then(Value::as_str)
-            {
-                let annotations = addon.metadata.annotations.get_or_insert_default();
+            let namespace = data.pointer("/spec/installNamespace");
+            if let Some(namespace) = namespace.and_then(Value::as_str) {
+                let annotations = object.metadata.annotations.get_or_insert_default();
                 annotations.insert(keys::INSTALL_NAMESPACE.to_owned(), namespace.to_owned());
             }
-            raise_status(&mut data);
+            raise_status(data);
         }
-        addon.spec = part(&mut data, "spec").unwrap_or_default();
-        addon.status = part(&mut data, "status");
-        addon
+        ManagedClusterAddOn {
+            spec: part(data, "spec").unwrap_or_default(),
+            status: part(data, "status"),
+            metadata: object.metadata,
+        }
     }
 
     /// Reads a `ClusterManagementAddOn`, as leniently as [`Self::read_addon`].
-    pub fn read_offer(self, object: DynamicObject) -> ClusterManagementAddOn {
-        let DynamicObject {
-            metadata, mut data, ..
-        } = object;
-        let mut offer = ClusterManagementAddOn {
-            metadata,
-            ..ClusterManagementAddOn::default()
-        };
+    pub fn read_offer(self, mut object: DynamicObject) -> ClusterManagementAddOn {
         if self == Self::V1Alpha1 {
-            raise_offer(&mut data);
+            raise_offer(&mut object.data);
         }
-        offer.spec = part(&mut data, "spec").unwrap_or_default();
-        offer.status = part(&mut data, "status");
-        offer
+        ClusterManagementAddOn {
+            spec: part(&mut object.data, "spec").unwrap_or_default(),
+            status: part(&mut object.data, "status"),
+            metadata: object.metadata,
+        }
     }
 
     /// Writes a `ManagedClusterAddOn` (without status) for creation.
@@ -117,11 +106,9 @@ impl Version {
     /// Writes the parts of a `ManagedClusterAddOn`'s status that are set.
     pub fn write_status(self, status: &ManagedClusterAddOnStatus) -> Value {
         let mut value = json!(status);
-        if self == Self::V1Alpha1
-            && let Some(registrations) =
-                value.get_mut("registrations").and_then(Value::as_array_mut)
-        {
-            for registration in registrations {
+        if self == Self::V1Alpha1 {
+            let registrations = value.get_mut("registrations").and_then(Value::as_array_mut);
+            for registration in registrations.into_iter().flatten() {
                 *registration = lower_registration(registration);
             }
         }
@@ -155,7 +142,7 @@ fn raise_status(data: &mut Value) {
 
 fn raise_registration(old: &Value, driver: Option<&Value>) -> Value {
     let signer = old.get("signerName").cloned().unwrap_or_default();
-    let mut subject = old.get("subject").cloned().unwrap_or(Value::Null);
+    let mut subject = old.get("subject").cloned().unwrap_or_default();
     rename(&mut subject, "organizationUnit", "organizationUnits");
     if signer == keys::KUBE_SIGNER {
         if let Some(subject) = subject.as_object_mut() {
@@ -175,10 +162,8 @@ fn lower_registration(new: &Value) -> Value {
         let subject = client.get("subject").cloned();
         return without_nulls(json!({ "signerName": keys::KUBE_SIGNER, "subject": subject }));
     }
-    let mut subject = new
-        .pointer("/customSigner/subject")
-        .cloned()
-        .unwrap_or(Value::Null);
+    let subject = new.pointer("/customSigner/subject");
+    let mut subject = subject.cloned().unwrap_or_default();
     rename(&mut subject, "organizationUnits", "organizationUnit");
     let signer = new.pointer("/customSigner/signerName").cloned();
     without_nulls(json!({ "signerName": signer, "subject": subject }))

@@ -19,11 +19,12 @@ use x509_parser::{
 
 use super::Refusal;
 
+const UNSIGNED: &str = "the request is not signed with its own key";
 const BEGIN: &str = "-----BEGIN CERTIFICATE REQUEST-----";
 const END: &str = "-----END CERTIFICATE REQUEST-----";
 
 /// The parts of a request that matter.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The only common name.
     pub(crate) common_name: String,
@@ -42,14 +43,11 @@ impl Request {
         let request = certification_request(&der)?;
         request
             .verify_signature()
-            .map_err(|_broken| Refusal::SelfSignature)?;
-        let (common_name, organizations, organizational_units) = subject(&request)?;
-        let alternative_names = alternative_names(&request)?;
+            .map_err(|_broken| Refusal::new("WrongSignature", UNSIGNED))?;
+        let subject = subject(&request)?;
         Ok(Self {
-            common_name,
-            organizations,
-            organizational_units,
-            alternative_names,
+            alternative_names: alternative_names(&request)?,
+            ..subject
         })
     }
 }
@@ -62,55 +60,51 @@ pub(crate) fn public_key(pem: &[u8]) -> Result<Vec<u8>, Refusal> {
 }
 
 fn der(pem: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let text = std::str::from_utf8(pem).map_err(|_broken| Refusal::Malformed("not text"))?;
+    let text = std::str::from_utf8(pem).map_err(|_broken| Refusal::malformed("not text"))?;
     let text = text.trim_end();
     let body = text
         .strip_prefix(BEGIN)
         .and_then(|rest| rest.strip_suffix(END))
-        .ok_or(Refusal::Malformed(
-            "not one PEM block of a certificate request",
-        ))?;
+        .ok_or_else(|| Refusal::malformed("not one PEM block of a certificate request"))?;
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=\r\n".contains(&byte);
     if !body.starts_with(['\r', '\n']) || !body.bytes().all(base64) {
-        return Err(Refusal::Malformed("not plain base64 between BEGIN and END"));
+        return Err(Refusal::malformed("not plain base64 between BEGIN and END"));
     }
-    let (_, pem) = parse_x509_pem(text.as_bytes()).map_err(|_broken| Refusal::Malformed("PEM"))?;
+    let (_, pem) = parse_x509_pem(text.as_bytes()).map_err(|_broken| Refusal::malformed("PEM"))?;
     Ok(pem.contents)
 }
 
 fn certification_request(der: &[u8]) -> Result<X509CertificationRequest<'_>, Refusal> {
     let (rest, request) = X509CertificationRequest::from_der(der)
-        .map_err(|_broken| Refusal::Malformed("not a PKCS#10 request"))?;
+        .map_err(|_broken| Refusal::malformed("not a PKCS#10 request"))?;
     if rest.is_empty() {
         Ok(request)
     } else {
-        Err(Refusal::Malformed("data after the request"))
+        Err(Refusal::malformed("data after the request"))
     }
 }
 
-type Names = (String, BTreeSet<String>, BTreeSet<String>);
-
-fn subject(request: &X509CertificationRequest<'_>) -> Result<Names, Refusal> {
-    let (mut common, mut organizations, mut units) = (None, BTreeSet::new(), BTreeSet::new());
+fn subject(request: &X509CertificationRequest<'_>) -> Result<Request, Refusal> {
+    let (mut subject, mut common) = (Request::default(), None);
     for attribute in request.certification_request_info.subject.iter_attributes() {
         let text = attribute
             .as_str()
-            .map_err(|_broken| Refusal::Malformed("subject not text"))?;
+            .map_err(|_broken| Refusal::malformed("subject not text"))?;
         let kind = attribute.attr_type();
         if *kind == OID_X509_COMMON_NAME {
             if common.replace(text.to_owned()).is_some() {
-                return Err(Refusal::Malformed("more than one common name"));
+                return Err(Refusal::malformed("more than one common name"));
             }
         } else if *kind == OID_X509_ORGANIZATION_NAME {
-            organizations.insert(text.to_owned());
+            subject.organizations.insert(text.to_owned());
         } else if *kind == OID_X509_ORGANIZATIONAL_UNIT {
-            units.insert(text.to_owned());
+            subject.organizational_units.insert(text.to_owned());
         } else {
-            return Err(Refusal::Malformed("a subject with more than CN, O and OU"));
+            return Err(Refusal::malformed("a subject with more than CN, O and OU"));
         }
     }
-    let common = common.ok_or(Refusal::Malformed("no common name"))?;
-    Ok((common, organizations, units))
+    subject.common_name = common.ok_or_else(|| Refusal::malformed("no common name"))?;
+    Ok(subject)
 }
 
 /// Alternative names of all requested extensions; an extension that cannot be read counts against
@@ -124,14 +118,14 @@ fn alternative_names(
             continue;
         }
         let ParsedCriAttribute::ExtensionRequest(requested) = attribute.parsed_attribute() else {
-            return Err(Refusal::Malformed("unreadable extensions"));
+            return Err(Refusal::malformed("unreadable extensions"));
         };
         for extension in &requested.extensions {
             if extension.oid != OID_X509_EXT_SUBJECT_ALT_NAME {
                 continue;
             }
             let ParsedExtension::SubjectAlternativeName(list) = extension.parsed_extension() else {
-                return Err(Refusal::Malformed("unreadable alternative names"));
+                return Err(Refusal::malformed("unreadable alternative names"));
             };
             names.extend(list.general_names.iter().map(dns_name));
         }

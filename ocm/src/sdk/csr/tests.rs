@@ -32,7 +32,7 @@ fn judge_on(
 }
 
 fn reason(request: &CertificateSigningRequest) -> &'static str {
-    judge(request).map_or_else(|refusal| refusal.reason(), |_granted| "granted")
+    judge(request).map_or_else(|refusal| refusal.reason, |_granted| "granted")
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn the_cluster_must_be_in_and_have_the_add_on() {
     ];
     for (wanted, cluster, addon) in cases {
         let found = judge_on(&request, cluster, addon).unwrap_err();
-        assert_eq!(found.reason(), wanted);
+        assert_eq!(found.reason, wanted);
     }
 }
 

@@ -14,11 +14,12 @@ use tokio::{
 };
 use tracing::{Instrument as _, debug, error, info, info_span, warn};
 
-use super::{Hub, Key};
 use crate::sdk::{
     Addon, Error, configs,
     failures::{Transition, Troubles},
-    queue::{Outcome, PendingWork},
+    hub::Hub,
+    key::Key,
+    queue::Outcome,
     reconcile, request,
 };
 
@@ -33,7 +34,6 @@ const DEADLINE: Duration = Duration::from_mins(5);
 /// The running reconciles.
 pub(super) struct Workers<A> {
     hub: Arc<Hub<A>>,
-    pending: Arc<PendingWork<Key>>,
     /// Marked as seen before each dispatch, so that a change during the dispatch is noticed.
     pub(super) revision: watch::Receiver<u64>,
     tasks: JoinSet<Outcome>,
@@ -43,12 +43,10 @@ pub(super) struct Workers<A> {
 }
 
 impl<A: Addon> Workers<A> {
-    pub(super) fn new(hub: Arc<Hub<A>>, pending: Arc<PendingWork<Key>>) -> Self {
-        let revision = hub.world.revision();
+    pub(super) fn new(hub: Arc<Hub<A>>) -> Self {
         Self {
+            revision: hub.world.revision(),
             hub,
-            pending,
-            revision,
             tasks: JoinSet::new(),
             keys: HashMap::new(),
             troubles: Arc::default(),
@@ -68,12 +66,12 @@ impl<A: Addon> Workers<A> {
             return None;
         }
         let now = Instant::now();
-        self.hub
-            .metrics
-            .waiting(self.pending.with(|queue| queue.waiting(now)));
+        let pending = &self.hub.pending;
+        let waiting = pending.with(|queue| queue.waiting(now));
+        self.hub.metrics.waiting(waiting);
         while self.tasks.len() < concurrency {
-            let Some(key) = self.pending.with(|queue| queue.take(now)) else {
-                return self.pending.with(|queue| queue.next_due());
+            let Some(key) = pending.with(|queue| queue.take(now)) else {
+                return pending.with(|queue| queue.next_due());
             };
             let (hub, troubles) = (Arc::clone(&self.hub), Arc::clone(&self.troubles));
             let task = self.tasks.spawn(run_key(hub, key.clone(), troubles));
@@ -95,9 +93,9 @@ impl<A: Addon> Workers<A> {
     }
 
     pub(super) fn finish(&self, key: Key, outcome: Outcome) {
-        let jitter = rand::random();
-        self.pending
-            .with(|queue| queue.finish(key, outcome, Instant::now(), jitter));
+        let (now, jitter) = (Instant::now(), rand::random());
+        let pending = &self.hub.pending;
+        pending.with(|queue| queue.finish(key, outcome, now, jitter));
     }
 
     pub(super) async fn drain(&mut self) {
@@ -113,8 +111,8 @@ async fn run_key<A: Addon>(
     key: Key,
     troubles: Arc<Mutex<Troubles<Key>>>,
 ) -> Outcome {
-    let controller = key.controller();
-    let span = info_span!("reconcile", ?controller, object = key.object());
+    let (controller, object) = key.title();
+    let span = info_span!("reconcile", ?controller, object);
     let begin = Instant::now();
     let outcome = async {
         let troubles = || troubles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,11 +171,12 @@ async fn reconcile_key<A: Addon>(hub: &Hub<A>, key: &Key) -> Result<Outcome, Err
         return Ok(Outcome::Behind);
     }
     let now = Timestamp::now();
-    match key {
-        Key::Cluster(cluster) => reconcile::reconcile(hub, cluster, now).await,
-        Key::Request(name) => request::reconcile(hub, name, now).await,
-        Key::Configs => configs::reconcile(hub).await,
-    }
+    let recheck = match key {
+        Key::Cluster(cluster) => reconcile::reconcile(hub, cluster, now).await?,
+        Key::Request(name) => request::reconcile(hub, name, now).await?,
+        Key::Configs => configs::reconcile(hub).await.map(|()| None)?,
+    };
+    Ok(Outcome::Settled(recheck))
 }
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! The observed state of one cluster.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
@@ -89,10 +86,8 @@ impl Observed {
     ) -> impl Iterator<Item = (Purpose, &'a Work)> {
         let hosted_for = place.is_hosting().then_some(cluster);
         let here = place.namespace(cluster).as_str();
-        let works = self
-            .works
-            .iter()
-            .filter(move |work| work.report.namespace == here);
+        let works = self.works.iter();
+        let works = works.filter(move |work| work.report.namespace == here);
         works.filter_map(move |work| {
             let title = place::title(addon, &work.report.name)?;
             (title.hosted_for.as_ref() == hosted_for).then_some((title.purpose, work.as_ref()))
@@ -122,7 +117,7 @@ pub(crate) struct Work {
     /// A digest of its spec.
     pub(crate) digest: String,
     /// Its objects with their sizes.
-    pub(crate) blocked: BTreeMap<ResourceIdentifier, usize>,
+    pub(crate) objects: BTreeSet<ResourceIdentifier>,
 }
 
 impl Work {
@@ -139,9 +134,8 @@ impl Work {
         let spec = data.get_mut("spec").map(Value::take).unwrap_or_default();
         let status = data.get_mut("status").map(Value::take).unwrap_or_default();
         let owners = metadata.owner_references.unwrap_or_default();
-        let owner = owners
-            .into_iter()
-            .find(|owner| owner.controller == Some(true));
+        let mut owners = owners.into_iter();
+        let owner = owners.find(|owner| owner.controller == Some(true));
         let annotations = metadata.annotations.unwrap_or_default();
         let labels = metadata.labels.unwrap_or_default();
         Self {
@@ -161,7 +155,7 @@ impl Work {
             annotation: annotations.get(keys::CONFIG_SPEC_HASH).cloned(),
             owner: owner.map(|owner| owner.uid),
             digest: render::spec_digest(&spec),
-            blocked: render::identifiers(&spec),
+            objects: render::identifiers(&spec),
         }
     }
 }

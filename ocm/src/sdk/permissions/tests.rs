@@ -1,12 +1,15 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{
-    addon::{
-        KUBE_CLIENT, KubeClientConfig, ManagedClusterAddOn, ManagedClusterAddOnStatus,
-        RegistrationConfig, Subject as Identity,
+use crate::{
+    api::{
+        addon::{
+            KUBE_CLIENT, KubeClientConfig, ManagedClusterAddOn, ManagedClusterAddOnStatus,
+            RegistrationConfig, Subject as Identity,
+        },
+        cluster::ManagedCluster,
     },
-    cluster::ManagedCluster,
+    name::ClusterName,
 };
 
 fn rules() -> Vec<PolicyRule> {

@@ -5,23 +5,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::report::Report;
-use crate::condition::{self, Status, addon};
-
-/// A change of a condition that becomes an Event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConditionChange {
-    /// Whether the change is to the worse.
-    pub(crate) warning: bool,
-    /// The condition's reason.
-    pub(crate) reason: String,
-    /// The condition's message.
-    pub(crate) note: String,
-}
+use crate::{
+    condition::{self, Status, addon},
+    sdk::event::NewEvent,
+};
 
 /// The changes of `Available` and `Degraded` from the live conditions to the report.
 ///
 /// Only a new reason counts: neither a new message nor a condition that stays good becomes an Event.
-pub(crate) fn updates(live: &[Condition], report: &Report) -> Vec<ConditionChange> {
+pub(crate) fn updates(live: &[Condition], report: &Report) -> Vec<NewEvent> {
     let conditions = report.deploy.iter().flatten().chain(&report.available);
     let turns = conditions.filter(|now| {
         let before = condition::find(live, &now.type_);
@@ -35,7 +27,7 @@ pub(crate) fn updates(live: &[Condition], report: &Report) -> Vec<ConditionChang
         }
     });
     turns
-        .map(|now| ConditionChange {
+        .map(|now| NewEvent {
             warning: is_well(now) == Some(false),
             reason: now.reason.clone(),
             note: now.message.clone(),
@@ -74,8 +66,7 @@ mod tests {
         } else {
             report.deploy = Some(vec![now]);
         }
-        let mark =
-            |it: ConditionChange| format!("{}{}", if it.warning { "!" } else { "" }, it.reason);
+        let mark = |it: NewEvent| format!("{}{}", if it.warning { "!" } else { "" }, it.reason);
         updates(&before, &report).into_iter().map(mark).collect()
     }
 

@@ -60,12 +60,10 @@ pub(crate) fn stage<'a>(
         })
     };
     let Some(cluster_addon) = observed.addon.as_deref() else {
-        let gone = observed.works.is_empty();
-        return if gone {
-            Stage::Removed
-        } else {
-            removing(RemovalPhase::AddonGone)
-        };
+        if observed.works.is_empty() {
+            return Stage::Removed;
+        }
+        return removing(RemovalPhase::AddonGone);
     };
     if cluster_addon.is_deleting() {
         return removing(RemovalPhase::AddonDeleting);
@@ -111,13 +109,7 @@ pub(crate) fn not_accepted<'a>(
         "the hub does not accept cluster {name}, so its agent is rejected and nothing is deployed there; accept it \
         with clusteradm accept --clusters {name}, or disable the add-on"
     );
-    let verdict = Verdict::new(
-        condition::addon::DEGRADED,
-        true,
-        "ClusterNotAccepted",
-        message,
-    );
-    Some((target, verdict))
+    Some((target, degraded("ClusterNotAccepted", message)))
 }
 
 /// The condition with the reason why the add-on does not serve a cluster, if so.
@@ -126,13 +118,10 @@ pub(crate) fn blocked(
     target: Target<'_>,
     observed: &Observed,
 ) -> Option<Verdict> {
-    let degraded = |reason: String, message: String| {
-        Verdict::new(condition::addon::DEGRADED, true, reason, message)
-    };
     if uses_template(observed) {
         let message = "an AddOnTemplate is configured, so OCM itself deploys this add-on; remove it from the \
         configuration to let the manager deploy";
-        return Some(degraded("ManagedByTemplate".to_owned(), message.to_owned()));
+        return Some(degraded("ManagedByTemplate", message));
     }
     match addon.admit(target) {
         Admission::Serve => {}
@@ -148,7 +137,11 @@ pub(crate) fn blocked(
         "hosted mode (on cluster {host:?}) is not supported; remove the annotation {}",
         keys::HOSTING_CLUSTER
     );
-    Some(degraded("HostedModeUnsupported".to_owned(), message))
+    Some(degraded("HostedModeUnsupported", message))
+}
+
+fn degraded(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
+    Verdict::new(condition::addon::DEGRADED, true, reason, message)
 }
 
 /// Whether OCM's template controller deploys the add-on on this cluster.
@@ -157,10 +150,8 @@ pub(crate) fn uses_template(observed: &Observed) -> bool {
     let addon = observed.addon.iter();
     let referred = addon.clone().flat_map(|addon| addon.config_references());
     let own = addon.flat_map(|addon| &addon.spec.configs);
-    let defaults = observed
-        .offer
-        .iter()
-        .flat_map(|offer| &offer.spec.default_configs);
+    let offer = observed.offer.iter();
+    let defaults = offer.flat_map(|offer| &offer.spec.default_configs);
     let defaults = defaults.filter(|config| config.name != crate::api::addon::NO_DEFAULT);
     referred
         .into_iter()
@@ -176,13 +167,11 @@ pub(crate) struct PlanInput<'a> {
     /// The version in use.
     pub(crate) version: Version,
     /// The cluster.
-    pub(crate) target: Target<'a>,
+    pub(crate) cluster: &'a ClusterName,
     /// The observed state.
     pub(crate) observed: &'a Observed,
     /// The time.
     pub(crate) now: Timestamp,
-    /// Why the agent's permissions could not be applied, if so.
-    pub(crate) problem: Option<&'a str>,
 }
 
 /// The writes for a cluster.
@@ -201,15 +190,16 @@ pub(crate) struct Plan {
 /// The configuration of a cluster and its agent's namespace, if they are settled.
 pub(crate) fn settle(
     addon: &impl Addon,
-    input: PlanInput<'_>,
+    target: Target<'_>,
+    observed: &Observed,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Result<Settled, Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
     let configured = Configured {
-        addon: input.target.addon,
-        offer: input.observed.offer.as_deref(),
-        placed: &input.observed.placed,
+        addon: target.addon,
+        offer: observed.offer.as_deref(),
+        placed: &observed.placed,
     };
     let settled = settled::settle(configured, &supported, object)?;
     if is_dns_label(&settled.namespace) {
@@ -219,22 +209,17 @@ pub(crate) fn settle(
     }
 }
 
-/// Plans the writes for a served cluster.
+/// Plans the writes for a served cluster. `problem` is why the agent's permissions could not be applied, if so.
 pub(crate) fn plan(
     addon: &impl Addon,
     input: PlanInput<'_>,
+    target: Target<'_>,
+    problem: Option<&str>,
     hosting: &Hosting,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Plan {
-    let PlanInput {
-        version,
-        target,
-        now,
-        problem,
-        ..
-    } = input;
     let supported = registration::supported(&addon.supported_configs());
-    let settled = settle(addon, input, configs);
+    let settled = settle(addon, target, input.observed, configs);
     let namespace = settled.as_ref().ok().map(|it| it.namespace.as_str());
     let wanted = registration::Wanted {
         addon: addon.name(),
@@ -242,24 +227,25 @@ pub(crate) fn plan(
         supported: &supported,
         registrations: &addon.registrations(target),
         health: addon.health_mode(),
-        version,
+        version: input.version,
         problem,
     };
-    let registration = registration::plan(&wanted, target.addon, namespace, now);
+    let registration = registration::plan(&wanted, target.addon, namespace, input.now);
     let (works, finalizers) = match settled {
         Err(waiting) => (Works::Keep(waiting), None),
         Ok(settled) => {
             let wish = WantedWork {
                 input,
+                target,
                 addon: addon.name(),
                 settled: &settled,
             };
             match works::plan(addon, &wish, hosting) {
                 Err(error) => (Works::Refused(error), None),
-                Ok(decided) => {
+                Ok((steps, wanted)) => {
                     let live = target.addon.metadata.finalizers.as_deref();
-                    let wanted = finalizers::plan(live.unwrap_or_default(), decided.finalizers);
-                    (Works::Change(decided.steps), wanted)
+                    let changed = finalizers::plan(live.unwrap_or_default(), &wanted);
+                    (Works::Change(steps), changed)
                 }
             }
         }

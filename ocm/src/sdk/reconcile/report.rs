@@ -120,24 +120,20 @@ pub(crate) fn report(
     for verdict in verdicts.iter().filter(|verdict| is_authors(&verdict.kind)) {
         draft.set(verdict);
     }
-    let available = verdicts
-        .iter()
-        .find(|verdict| verdict.kind == addon::AVAILABLE);
+    let mut verdicts = verdicts.iter();
+    let available = verdicts.find(|verdict| verdict.kind == addon::AVAILABLE);
     let available = available.filter(|_| health::may_write_available(mode, target.cluster));
     let available = available.map(|verdict| verdict.onto(live, now));
     let waits = health.pending && available.is_none() && draft.is_first_success();
-    let install_grace = if draft.is_first_failure() {
-        facts.install_grace(now)
-    } else {
-        None
-    };
+    let fails = draft.is_first_failure();
+    let install_grace = facts.install_grace(now).filter(|_| fails);
     draft.add_available(mode, available.as_ref());
     let deploy = draft.finish().filter(|_| !waits && install_grace.is_none());
     let alone = deploy.is_none();
     Report {
         deploy,
         recheck: install_grace,
-        available: available.filter(|condition| alone && !is_reported(condition, live)),
+        available: available.filter(|condition| alone && !condition::is_reported(condition, live)),
     }
 }
 
@@ -179,9 +175,8 @@ impl Facts {
         let left = failed.map(|work| {
             // A creation time in the future: our clock is behind, so the age is unknown.
             let age = Duration::try_from(now.duration_since(work.created?)).ok()?;
-            INSTALL_GRACE
-                .checked_sub(age)
-                .filter(|left| !left.is_zero())
+            let left = INSTALL_GRACE.checked_sub(age);
+            left.filter(|left| !left.is_zero())
         });
         left.min().flatten()
     }
@@ -244,7 +239,8 @@ impl<'a> Draft<'a> {
     fn set(&mut self, verdict: &Verdict) {
         let new = verdict.onto(self.live, self.now);
         if condition::find(&self.conditions, &new.type_).is_none() {
-            self.updates |= !is_reported(&new, self.live) && !may_wait(verdict, self.live);
+            self.updates |=
+                !condition::is_reported(&new, self.live) && !may_wait(verdict, self.live);
             self.conditions.push(new);
         }
     }
@@ -293,10 +289,6 @@ fn may_wait(verdict: &Verdict, live: &[Condition]) -> bool {
     let first = condition::find(live, &verdict.kind).is_none();
     let good = verdict.kind == addon::DEGRADED && verdict.status == Status::False;
     first && (verdict.deferrable || good)
-}
-
-fn is_reported(condition: &Condition, live: &[Condition]) -> bool {
-    condition::find(live, &condition.type_).is_some_and(|live| condition::same(condition, live))
 }
 
 #[cfg(test)]

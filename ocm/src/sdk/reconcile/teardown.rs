@@ -3,21 +3,20 @@
 //! Hooks run first, while the other objects still exist; then the finalizers and the works are removed.
 //! The removal always ends: hooks have a deadline, and it does not wait for a cluster that is gone.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::plan::{self, PlanInput, Step, WantedWork};
 use crate::{
-    api::addon::{AddOnConfig, ManagedClusterAddOn, Version},
+    api::addon::{AddOnConfig, ManagedClusterAddOn},
     condition::{self, Verdict},
     keys,
-    name::ClusterName,
     sdk::{
         Addon, finalizers, hooks,
         hosting::{self, Hosting},
-        object_cache::{ConfigObject, Observed, Work},
+        object_cache::{ConfigObject, Work},
         place::Place,
         render::{self, Manifest},
     },
@@ -40,32 +39,19 @@ pub(crate) struct Teardown {
     pub(crate) recheck: Option<Duration>,
 }
 
-/// The input of a removal.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TeardownInput<'a> {
-    /// The version in use.
-    pub(crate) version: Version,
-    /// The cluster's name.
-    pub(crate) cluster: &'a ClusterName,
-    /// The observed state.
-    pub(crate) observed: &'a Observed,
-    /// The time.
-    pub(crate) now: Timestamp,
-}
-
 /// Plans the writes for a cluster whose add-on is being deleted, or gone.
 pub(crate) fn tear_down(
     addon: &impl Addon,
-    teardown_input: TeardownInput<'_>,
+    input: PlanInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Teardown {
-    let observed = teardown_input.observed;
+    let observed = input.observed;
     if plan::uses_template(observed) {
         // OCM's template controller has hooks and finalizers of the same names.
         return Teardown::default();
     }
     let mut teardown = Teardown::default();
-    if let Some(progress) = hook_progress(addon, teardown_input, configs) {
+    if let Some(progress) = hook_progress(addon, input, configs) {
         teardown.hooks = Some(hooks::verdict(&progress.pending));
         if progress.pending.is_empty() {
             // Complete: the condition is written before the finalizer is removed.
@@ -81,7 +67,7 @@ pub(crate) fn tear_down(
     teardown.steps = outgoing.map(|work| Step::delete(work)).collect();
     teardown.finalizers = observed.addon.as_ref().and_then(|addon| {
         let live = addon.metadata.finalizers.as_deref().unwrap_or_default();
-        finalizers::plan(live, finalizers::Wanted::default())
+        finalizers::plan(live, &BTreeSet::new())
     });
     let stuck = |work: &&Arc<Work>| {
         let has = |finalizer: &String| finalizer == keys::WORK_FINALIZER;
@@ -106,12 +92,12 @@ struct HookProgress {
 /// The progress of the hooks; `None` if there are none to wait for.
 fn hook_progress(
     addon: &impl Addon,
-    teardown_input: TeardownInput<'_>,
+    input: PlanInput<'_>,
     configs: &impl Fn(&AddOnConfig) -> Option<Arc<ConfigObject>>,
 ) -> Option<HookProgress> {
-    let observed = teardown_input.observed;
+    let observed = input.observed;
     // Without works there is nothing to undo, and a cluster that is gone cannot run hooks.
-    let target = observed.target(teardown_input.cluster);
+    let target = observed.target(input.cluster);
     let target = target.filter(|_| !observed.works.is_empty())?;
     let cluster_addon = target.addon;
     let hosting = hosting::hosting(addon, cluster_addon, observed.host.as_deref());
@@ -122,21 +108,15 @@ fn hook_progress(
     let mut progress = HookProgress {
         pending: Vec::new(),
         steps: Vec::new(),
-        left: left(cluster_addon, addon.hook_deadline(), teardown_input.now),
+        left: left(cluster_addon, addon.hook_deadline(), input.now),
     };
-    let input = PlanInput {
-        version: teardown_input.version,
-        target,
-        observed,
-        now: teardown_input.now,
-        problem: None,
-    };
-    let settled = match plan::settle(addon, input, configs) {
+    let settled = match plan::settle(addon, target, observed, configs) {
         Ok(settled) => settled,
         Err(waiting) => return Some(progress.and(waiting.to_string())),
     };
     let wish = WantedWork {
         input,
+        target,
         addon: addon.name(),
         settled: &settled,
     };
@@ -155,13 +135,7 @@ fn hook_progress(
 fn hook_places(addon: &ManagedClusterAddOn, hosting: &Hosting) -> Vec<Place> {
     let live = addon.metadata.finalizers.as_deref().unwrap_or_default();
     let mut places = hosting.places();
-    places.retain(|place| {
-        let key = match place {
-            Place::Managed => keys::PRE_DELETE_FINALIZER,
-            Place::Hosting(_) => keys::HOSTING_PRE_DELETE_FINALIZER,
-        };
-        live.iter().any(|finalizer| finalizer == key)
-    });
+    places.retain(|place| live.iter().any(|it| it == place.hook_finalizer()));
     places
 }
 
@@ -178,10 +152,8 @@ fn left(addon: &ManagedClusterAddOn, deadline: Duration, now: Timestamp) -> Opti
     let hooks = condition::find(addon.conditions(), kind);
     let ours = hooks.map(|hooks| now.duration_since(hooks.last_transition_time.0));
     let theirs = now.duration_since(deleted).saturating_sub(SKEW);
-    let taken = ours
-        .unwrap_or_default()
-        .max(theirs)
-        .max(SignedDuration::ZERO);
+    let longest = ours.unwrap_or_default().max(theirs);
+    let taken = longest.max(SignedDuration::ZERO);
     let deadline = SignedDuration::try_from(deadline).unwrap_or(SignedDuration::MAX);
     let left = deadline.checked_sub(taken)?;
     Duration::try_from(left).ok().filter(|left| !left.is_zero())
@@ -194,7 +166,7 @@ impl HookProgress {
     }
 
     fn check(&mut self, wish: &WantedWork<'_>, place: &Place, manifests: &[Manifest]) {
-        let target = wish.input.target;
+        let target = wish.target;
         let hosted = target.addon.hosting_cluster().is_some();
         let mut hooks = render::bound_for(manifests, place, hosted);
         hooks.retain(|manifest| manifest.hook);

@@ -8,7 +8,7 @@ use kube::{Client, client::Body};
 use super::*;
 use crate::{
     api::addon::Version,
-    sdk::{Metrics, View, event::Events},
+    sdk::{Metrics, View, event::Events, queue::PendingWork},
 };
 use samples::{Author, author, cluster_name, observed};
 
@@ -30,6 +30,7 @@ fn hub_of(client: Client) -> Hub<Author> {
         version: Version::V1Beta1,
         world: Arc::clone(View::new().world()),
         metrics: Metrics::default(),
+        pending: PendingWork::default(),
     }
 }
 

@@ -3,16 +3,12 @@
 //! Nonces are not stored when they are issued, so that requests cannot fill our memory. A nonce carries its expiry and
 //! its proxy under a seal. Only used nonces are stored, until they expire.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use aws_lc_rs::{hmac, rand};
 use bytes::Bytes;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use protocol::{
     proof::{self, Refused},
     wire::authapi::Proof,
@@ -20,6 +16,7 @@ use protocol::{
 use runtime::credentials::Material;
 use rustls::{SignatureScheme, client::verify_server_name, server::ParsedCertificate};
 use rustls_pki_types::{CertificateDer, ServerName};
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 use crate::admission::{
     identity::{PeerCertificate, Thumbprint},
@@ -36,17 +33,13 @@ const SEAL: usize = 32;
 const LENGTH: usize = RANDOM + 8 + SEAL;
 
 /// Issues nonces and accepts each of them once.
+#[derive(derive_more::Debug)]
+#[debug("Nonces")]
 pub(crate) struct Nonces {
     /// None on a system without randomness, where there are no nonces.
     key: Option<hmac::Key>,
     // Locked for a lookup, never over an await.
     used: Mutex<BTreeMap<[u8; RANDOM], Timestamp>>,
-}
-
-impl fmt::Debug for Nonces {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Nonces").finish_non_exhaustive()
-    }
 }
 
 impl Nonces {
@@ -91,7 +84,7 @@ impl Nonces {
 
     /// Marks a nonce as used; refused when it was used before.
     fn take(&self, read: &Read, now: Timestamp) -> Result<(), Refused> {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock();
         used.retain(|_, ends| *ends > now);
         if used.len() >= MOST_USED || used.insert(read.random, read.ends).is_some() {
             return Err(Refused::Replayed);
@@ -128,17 +121,12 @@ impl Judge<'_> {
         if !proof::is_presentable(proof) {
             return Err(Refused::Unreadable);
         }
-        let read = self
-            .nonces
-            .check(&proof.nonce, proxy.thumbprint(), self.now)?;
+        let read = (self.nonces).check(&proof.nonce, proxy.thumbprint, self.now)?;
         if !self.is_ours(&proof.server_name) {
             return Err(Refused::ServerName);
         }
-        let chain: Vec<_> = proof
-            .chain
-            .iter()
-            .map(|der| CertificateDer::from(der.to_vec()))
-            .collect();
+        let chain = proof.chain.iter().map(|der| der.to_vec().into());
+        let chain: Vec<CertificateDer<'_>> = chain.collect();
         let certificate = PeerCertificate::from_chain(&chain).ok_or(Refused::Unreadable)?;
         if !Trust::new(self.material).lets_in(&certificate, self.now) {
             return Err(Refused::Certificate);
@@ -153,11 +141,8 @@ impl Judge<'_> {
 
     /// Whether our own certificate has this name.
     fn is_ours(&self, name: &str) -> bool {
-        let leaf = self
-            .material
-            .identity
-            .as_ref()
-            .and_then(|identity| identity.chain().first());
+        let identity = self.material.identity.as_ref();
+        let leaf = identity.and_then(|identity| identity.chain().first());
         let (Some(leaf), Ok(name)) = (leaf, ServerName::try_from(name)) else {
             return false;
         };
@@ -167,18 +152,15 @@ impl Judge<'_> {
 
 /// Whether the key of this certificate made the signature, by a scheme that TLS 1.3 would take.
 fn is_signed(leaf: &[u8], proof: &Proof, message: &[u8]) -> bool {
-    use x509_parser::prelude::FromDer as _;
-    let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(leaf) else {
-        return false;
-    };
-    let Ok(scheme) = u16::try_from(proof.scheme).map(SignatureScheme::from) else {
+    let (Ok((_, parsed)), Ok(scheme)) = (
+        X509Certificate::from_der(leaf),
+        u16::try_from(proof.scheme).map(SignatureScheme::from),
+    ) else {
         return false;
     };
     let algorithms = runtime::credentials::provider().signature_verification_algorithms;
-    let of_scheme = algorithms
-        .mapping
-        .iter()
-        .find(|(known, _)| *known == scheme);
+    let mut mapping = algorithms.mapping.iter();
+    let of_scheme = mapping.find(|(known, _)| *known == scheme);
     // As in TLS 1.3, a scheme means one algorithm, and with it one kind of key.
     let Some(algorithm) = of_scheme.and_then(|(_, algorithms)| algorithms.first()) else {
         return false;

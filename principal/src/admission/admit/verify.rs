@@ -1,29 +1,21 @@
 //! Identifies a peer by the one configured method: at authentication by all credentials, later by those that each
-//! request carries besides its token. Opens streams with a token.
+//! request carries besides its token. Opens streams with a token, and limits the refusals of a certificate.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use protocol::{proof::Refused, refusal::Refusal, wire::authapi::Proof};
 use runtime::error::Chain;
+use tokio::time::Instant;
 
 use super::{Admission, Admitted, Credentials, proof};
 use crate::{
-    admission::identity::{Method, PeerCertificate},
-    admission::peer::Peer,
-    admission::tokens::{Purpose, Verified},
+    admission::{
+        identity::{Method, PeerCertificate, Thumbprint},
+        peer::Peer,
+        tokens::{Purpose, Verified},
+    },
     fleet::ClusterName,
 };
-
-/// The claims of an authentication.
-pub(super) struct Claims<'a> {
-    /// User and password.
-    pub(super) credentials: HashMap<String, String>,
-    pub(super) proof: Option<Proof>,
-    pub(super) principal_uid: &'a str,
-}
 
 impl Admission {
     /// Whether a stream with this token may be opened.
@@ -59,9 +51,7 @@ impl Admission {
         let mut peer_credentials = None;
         let bound_to = |cluster: &ClusterName| {
             peer_credentials = self.presented(peer, cluster);
-            peer_credentials
-                .as_ref()
-                .map(|peer_credentials| peer_credentials.binding)
+            peer_credentials.as_ref().map(|it| it.binding)
         };
         let verified = key.verify_bound(token, purpose, self.clock.now(), bound_to);
         let verified = verified.map_err(|why| {
@@ -73,22 +63,19 @@ impl Admission {
         Ok((verified, peer_credentials))
     }
 
-    /// The cluster of this peer, and its credentials.
+    /// The cluster of this peer, and its credentials. `credentials` are user and password.
     pub(super) async fn shown(
         &self,
         peer: &Peer,
-        claims: Claims<'_>,
+        credentials: &HashMap<String, String>,
+        proof: Option<&Proof>,
+        principal_uid: &str,
     ) -> Result<(ClusterName, Credentials), Refusal> {
-        let Claims {
-            credentials,
-            proof,
-            principal_uid,
-        } = claims;
         match &self.identity {
-            Method::UserPass(_) => self.by_password(peer, &credentials).await,
+            Method::UserPass(_) => self.by_password(peer, credentials).await,
             Method::Header { .. } => self.by_header(peer),
             Method::Ocm { .. } | Method::Cn | Method::Subject(_) | Method::Uri(_) => {
-                self.by_certificate(peer, proof.as_ref(), principal_uid)
+                self.by_certificate(peer, proof, principal_uid)
             }
         }
     }
@@ -106,10 +93,8 @@ impl Admission {
         proof: Option<&Proof>,
         principal_uid: &str,
     ) -> Result<(ClusterName, Credentials), Refusal> {
-        let certificate = peer
-            .certificate
-            .as_ref()
-            .ok_or(Refusal::AuthenticationFailed)?;
+        let certificate = peer.certificate.as_ref();
+        let certificate = certificate.ok_or(Refusal::AuthenticationFailed)?;
         let refused = |why: Refused| {
             tracing::info!(address = %peer.address, reason = %why, "rejected an in-session proof");
             Refusal::Proof(why)
@@ -133,8 +118,7 @@ impl Admission {
                 let cluster = self.identify(peer, &proved)?;
                 let peer_credentials = Credentials::of_proof(&proved, proxy);
                 if self.fleet.borrow().clusters.contains_key(cluster.as_str()) {
-                    let mut known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
-                    known.insert(cluster.clone(), proved);
+                    self.proved.lock().insert(cluster.clone(), proved);
                 }
                 Ok((cluster, peer_credentials))
             }
@@ -155,19 +139,13 @@ impl Admission {
         let cluster = checked.inspect_err(|refusal| {
             tracing::info!(address = %peer.address, %refusal, "rejected a password");
         })?;
-        let peer_credentials =
-            Credentials::of_user(&cluster, &passwords.users(), peer.certificate.as_ref());
-        Ok((
-            cluster,
-            peer_credentials.ok_or(Refusal::AuthenticationFailed)?,
-        ))
+        let found = self.presented(peer, &cluster);
+        Ok((cluster, found.ok_or(Refusal::AuthenticationFailed)?))
     }
 
     fn by_header(&self, peer: &Peer) -> Result<(ClusterName, Credentials), Refusal> {
-        let value = peer
-            .header
-            .as_deref()
-            .ok_or(Refusal::AuthenticationFailed)?;
+        let value = peer.header.as_deref();
+        let value = value.ok_or(Refusal::AuthenticationFailed)?;
         let cluster = self.identity.cluster_in(value).map_err(|why| {
             tracing::info!(address = %peer.address, reason = %why, "rejected an identity header");
             Refusal::AuthenticationFailed
@@ -178,29 +156,24 @@ impl Admission {
 
     /// The credentials of a request for this cluster. The caller checks the token with them.
     pub(super) fn presented(&self, peer: &Peer, cluster: &ClusterName) -> Option<Credentials> {
-        let is_same = |found: &ClusterName| found == cluster;
         match &self.identity {
             Method::UserPass(_) => {
-                let users = self.passwords.as_ref()?.users();
+                let users = self.passwords.as_ref()?.users.borrow();
                 Credentials::of_user(cluster, &users, peer.certificate.as_ref())
             }
             Method::Header { .. } => {
-                let found = self.by_header(peer).ok()?;
-                Some(found)
-                    .filter(|(found, _)| is_same(found))
-                    .map(|(_, peer_credentials)| peer_credentials)
+                let (found, peer_credentials) = self.by_header(peer).ok()?;
+                (found == *cluster).then_some(peer_credentials)
             }
             Method::Ocm { .. } | Method::Cn | Method::Subject(_) | Method::Uri(_) => {
                 if let Some(proxy) = self.proxy(peer) {
-                    let known = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
-                    return known
-                        .get(cluster)
-                        .map(|proved| Credentials::of_proof(proved, proxy));
+                    let known = self.proved.lock();
+                    return Some(Credentials::of_proof(known.get(cluster)?, proxy));
                 }
                 // The same certificate may have meant another cluster under another method.
                 let certificate = peer.certificate.as_ref()?;
                 let found = self.identify(peer, certificate).ok()?;
-                is_same(&found).then(|| Credentials::of_certificate(certificate))
+                (found == *cluster).then(|| Credentials::of_certificate(certificate))
             }
         }
     }
@@ -210,5 +183,41 @@ impl Admission {
             tracing::info!(address = %peer.address, reason = %why, "rejected a certificate");
             Refusal::AuthenticationFailed
         })
+    }
+    /// Rejects a peer whose certificate has no refusals left.
+    pub(crate) fn check_refusal_budget(&self, peer: &Peer) -> Result<(), Refusal> {
+        let budget = &self.refusal_budget;
+        if (self.limited(peer)).is_none_or(|certificate| budget.left.has_left(&certificate)) {
+            return Ok(());
+        }
+        let count = budget.unlogged.lock().add(Instant::now());
+        if let Some(count) = count {
+            tracing::info!(
+                address = %peer.address, count,
+                "rejected requests of certificates that were refused repeatedly"
+            );
+        }
+        Err(Refusal::TooMany)
+    }
+
+    /// Counts a refusal, if it is due to the peer's credentials.
+    pub(crate) fn spend_refusal(&self, peer: &Peer, refusal: &Refusal) {
+        let is_of_credentials = matches!(
+            refusal,
+            Refusal::AuthenticationFailed
+                | Refusal::InvalidToken
+                | Refusal::NotEnrolled
+                | Refusal::Revoked
+                | Refusal::Proof(_)
+        );
+        if let Some(certificate) = self.limited(peer).filter(|_| is_of_credentials) {
+            self.refusal_budget.left.spend(&certificate);
+        }
+    }
+
+    /// The certificate of the peer, unless many agents share it.
+    fn limited(&self, peer: &Peer) -> Option<Thumbprint> {
+        let certificate = peer.certificate.as_ref()?;
+        (!certificate.is_one_of(&self.proxies)).then_some(certificate.thumbprint)
     }
 }

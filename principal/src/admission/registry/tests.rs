@@ -27,7 +27,7 @@ fn setup() -> (Registry, watch::Receiver<Sessions>, Clock) {
 async fn a_newer_session_waits_for_the_older_to_go() {
     let (registry, reports, _) = setup();
     let (a, cert) = (name("a"), certificate());
-    let mut older = registry
+    let older = registry
         .acquire_slot(&a, Mode::Managed, &cert)
         .await
         .unwrap();
@@ -59,14 +59,14 @@ async fn a_session_that_does_not_end_is_left_behind() {
         .unwrap();
     assert_ne!(stuck.id(), newer.id());
     drop(stuck);
-    assert!(registry.lock().live.contains_key("a"));
+    assert!(registry.slots.lock().live.contains_key("a"));
 }
 
 #[tokio::test]
 async fn name_prefix_of_another_cluster_has_its_own_session_slot() {
     let (registry, reports, _) = setup();
     let cert = certificate();
-    let mut a = registry
+    let a = registry
         .acquire_slot(&name("a"), Mode::Managed, &cert)
         .await
         .unwrap();
@@ -86,14 +86,14 @@ async fn name_prefix_of_another_cluster_has_its_own_session_slot() {
 async fn session_report_has_the_time_and_reason_of_the_end() {
     let (registry, reports, clock) = setup();
     let (a, cert) = (name("a"), certificate());
-    registry.report_authenticated(&a, Mode::Managed, "1.2.3");
+    registry.reports.authenticated(&a, Mode::Managed, "1.2.3");
     let mut session_slot = registry
         .acquire_slot(&a, Mode::Managed, &cert)
         .await
         .unwrap();
     let later = "2026-01-01T01:00:00Z".parse().unwrap();
     clock.set(later);
-    session_slot.set_end_reason("connection lost");
+    session_slot.end_reason = Some("connection lost".to_owned());
     drop(session_slot);
     let shown = cert.certificate.as_ref().unwrap();
     let expected = SessionReport {
@@ -104,9 +104,9 @@ async fn session_report_has_the_time_and_reason_of_the_end() {
         agent_version: Some("1.2.3".to_owned()),
         mode: Some(Mode::Managed),
         certificate: Some(ShownCertificate {
-            not_before: shown.not_before(),
-            not_after: shown.not_after(),
-            authority: shown.authority().cloned(),
+            not_before: shown.not_before,
+            not_after: shown.not_after,
+            authority: shown.authority.clone(),
         }),
         ..SessionReport::default()
     };
@@ -133,7 +133,7 @@ async fn refusal_is_reported_without_ending_the_session() {
         .acquire_slot(&a, Mode::Managed, &cert)
         .await
         .unwrap();
-    registry.report_refused(&a, "wrong mode");
+    registry.reports.refused(&a, "wrong mode");
     let report = Arc::clone(&reports.borrow()["a"]);
     assert!(report.connected);
     assert_eq!(report.last_error.as_deref(), Some("wrong mode"));
@@ -171,17 +171,17 @@ async fn contested_session_slot_makes_the_newer_agent_wait() {
     drop(waiting.await.unwrap());
     // With the cluster its quarrel is forgotten.
     registry.keep(|_| false);
-    assert!(registry.lock().contests.is_empty());
+    assert!(registry.slots.lock().contests.is_empty());
 }
 
 #[tokio::test]
 async fn report_of_one_cluster_copies_no_other_report() {
     let (registry, reports, _) = setup();
     for cluster in ["a", "b"] {
-        registry.report_refused(&name(cluster), "before");
+        registry.reports.refused(&name(cluster), "before");
     }
     let before = Arc::clone(&reports.borrow());
-    registry.report_refused(&name("a"), "after");
+    registry.reports.refused(&name("a"), "after");
     let after = Arc::clone(&reports.borrow());
     assert!(Arc::ptr_eq(&before["b"], &after["b"]));
     assert_eq!(after["a"].last_error.as_deref(), Some("after"));
@@ -192,8 +192,8 @@ async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
     let (registry, reports, _) = setup();
     let (a, b, cert) = (name("a"), name("b"), certificate());
     let acquire = |of| registry.acquire_slot(of, Mode::Managed, &cert);
-    let mut costly = acquire(&a).await.unwrap();
-    let mut other = acquire(&b).await.unwrap();
+    let costly = acquire(&a).await.unwrap();
+    let other = acquire(&b).await.unwrap();
     registry.shed(&a, 40);
     assert_eq!(costly.ended().await, End::Memory);
     assert!(futures::poll!(Box::pin(other.ended())).is_pending());
@@ -203,6 +203,6 @@ async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
     tokio::time::advance(HELD).await;
     let back = acquire(&a).await.unwrap();
     assert_eq!(reports.borrow()["a"].shed, Some(40), "forgotten too early");
-    back.clear_shed();
+    back.report(|report, _now| report.shed = None);
     assert_eq!(reports.borrow()["a"].shed, None);
 }

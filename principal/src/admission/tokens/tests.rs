@@ -12,7 +12,7 @@ fn thumbprint() -> Thumbprint {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::default();
     let der = CertificateDer::from(params.self_signed(&key).unwrap().der().to_vec());
-    PeerCertificate::from_chain(&[der]).unwrap().thumbprint()
+    PeerCertificate::from_chain(&[der]).unwrap().thumbprint
 }
 
 fn holder() -> Holder {

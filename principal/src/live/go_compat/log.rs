@@ -1,6 +1,6 @@
 //! Logs of containers: requested by an event, and sent by the agent on a stream that it opens for each.
 
-use std::{error::Error, future::pending, io, sync::Arc, time::Duration};
+use std::{error::Error, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _, stream};
@@ -11,174 +11,29 @@ use protocol::{
     Event, Target, Verb,
     event::Method,
     payload::{self, LogRequest},
-    wire::logstreamapi::LogStreamData,
 };
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc, mpsc::error::SendTimeoutError, oneshot},
-    time::{sleep, timeout},
+    sync::{mpsc, oneshot},
+    time::timeout,
 };
-use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tokio_stream::wrappers::ReceiverStream;
 use uuid::Uuid;
 
-use super::{GoSession, Pending, PendingGuard};
+use super::{
+    log_stream::{LogStream, Piece},
+    session::GoSession,
+};
 use crate::live::{
     tunnel::{Body, NotAnswered},
     whole,
 };
 
-/// Unread pieces of 64 KiB; the agent's stream waits when the buffer is full.
-const UNREAD: usize = 4;
-/// How long it waits for them, and how long a log may last in all. A Go agent does nothing else while it sends one that
-/// is not followed, and its principal has the same bound.
-const WHOLE: Pace = Pace {
-    piece: Duration::from_secs(5),
-    all: Some(Duration::from_mins(3)),
-};
-/// A log that is followed has a task of its own there, but its stream shares the session's connection.
-const FOLLOWED: Pace = Pace {
-    piece: Duration::from_mins(1),
-    all: None,
-};
 /// How long a new stream may take to report an error, before the response begins without data.
 const BRIEF: Duration = Duration::from_millis(500);
 
-/// A part of a log.
-#[derive(Debug)]
-pub(super) enum Piece {
-    Data(Bytes),
-    /// The error of the agent.
-    Failed(String),
-    End,
-}
-
-/// How slowly a log may be read.
-#[derive(Clone, Copy, Debug)]
-struct Pace {
-    /// Until the next piece is taken.
-    piece: Duration,
-    /// Until its end.
-    all: Option<Duration>,
-}
-
-impl Pace {
-    /// Resolves when it has lasted too long.
-    async fn expired(self) {
-        match self.all {
-            Some(all) => sleep(all).await,
-            None => pending().await,
-        }
-    }
-}
-
-/// A log that its agent has not opened.
-#[derive(Debug)]
-pub(super) struct PendingLog {
-    waiter: oneshot::Sender<LogReader>,
-    pace: Pace,
-    place: OwnedSemaphorePermit,
-}
-
-impl PendingLog {
-    /// The agent has opened the stream; none if the request was cancelled.
-    pub(super) fn open(self, session_ended: CancellationToken) -> Option<LogStream> {
-        let (pieces, read) = mpsc::channel(UNREAD);
-        let Self {
-            waiter,
-            pace,
-            place,
-        } = self;
-        waiter.send(LogReader(read)).ok()?;
-        Some(LogStream {
-            pieces,
-            pace,
-            session_ended,
-            _guard: place,
-        })
-    }
-}
-
-/// The reading end of a log.
-#[derive(Debug)]
-pub(super) struct LogReader(mpsc::Receiver<Piece>);
-
-/// The end that the agent writes.
-#[derive(Debug)]
-pub(crate) struct LogStream {
-    pub(super) pieces: mpsc::Sender<Piece>,
-    pace: Pace,
-    session_ended: CancellationToken,
-    /// Held as long as the stream is.
-    _guard: OwnedSemaphorePermit,
-}
-
-impl LogStream {
-    /// Forwards the log at the pace of the reader, until either end stops or the reader is too slow.
-    pub(crate) async fn forward(
-        self,
-        mut messages: impl Stream<Item = Result<LogStreamData, Status>> + Unpin,
-    ) -> Result<(), Status> {
-        // A Go agent stops at this code; at any other it would reopen the log.
-        let stopped = Status::cancelled;
-        // The text of the Go principal.
-        let gone = || stopped("client disconnected");
-        let pace = self.pace;
-        let ended = async {
-            tokio::select! {
-                biased;
-                () = self.session_ended.cancelled() => stopped("the session has ended"),
-                () = pace.expired() => stopped("the log stream reached its time limit"),
-            }
-        };
-        tokio::pin!(ended);
-        loop {
-            let next = tokio::select! {
-                biased;
-                why = &mut ended => return Err(why),
-                () = self.pieces.closed() => return Err(gone()),
-                next = messages.next() => next,
-            };
-            let piece = match next {
-                // Truncated: the reader gets no end marker.
-                None => return Ok(()),
-                Some(Err(status)) => return Err(status),
-                Some(Ok(message)) => piece(message),
-            };
-            let Some(piece) = piece else { continue };
-            let is_last = !matches!(piece, Piece::Data(_));
-            let sent = tokio::select! {
-                biased;
-                why = &mut ended => return Err(why),
-                sent = self.pieces.send_timeout(piece, pace.piece) => sent,
-            };
-            sent.map_err(|why| match why {
-                SendTimeoutError::Timeout(_) => stopped("the viewer reads the log too slowly"),
-                SendTimeoutError::Closed(_) => gone(),
-            })?;
-            if is_last {
-                return Ok(());
-            }
-        }
-    }
-}
-
-/// Decodes a message; none for the first one, which only has the id.
-fn piece(message: LogStreamData) -> Option<Piece> {
-    let LogStreamData {
-        data, eof, error, ..
-    } = message;
-    if !error.is_empty() {
-        Some(Piece::Failed(error.chars().take(1024).collect()))
-    } else if eof {
-        Some(Piece::End)
-    } else {
-        (!data.is_empty()).then_some(Piece::Data(data))
-    }
-}
-
 /// Requests a log, and returns when the agent has opened its stream.
 pub(super) async fn ask(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     request: LogRequest,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
@@ -188,44 +43,29 @@ pub(super) async fn ask(
         uuid: uuid.clone(),
         ..request
     };
-    let (waiter, opened) = oneshot::channel();
-    let place = Arc::clone(&session.logs).try_acquire_owned();
-    let pending_log = PendingLog {
-        waiter,
-        pace: if request.follow { FOLLOWED } else { WHOLE },
-        place: place.map_err(|_none_left| NotAnswered::Busy)?,
-    };
-    let remove = |pending: &mut Pending, id: &str| drop(pending.logs.remove(id));
-    let place = session.register(&uuid, remove, |pending, id| {
-        pending.logs.insert(id, pending_log);
-        true
-    })?;
+    let place = Arc::clone(&session.log_places).try_acquire_owned();
+    let place = place.map_err(|_none_left| NotAnswered::Busy)?;
+    let session_ended = session.session_ended.clone();
+    let (log, mut pieces) = LogStream::new(request.follow, session_ended, place);
+    let (open, opened) = oneshot::channel();
+    let guard = session.logs.add(&uuid, (log, open))?;
     let verb = Verb::Http(Method::Get);
-    session.send(Event::live_request(
-        Target::ContainerLog,
-        verb,
-        &uuid,
-        payload::encode(&request),
-    ))?;
-    let mut opened = timeout(response_timeout, opened)
-        .await
-        .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
-        .map_err(|_dropped| NotAnswered::Ended)?;
-    let first = match timeout(BRIEF, opened.0.recv()).await {
+    let body = payload::encode(&request);
+    let event = Event::live_request(Target::ContainerLog, verb, &uuid, body);
+    session.send(event, opened, response_timeout).await?;
+    let first = match timeout(BRIEF, pieces.recv()).await {
         Ok(Some(Piece::Failed(why))) => {
-            let (code, reason) = status_of(&why);
-            return Ok(whole::refusal(code, reason, &why));
+            return Ok(whole::refusal(status_of(&why), &why));
         }
         Ok(None) => return Err(NotAnswered::Ended),
         Ok(Some(first)) => Some(first),
         Err(_silent) => None,
     };
-    let log_body = LogBody {
-        opened,
-        stripper: (!stamps).then(TimestampStripper::default),
-        _guard: place,
-    };
-    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(log_body.frames(first))));
+    drop(guard);
+    let stripper = (!stamps).then(TimestampStripper::default);
+    let mut response = Response::new(UnsyncBoxBody::new(StreamBody::new(frames(
+        first, pieces, stripper,
+    ))));
     let headers = response.headers_mut();
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     headers.insert(CONTENT_TYPE, kind);
@@ -235,48 +75,39 @@ pub(super) async fn ask(
 }
 
 /// The status of a log that cannot be opened: the agent sends only its text.
-fn status_of(why: &str) -> (StatusCode, &'static str) {
+fn status_of(why: &str) -> StatusCode {
     if why.ends_with("not found") {
-        (StatusCode::NOT_FOUND, "NotFound")
+        StatusCode::NOT_FOUND
     } else {
-        (StatusCode::BAD_REQUEST, "BadRequest")
+        StatusCode::BAD_REQUEST
     }
-}
-
-/// The body of a log response.
-struct LogBody {
-    opened: LogReader,
-    stripper: Option<TimestampStripper>,
-    _guard: PendingGuard,
 }
 
 type Framed = Result<Frame<Bytes>, Box<dyn Error + Send + Sync>>;
 
-impl LogBody {
-    fn frames(self, first: Option<Piece>) -> impl Stream<Item = Framed> + Send {
-        stream::unfold(Some((self, first)), |log_body| async move {
-            let (mut log_body, first) = log_body?;
-            let piece = match first {
-                Some(first) => Some(first),
-                None => log_body.opened.0.recv().await,
-            };
-            match piece {
-                Some(Piece::Data(data)) => {
-                    let shown = match &mut log_body.stripper {
-                        Some(stripper) => stripper.strip(&data),
-                        None => data,
-                    };
-                    Some((Ok(Frame::data(shown)), Some((log_body, None))))
-                }
-                Some(Piece::End) => None,
-                Some(Piece::Failed(why)) => Some((Err(io::Error::other(why).into()), None)),
-                None => Some((
-                    Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
-                    None,
-                )),
+/// The body of a log response.
+fn frames(
+    first: Option<Piece>,
+    pieces: mpsc::Receiver<Piece>,
+    stripper: Option<TimestampStripper>,
+) -> impl Stream<Item = Framed> + Send {
+    let pieces = stream::iter(first).chain(ReceiverStream::new(pieces));
+    stream::unfold(Some((pieces, stripper)), |open| async move {
+        let (mut pieces, mut stripper) = open?;
+        let error: Box<dyn Error + Send + Sync> = match pieces.next().await {
+            Some(Piece::Data(data)) => {
+                let shown = match &mut stripper {
+                    Some(stripper) => stripper.strip(&data),
+                    None => data,
+                };
+                return Some((Ok(Frame::data(shown)), Some((pieces, stripper))));
             }
-        })
-    }
+            Some(Piece::End) => return None,
+            Some(Piece::Failed(why)) => why.into(),
+            None => io::Error::from(io::ErrorKind::UnexpectedEof).into(),
+        };
+        Some((Err(error), None))
+    })
 }
 
 /// Removes the timestamps that a Go agent always adds, unless the request has `timestamps`.

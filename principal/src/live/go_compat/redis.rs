@@ -1,10 +1,6 @@
 //! Values of a cluster's redis and subscriptions to their changes, in the format of Go's redis proxy.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::unfold};
@@ -25,13 +21,15 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{GoSession, MAX_LASTING, Pending, PendingGuard, hold_budget, read};
-use crate::{
-    fleet::ClusterName,
-    live::{
-        tunnel::{Body, NotAnswered},
-        whole,
-    },
+use super::{
+    answer_budget::hold_budget,
+    key_format::{KeyFormat, wire_key},
+    pending::PendingGuard,
+    session::GoSession,
+};
+use crate::live::{
+    tunnel::{Body, NotAnswered},
+    whole,
 };
 
 /// A Go agent ends a subscription after ten minutes without a message on its connection.
@@ -40,89 +38,24 @@ const PING: Duration = Duration::from_mins(1);
 const PONG: Duration = Duration::from_secs(30);
 /// An agent that has just answered does not take much longer for a key that it understands.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// How long an agent that left a key unanswered is not asked so again: it may have had much to do.
-const UNANSWERED: Duration = Duration::from_secs(15);
 /// The longest push event: it has a name only. Longer events are not decoded.
 const LONGEST_PUSH: usize = 16 << 10;
 /// Unread messages; more would add nothing.
 const UNREAD: usize = 4;
 
-/// How an agent wants the keys of Applications in its Argo CD's own namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyFormat {
-    /// It takes away what is before the underscore, which is its name at the hub (namespace mapping).
-    Prefixed,
-    /// As its Argo CD has them (destination mapping). What an agent of the other kind is asked like this, it leaves
-    /// unanswered.
-    Bare,
-}
-
-/// Agents do not announce their key format, but one that answers to a bare key can only be of the second kind, and
-/// one that has a value under a prefixed key is of the first. Silence proves nothing.
-#[derive(Debug, Default)]
-pub(super) struct LearnedKeyFormat(Mutex<KeyKnowledge>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct KeyKnowledge {
-    keys: Option<KeyFormat>,
-    /// No probe before this time.
-    retry_at: Option<Instant>,
-}
-
-impl LearnedKeyFormat {
-    fn get(&self) -> Option<KeyFormat> {
-        self.lock().keys
-    }
-
-    fn set(&self, keys: KeyFormat) {
-        self.lock().keys = Some(keys);
-    }
-
-    /// Whether the bare key may be probed now.
-    fn may_try(&self) -> bool {
-        self.lock().retry_at.is_none_or(|at| at <= Instant::now())
-    }
-
-    fn unanswered(&self) {
-        self.lock().retry_at = Some(Instant::now() + UNANSWERED);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KeyKnowledge> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The key in this format; none if the format cannot express it.
-pub(super) fn wire_key(cluster: &ClusterName, key: &CacheKey, keys: KeyFormat) -> Option<String> {
-    match (keys, &key.namespace) {
-        // It reads keys of four fields only.
-        (KeyFormat::Prefixed, _) if key.shard.is_some() => None,
-        (KeyFormat::Bare, _) | (KeyFormat::Prefixed, Some(_)) => Some(key.to_string()),
-        (KeyFormat::Prefixed, None) => {
-            let prefixed = key.of(Some(cluster.to_string()), key.name.clone());
-            Some(prefixed.to_string())
-        }
-    }
-}
-
 /// Gets a value.
 pub(super) async fn get(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     key: &CacheKey,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     let (found, answer) = find(session, key, response_timeout).await?;
-    let RedisValue {
-        bytes,
-        cache_hit,
-        error,
-    } = found;
-    if !error.is_empty() {
-        let why = format!("the cluster's redis: {error}");
-        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, "", &why));
+    if !found.error.is_empty() {
+        let why = format!("the cluster's redis: {}", found.error);
+        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, &why));
     }
-    let (code, value) = if cache_hit {
-        (StatusCode::OK, bytes.unwrap_or_default())
+    let (code, value) = if found.cache_hit {
+        (StatusCode::OK, found.bytes.unwrap_or_default())
     } else {
         (StatusCode::NOT_FOUND, vec![])
     };
@@ -138,7 +71,7 @@ type Found = (RedisValue, Bytes);
 
 /// Gets a value, and learns the key format of the agent.
 async fn find(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     key: &CacheKey,
     response_timeout: Duration,
 ) -> Result<Found, NotAnswered> {
@@ -179,7 +112,7 @@ async fn find(
 }
 
 async fn value(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     key: String,
     response_timeout: Duration,
 ) -> Result<Found, NotAnswered> {
@@ -193,7 +126,7 @@ async fn value(
 }
 
 async fn send(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     connection: &str,
     command: RedisCommand,
     response_timeout: Duration,
@@ -206,9 +139,9 @@ async fn send(
     };
     let body = payload::encode(&request);
     let event = Event::live_request(Target::Redis, Verb::RedisRequest, &uuid, body);
-    let answer = session.request_and_wait(event, response_timeout).await?;
-    let response: RedisResponse = read("redis response", &answer)?;
-    Ok((response.body, answer))
+    let answer = session.request(event, "redis response", response_timeout);
+    let (response, raw): (RedisResponse, _) = answer.await?;
+    Ok((response.body, raw))
 }
 
 /// The connection of a push event, if it is one.
@@ -233,15 +166,11 @@ pub(super) async fn follow(
     let keys = session.keys.get().unwrap_or(KeyFormat::Prefixed);
     let Some(channel) = wire_key(&session.cluster, key, keys) else {
         let why = "this agent does not know this channel";
-        return Ok(whole::refusal(StatusCode::NOT_FOUND, "NotFound", why));
+        return Ok(whole::refusal(StatusCode::NOT_FOUND, why));
     };
     let connection = Uuid::new_v4().to_string();
     let (pushes, received) = mpsc::channel(UNREAD);
-    let remove = |pending: &mut Pending, id: &str| drop(pending.pushes.remove(id));
-    let place = session.register(&connection, remove, |pending, id| {
-        let budget = pending.pushes.len() < MAX_LASTING;
-        budget.then(|| pending.pushes.insert(id, pushes)).is_some()
-    })?;
+    let guard = session.pushes.add(&connection, pushes)?;
     let command = RedisCommand {
         subscribe: Some(RedisSubscribe {
             channel: channel.clone(),
@@ -252,7 +181,7 @@ pub(super) async fn follow(
     let subscribed = answer.subscribe_response.ok_or(NotAnswered::Unexpected)?;
     if !subscribed.error.is_empty() {
         let why = format!("the cluster's redis: {}", subscribed.error);
-        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, "", &why));
+        return Ok(whole::refusal(StatusCode::BAD_GATEWAY, &why));
     }
     let subscription = Subscription {
         session: Arc::clone(session),
@@ -261,7 +190,7 @@ pub(super) async fn follow(
         connection,
         received,
         ping: Instant::now() + PING,
-        _guard: place,
+        _guard: guard,
     };
     let frames = unfold(Some(subscription), |subscription| async move {
         let mut subscription = subscription?;
@@ -288,7 +217,7 @@ struct Subscription {
     received: mpsc::Receiver<()>,
     /// When the next ping is due.
     ping: Instant,
-    _guard: PendingGuard,
+    _guard: PendingGuard<mpsc::Sender<()>>,
 }
 
 impl Subscription {

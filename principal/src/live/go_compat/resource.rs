@@ -1,6 +1,6 @@
 //! Translates requests for a cluster's API to Go's resource proxy events, and the responses back. All but [`ask`] is pure.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use argocd::masked;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
-use super::{GoSession, hold_budget, log, read, terminal};
+use super::{answer_budget::hold_budget, log, session::GoSession};
 use crate::live::{
     tunnel::{Body, NotAnswered},
     whole,
@@ -38,28 +38,18 @@ pub(super) enum Translation {
     /// The principal answers by itself, as Go's does.
     Known(Value),
     /// A Go agent does not support it, or would do something else.
-    Unsupported(StatusCode, &'static str, &'static str),
+    Unsupported(StatusCode, &'static str),
 }
 
 /// Sends a request for the API.
 pub(super) async fn ask(
-    session: &Arc<GoSession>,
+    session: &GoSession,
+    asked: &Asked,
     request: Request<Body>,
-    target: &str,
     response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
     let until = Instant::now() + response_timeout;
     let (parts, body) = request.into_parts();
-    let Ok(asked) = Asked::parse(parts.method.as_str(), target) else {
-        return Ok(whole::refusal(
-            StatusCode::FORBIDDEN,
-            "Forbidden",
-            "invalid request",
-        ));
-    };
-    if asked.is_exec() {
-        return terminal::ask(session, &asked, &parts.headers, body, until).await;
-    }
     let reading = async {
         if asked.verb.only_reads() {
             return Ok(Bytes::new());
@@ -68,25 +58,25 @@ pub(super) async fn ask(
     };
     let Ok(Ok(body)) = timeout(response_timeout, reading).await else {
         let why = "the body of the request is missing, timed out or too large";
-        return Ok(whole::refusal(StatusCode::BAD_REQUEST, "BadRequest", why));
+        return Ok(whole::refusal(StatusCode::BAD_REQUEST, why));
     };
     let kind = parts.headers.get(CONTENT_TYPE);
     let kind = kind.and_then(|it| it.to_str().ok());
     let left = until.saturating_duration_since(Instant::now());
-    match translate(&asked, kind, &body) {
+    match translate(asked, kind, &body) {
         Translation::Known(value) => Ok(whole::json(StatusCode::OK, value.to_string())),
-        Translation::Unsupported(code, reason, why) => Ok(whole::refusal(code, reason, why)),
+        Translation::Unsupported(code, why) => Ok(whole::refusal(code, why)),
         Translation::Log(request) => log::ask(session, *request, left).await,
         Translation::Request(method, request) => {
             let (answer, raw) = request_resource(session, method, *request, left).await?;
-            Ok(hold_budget(answered(&asked, answer), raw))
+            Ok(hold_budget(answered(asked, answer), raw))
         }
     }
 }
 
 /// Sends a request to the agent: the response, decoded and as received.
 pub(super) async fn request_resource(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     method: Method,
     request: ResourceRequest,
     response_timeout: Duration,
@@ -98,15 +88,16 @@ pub(super) async fn request_resource(
     };
     let body = payload::encode(&request);
     let event = Event::live_request(Target::Resource, Verb::Http(method), &uuid, body);
-    let raw = session.request_and_wait(event, response_timeout).await?;
-    Ok((read("resource response", &raw)?, raw))
+    session
+        .request(event, "resource response", response_timeout)
+        .await
 }
 
 /// Translates a request.
 pub(super) fn translate(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Translation {
     if ui_access::judge(asked, UiAccess::Operate).is_err() {
         let why = "a Go agent has no UI_ACCESS; requests are limited to `operate`";
-        return Translation::Unsupported(StatusCode::FORBIDDEN, "Forbidden", why);
+        return Translation::Unsupported(StatusCode::FORBIDDEN, why);
     }
     match &asked.subject {
         Subject::Version => Translation::Known(version()),
@@ -115,7 +106,7 @@ pub(super) fn translate(asked: &Asked, kind: Option<&str>, body: &[u8]) -> Trans
         }
         Subject::Groups { group: Some(_), .. } | Subject::Schema { .. } => {
             let why = "an agent of argocd-agent does not support this request";
-            Translation::Unsupported(StatusCode::NOT_FOUND, "NotFound", why)
+            Translation::Unsupported(StatusCode::NOT_FOUND, why)
         }
         Subject::Groups { .. } => object_request(asked, Method::Get, &Object::default(), &[]),
         Subject::Kinds { group, version } => {
@@ -148,11 +139,7 @@ fn translate_object(
         }
         AskedVerb::Patch => {
             let why = "an agent of argocd-agent treats every patch as a merge patch, so other patches are refused";
-            Translation::Unsupported(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "UnsupportedMediaType",
-                why,
-            )
+            Translation::Unsupported(StatusCode::UNSUPPORTED_MEDIA_TYPE, why)
         }
         // A Go agent always decodes delete options.
         AskedVerb::Delete if body.is_empty() => {
@@ -161,7 +148,7 @@ fn translate_object(
         AskedVerb::Delete => object_request(asked, Method::Delete, object, body),
         AskedVerb::Watch | AskedVerb::Update | AskedVerb::DeleteCollection => {
             let why = "an agent of argocd-agent does not support this";
-            Translation::Unsupported(StatusCode::FORBIDDEN, "Forbidden", why)
+            Translation::Unsupported(StatusCode::FORBIDDEN, why)
         }
     }
 }
@@ -186,22 +173,14 @@ fn object_request(asked: &Asked, method: Method, object: &Object, body: &[u8]) -
 
 /// A GET of an object.
 pub(super) fn get_request(object: &Object) -> ResourceRequest {
-    let Object {
-        group,
-        version,
-        resource,
-        namespace,
-        name,
-        subresource,
-    } = object.clone();
     ResourceRequest {
         method: Verb::Http(Method::Get).to_string(),
-        group,
-        version,
-        resource,
-        namespace: namespace.unwrap_or_default(),
-        name: name.unwrap_or_default(),
-        subresource: subresource.unwrap_or_default(),
+        group: object.group.clone(),
+        version: object.version.clone(),
+        resource: object.resource.clone(),
+        namespace: object.namespace.clone().unwrap_or_default(),
+        name: object.name.clone().unwrap_or_default(),
+        subresource: object.subresource.clone().unwrap_or_default(),
         ..ResourceRequest::default()
     }
 }
@@ -241,7 +220,7 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
         let code = code.filter(|it| it.is_client_error() || it.is_server_error());
         let code = code.unwrap_or(StatusCode::BAD_GATEWAY);
         let why = format!("the agent of this cluster returned {status}");
-        return whole::refusal(code, reason(code), &why);
+        return whole::refusal(code, &why);
     }
     if resource.is_empty() {
         let done =
@@ -257,26 +236,7 @@ pub(super) fn answered(asked: &Asked, answer: ResourceResponse) -> Response<Body
     };
     match shown {
         Some(shown) => whole::json(StatusCode::OK, shown),
-        None => whole::refusal(StatusCode::BAD_GATEWAY, "", "unexpected answer"),
-    }
-}
-
-/// The `reason` of an API server for a status code; clients derive their errors from it.
-const fn reason(code: StatusCode) -> &'static str {
-    match code.as_u16() {
-        400 => "BadRequest",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "NotFound",
-        405 => "MethodNotAllowed",
-        409 => "Conflict",
-        410 => "Gone",
-        415 => "UnsupportedMediaType",
-        422 => "Invalid",
-        429 => "TooManyRequests",
-        503 => "ServiceUnavailable",
-        504 => "Timeout",
-        _ => "InternalError",
+        None => whole::refusal(StatusCode::BAD_GATEWAY, "unexpected answer"),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The client has a `WebSocket` with Kubernetes' channels, which ends here; its messages become frames to the agent.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use futures::{
@@ -10,11 +10,10 @@ use futures::{
     stream::{BoxStream, SplitSink, SplitStream},
 };
 use http::{
-    HeaderMap, HeaderValue, Response, StatusCode,
+    HeaderMap, HeaderValue, Request, Response, StatusCode,
     header::{SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL},
 };
-use http_body::Frame;
-use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::BodyExt as _;
 use live::{
     channels::{self, Channel, End, Size},
     request::{Object, Request as Asked},
@@ -32,7 +31,6 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{Instant, timeout},
 };
-use tokio_stream::wrappers::ReceiverStream;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
@@ -45,11 +43,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use uuid::Uuid;
 
-use super::{GoSession, MAX_LASTING, Pending, resource};
+use super::{
+    resource,
+    session::{Frames, GoSession, TerminalStream},
+};
 use crate::{
     fleet::Mode,
     live::{
-        tunnel::{Body, NotAnswered},
+        tunnel::{Body, NotAnswered, streamed},
         whole,
     },
 };
@@ -62,20 +63,6 @@ const MAX_INPUT: usize = 16 << 10;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Socket = WebSocketStream<Tunnel>;
-/// Frames to an agent.
-pub(crate) type Frames = mpsc::Sender<Result<TerminalStreamData, Status>>;
-
-/// The stream of a terminal that an agent has opened.
-pub(crate) struct TerminalStream {
-    pub(crate) from_agent: BoxStream<'static, Result<TerminalStreamData, Status>>,
-    pub(crate) to_agent: Frames,
-}
-
-impl fmt::Debug for TerminalStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").finish_non_exhaustive()
-    }
-}
 
 /// Why a request for a terminal is refused without the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,23 +126,24 @@ pub(super) fn translate_exec(
 
 impl Refused {
     fn answer(&self) -> Response<Body> {
-        let (code, reason) = match self {
-            Self::Forbidden(_) => (StatusCode::FORBIDDEN, "Forbidden"),
-            Self::Mode | Self::Protocol => (StatusCode::BAD_REQUEST, "BadRequest"),
+        let code = match self {
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::Mode | Self::Protocol => StatusCode::BAD_REQUEST,
         };
-        whole::refusal(code, reason, &self.to_string())
+        whole::refusal(code, &self.to_string())
     }
 }
 
 /// Requests a terminal, and returns when the agent has opened its stream.
 pub(super) async fn ask(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     asked: &Asked,
-    headers: &HeaderMap,
-    input: Body,
-    until: Instant,
+    request: Request<Body>,
+    response_timeout: Duration,
 ) -> Result<Response<Body>, NotAnswered> {
-    let translated = translate_exec(session.mode, asked, headers);
+    let until = Instant::now() + response_timeout;
+    let (parts, input) = request.into_parts();
+    let translated = translate_exec(session.mode, asked, &parts.headers);
     // A client whose WebSocket is refused retries with SPDY, and shows people the second error.
     let is_about_the_pod = matches!(translated, Ok(_) | Err(Refused::Protocol));
     if is_about_the_pod && let Some(refused) = refuse_hidden_pod(session, asked, until).await? {
@@ -167,30 +155,18 @@ pub(super) async fn ask(
     };
     let uuid = plan.request.uuid.clone();
     let (open, opened) = oneshot::channel();
-    let remove = |pending: &mut Pending, id: &str| drop(pending.terminals.remove(id));
-    let place = session.register(&uuid, remove, |pending, id| {
-        let budget = pending.terminals.len() < MAX_LASTING;
-        budget.then(|| pending.terminals.insert(id, open)).is_some()
-    })?;
-    session.send(Event::live_request(
-        Target::Terminal,
-        Verb::TerminalRequest,
-        &uuid,
-        payload::encode(&plan.request),
-    ))?;
+    let guard = session.terminals.add(&uuid, open)?;
+    let body = payload::encode(&plan.request);
+    let event = Event::live_request(Target::Terminal, Verb::TerminalRequest, &uuid, body);
     let response_timeout = until.saturating_duration_since(Instant::now());
-    let opened = timeout(response_timeout, opened)
-        .await
-        .map_err(|_elapsed| NotAnswered::TimedOut(response_timeout))?
-        .map_err(|_dropped| NotAnswered::Ended)?;
-    drop(place);
+    let opened = session.send(event, opened, response_timeout).await?;
+    drop(guard);
     let (send, outgoing) = tunnel::chunks();
     let incoming = input.into_data_stream().map_err(io::Error::other);
     let viewer = (Tunnel::new(incoming, send.clone()), send);
     let relaying = relay(viewer, opened, uuid, session.session_ended.clone());
     session.spawner.spawn_short("terminal", relaying);
-    let outgoing = ReceiverStream::new(outgoing).map(|chunk| Ok(Frame::data(chunk)));
-    let mut begun = Response::new(UnsyncBoxBody::new(StreamBody::new(outgoing)));
+    let mut begun = Response::new(streamed(outgoing));
     let headers = begun.headers_mut();
     let socket = HeaderValue::from_static(Upgrade::WebSocket.as_str());
     headers.insert(upgrade::HEADER, socket);
@@ -203,7 +179,7 @@ pub(super) async fn ask(
 /// A Go agent opens terminals in every Pod, but it returns only Pods of Applications: so this gets the Pod first.
 /// The refusal if the agent does not return it.
 async fn refuse_hidden_pod(
-    session: &Arc<GoSession>,
+    session: &GoSession,
     asked: &Asked,
     until: Instant,
 ) -> Result<Option<Response<Body>>, NotAnswered> {
@@ -225,7 +201,7 @@ async fn refuse_hidden_pod(
             let why = format!(
                 "the agent of this cluster refuses the Pod {name:?}: it belongs to no Application, so a terminal is not allowed"
             );
-            whole::refusal(code, "Forbidden", &why)
+            whole::refusal(code, &why)
         }
         _ => resource::answered(asked, answer),
     }))

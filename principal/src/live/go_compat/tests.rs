@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
@@ -9,11 +10,13 @@ use live::{cache_key::CacheKey, request::Request as Asked};
 use protocol::{Event, Target, Verb, event::Method, payload};
 use runtime::parts::Parts;
 use serde_json::{Value, json};
-use tokio::time::advance;
+use tokio::time::{advance, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    redis::{KeyFormat, wire_key},
+    key_format::{KeyFormat, wire_key},
     resource::{Translation, answered, translate},
+    session::{MAX_LOGS, MOST},
     *,
 };
 
@@ -242,10 +245,7 @@ async fn requests_to_a_silent_agent_are_bounded_in_time_and_number() {
         .iter()
         .filter(|it| matches!(it, Err(NotAnswered::TimedOut(_))));
     assert_eq!(late.count(), MOST);
-    assert!(
-        session.lock().as_ref().unwrap().answers.is_empty(),
-        "nothing is left of them"
-    );
+    assert!(session.answers.is_empty(), "nothing is left of them");
     assert!(
         driver.next().now_or_never().is_none(),
         "and none of them is sent"
@@ -360,5 +360,5 @@ async fn subscription_forwards_messages_and_ends_without_pong() {
     let (end, ()) = tokio::join!(body.frame(), ponging);
     assert!(end.unwrap().is_err());
     drop(body);
-    assert!(session.lock().as_ref().unwrap().pushes.is_empty());
+    assert!(session.pushes.is_empty());
 }

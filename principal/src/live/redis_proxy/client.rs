@@ -2,37 +2,40 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, io,
     net::IpAddr,
+    ops::ControlFlow,
     sync::Arc,
     time::Duration,
 };
 
-use live::cache_key::{CacheKey, Item};
-use live::resp::Value;
+use live::{
+    cache_key::{CacheKey, Item},
+    resp::Value,
+};
 use runtime::{credentials::login::Login, error::Chain};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadHalf, WriteHalf},
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
+use tokio_util::sync::DropGuard;
 
 use super::{
-    Shared,
-    command::{self, Command, Version},
-    event_refresh,
-    follow::{Channel, Follow},
+    command::{self, Claim, Command, Version},
+    error::{Ended, UpstreamError},
+    follow::Channel,
     page,
     reader::{RawCommand, Reader, Unreadable},
     remote::Remote,
-    upstream::{self, NotRelayed, Upstream},
-    value::{self, CarryError},
+    shared::Shared,
+    upstream::Upstream,
+    value,
     writer::Writer,
 };
 use crate::{domain::ObjectOwner, transport::listener::handshakes::Handshake};
 
 mod channels;
-mod login;
+mod password;
 
 /// Unauthenticated connections are closed after this time.
 const LOGIN: Duration = Duration::from_secs(10);
@@ -41,65 +44,23 @@ const IDLE: Duration = Duration::from_hours(1);
 /// The longest pause within a command.
 const PAUSE: Duration = Duration::from_secs(30);
 
+const WRONG_PASSWORDS: u32 = 3;
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NO_PASSWORD: &str = "ERR the password of the hub's redis is not known yet; try again";
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 const SUBSCRIBED_ONLY: &str =
     "ERR only SUBSCRIBE, UNSUBSCRIBE, PING and QUIT are allowed in this context";
 const OF_A_CLUSTER: &str = "NOPERM this Application is a cluster's, and so is what is known of it";
 const NOT_REACHED: &str = "ERR the hub's redis does not answer";
-/// The prefix of redis at which clients retry.
-pub(super) const BUSY: &str = "TRYAGAIN too many requests at the same time";
-
-/// Why a connection ends before its client wants it to.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Ended {
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-    #[error("write to the client")]
-    Write(#[from] io::Error),
-    #[error("the client timed out")]
-    TimedOut,
-    #[error("wrong password")]
-    WrongPassword,
-    #[error("a command is too long")]
-    TooLong,
-    #[error(transparent)]
-    Upstream(#[from] upstream::Error),
-    #[error("a value of a cluster was truncated")]
-    Broken,
-}
-
-impl From<CarryError> for Ended {
-    fn from(why: CarryError) -> Self {
-        match why {
-            CarryError::Broken => Self::Broken,
-            CarryError::Client(why) => Self::Write(why),
-        }
-    }
-}
-
-impl From<NotRelayed> for Ended {
-    fn from(why: NotRelayed) -> Self {
-        match why {
-            NotRelayed::Upstream(why) => Self::Upstream(why),
-            NotRelayed::Client(why) => Self::Write(why),
-        }
-    }
-}
 
 /// What happens next.
 enum Next {
     RawCommand(Option<RawCommand>),
     Changed(Option<Channel>),
-    UpstreamReady(Result<(), upstream::Error>),
+    UpstreamReady(Result<(), UpstreamError>),
     TimedOut,
     Stop,
-}
-
-/// Whether to go on.
-#[derive(Debug, PartialEq, Eq)]
-enum Flow {
-    Continue,
-    Close,
 }
 
 /// A connection.
@@ -113,7 +74,7 @@ struct Client<S: AsyncWrite> {
     unauthenticated: Option<Handshake<IpAddr>>,
     wrong_passwords: u32,
     /// Its subscriptions: at clusters, and at the hub's redis.
-    follows: BTreeMap<Channel, Follow>,
+    follows: BTreeMap<Channel, DropGuard>,
     local: BTreeSet<Channel>,
     notify: mpsc::Sender<Channel>,
 }
@@ -150,7 +111,7 @@ where
             () = stop.cancelled() => Next::Stop,
             raw = reader.command() => Next::RawCommand(client.report_unreadable(raw).await?),
             channel = changes.recv() => Next::Changed(channel),
-            spoke = upstream_ready(client.upstream.as_mut()) => Next::UpstreamReady(spoke),
+            ready = upstream_ready(client.upstream.as_mut()) => Next::UpstreamReady(ready),
             () = sleep_until(deadline) => Next::TimedOut,
         };
         match next {
@@ -159,7 +120,7 @@ where
             Next::RawCommand(Some(raw)) => {
                 let goes = client.answer(&raw, &mut reader).await?;
                 client.writer.flush().await?;
-                if goes == Flow::Close {
+                if goes.is_break() {
                     return Ok(());
                 }
                 if client.login.is_some() {
@@ -167,8 +128,8 @@ where
                 }
             }
             Next::Changed(Some(channel)) => client.changed(channel).await?,
-            Next::UpstreamReady(spoke) => {
-                spoke?;
+            Next::UpstreamReady(ready) => {
+                ready?;
                 if let Some(upstream) = &mut client.upstream {
                     upstream.relay(&mut client.writer).await?;
                     client.writer.flush().await?;
@@ -178,13 +139,7 @@ where
     }
 }
 
-impl<S: AsyncWrite> fmt::Debug for Client<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-async fn upstream_ready(upstream: Option<&mut Upstream>) -> Result<(), upstream::Error> {
+async fn upstream_ready(upstream: Option<&mut Upstream>) -> Result<(), UpstreamError> {
     match upstream {
         Some(upstream) => upstream.readable().await,
         None => std::future::pending().await,
@@ -208,7 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         &mut self,
         raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
-    ) -> Result<Flow, Ended> {
+    ) -> Result<ControlFlow<()>, Ended> {
         let read = command::read(&raw.words);
         let refused = match &read {
             Ok(command) => self.refusal(command).map(ToOwned::to_owned),
@@ -223,7 +178,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Ok(command) if refused.is_none() => self.execute(command, raw, reader).await,
             // The rest would be parsed as the next command.
             _ if !raw.is_whole => Err(Ended::TooLong),
-            _ => Ok(Flow::Continue),
+            _ => Ok(ControlFlow::Continue(())),
         }
     }
 
@@ -245,22 +200,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         {
             // RESP2 cannot distinguish replies from messages.
             Some(SUBSCRIBED_ONLY)
+        } else if let Command::Set(key) = command {
+            let whose = self.whose(key).map(|(_, whose)| whose);
+            matches!(whose, Some(ObjectOwner::Cluster(_))).then_some(OF_A_CLUSTER)
         } else {
-            match command {
-                Command::Set(key) => {
-                    let whose = self.whose(key).map(|(_, whose)| whose);
-                    matches!(whose, Some(ObjectOwner::Cluster(_))).then_some(OF_A_CLUSTER)
-                }
-                Command::Hello(..)
-                | Command::Auth(_)
-                | Command::Ping(_)
-                | Command::Introduction
-                | Command::Quit
-                | Command::Get(_)
-                | Command::Subscribe(_)
-                | Command::Unsubscribe(_)
-                | Command::Other => None,
-            }
+            None
         }
     }
 
@@ -269,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         command: Command<'_>,
         raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
-    ) -> Result<Flow, Ended> {
+    ) -> Result<ControlFlow<()>, Ended> {
         let can_be_long = matches!(command, Command::Set(_) | Command::Other);
         if !raw.is_whole && !can_be_long {
             return Err(Ended::TooLong);
@@ -285,13 +229,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Command::Introduction => self.writer.value(&Value::ok()).await?,
             Command::Quit => {
                 self.writer.value(&Value::ok()).await?;
-                return Ok(Flow::Close);
+                return Ok(ControlFlow::Break(()));
             }
             Command::Get(key) => match self.whose(key) {
                 Some((_, ObjectOwner::NoOne)) => self.writer.null().await?,
                 Some((key, ObjectOwner::Cluster(there))) => {
                     if key.item == Item::ResourcesTree {
-                        event_refresh::schedule(&self.shared, &there);
+                        self.shared.event_refresher.schedule(&there);
                     }
                     let remote = Remote::new(there, &key);
                     value::carry(&self.shared, &remote, &mut self.writer).await?;
@@ -299,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 Some((_, ObjectOwner::Hub)) => self.forward(raw, reader).await?,
                 None => match page::value(&self.shared, key) {
                     Some(value) => {
-                        self.shared.live.metrics.redis_request("page");
+                        self.shared.live.metrics.redis_requests.count("page");
                         self.writer.value(&Value::bytes(value)).await?;
                     }
                     None => self.forward(raw, reader).await?,
@@ -309,7 +253,55 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             Command::Subscribe(channels) => self.subscribe(&channels).await?,
             Command::Unsubscribe(channels) => self.unsubscribe(&channels).await?,
         }
-        Ok(Flow::Continue)
+        Ok(ControlFlow::Continue(()))
+    }
+
+    async fn hello(
+        &mut self,
+        version: Option<Version>,
+        claim: Option<Claim<'_>>,
+    ) -> Result<(), Ended> {
+        if let Some(claim) = claim
+            && !self.authenticate(claim).await?
+        {
+            return Ok(());
+        }
+        if self.login.is_none() {
+            return Ok(self.writer.error(NO_AUTH).await?);
+        }
+        let before = self.writer.version;
+        let version = version.unwrap_or(before);
+        if version != before && self.has_subscriptions() {
+            let error = "ERR the version of a connection with subscriptions stays";
+            return Ok(self.writer.error(error).await?);
+        }
+        if version != before {
+            // The next command reconnects with the other version.
+            self.upstream = None;
+        }
+        self.writer.version = version;
+        Ok(self.writer.hello().await?)
+    }
+
+    /// Whether the credentials are right; if not, this has sent the error.
+    async fn authenticate(&mut self, claim: Claim<'_>) -> Result<bool, Ended> {
+        let known = self.shared.login.borrow().clone();
+        let Some(known) = known else {
+            self.writer.error(NO_PASSWORD).await?;
+            return Ok(false);
+        };
+        if password::accepts(&known, claim) {
+            self.login = Some(known);
+            self.unauthenticated = None;
+            return Ok(true);
+        }
+        self.wrong_passwords = self.wrong_passwords.saturating_add(1);
+        self.writer.error(WRONG_PASSWORD).await?;
+        if self.wrong_passwords >= WRONG_PASSWORDS {
+            self.writer.flush().await?;
+            return Err(Ended::WrongPassword);
+        }
+        Ok(false)
     }
 
     /// The owner of the Application of a key, if the key is about one.
@@ -326,19 +318,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         raw: &RawCommand,
         reader: &mut Reader<ReadHalf<S>>,
     ) -> Result<(), Ended> {
-        let shared = Arc::clone(&self.shared);
-        shared.live.metrics.redis_request("local");
-        if let Err(why) = self.reach_upstream().await {
-            shared.live.metrics.redis_request("local_failed");
-            tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
-            return if raw.is_whole {
-                Ok(self.writer.error(NOT_REACHED).await?)
-            } else {
-                Err(why.into())
-            };
-        }
-        let Some(upstream) = &mut self.upstream else {
-            return Ok(self.writer.error(NOT_REACHED).await?);
+        let metrics = self.shared.live.metrics.clone();
+        metrics.redis_requests.count("local");
+        let (upstream, writer) = match self.reach_upstream().await {
+            Ok(reached) => reached,
+            Err(why) => {
+                metrics.redis_requests.count("local_failed");
+                tracing::warn!(error = %Chain(&why), "the hub's redis does not answer");
+                return if raw.is_whole {
+                    Ok(self.writer.error(NOT_REACHED).await?)
+                } else {
+                    Err(why.into())
+                };
+            }
         };
         upstream.write(&raw.bytes).await?;
         let mut is_whole = raw.is_whole;
@@ -348,28 +340,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             is_whole = reading.await.map_err(|_late| Ended::TimedOut)??;
             upstream.write(&piece).await?;
         }
-        Ok(upstream.answer(&mut self.writer).await?)
+        upstream.answer(writer).await
     }
 
-    /// Connects to the hub's redis when it is needed.
-    async fn reach_upstream(&mut self) -> Result<(), upstream::Error> {
-        if self.upstream.is_none() {
-            let login = self
-                .login
-                .as_ref()
-                .ok_or(upstream::Error::NotAuthenticated)?;
-            let upstream = Upstream::connect(&self.shared, login, self.writer.version);
-            self.upstream = Some(upstream.await?);
-        }
-        Ok(())
+    /// Connects to the hub's redis when it is needed; also returns where its replies go.
+    async fn reach_upstream(
+        &mut self,
+    ) -> Result<(&mut Upstream, &mut Writer<WriteHalf<S>>), UpstreamError> {
+        let upstream = if let Some(upstream) = self.upstream.take() {
+            upstream
+        } else {
+            let login = self.login.as_ref();
+            let login = login.ok_or(UpstreamError::NotAuthenticated)?;
+            Upstream::connect(&self.shared, login, self.writer.version).await?
+        };
+        Ok((self.upstream.insert(upstream), &mut self.writer))
     }
 
     /// Sends a command to the hub's redis; its reply is relayed when it arrives.
-    async fn send_upstream(&mut self, command: &[u8]) -> Result<(), upstream::Error> {
-        self.reach_upstream().await?;
-        match &mut self.upstream {
-            Some(upstream) => upstream.write(command).await,
-            None => Err(upstream::Error::NotAuthenticated),
-        }
+    async fn send_upstream(&mut self, command: &[u8]) -> Result<(), UpstreamError> {
+        let (upstream, _) = self.reach_upstream().await?;
+        upstream.write(command).await
     }
 }

@@ -6,17 +6,16 @@ use http::StatusCode;
 use http_body_util::BodyExt as _;
 use runtime::{backoff::Backoff, error::Chain};
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::{mpsc, mpsc::error::SendError},
     time::{Instant, sleep},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::DropGuard;
 use uuid::Uuid;
 
 use super::{
-    Shared,
     remote::{self, Remote},
+    shared::Shared,
 };
-use crate::{fleet::ClusterName, transport::listener::slots::Slot};
 
 /// Backoff between attempts, and when it resets.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -25,101 +24,78 @@ const HEALTHY: Duration = Duration::from_mins(1);
 /// A channel of redis.
 pub(super) type Channel = Vec<u8>;
 
-/// A subscription; dropped, it ends.
-#[derive(Debug)]
-pub(super) struct Follow {
-    _end: DropGuard,
-    _one: OwnedSemaphorePermit,
-    _of_cluster: Slot<ClusterName>,
+/// Notifies of each message on the channel, and of each reconnect, since messages may be lost meanwhile. Dropping the
+/// guard ends the subscription. None: too many subscriptions.
+pub(super) fn follow(
+    shared: &Arc<Shared>,
+    remote: Remote,
+    channel: Channel,
+    notify: mpsc::Sender<Channel>,
+) -> Option<DropGuard> {
+    let place = shared.follows.take(remote.cluster.clone())?;
+    let end = shared.live.spawner.token().child_token();
+    let follower = Follower {
+        shared: Arc::clone(shared),
+        remote,
+        channel,
+        notify,
+    };
+    let ended = end.clone();
+    let following = async move {
+        let _place = place;
+        ended.run_until_cancelled(follower.run()).await;
+    };
+    let spawner = shared.live.spawner.background();
+    spawner.spawn_short("follow", following);
+    Some(end.drop_guard())
 }
 
-impl Follow {
-    /// Notifies of each message on the channel, and of each reconnect, since messages may be lost meanwhile. None: too
-    /// many subscriptions.
-    pub(super) fn start(
-        shared: &Arc<Shared>,
-        remote: Remote,
-        channel: Channel,
-        notify: mpsc::Sender<Channel>,
-    ) -> Option<Self> {
-        let one = Arc::clone(&shared.follows).try_acquire_owned().ok()?;
-        let of_cluster = shared.follows_of_cluster.take(remote.cluster.clone())?;
-        let end = shared.live.spawner.token().child_token();
-        let following = follow(Arc::clone(shared), remote, channel, notify, end.clone());
-        shared
-            .live
-            .spawner
-            .background()
-            .spawn_short("follow", following);
-        Some(Self {
-            _end: end.drop_guard(),
-            _one: one,
-            _of_cluster: of_cluster,
-        })
-    }
-}
-
-async fn follow(
+struct Follower {
     shared: Arc<Shared>,
     remote: Remote,
     channel: Channel,
     notify: mpsc::Sender<Channel>,
-    end: CancellationToken,
-) {
-    let retrying = async {
+}
+
+impl Follower {
+    /// Reopens the response until the client is gone.
+    async fn run(&self) {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
         let mut is_first = true;
-        loop {
-            if follow_once(&shared, &remote, &channel, &notify, &mut backoff, is_first).await
-                == Ended::Unsubscribed
-            {
-                return;
-            }
+        while self.follow_once(&mut backoff, is_first).await.is_ok() {
             is_first = false;
             sleep(backoff.failed(Instant::now())).await;
         }
-    };
-    end.run_until_cancelled(retrying).await;
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Ended {
-    /// The agent is away, or the stream broke.
-    Broken,
-    /// The client is gone or has unsubscribed.
-    Unsubscribed,
-}
-
-async fn follow_once(
-    shared: &Shared,
-    remote: &Remote,
-    channel: &Channel,
-    notify: &mpsc::Sender<Channel>,
-    backoff: &mut Backoff,
-    is_first: bool,
-) -> Ended {
-    let id = Uuid::new_v4().to_string();
-    let response = match remote::ask(shared, remote, true, &id).await {
-        Ok(response) if response.status() == StatusCode::OK => response,
-        Ok(response) => {
-            tracing::debug!(status = %response.status(), "refused a subscription");
-            return Ended::Broken;
-        }
-        Err(error) => {
-            tracing::debug!(error = %Chain(&error), "cannot subscribe");
-            return Ended::Broken;
-        }
-    };
-    backoff.succeeded(Instant::now());
-    if !is_first && notify.send(channel.clone()).await.is_err() {
-        return Ended::Unsubscribed;
     }
-    let mut body = response.into_body();
-    while let Some(Ok(frame)) = body.frame().await {
-        let has_changed = frame.data_ref().is_some_and(|data| !data.is_empty());
-        if has_changed && notify.send(channel.clone()).await.is_err() {
-            return Ended::Unsubscribed;
+
+    /// Follows one response to its end. An error means that the client is gone.
+    async fn follow_once(
+        &self,
+        backoff: &mut Backoff,
+        is_first: bool,
+    ) -> Result<(), SendError<Channel>> {
+        let id = Uuid::new_v4().to_string();
+        let response = match remote::ask(&self.shared, &self.remote, true, &id).await {
+            Ok(response) if response.status() == StatusCode::OK => response,
+            Ok(response) => {
+                tracing::debug!(status = %response.status(), "refused a subscription");
+                return Ok(());
+            }
+            Err(error) => {
+                tracing::debug!(error = %Chain(&error), "cannot subscribe");
+                return Ok(());
+            }
+        };
+        backoff.succeeded(Instant::now());
+        if !is_first {
+            self.notify.send(self.channel.clone()).await?;
         }
+        let mut body = response.into_body();
+        while let Some(Ok(frame)) = body.frame().await {
+            if frame.data_ref().is_some_and(|data| !data.is_empty()) {
+                self.notify.send(self.channel.clone()).await?;
+            }
+        }
+        Ok(())
     }
-    Ended::Broken
 }

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use live::cluster_info::{self, Census, Connection, Form};
 
-use super::Shared;
+use super::shared::Shared;
 use crate::{fleet::ClusterName, report::SessionReport};
 
 /// The value of a key, if it is about a cluster with an agent.
@@ -14,7 +14,7 @@ pub(super) fn value(shared: &Shared, key: &[u8]) -> Option<Vec<u8>> {
     let (server, form) = cluster_info::server_of(key)?;
     let live = &shared.live;
     let cluster = live.applications.cluster_at(server)?;
-    let (report, census) = live.admission.registry.known(&cluster);
+    let (report, census) = live.admission.registry.reports.known(&cluster);
     let now = live.clock.now();
     Some(written(&cluster, report.as_deref(), census, now, form))
 }

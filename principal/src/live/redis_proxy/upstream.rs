@@ -1,19 +1,25 @@
 //! The hub's own redis: one connection for each client that uses it.
 
-use std::{fmt, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use live::resp::{self, Event, Kind, Limits, Malformed, Scanner, Step, Value};
+use live::resp::{self, Event, Kind, Limits, Scanner, Step};
 use runtime::credentials::{ClientTls, login::Login};
 use rustls_pki_types::ServerName;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::either::Either;
 
-use super::{Shared, command::Version, writer::Writer};
+use super::{
+    command::Version,
+    error::{Ended, UpstreamError},
+    shared::Shared,
+    writer::Writer,
+};
 
 /// For connecting, and for pauses within a reply.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,41 +32,13 @@ const LIMITS: Limits = Limits {
     bytes: 1 << 30,
 };
 
-/// Why the hub's redis cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum Error {
-    #[error("connect to the hub's redis at {0}")]
-    Connect(String, #[source] io::Error),
-    #[error("the hub's redis refused the login: {0}")]
-    Refused(String),
-    #[error("read from or write to the hub's redis")]
-    Io(#[from] io::Error),
-    #[error("the hub's redis sent an invalid value")]
-    Malformed(#[from] Malformed),
-    #[error("the hub's redis closed the connection")]
-    Closed,
-    #[error("the client has not authenticated")]
-    NotAuthenticated,
-}
-
-/// Why a reply did not reach the client.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum NotRelayed {
-    #[error(transparent)]
-    Upstream(#[from] Error),
-    #[error("write to the client")]
-    Client(#[source] io::Error),
-}
-
-/// TCP, or TLS over it.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug {}
-
-impl<S: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug> Stream for S {}
+/// TLS, or TCP.
+type Stream = Either<Box<TlsStream<TcpStream>>, TcpStream>;
 
 /// A connection to the hub's redis.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    io: Box<dyn Stream>,
+    io: Stream,
     buffer: BytesMut,
     scanner: Scanner,
 }
@@ -70,9 +48,9 @@ impl Upstream {
         shared: &Shared,
         login: &Login,
         version: Version,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, UpstreamError> {
         let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
-        let cannot = |error| Error::Connect(address.clone(), error);
+        let cannot = |error| UpstreamError::Connect(address.clone(), error);
         let io = timeout(TIMEOUT, connect_stream(address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
@@ -87,25 +65,35 @@ impl Upstream {
             None => resp::command(&[b"AUTH", password]),
             Some(user) => resp::command(&[b"AUTH", user.as_bytes(), password]),
         };
-        upstream.write(&auth).await?;
-        let answer = upstream.read_reply().await?;
-        if let Some(text) = answer.as_error() {
-            let text = String::from_utf8_lossy(text).into_owned();
-            // A redis without a password accepts every client; the proxy has authenticated this one.
-            if !text.contains("without any password configured") {
-                return Err(Error::Refused(text));
-            }
+        // A redis without a password accepts every client; the proxy has authenticated this one.
+        let has_no_password = |text: &String| text.contains("without any password configured");
+        let refused = upstream.command(&auth).await?;
+        if let Some(text) = refused.filter(|text| !has_no_password(text)) {
+            return Err(UpstreamError::Refused(text));
         }
-        if version == Version::Three {
-            upstream.write(&resp::command(&[b"HELLO", b"3"])).await?;
-            if let Some(text) = upstream.read_reply().await?.as_error() {
-                return Err(Error::Refused(String::from_utf8_lossy(text).into_owned()));
-            }
+        if version == Version::Three
+            && let Some(text) = upstream.command(&resp::command(&[b"HELLO", b"3"])).await?
+        {
+            return Err(UpstreamError::Refused(text));
         }
         Ok(upstream)
     }
 
-    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    /// Sends a command of the proxy itself; returns the error that is its reply.
+    async fn command(&mut self, command: &[u8]) -> Result<Option<String>, UpstreamError> {
+        self.write(command).await?;
+        loop {
+            if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
+                drop(self.buffer.split_to(used));
+                let error = value.as_error().map(String::from_utf8_lossy);
+                return Ok(error.map(Cow::into_owned));
+            }
+            let filled = timeout(TIMEOUT, self.fill()).await;
+            filled.map_err(io::Error::from)??;
+        }
+    }
+
+    pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), UpstreamError> {
         let writing = async {
             self.io.write_all(bytes).await?;
             // TLS may still hold some of it.
@@ -116,7 +104,7 @@ impl Upstream {
     }
 
     /// Waits until data arrives. Cancel-safe.
-    pub(super) async fn readable(&mut self) -> Result<(), Error> {
+    pub(super) async fn readable(&mut self) -> Result<(), UpstreamError> {
         if self.buffer.is_empty() {
             self.fill().await?;
         }
@@ -127,7 +115,7 @@ impl Upstream {
     pub(super) async fn answer<W: AsyncWrite + Unpin>(
         &mut self,
         into: &mut Writer<W>,
-    ) -> Result<(), NotRelayed> {
+    ) -> Result<(), Ended> {
         while self.relay(into).await? == Some(Kind::Push) {}
         Ok(())
     }
@@ -136,12 +124,12 @@ impl Upstream {
     pub(super) async fn relay<W: AsyncWrite + Unpin>(
         &mut self,
         into: &mut Writer<W>,
-    ) -> Result<Option<Kind>, NotRelayed> {
+    ) -> Result<Option<Kind>, Ended> {
         let (mut group, mut is_first) = (None, true);
         loop {
             let mut rest = self.buffer.as_ref();
             let before = rest.len();
-            let step = self.scanner.step(&mut rest).map_err(Error::from)?;
+            let step = self.scanner.step(&mut rest).map_err(UpstreamError::from)?;
             let used = before.saturating_sub(rest.len());
             if let (true, Step::Event(event)) = (is_first, step) {
                 is_first = false;
@@ -152,43 +140,31 @@ impl Upstream {
             }
             let (is_done, is_all) = (step == Step::Done, step == Step::More);
             let used = self.buffer.split_to(used);
-            into.bytes(&used).await.map_err(NotRelayed::Client)?;
+            into.bytes(&used).await?;
             if is_done {
                 return Ok(group);
             }
             if is_all {
                 let filled = timeout(TIMEOUT, self.fill()).await;
-                filled.map_err(|late| Error::Io(late.into()))??;
+                filled.map_err(|late| UpstreamError::Io(late.into()))??;
             }
         }
     }
 
-    /// A reply to the proxy itself.
-    async fn read_reply(&mut self) -> Result<Value, Error> {
-        loop {
-            if let Some((value, used)) = resp::decode(&self.buffer, Limits::SMALL)? {
-                drop(self.buffer.split_to(used));
-                return Ok(value);
-            }
-            let filled = timeout(TIMEOUT, self.fill()).await;
-            filled.map_err(io::Error::from)??;
-        }
-    }
-
-    async fn fill(&mut self) -> Result<(), Error> {
+    async fn fill(&mut self) -> Result<(), UpstreamError> {
         self.buffer.reserve(PIECE);
         match self.io.read_buf(&mut self.buffer).await? {
-            0 => Err(Error::Closed),
+            0 => Err(UpstreamError::Closed),
             _ => Ok(()),
         }
     }
 }
 
-async fn connect_stream(address: &str, tls: Option<&ClientTls>) -> io::Result<Box<dyn Stream>> {
+async fn connect_stream(address: &str, tls: Option<&ClientTls>) -> io::Result<Stream> {
     let tcp = TcpStream::connect(address).await?;
     tcp.set_nodelay(true)?;
     let Some(tls) = tls else {
-        return Ok(Box::new(tcp));
+        return Ok(Either::Right(tcp));
     };
     let config = tls.current();
     let config = config.ok_or_else(|| io::Error::other("the CA of the hub's redis is unknown"))?;
@@ -202,5 +178,5 @@ async fn connect_stream(address: &str, tls: Option<&ClientTls>) -> io::Result<Bo
         .to_owned();
     let name = ServerName::try_from(host).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp);
-    Ok(Box::new(stream.await?))
+    Ok(Either::Left(Box::new(stream.await?)))
 }

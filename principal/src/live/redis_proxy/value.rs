@@ -3,95 +3,153 @@
 use std::{io, time::Duration};
 
 use bytes::BytesMut;
+use http::{Response, StatusCode, header::CONTENT_LENGTH};
 use http_body_util::BodyExt as _;
+use runtime::error::Chain;
 use tokio::{io::AsyncWrite, time::timeout};
 
 use super::{
-    Shared,
-    client::BUSY,
-    remote::{self, Answer, Remote, Value},
+    error::Ended,
+    remote::{self, AuditLine, Remote},
+    shared::Shared,
     writer::Writer,
 };
+use crate::live::tunnel::{Body, NotAnswered};
 
 /// The longest pause within a value.
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Why a value did not reach its client. The connection must close then: its next bytes would be the value's.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CarryError {
-    #[error("it was truncated or timed out")]
-    Broken,
-    #[error("write to the client")]
-    Client(#[from] io::Error),
-}
-
-/// Gets a value and sends it to the client.
+/// Gets a value and sends it to the client. A disconnected cluster has its last known values only.
 pub(super) async fn carry<W: AsyncWrite + Unpin>(
     shared: &Shared,
     remote: &Remote,
     writer: &mut Writer<W>,
-) -> Result<(), CarryError> {
-    match remote::get(shared, remote).await {
-        Answer::Nothing => writer.null().await?,
-        Answer::Busy => writer.error(BUSY).await?,
-        Answer::TooLarge => {
-            let most = shared.settings.largest_value;
-            let error =
-                format!("ERR the value is larger than {most} bytes (--redis-proxy-max-value)");
-            writer.error(&error).await?;
+) -> Result<(), Ended> {
+    let mut line = AuditLine::new(shared.live.metrics.clone(), remote);
+    let Some(_place) = shared.gets.take(remote.cluster.clone()) else {
+        line.outcome = "too_many_requests";
+        return Ok(writer.busy().await?);
+    };
+    let key = remote.remembered_as();
+    let response = match remote::ask(shared, remote, false, &line.id).await {
+        Ok(response) => response,
+        Err(why) => {
+            line.outcome = outcome_of(&why);
+            if matches!(why, NotAnswered::TooLarge) {
+                too_large(shared, writer).await?;
+            } else if matches!(why, NotAnswered::Busy) {
+                writer.busy().await?;
+            } else {
+                line.why = Chain(&why).to_string();
+                last_known(shared, &key, line, writer).await?;
+            }
+            return Ok(());
         }
-        Answer::Known(bytes) => {
-            begin(writer, bytes.len()).await?;
-            writer.bytes(&bytes).await?;
-            writer.bytes(b"\r\n").await?;
+    };
+    match (response.status(), length(&response)) {
+        (StatusCode::OK, Some(length)) if length > shared.settings.largest_value => {
+            line.outcome = "too_large";
+            too_large(shared, writer).await?;
         }
-        Answer::Value(value) => pass_on(shared, *value, writer).await?,
+        (StatusCode::OK, Some(length)) => {
+            line.outcome = "answered";
+            let length = usize::try_from(length).map_err(|_too_long| Ended::Broken)?;
+            let mut body = response.into_body();
+            let value = stream(&mut body, length, shared, &mut line, writer).await;
+            if matches!(value, Err(Ended::Broken)) {
+                line.outcome = "broken";
+            }
+            match value? {
+                Some(value) => shared.last_known.remember(key, value.freeze()),
+                // What was there before is out of date.
+                None => shared.last_known.forget(&key),
+            }
+        }
+        (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
+            shared.last_known.forget(&key);
+            let is_forbidden = response.status() == StatusCode::FORBIDDEN;
+            line.outcome = if is_forbidden { "forbidden" } else { "missing" };
+            writer.null().await?;
+        }
+        (status, _) => {
+            line.outcome = "failed";
+            line.why = status.to_string();
+            last_known(shared, &key, line, writer).await?;
+        }
     }
     Ok(())
 }
 
-async fn pass_on<W: AsyncWrite + Unpin>(
+/// Streams a value; returns it if it is small enough to keep.
+async fn stream<W: AsyncWrite + Unpin>(
+    body: &mut Body,
+    length: usize,
     shared: &Shared,
-    mut value: Value,
+    line: &mut AuditLine,
     writer: &mut Writer<W>,
-) -> Result<(), CarryError> {
-    let length = usize::try_from(value.length).map_err(|_too_long| CarryError::Broken)?;
-    begin(writer, length).await?;
+) -> Result<Option<BytesMut>, Ended> {
+    writer.begin_bulk(length).await?;
     let is_small = length <= shared.last_known.largest();
     let (mut kept, mut left) = (BytesMut::new(), length);
     loop {
-        let frame = timeout(PAUSE, value.body.frame()).await;
-        let frame = match frame {
-            Ok(None) => break,
+        let frame = match timeout(PAUSE, body.frame()).await {
+            Ok(None) if left == 0 => break,
             Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_))) | Err(_) => return Err(broken(value)),
+            Ok(Some(Err(_)) | None) | Err(_) => return Err(Ended::Broken),
         };
         let Some(data) = frame.data_ref() else {
             continue;
         };
-        let Some(rest) = left.checked_sub(data.len()) else {
-            return Err(broken(value));
-        };
-        left = rest;
+        left = left.checked_sub(data.len()).ok_or(Ended::Broken)?;
         if is_small {
             kept.extend_from_slice(data);
         }
-        value.line.carried(data.len());
+        line.carried(data.len());
         writer.bytes(data).await?;
     }
-    if left > 0 {
-        return Err(broken(value));
-    }
     writer.bytes(b"\r\n").await?;
-    value.finished(shared, is_small.then(|| kept.freeze()));
-    Ok(())
+    Ok(is_small.then_some(kept))
 }
 
-fn broken(mut value: Value) -> CarryError {
-    value.line.outcome = "broken";
-    CarryError::Broken
+async fn too_large<W: AsyncWrite + Unpin>(
+    shared: &Shared,
+    writer: &mut Writer<W>,
+) -> io::Result<()> {
+    let most = shared.settings.largest_value;
+    let error = format!("ERR the value is larger than {most} bytes (--redis-proxy-max-value)");
+    writer.error(&error).await
 }
 
-async fn begin<W: AsyncWrite + Unpin>(writer: &mut Writer<W>, length: usize) -> io::Result<()> {
-    writer.bytes(format!("${length}\r\n").as_bytes()).await
+/// Sends the last known value, if there is one.
+async fn last_known<W: AsyncWrite + Unpin>(
+    shared: &Shared,
+    key: &str,
+    mut line: AuditLine,
+    writer: &mut Writer<W>,
+) -> io::Result<()> {
+    let Some((value, at)) = shared.last_known.recall(key) else {
+        return writer.null().await;
+    };
+    line.outcome = "remembered";
+    line.why = format!("{}; last known {:?} ago", line.why, at.elapsed());
+    line.carried(value.len());
+    writer.begin_bulk(value.len()).await?;
+    writer.bytes(&value).await?;
+    writer.bytes(b"\r\n").await
+}
+
+fn length(response: &Response<Body>) -> Option<u64> {
+    let length = response.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
+const fn outcome_of(why: &NotAnswered) -> &'static str {
+    match why {
+        NotAnswered::NotConnected => "not_connected",
+        NotAnswered::TimedOut(_) => "late",
+        NotAnswered::Lost(_) | NotAnswered::Ended => "lost",
+        NotAnswered::Busy => "too_many_requests",
+        NotAnswered::TooLarge => "too_large",
+        NotAnswered::Unreadable(_) | NotAnswered::Unexpected => "failed",
+    }
 }

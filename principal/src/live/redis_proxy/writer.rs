@@ -10,6 +10,8 @@ use tokio::{
 
 use super::command::Version;
 
+/// The prefix of redis at which clients retry.
+const BUSY: &str = "TRYAGAIN too many requests at the same time";
 /// The connection of a client that does not read for this time is closed.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -33,6 +35,11 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         timeout(WRITE_TIMEOUT, self.io.write_all(bytes)).await?
     }
 
+    /// The begin of a bulk string of this length.
+    pub(super) async fn begin_bulk(&mut self, length: usize) -> io::Result<()> {
+        self.bytes(format!("${length}\r\n").as_bytes()).await
+    }
+
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         timeout(WRITE_TIMEOUT, self.io.flush()).await?
     }
@@ -45,13 +52,21 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.value(&Value::error(text)).await
     }
 
+    /// Too many requests: the client retries.
+    pub(super) async fn busy(&mut self) -> io::Result<()> {
+        self.error(BUSY).await
+    }
+
     /// A key that has no value, which is no error.
     pub(super) async fn null(&mut self) -> io::Result<()> {
-        self.value(&match self.version {
+        self.value(&self.nothing()).await
+    }
+
+    pub(super) const fn nothing(&self) -> Value {
+        match self.version {
             Version::Two => Value::Nothing(Kind::Bulk),
             Version::Three => Value::Line(Kind::Null, vec![]),
-        })
-        .await
+        }
     }
 
     /// A push message.

@@ -56,13 +56,13 @@ impl AuditLine {
 
     pub(super) fn answered(&mut self, code: StatusCode) {
         self.code = code.as_u16();
-        self.metrics.resource_request("answered");
+        self.metrics.resource_requests.count("answered");
     }
 
     pub(super) fn refused(&mut self, code: StatusCode, word: &'static str, why: &str) {
         self.code = code.as_u16();
         self.why = Some(why.to_owned());
-        self.metrics.resource_request(word);
+        self.metrics.resource_requests.count(word);
     }
 
     pub(super) fn carried(&mut self, bytes: usize) {
@@ -74,31 +74,18 @@ impl AuditLine {
 impl Drop for AuditLine {
     fn drop(&mut self) {
         if self.code == 0 {
-            self.metrics.resource_request("abandoned");
+            self.metrics.resource_requests.count("abandoned");
         }
-        let Self {
-            metrics: _,
-            id,
-            cluster,
-            verb,
-            subject,
-            begun,
-            code,
-            why,
-            bytes,
-        } = self;
-        let cluster = cluster.as_ref().map_or("", ClusterName::as_str);
-        let why = why.as_deref().unwrap_or_default();
         tracing::info!(
             target: TARGET,
-            request = %id,
-            cluster,
-            verb,
-            object = %subject,
-            code,
-            why,
-            bytes,
-            took = ?begun.elapsed(),
+            request = %self.id,
+            cluster = self.cluster.as_ref().map_or("", ClusterName::as_str),
+            verb = self.verb,
+            object = %self.subject,
+            code = self.code,
+            why = self.why.as_deref().unwrap_or_default(),
+            bytes = self.bytes,
+            took = ?self.begun.elapsed(),
             "resource request"
         );
     }

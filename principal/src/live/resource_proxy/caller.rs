@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, header::AUTHORIZATION};
 use runtime::error::Chain;
 
-use super::{ProxyClient, Shared};
+use super::shared::{ProxyClient, Shared};
 use crate::{
     admission::{
         identity::{PeerCertificate, visitor::Visitors},
@@ -62,10 +62,10 @@ impl Caller {
             Visitors::Named => None,
             Visitors::Upstream => bearer(headers),
         };
-        let certificate_ends = self.certificate.not_after();
+        let certificate_ends = self.certificate.not_after;
         let (cluster, ends) = if let Some(token) = token {
             let key = Arc::clone(&shared.live.admission.jwt_key.borrow());
-            let (thumbprint, now) = (self.certificate.thumbprint(), shared.live.clock.now());
+            let (thumbprint, now) = (self.certificate.thumbprint, shared.live.clock.now());
             let visit = key.verify_visit(token, thumbprint, now)?;
             (visit.cluster, visit.expires.min(certificate_ends))
         } else {

@@ -1,6 +1,6 @@
 //! One request: access check, parsing, and the streamed response of the agent.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::stream;
@@ -21,20 +21,19 @@ use runtime::error::Chain;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
-    ProxyClient, Shared,
     audit::AuditLine,
     caller::{Caller, NoAccess},
-    credential_ended,
+    shared::{ProxyClient, Shared},
     terminal::PendingTerminal,
 };
 use crate::{
     fleet::ClusterName,
     live::{
-        dispatch,
+        dispatch::{self, copy_headers},
         tunnel::{Body, NotAnswered},
         whole,
     },
-    transport::listener::slots::Slot,
+    transport::listener::slots::{Slot, Slots},
 };
 
 /// Correlates the audit lines of a cluster.
@@ -54,6 +53,8 @@ const ANSWERED: [HeaderName; 10] = [
     WARNING,
     AUDIT_ID,
 ];
+/// How long an agent may take to begin an answer.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The body limit of an API server.
 const LARGEST: usize = 3 << 20;
 /// The body limit of a response that Argo CD reads into memory, in bytes. Go's principal has about the same (200 MB).
@@ -85,63 +86,52 @@ enum Refused {
 }
 
 impl Refused {
-    /// The status, its Kubernetes reason, and a metric label.
-    const fn as_status(&self) -> (StatusCode, &'static str, &'static str) {
+    /// The status, and a metric label.
+    const fn as_status(&self) -> (StatusCode, &'static str) {
         match self {
             Self::NoAccess(_) | Self::Distrusted | Self::NotEnrolled(_) => {
-                (StatusCode::UNAUTHORIZED, "Unauthorized", "unauthorized")
+                (StatusCode::UNAUTHORIZED, "unauthorized")
             }
-            Self::Standby => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
-                "standby",
-            ),
+            Self::Standby => (StatusCode::SERVICE_UNAVAILABLE, "standby"),
             Self::Impersonation(_)
             | Self::Unreadable(_)
-            | Self::Terminal(upgrade::Unfit::Protocol(_)) => {
-                (StatusCode::FORBIDDEN, "Forbidden", "forbidden")
+            | Self::Terminal(upgrade::Unfit::Protocol(_)) => (StatusCode::FORBIDDEN, "forbidden"),
+            Self::Terminal(upgrade::Unfit::NoUpgrade) => (StatusCode::BAD_REQUEST, "forbidden"),
+            Self::TooMany { .. } | Self::NotAnswered(NotAnswered::Busy) => {
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests")
             }
-            Self::Terminal(upgrade::Unfit::NoUpgrade) => {
-                (StatusCode::BAD_REQUEST, "BadRequest", "forbidden")
-            }
-            Self::TooMany { .. } | Self::NotAnswered(NotAnswered::Busy) => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "TooManyRequests",
-                "too_many_requests",
-            ),
             Self::NotAnswered(NotAnswered::NotConnected) => {
-                (StatusCode::BAD_GATEWAY, "", "not_connected")
+                (StatusCode::BAD_GATEWAY, "not_connected")
             }
-            Self::NotAnswered(NotAnswered::TimedOut(_)) => {
-                (StatusCode::GATEWAY_TIMEOUT, "Timeout", "late")
-            }
+            Self::NotAnswered(NotAnswered::TimedOut(_)) => (StatusCode::GATEWAY_TIMEOUT, "late"),
             Self::NotAnswered(
                 NotAnswered::Lost(_)
                 | NotAnswered::Ended
                 | NotAnswered::TooLarge
                 | NotAnswered::Unreadable(_)
                 | NotAnswered::Unexpected,
-            ) => (StatusCode::BAD_GATEWAY, "", "lost"),
-            Self::Unwritable(_) => (
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "InternalError",
-                "internal",
-            ),
+            ) => (StatusCode::BAD_GATEWAY, "lost"),
+            Self::Unwritable(_) => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }
 }
 
 /// The permits of a request, until its response is read to the end or dropped.
 #[derive(Debug)]
-pub(super) struct Permits {
+struct Permits {
     _one: OwnedSemaphorePermit,
     _of_cluster: Slot<ClusterName>,
     lasting: Option<Slot<ClusterName>>,
     _terminal: Option<Slot<ClusterName>>,
 }
 
-/// The response of the agent, its permits, and the terminal if one was requested.
-type Answered = (Response<Body>, Permits, Option<PendingTerminal>);
+/// The client, the response of the agent, its permits, and the terminal if one was requested.
+type Answered = (
+    ProxyClient,
+    Response<Body>,
+    Permits,
+    Option<PendingTerminal>,
+);
 
 /// Answers one request.
 pub(super) async fn answer(
@@ -150,32 +140,30 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let identified = caller.proxy_client(&shared, request.headers());
-    let proxy_client = identified.as_ref().ok().cloned();
-    let cluster = proxy_client.as_ref().map(|it| it.cluster.clone());
+    let cluster = identified.as_ref().ok().map(|it| it.cluster.clone());
     let mut line = AuditLine::new(shared.live.metrics.clone(), cluster, &request);
     match ask(&shared, identified, request, &mut line).await {
-        Ok((answered, permits, Some(ends))) if answered.headers().contains_key(upgrade::HEADER) => {
-            ends.begin(&shared, proxy_client, answered, (line, permits))
+        Ok((proxy_client, answered, permits, Some(ends)))
+            if answered.headers().contains_key(upgrade::HEADER) =>
+        {
+            ends.begin(&shared, proxy_client, answered, line, permits)
         }
-        Ok((answered, permits, _)) => {
+        Ok((proxy_client, answered, permits, _)) => {
             line.answered(answered.status());
-            let (parts, body) = answered.into_parts();
-            let body = match proxy_client {
-                Some(proxy_client) if permits.lasting.is_some() => {
-                    end_with_credential(body, shared, proxy_client)
-                }
-                Some(_) | None => body,
-            };
+            let (parts, mut body) = answered.into_parts();
+            if permits.lasting.is_some() {
+                body = end_with_credential(body, shared, proxy_client);
+            }
             let mut response = Response::new(audit_body(body, line, permits));
             *response.status_mut() = parts.status;
             copy_headers(&parts.headers, response.headers_mut(), &ANSWERED);
             response
         }
         Err(refused) => {
-            let (code, reason, word) = refused.as_status();
+            let (code, word) = refused.as_status();
             let message = Chain(&refused).to_string();
             line.refused(code, word, &message);
-            let mut response = whole::refusal(code, reason, &message);
+            let mut response = whole::refusal(code, &message);
             if code == StatusCode::TOO_MANY_REQUESTS {
                 let headers = response.headers_mut();
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -213,23 +201,17 @@ async fn ask(
         Some((ends, input)) => (Some(ends), input),
         None => (None, UnsyncBoxBody::new(Limited::new(body, LARGEST))),
     };
-    let mut onward = dispatch::request(&asked.target(), body)?;
-    *onward.method_mut() = parts.method;
-    copy_headers(&parts.headers, onward.headers_mut(), &ASKED);
-    dispatch::identify(&mut onward, line.id());
+    let mut headers = HeaderMap::new();
+    copy_headers(&parts.headers, &mut headers, &ASKED);
     if let Some(ends) = &ends {
-        ends.ask(&parts.headers, onward.headers_mut());
+        ends.ask(&parts.headers, &mut headers);
     }
-    let response_timeout = shared.budgets.response_timeout;
-    let answered = dispatch::ask(
-        &shared.live,
-        &proxy_client.cluster,
-        onward,
-        response_timeout,
-    )
-    .await?;
+    let mut onward = dispatch::request(&asked.target(), headers, line.id(), body)?;
+    *onward.method_mut() = parts.method;
+    let cluster = &proxy_client.cluster;
+    let answered = dispatch::ask(&shared.live, cluster, onward, RESPONSE_TIMEOUT).await?;
     let answered = limit_response(&asked, answered, LARGEST_RESPONSE);
-    Ok((answered, permits, ends))
+    Ok((proxy_client, answered, permits, ends))
 }
 
 /// Ends a response that grows beyond the limit, so that no cluster fills the memory of the hub's Argo CD. Watches,
@@ -249,7 +231,7 @@ fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refus
     }
     let revoked = gate.revoked.borrow();
     let list = revoked.as_ref().ok_or(Refused::Standby)?;
-    let is_over = certificate.not_after() <= shared.live.clock.now();
+    let is_over = certificate.not_after <= shared.live.clock.now();
     if is_over || list.has_certificate(certificate) {
         return Err(Refused::Distrusted);
     }
@@ -262,36 +244,23 @@ fn check_access(shared: &Shared, proxy_client: &ProxyClient) -> Result<(), Refus
 }
 
 fn take_permits(shared: &Shared, cluster: &ClusterName, asked: &Asked) -> Result<Permits, Refused> {
-    let too_many = |of| Refused::TooMany { of };
-    let lasting = if asked.is_lasting() {
-        let slot = shared.lasting.take(cluster.clone());
-        Some(slot.ok_or_else(|| too_many("of this cluster that last"))?)
-    } else {
-        None
+    let take = |slots: &Slots<ClusterName>, of| {
+        let slot = slots.take(cluster.clone());
+        slot.ok_or(Refused::TooMany { of })
     };
-    let terminal = if asked.is_exec() {
-        let slot = shared.terminals.take(cluster.clone());
-        Some(slot.ok_or_else(|| too_many("of this cluster that are terminals"))?)
-    } else {
-        None
-    };
-    let of_cluster = shared.by_cluster.take(cluster.clone());
+    let lasting = asked.is_lasting();
+    let lasting = lasting.then(|| take(&shared.lasting, "of this cluster that last"));
+    let terminal = asked.is_exec();
+    let terminal = terminal.then(|| take(&shared.terminals, "of this cluster that are terminals"));
+    let one = Arc::clone(&shared.requests).try_acquire_owned();
     Ok(Permits {
-        _of_cluster: of_cluster.ok_or_else(|| too_many("of this cluster"))?,
-        lasting,
-        _terminal: terminal,
-        _one: Arc::clone(&shared.requests)
-            .try_acquire_owned()
-            .map_err(|_none_left| too_many("of all clusters"))?,
+        lasting: lasting.transpose()?,
+        _terminal: terminal.transpose()?,
+        _of_cluster: take(&shared.by_cluster, "of this cluster")?,
+        _one: one.map_err(|_none_left| Refused::TooMany {
+            of: "of all clusters",
+        })?,
     })
-}
-
-pub(super) fn copy_headers(from: &HeaderMap, to: &mut HeaderMap, names: &[HeaderName]) {
-    for name in names {
-        for value in from.get_all(name) {
-            to.append(name.clone(), value.clone());
-        }
-    }
 }
 
 /// Counts the body; the audit line is written when it has been read to the end or dropped.
@@ -306,7 +275,7 @@ fn audit_body(body: Body, mut line: AuditLine, permits: Permits) -> Body {
 
 /// Ends a long response when the credential expires or is revoked.
 fn end_with_credential(body: Body, shared: Arc<Shared>, proxy_client: ProxyClient) -> Body {
-    let end = async move { credential_ended(&shared, &proxy_client).await };
+    let end = async move { shared.credential_ended(&proxy_client).await };
     let frames = stream::unfold(Some((body, Box::pin(end))), |rest| async move {
         let (mut body, mut end) = rest?;
         tokio::select! {

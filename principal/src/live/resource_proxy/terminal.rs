@@ -1,15 +1,14 @@
 //! A terminal: the upgraded connection of the client, joined with a stream of the tunnel.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::TryStreamExt as _;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
     header::{CONNECTION, UPGRADE},
 };
-use http_body::Frame;
-use http_body_util::{BodyExt as _, Empty, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::BodyExt as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use hyper_util::rt::TokioIo;
 use live::upgrade::{self, Unfit, Upgrade};
@@ -18,15 +17,18 @@ use runtime::{
     tunnel::{self, Tunnel},
 };
 use tokio::{sync::mpsc, time::sleep};
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::{
-    ProxyClient, Shared,
     audit::AuditLine,
-    credential_ended,
-    response::{Permits, copy_headers},
+    shared::{ProxyClient, Shared},
 };
-use crate::live::tunnel::Body;
+use crate::live::{
+    dispatch::copy_headers,
+    tunnel::{Body, empty, streamed},
+};
+
+/// How long a terminal may last.
+const LONGEST: Duration = Duration::from_hours(4);
 
 /// A requested terminal that the agent has not opened yet.
 pub(super) struct PendingTerminal {
@@ -45,13 +47,12 @@ impl PendingTerminal {
             lines.map(|it| it.to_str().unwrap_or("?")).collect()
         })?;
         let (send, input) = tunnel::chunks();
-        let input = ReceiverStream::new(input).map(|chunk| Ok(Frame::data(chunk)));
         let ends = Self {
             upgrade,
             client: hyper::upgrade::on(request),
             send,
         };
-        Ok((ends, UnsyncBoxBody::new(StreamBody::new(input))))
+        Ok((ends, streamed(input)))
     }
 
     /// Adds the headers of the upgrade that the client requests.
@@ -67,9 +68,10 @@ impl PendingTerminal {
     pub(super) fn begin(
         self,
         shared: &Arc<Shared>,
-        proxy_client: Option<ProxyClient>,
+        proxy_client: ProxyClient,
         answered: Response<Body>,
-        (mut line, permits): (AuditLine, Permits),
+        mut line: AuditLine,
+        permits: impl Send + 'static,
     ) -> Response<Body> {
         let (parts, body) = answered.into_parts();
         line.answered(StatusCode::SWITCHING_PROTOCOLS);
@@ -95,8 +97,8 @@ impl PendingTerminal {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                () = proxy_credential_ended(&sharing, proxy_client.as_ref()) => {}
-                () = sleep(sharing.budgets.terminal_life) => {}
+                () = sharing.credential_ended(&proxy_client) => {}
+                () = sleep(LONGEST) => {}
                 () = tunnel::join(client, agent) => {}
             }
         };
@@ -105,8 +107,7 @@ impl PendingTerminal {
             .spawner
             .background()
             .spawn_short("terminal", carried);
-        let nothing = Empty::new().map_err(|never| match never {});
-        let mut response = Response::new(UnsyncBoxBody::new(nothing));
+        let mut response = Response::new(empty());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -114,11 +115,5 @@ impl PendingTerminal {
         let names = upgrade::ANSWERED.map(HeaderName::from_static);
         copy_headers(&parts.headers, headers, &names);
         response
-    }
-}
-
-async fn proxy_credential_ended(shared: &Shared, proxy_client: Option<&ProxyClient>) {
-    if let Some(proxy_client) = proxy_client {
-        credential_ended(shared, proxy_client).await;
     }
 }

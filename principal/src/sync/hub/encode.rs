@@ -79,25 +79,27 @@ impl EventEncoder<'_> {
     }
 }
 
-/// Requests the deletion of a copy. The stub has identifiers only: the cluster may not be allowed to read the object.
-pub(super) fn deletion(objects: &Objects, key: &ObjectKey, uid: &str) -> Event {
-    let (api_version, kind) = match key.kind {
-        Kind::Application | Kind::AppProject => (argocd::keys::API_VERSION, key.kind.as_str()),
-        Kind::Repository => ("v1", "Secret"),
-        Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => ("v1", "ConfigMap"),
-    };
-    let stub = json!({
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
-    });
-    objects.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
-}
+impl Objects {
+    /// Requests the deletion of a copy. The stub has identifiers only: the cluster may not be allowed to read the object.
+    pub(crate) fn deletion(&self, key: &ObjectKey, uid: &str) -> Event {
+        let (api_version, kind) = match key.kind {
+            Kind::Application | Kind::AppProject => (argocd::keys::API_VERSION, key.kind.as_str()),
+            Kind::Repository => ("v1", "Secret"),
+            Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => ("v1", "ConfigMap"),
+        };
+        let stub = json!({
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": { "name": key.name, "namespace": key.namespace, "uid": uid },
+        });
+        self.signed(Event::about(key, Verb::Delete, uid, "", body(&stub)))
+    }
 
-/// The last state of an Application. A Go agent deletes its copy as it is, and the workload with it if the copy has the
-/// finalizer; ours keeps the workload in any case.
-pub(super) fn final_update(objects: &Objects, key: &ObjectKey, object: &Value) -> Event {
-    objects.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
+    /// The last state of a deleted Application. A Go agent deletes its copy as it is, and the workload with it if the copy
+    /// has the finalizer; ours keeps the workload in any case.
+    pub(crate) fn final_update(&self, key: &ObjectKey, object: &Value) -> Event {
+        self.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
+    }
 }
 
 /// A Go agent puts all finalizers on its copy, and no controller on the spoke would remove the hub's own.
@@ -113,22 +115,12 @@ fn wire(hub: &Value, is_go: bool) -> Value {
 fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
     let hub = entry.object();
     if entry.is_terminating() {
-        return Some(about(
-            key,
-            Verb::TerminateOperation,
-            hub,
-            &projection::wire_termination(hub),
-        ));
+        let wire = projection::wire_termination(hub);
+        return Some(about(key, Verb::TerminateOperation, hub, &wire));
     }
-    let version = entry.operation_version()?;
-    let wire = projection::wire_operation(hub);
-    Some(Event::about(
-        key,
-        Verb::SetOperation,
-        entry.uid(),
-        version,
-        body(&wire),
-    ))
+    let (verb, version) = (Verb::SetOperation, entry.operation_version()?);
+    let wire = body(&projection::wire_operation(hub));
+    Some(Event::about(key, verb, entry.uid(), version, wire))
 }
 
 const fn state(stated_before: bool) -> Verb {

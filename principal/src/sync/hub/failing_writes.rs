@@ -1,12 +1,9 @@
 //! The outcome of an event of a cluster, and failing writes to the hub: the back-off, and when to report them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
-use protocol::{ObjectKey, Verdict};
+use parking_lot::Mutex;
+use protocol::{ObjectKey, payload::Undecodable};
 use runtime::{backoff::Doubling, error::Chain};
 
 use crate::{domain::ClusterName, metrics::Metrics, report::Stuck, store::WriteError};
@@ -26,9 +23,11 @@ const LONGEST_ERROR: usize = 300;
 const RETRY: Duration = Duration::from_secs(2);
 
 /// The outcome of applying an event.
+pub(super) type Outcome = Result<(), Unapplied>;
+
+/// Why an event is not applied.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    Done,
+pub(super) enum Unapplied {
     /// Retried after a pause; a newer value replaces this one.
     Retry(Duration),
     Refused {
@@ -38,7 +37,7 @@ pub(super) enum Outcome {
     },
 }
 
-impl Outcome {
+impl Unapplied {
     /// Retried when something else has happened.
     pub(super) const fn again() -> Self {
         Self::Retry(RETRY)
@@ -48,18 +47,11 @@ impl Outcome {
         let message = message.into();
         Self::Refused { reason, message }
     }
+}
 
-    pub(super) fn malformed(error: &(impl std::error::Error + 'static)) -> Self {
-        Self::refused("malformed", Chain(error).to_string())
-    }
-
-    /// The verdict of the session, and the reason of a refusal as a word.
-    pub(super) fn verdict(self) -> (Verdict, Option<&'static str>) {
-        match self {
-            Self::Done => (Verdict::Done, None),
-            Self::Retry(after) => (Verdict::Retry { after }, None),
-            Self::Refused { reason, message } => (Verdict::Refused(message), Some(reason)),
-        }
+impl From<Undecodable> for Unapplied {
+    fn from(error: Undecodable) -> Self {
+        Self::refused("malformed", Chain(&error).to_string())
     }
 }
 
@@ -102,12 +94,12 @@ impl FailingWrites {
         let outcome = match written {
             Ok(_) => {
                 self.ended(cluster, key);
-                Outcome::Done
+                Ok(())
             }
             Err(WriteError::Refused(reason)) => {
                 tracing::warn!(object = %key, reason, "the hub rejected the report of a cluster");
                 self.ended(cluster, key);
-                Outcome::refused("hub", reason)
+                Err(Unapplied::refused("hub", reason))
             }
             Err(error) => {
                 let error = Chain(&error).to_string();
@@ -117,7 +109,7 @@ impl FailingWrites {
                 } else {
                     tracing::debug!(object = %key, error, "hub write failed; retrying");
                 }
-                Outcome::Retry(after)
+                Err(Unapplied::Retry(after))
             }
         };
         self.metrics.hub_writes_stuck(self.count());
@@ -126,7 +118,7 @@ impl FailingWrites {
 
     /// Records a failed write for this cluster; returns the back-off, and whether to report it, which is due once.
     fn failed(&self, cluster: &ClusterName, key: &ObjectKey, error: &str) -> (Duration, bool) {
-        let mut clusters = self.lock();
+        let mut clusters = self.clusters.lock();
         let theirs = clusters.entry(cluster.clone()).or_default();
         let trouble = theirs.entry(key.clone()).or_default();
         trouble.tries = trouble.tries.saturating_add(1);
@@ -139,18 +131,15 @@ impl FailingWrites {
 
     /// The write succeeded, or is obsolete.
     fn ended(&self, cluster: &ClusterName, key: &ObjectKey) {
-        let mut clusters = self.lock();
+        let mut clusters = self.clusters.lock();
         if let Some(theirs) = clusters.get_mut(cluster) {
             theirs.remove(key);
-            if theirs.is_empty() {
-                clusters.remove(cluster);
-            }
         }
     }
 
     /// The session of the cluster has ended: its writes are not retried.
     pub(super) fn forget(&self, cluster: &ClusterName) {
-        self.lock().remove(cluster);
+        self.clusters.lock().remove(cluster);
         self.metrics.hub_writes_stuck(self.count());
     }
 
@@ -160,7 +149,7 @@ impl FailingWrites {
         cluster: &ClusterName,
         mut concerns: impl FnMut(&ObjectKey) -> bool,
     ) -> Option<Stuck> {
-        let mut clusters = self.lock();
+        let mut clusters = self.clusters.lock();
         let theirs = clusters.get_mut(cluster)?;
         theirs.retain(|key, _| concerns(key));
         let mut stuck = theirs.iter().filter(|(_, it)| it.is_reported());
@@ -173,13 +162,9 @@ impl FailingWrites {
 
     /// The number of writes that failed for too long, over all clusters.
     fn count(&self) -> usize {
-        let clusters = self.lock();
+        let clusters = self.clusters.lock();
         let all = clusters.values().flat_map(BTreeMap::values);
         all.filter(|it| it.is_reported()).count()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ClusterName, BTreeMap<ObjectKey, Trouble>>> {
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -241,6 +226,6 @@ mod tests {
         );
         failing_writes.failed(&name("a"), &key("app"), "forbidden");
         failing_writes.forget(&name("a"));
-        assert!(failing_writes.lock().is_empty());
+        assert!(failing_writes.clusters.lock().is_empty());
     }
 }

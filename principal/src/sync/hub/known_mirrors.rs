@@ -17,7 +17,7 @@ const MOST_REFUSED: usize = 1000;
 const LISTED: usize = 5;
 
 /// The mirrors that were written or reported since the start. All others are in the index alone.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KnownMirrors {
     limits: MirrorLimits,
     known: BTreeMap<ObjectKey, Mirror>,
@@ -71,11 +71,7 @@ impl KnownMirrors {
     pub(super) fn new(limits: MirrorLimits) -> Self {
         Self {
             limits,
-            known: BTreeMap::new(),
-            usage: BTreeMap::new(),
-            refused: BTreeMap::new(),
-            making: UnderWay::default(),
-            unreported: BTreeMap::new(),
+            ..Self::default()
         }
     }
 
@@ -312,13 +308,10 @@ impl KnownMirrors {
 
     /// The objects that cannot be mirrored, by their names on the cluster, with the reason.
     pub(super) fn refused(&self) -> impl Iterator<Item = (&ClusterName, &ObjectKey, &str)> {
-        let of = |(cluster, refused)| {
-            let refused: &BTreeMap<ObjectKey, String> = refused;
-            refused
-                .iter()
-                .map(move |(key, why)| (cluster, key, why.as_str()))
-        };
-        self.refused.iter().flat_map(of)
+        self.refused.iter().flat_map(|(cluster, refused)| {
+            let refused = refused.iter();
+            refused.map(move |(key, why)| (cluster, key, why.as_str()))
+        })
     }
 
     /// The objects of a cluster that cannot be mirrored, if there are any.

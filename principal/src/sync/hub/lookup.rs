@@ -8,7 +8,7 @@ use super::{
     objects::Objects,
 };
 use crate::{
-    domain::{Block, ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
+    domain::{ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
     live::ApplicationDirectory,
 };
 
@@ -33,10 +33,9 @@ impl ApplicationDirectory for Objects {
             return ObjectOwner::Hub;
         };
         let (cluster, namespace, is_mirror) = match &entry.placement {
-            Placement::Routed(_, Some(blocked)) if blocked.why == Block::NameConflict => {
+            Placement::Routed(..) | Placement::Mirror(_) if !state.index.is_shown(entry) => {
                 return ObjectOwner::NoOne;
             }
-            // A blocked Application may have an older copy, which keeps running.
             Placement::Routed(place, _) => match &place.spoke_namespace {
                 SpokeNamespace::ArgoCd => (&place.cluster, None, false),
                 SpokeNamespace::Same(namespace) => (&place.cluster, Some(namespace.clone()), false),
@@ -137,13 +136,8 @@ impl Objects {
         agent_namespace: &str,
         reported: &str,
     ) -> SpokeNamespace {
-        let argocd = [
-            "",
-            agent_namespace,
-            &self.argocd_namespace,
-            cluster.as_str(),
-        ];
-        if argocd.contains(&reported) {
+        let ours = self.argocd_namespace.as_str();
+        if ["", agent_namespace, ours, cluster.as_str()].contains(&reported) {
             SpokeNamespace::ArgoCd
         } else {
             SpokeNamespace::Same(reported.to_owned())
@@ -157,21 +151,15 @@ fn application(
     spoke_namespace: SpokeNamespace,
     claim: &RequestUpdate,
 ) -> Lookup {
-    let known = if claim.uid.is_empty() {
-        None
-    } else {
-        index.by_uid(&claim.uid)
-    };
-    if let Some((key, entry)) = known {
-        return judge(cluster, key, entry);
-    }
+    let known = index.by_uid(&claim.uid);
     let place = Place {
         cluster: cluster.clone(),
         spoke_namespace,
         name: claim.name.clone(),
     };
-    match index.keeper(&place) {
-        // Another object of the same name: the copy is adopted in place, not deleted.
+    let known = known.filter(|_| !claim.uid.is_empty());
+    match known.or_else(|| index.keeper(&place)) {
+        // Perhaps another object of the same name: the copy is adopted in place, not deleted.
         Some((key, entry)) => judge(cluster, key, entry),
         // The cluster asks for an object that it does not have: there is nothing to delete.
         None if claim.uid.is_empty() => Lookup::LeaveAlone,
@@ -181,13 +169,11 @@ fn application(
 
 fn judge(cluster: &ClusterName, key: &Key, entry: &Entry) -> Lookup {
     match &entry.placement {
-        Placement::Routed(place, blocked) if place.cluster == *cluster => match blocked {
-            None => Lookup::Wanted {
-                key: key.object(),
-                digest: entry.digest(),
-            },
-            Some(_) => Lookup::LeaveAlone,
+        Placement::Routed(place, None) if place.cluster == *cluster => Lookup::Wanted {
+            key: key.object(),
+            digest: entry.digest(),
         },
+        Placement::Routed(place, Some(_)) if place.cluster == *cluster => Lookup::LeaveAlone,
         Placement::Routed(..) => Lookup::Unknown,
         Placement::Local if entry.is_moved_away() => Lookup::Unknown,
         Placement::Local | Placement::Ignored | Placement::Conflict(_) | Placement::Mirror(_) => {

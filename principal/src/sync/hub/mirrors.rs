@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{
     commands::Judged,
-    failing_writes::Outcome,
+    failing_writes::{Outcome, Unapplied},
     known_mirrors::is_made_of,
     objects::Objects,
     writer::{Live, Writer, Written},
@@ -63,21 +63,19 @@ impl Mirrors {
         verb: Verb,
         event: &Event,
     ) -> Outcome {
-        let source = match payload::decode_object("object", &event.payload) {
-            Ok(source) => source,
-            Err(error) => return Outcome::malformed(&error),
-        };
+        let source = payload::decode_object("object", &event.payload)?;
         let name = event.object().map(|object| object.name);
         if name.as_deref() != Some(Meta::of(&source).name()) {
             let why = "the message and its body name different objects";
-            return Outcome::refused("malformed", why);
+            return Err(Unapplied::refused("malformed", why));
         }
         if matches!(verb, Verb::Create | Verb::SpecUpdate) {
             self.show(from, kind, source, event).await
         } else if verb == Verb::Delete {
             self.end(from, kind, &source).await
         } else {
-            Outcome::refused("not_allowed", "an autonomous cluster may not send this")
+            let why = "an autonomous cluster may not send this";
+            Err(Unapplied::refused("not_allowed", why))
         }
     }
 
@@ -87,29 +85,17 @@ impl Mirrors {
             Kind::Application => mirror::application(&source, cluster),
             Kind::AppProject => mirror::project(&source, cluster, &self.objects.argocd_namespace),
             Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => {
-                return Outcome::refused("not_allowed", "this is not mirrored");
+                return Err(Unapplied::refused("not_allowed", "this is not mirrored"));
             }
         };
-        let desired = match desired {
-            Ok(desired) => desired,
-            Err(error) => {
-                return self.not_shown(from, kind, &source, "malformed", error.to_string());
-            }
-        };
+        let not_shown = |reason, why| self.not_shown(from, kind, &source, reason, why);
+        let desired = desired.map_err(|error| not_shown("malformed", error.to_string()))?;
         let meta = Meta::of(&desired);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
-        if let Some(outcome) = self.judge_name(from, &key, &source) {
-            return outcome;
-        }
+        self.judge_name(from, &key, &source)?;
         let (source_uid, bytes) = (Meta::of(&source).uid(), event.payload.len().max(1));
-        let begun = self
-            .objects
-            .lock()
-            .mirrors
-            .begin(&key, &from.cluster, source_uid, bytes);
-        if let Err(why) = begun {
-            return self.not_shown(from, kind, &source, "budget", why);
-        }
+        let begun = (self.objects.lock().mirrors).begin(&key, &from.cluster, source_uid, bytes);
+        begun.map_err(|why| not_shown("budget", why))?;
         let claimed = Claimed {
             key,
             source,
@@ -125,18 +111,18 @@ impl Mirrors {
             Ok(Written {
                 object: Some(live), ..
             }) => {
-                failing_writes.outcome(&from.cluster, &claimed.key, Ok(()));
+                failing_writes.outcome(&from.cluster, &claimed.key, Ok(()))?;
                 self.shown(from, &claimed, live, judged)
             }
-            Ok(Written { object: None, .. }) => Outcome::again(),
+            Ok(Written { object: None, .. }) => Err(Unapplied::again()),
             Err(error) => {
-                match failing_writes.outcome::<()>(&from.cluster, &claimed.key, Err(error)) {
-                    Outcome::Refused { reason, message } => {
-                        self.objects.lock().mirrors.forget(&claimed.key);
-                        self.not_shown(from, kind, &claimed.source, reason, message)
-                    }
-                    outcome @ (Outcome::Done | Outcome::Retry(_)) => outcome,
-                }
+                let outcome =
+                    failing_writes.outcome(&from.cluster, &claimed.key, Err::<(), _>(error));
+                let Err(Unapplied::Refused { reason, message }) = outcome else {
+                    return outcome;
+                };
+                self.objects.lock().mirrors.forget(&claimed.key);
+                Err(self.not_shown(from, kind, &claimed.source, reason, message))
             }
         }
     }
@@ -157,11 +143,11 @@ impl Mirrors {
                 key.kind, key.namespace, key.name
             );
             self.objects.lock().mirrors.forget(key);
-            return self.not_shown(from, key.kind, source, "not_theirs", why);
+            return Err(self.not_shown(from, key.kind, source, "not_theirs", why));
         }
         if Meta::of(&live).is_deleting() {
             // The deletion has to end first.
-            return Outcome::again();
+            return Err(Unapplied::again());
         }
         let there = ObjectKey::new(key.kind, cluster.as_str(), Meta::of(source).name());
         {
@@ -177,7 +163,7 @@ impl Mirrors {
         if let (Some(application), Some(judged)) = (Key::from_object(key), judged) {
             judged.follow_up(&self.objects, from, &application, source);
         }
-        Outcome::Done
+        Ok(())
     }
 
     fn not_shown(
@@ -187,22 +173,21 @@ impl Mirrors {
         source: &Value,
         reason: &'static str,
         why: String,
-    ) -> Outcome {
+    ) -> Unapplied {
         let name: String = Meta::of(source).name().chars().take(253).collect();
         let cluster = &from.cluster;
         let key = ObjectKey::new(kind, cluster.as_str(), name);
         tracing::info!(%cluster, object = %key, reason, why, "not mirrored");
         let mut state = self.objects.lock();
         state.mirrors.note(cluster, &key, Some(why.clone()));
-        Outcome::refused(reason, why)
+        Unapplied::refused(reason, why)
     }
 
     /// The cluster deleted its object: deletes the mirror of it.
     async fn end(&self, from: &Sender, kind: Kind, source: &Value) -> Outcome {
         let (meta, cluster) = (Meta::of(source), &from.cluster);
-        let Some(key) = self.mirror_key(cluster, kind, meta.name()) else {
-            return Outcome::refused("malformed", "nothing has this name");
-        };
+        let key = self.mirror_key(cluster, kind, meta.name());
+        let key = key.ok_or_else(|| Unapplied::refused("malformed", "nothing has this name"))?;
         let there = ObjectKey::new(kind, cluster.as_str(), meta.name());
         {
             let mut state = self.objects.lock();
@@ -214,7 +199,7 @@ impl Mirrors {
             };
             if !is_meant {
                 // Deleted already, replaced by a mirror of another object, or never a mirror.
-                return Outcome::Done;
+                return Ok(());
             }
             state.mirrors.leave(&key, cluster, meta.uid());
         }

@@ -16,8 +16,7 @@ use serde_json::Value;
 
 use super::{
     commands::Judged,
-    encode,
-    failing_writes::Outcome,
+    failing_writes::{Outcome, Unapplied},
     index::{Entry, Index},
     mirrors::Mirrors,
     objects::Objects,
@@ -27,6 +26,7 @@ use super::{
 use crate::{
     domain::{ClusterName, Key, Place, Sender},
     metrics::Metrics,
+    store::WriteError,
 };
 
 /// The longest text that a cluster may put into a condition.
@@ -52,10 +52,14 @@ impl Reports {
         let span = spans::received(from, event);
         let context = span.as_ref().map(Span::context);
         let outcome = trace::within(context, self.apply_claim(from, event)).await;
-        let (verdict, reason) = outcome.verdict();
-        if let Some(reason) = reason {
-            self.metrics.event_refused(reason);
-        }
+        let (verdict, reason) = match outcome {
+            Ok(()) => (Verdict::Done, None),
+            Err(Unapplied::Retry(after)) => (Verdict::Retry { after }, None),
+            Err(Unapplied::Refused { reason, message }) => {
+                self.metrics.event_refused(reason);
+                (Verdict::Refused(message), Some(reason))
+            }
+        };
         trace::finish_span(span, protocol::trace::outcome(&verdict));
         (verdict, reason)
     }
@@ -73,11 +77,12 @@ impl Reports {
             }
             (Target::Object(_), Verb::Error) => self.apply_error(from, event),
             // The session has recorded it.
-            (Target::ClusterInfo | Target::Heartbeat, _) => Outcome::Done,
-            (Target::Object(_), _) => {
-                Outcome::refused("not_allowed", "a managed cluster may not send this")
-            }
-            (_, _) => Outcome::refused("not_allowed", "unsupported message"),
+            (Target::ClusterInfo | Target::Heartbeat, _) => Ok(()),
+            (Target::Object(_), _) => Err(Unapplied::refused(
+                "not_allowed",
+                "a managed cluster may not send this",
+            )),
+            (_, _) => Err(Unapplied::refused("not_allowed", "unsupported message")),
         }
     }
 
@@ -101,13 +106,10 @@ impl Reports {
     }
 
     async fn apply_status(&self, from: &Sender, event: &Event) -> Outcome {
-        let report = match payload::decode_object("Application", &event.payload) {
-            Ok(report) => report,
-            Err(error) => return Outcome::malformed(&error),
-        };
-        let Some(key) = self.theirs(from, &report) else {
-            return Outcome::refused("not_theirs", "no Application of this cluster has this UID");
-        };
+        let report = payload::decode_object("Application", &event.payload)?;
+        let why = "no Application of this cluster has this UID";
+        let key = self.theirs(from, &report);
+        let key = key.ok_or_else(|| Unapplied::refused("not_theirs", why))?;
         let mut judged = None;
         let written = self
             .writer
@@ -125,16 +127,12 @@ impl Reports {
 
     /// Ends the deletion of an Application that the cluster does not have, like a report that the copy is gone.
     pub(crate) async fn release_deletion(&self, from: &Sender, key: &ObjectKey) {
-        let uid = {
-            let state = self.objects.lock();
-            let entry = Key::from_object(key).and_then(|key| state.index.application(&key));
-            entry.map(|entry| entry.uid().to_owned())
-        };
-        let Some(uid) = uid else {
+        let live = self.objects.lock().index.object(key).cloned();
+        let Some(live) = live else {
             return;
         };
         tracing::info!(object = %key, "releasing the deletion: the cluster does not have the object");
-        let gone = encode::deletion(&self.objects, key, &uid);
+        let gone = self.objects.deletion(key, Meta::of(&live).uid());
         while let (Verdict::Retry { after }, _) = self.apply_for(from, &gone).await {
             tokio::time::sleep(after).await;
         }
@@ -142,20 +140,18 @@ impl Reports {
 
     /// The copy is gone. That completes a deletion that the hub requested, and nothing else.
     async fn apply_delete(&self, from: &Sender, event: &Event) -> Outcome {
-        let copy = match payload::decode_object("Application", &event.payload) {
-            Ok(copy) => copy,
-            Err(error) => return Outcome::malformed(&error),
-        };
+        let copy = payload::decode_object("Application", &event.payload)?;
         let by_name = || {
             let claimed = Key::from(&event.object()?);
             named(&self.objects.lock().index, &from.cluster, &claimed)
         };
         let Some(key) = self.theirs(from, &copy).or_else(by_name) else {
             // The hub has deleted it already, as most deletions end.
-            return Outcome::Done;
+            return Ok(());
         };
         if !self.note_gone_there(from, &key) {
-            return Outcome::refused("not_deleting", "the hub has not deleted it");
+            let why = "the hub has not deleted it";
+            return Err(Unapplied::refused("not_deleting", why));
         }
         let written = self
             .writer
@@ -184,19 +180,16 @@ impl Reports {
     }
 
     fn apply_error(&self, from: &Sender, event: &Event) -> Outcome {
-        let report: payload::ErrorReport = match payload::decode("error report", &event.payload) {
-            Ok(report) => report,
-            Err(error) => return Outcome::malformed(&error),
-        };
+        let report: payload::ErrorReport = payload::decode("error report", &event.payload)?;
         let claimed = Key {
             namespace: report.resource_namespace,
             name: report.resource_name,
         };
         let cluster = &from.cluster;
         let mut state = self.objects.lock();
-        let Some(key) = named(&state.index, cluster, &claimed) else {
-            return Outcome::refused("not_theirs", "no Application of this cluster has this name");
-        };
+        let why = "no Application of this cluster has this name";
+        let key = named(&state.index, cluster, &claimed);
+        let key = key.ok_or_else(|| Unapplied::refused("not_theirs", why))?;
         let message: String = report.message.chars().take(LONGEST_REPORT).collect();
         let stated = Some(format!("cluster {cluster} reports: {message}"));
         let effects = match report.contest {
@@ -206,15 +199,10 @@ impl Reports {
             Some(Contest::Other) => Vec::new(),
         };
         self.objects.post(&state, effects);
-        Outcome::Done
+        Ok(())
     }
 
-    fn outcome(
-        &self,
-        from: &Sender,
-        key: &Key,
-        written: Result<bool, crate::store::WriteError>,
-    ) -> Outcome {
+    fn outcome(&self, from: &Sender, key: &Key, written: Result<bool, WriteError>) -> Outcome {
         let failing_writes = &self.objects.failing_writes;
         failing_writes.outcome(&from.cluster, &key.object(), written)
     }

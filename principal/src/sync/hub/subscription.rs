@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{Event, Facet, ObjectKey};
 use tokio::time::Instant;
 
-use super::{conditions::GRACE, encode, mailbox::Mailbox, objects::Objects, spans};
+use super::{conditions::GRACE, mailbox::Mailbox, objects::Objects, spans};
 use crate::domain::ClusterName;
 
 /// The subscription of a session at the hub; dropped, the session is not notified any more.
@@ -57,7 +57,7 @@ impl Subscription {
 
     /// The event that deletes a copy.
     pub(crate) fn delete(&self, key: &ObjectKey, uid: &str) -> Event {
-        let event = encode::deletion(&self.objects, key, uid);
+        let event = self.objects.deletion(key, uid);
         let (traces, matter) = (self.mailbox.traces(), (key, Facet::State));
         spans::sent(traces, matter, self.cluster.as_str(), event)
     }

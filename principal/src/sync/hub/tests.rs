@@ -9,8 +9,8 @@ use crate::{
     testing::{application, fleet, name, open_project, with},
 };
 use argocd::keys;
-use protocol::{Facet, Source as _, Verb};
-use serde_json::json;
+use protocol::{Facet, ObjectKey, Source as _, Verb};
+use serde_json::{Value, json};
 
 fn hub() -> Arc<Hub> {
     let settings = Settings::usual(([127, 0, 0, 1], 0).into());
@@ -261,6 +261,71 @@ fn state_lookup_uses_the_name_on_the_spoke() {
     // A cluster that left the fleet owns nothing any more.
     hub.set_fleet(&fleet(&["ab"]));
     assert_eq!(hub.objects.owner(Some("a"), "app"), ObjectOwner::Hub);
+}
+
+/// Argo CD's server would look on the hub for the objects in the tree of such an Application.
+#[test]
+fn in_cluster_state_needs_a_project_that_admits_the_hub() {
+    let hub = hub();
+    hub.set_fleet(&fleet(&["a"]));
+    let server =
+        json!({ "spec": { "destination": { "name": null, "server": keys::IN_CLUSTER_SERVER } } });
+    let named = json!({ "spec": { "destination": { "name": "a" } } });
+    for object in [
+        application("a", "by-name", "1", 1),
+        with(application("a", "by-server", "2", 1), server),
+        with(application("a", "named", "3", 1), named),
+    ] {
+        hub.report(Report::Applied(Watched::Application, object));
+    }
+    let has_state = || {
+        ["by-name", "by-server", "named"]
+            .map(|name| matches!(hub.objects.owner(Some("a"), name), ObjectOwner::Cluster(_)))
+    };
+    assert_eq!(has_state(), [true; 3], "the project admits everything");
+    let destinations = json!([{ "name": "a", "namespace": "*" }]);
+    let of_the_cluster = json!({
+        "metadata": { "resourceVersion": "2" },
+        "spec": { "destinations": destinations },
+    });
+    let project = with(open_project("default"), of_the_cluster);
+    hub.report(Report::Applied(Watched::AppProject, project));
+    assert_eq!(has_state(), [false, false, true]);
+    let gone = hub.objects.owner(Some("a"), "by-name");
+    assert_eq!(
+        gone,
+        ObjectOwner::NoOne,
+        "the hub's redis has no say either"
+    );
+}
+
+/// The copy on the cluster may be another one, and Argo CD itself shows nothing of an Application that is not admitted.
+#[test]
+fn state_needs_a_project_that_admits_the_application() {
+    let hub = hub();
+    hub.set_fleet(&fleet(&["a"]));
+    let named = json!({ "spec": { "destination": { "name": "a" } } });
+    let deleting = json!({ "metadata": {
+        "deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": ["x"],
+    } });
+    let kept = with(application("a", "kept", "1", 1), named.clone());
+    let leaving = with(with(application("a", "leaving", "2", 1), named), deleting);
+    for object in [kept, leaving] {
+        hub.report(Report::Applied(Watched::Application, object));
+    }
+    let is_shown = || {
+        ["kept", "leaving"]
+            .map(|name| matches!(hub.objects.owner(Some("a"), name), ObjectOwner::Cluster(_)))
+    };
+    assert_eq!(is_shown(), [true, true]);
+    let elsewhere = json!([{ "name": "a", "namespace": "elsewhere" }]);
+    let elsewhere = json!({
+        "metadata": { "resourceVersion": "2" },
+        "spec": { "destinations": elsewhere },
+    });
+    let project = with(open_project("default"), elsewhere);
+    hub.report(Report::Applied(Watched::AppProject, project));
+    assert_eq!(is_shown(), [false, false]);
 }
 
 /// Reports all objects and the end of each list.

@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 4;
 #[derive(Debug)]
 pub(super) struct Writer {
     objects: Arc<Objects>,
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     permits: Semaphore,
     metrics: Metrics,
 }
@@ -64,10 +64,6 @@ impl Writer {
         }
     }
 
-    pub(super) fn store(&self) -> &dyn Store {
-        &*self.store
-    }
-
     /// Patches an Application as `plan` wants it; true if that changed it. One that is gone needs no patch.
     pub(super) async fn patch(
         &self,
@@ -97,22 +93,15 @@ impl Writer {
             let step = plan(live.as_ref());
             let before = live.as_ref().map(|live| version_of(&live.object));
             if step == Step::Nothing {
-                let object = live.map(|live| live.object);
-                return Ok(Written {
-                    changed: false,
-                    object,
-                });
+                let (changed, object) = (false, live.map(|live| live.object));
+                return Ok(Written { changed, object });
             }
             let written = self.carry_out(key, live.as_ref(), step).await;
             self.metrics
                 .hub_write(written.as_ref().map_or_else(WriteError::reason, |_| "ok"));
+            let changed = true;
             let late = match written {
-                Ok(object) => {
-                    return Ok(Written {
-                        changed: true,
-                        object,
-                    });
-                }
+                Ok(object) => return Ok(Written { changed, object }),
                 Err(WriteError::Conflict) => WriteError::Conflict,
                 // The step may fit the object of the next watch event; without one it never will.
                 Err(WriteError::Unfit(reason)) => WriteError::Refused(reason),
@@ -154,14 +143,8 @@ impl Writer {
                 }
                 made.map(Some)
             }
-            Step::Patch(patch) => {
-                let patched = self.store.patch(kind, &place, version, patch).await;
-                patched.map(Some)
-            }
-            Step::Delete => {
-                let deleted = self.store.delete(kind, &place, uid, version).await;
-                deleted.map(|()| None)
-            }
+            Step::Patch(patch) => (self.store.patch(kind, &place, version, patch).await).map(Some),
+            Step::Delete => (self.store.delete(kind, &place, uid, version).await).map(|()| None),
         };
         if let Some(span) = &mut span {
             span.ended(&answer);

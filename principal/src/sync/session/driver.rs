@@ -16,11 +16,11 @@ use tokio::{
 use tonic::{Status, Streaming};
 
 use super::{
-    Sessions,
     end::{Over, close},
     ownership::{Ownership, Step},
     pace::{AWAITED, Newest, Pace, SHOWN},
     resync::Resync,
+    shared::Sessions,
     spoke_owned::Claims,
     violations::{PeerViolations, Violation},
 };
@@ -139,7 +139,7 @@ impl Driver {
     }
 
     /// The number of this session.
-    pub(super) const fn id(&self) -> u64 {
+    pub(super) fn id(&self) -> u64 {
         self.session_slot.id()
     }
 
@@ -213,7 +213,8 @@ impl Driver {
                 }
                 if self.from.is_autonomous {
                     let unmirrored = self.hub.mirrors.unmirrored(&self.from.cluster);
-                    self.session_slot.report_unmirrored(unmirrored);
+                    let slot = &self.session_slot;
+                    slot.report(|report, _now| report.unmirrored = unmirrored);
                 }
                 let stuck = self.hub.objects.stuck(&self.from.cluster);
                 self.reported.stuck(&self.session_slot, stuck);
@@ -248,7 +249,8 @@ impl Driver {
                 self.resync.forget(&mut self.machine, &key);
             }
             if let Some(last) = note.last.filter(|_| self.go_requests.is_some()) {
-                self.machine.emit(self.hub.final_update(&key, &last));
+                self.machine
+                    .emit(self.hub.objects.final_update(&key, &last));
             }
             // The hub deletes no object that an autonomous cluster owns.
             if let Some(uid) = note.gone.filter(|_| !self.from.is_autonomous) {

@@ -73,7 +73,7 @@ pub(super) async fn close(
     outbound: &mpsc::Sender<Result<Frame, Status>>,
     over: Over,
 ) {
-    session_slot.set_end_reason(over.message());
+    session_slot.end_reason = Some(over.message());
     // Frees the slot first: the next session must not wait for a slow peer.
     drop(session_slot);
     if let Some(refusal) = over.refusal() {

@@ -35,16 +35,17 @@ pub(super) struct Named {
 }
 
 /// The objects that were named since the last resync.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Inventory {
-    named: BTreeSet<Arc<Named>>,
+    pub(super) named: BTreeSet<Arc<Named>>,
     /// The number of objects of each kind, with those that were not named because both ends have the same.
-    counts: BTreeMap<Kind, usize>,
+    pub(super) counts: BTreeMap<Kind, usize>,
     /// The most objects that are believed.
     most: usize,
     /// Memory of `named`.
     bytes: usize,
-    too_many: bool,
+    /// The agent named more objects than are believed.
+    pub(super) too_many: bool,
     /// The end of the list, once it has arrived.
     end: Option<SyncedResourceList>,
 }
@@ -52,58 +53,44 @@ pub(super) struct Inventory {
 impl Named {
     /// The reason if no object of a spoke can have this name.
     pub(super) fn read(claim: &RequestUpdate) -> Result<Self, String> {
-        let RequestUpdate {
-            name,
-            namespace,
-            uid,
-            kind,
-            checksum: _,
-            digest: _,
-        } = claim;
         let plausible =
             |text: &String| text.len() <= LONGEST && text.bytes().all(|b| b.is_ascii_graphic());
-        if ![name, namespace, uid].into_iter().all(plausible) {
+        let texts = [&claim.name, &claim.namespace, &claim.uid];
+        if !texts.into_iter().all(plausible) {
             return Err("invalid name".to_owned());
         }
         Ok(Self {
-            kind: kind.parse().map_err(|error| format!("{error}"))?,
-            namespace: namespace.clone(),
-            name: name.clone(),
-            uid: uid.clone(),
+            kind: claim.kind.parse().map_err(|error| format!("{error}"))?,
+            namespace: claim.namespace.clone(),
+            name: claim.name.clone(),
+            uid: claim.uid.clone(),
         })
     }
 
     fn bytes(&self) -> usize {
-        [&self.namespace, &self.name, &self.uid]
-            .into_iter()
-            .map(String::len)
-            .fold(ENTRY_BYTES, usize::saturating_add)
+        let texts = [&self.namespace, &self.name, &self.uid];
+        texts
+            .iter()
+            .fold(ENTRY_BYTES, |sum, it| sum.saturating_add(it.len()))
     }
 }
 
 impl Inventory {
     /// An empty inventory of a spoke to which the hub delivers so many objects.
-    pub(super) const fn new(delivered: usize) -> Self {
+    pub(super) fn new(delivered: usize) -> Self {
         Self {
-            named: BTreeSet::new(),
-            counts: BTreeMap::new(),
             most: delivered.saturating_add(SPARE).saturating_mul(SHARE),
-            bytes: 0,
-            too_many: false,
-            end: None,
+            ..Self::default()
         }
     }
 
     /// Takes the inventory and begins a new one of the same spoke.
     pub(super) fn take(&mut self) -> Self {
-        let most = self.most;
-        std::mem::replace(
-            self,
-            Self {
-                most,
-                ..Self::new(0)
-            },
-        )
+        let next = Self {
+            most: self.most,
+            ..Self::default()
+        };
+        std::mem::replace(self, next)
     }
 
     /// The agent has this object; without a UID it only asks for it.
@@ -125,21 +112,6 @@ impl Inventory {
         *self.counts.entry(kind).or_default() += 1;
     }
 
-    /// The objects named so far.
-    pub(super) fn named(&self) -> impl Iterator<Item = &Arc<Named>> {
-        self.named.iter()
-    }
-
-    /// The number of objects of each kind.
-    pub(super) fn into_counts(self) -> BTreeMap<Kind, usize> {
-        self.counts
-    }
-
-    /// Whether the agent named more objects than are believed.
-    pub(super) const fn has_too_many(&self) -> bool {
-        self.too_many
-    }
-
     /// The agent closed its list; returns whether it did so for the first time.
     pub(super) fn end(&mut self, list: SyncedResourceList) -> bool {
         self.end.replace(list).is_none()
@@ -149,11 +121,8 @@ impl Inventory {
     pub(super) fn is_complete(&self) -> bool {
         let entries = self.named.iter();
         let entries = entries.map(|it| (it.kind.as_str(), it.name.as_str(), it.uid.as_str()));
-        !self.too_many
-            && self
-                .end
-                .as_ref()
-                .is_some_and(|end| end.checksum == digest::list_checksum(entries))
+        let end = self.end.as_ref().filter(|_| !self.too_many);
+        end.is_some_and(|end| end.checksum == digest::list_checksum(entries))
     }
 
     /// Whether everything was named, by an agent that has been silent for a while.
@@ -259,12 +228,12 @@ mod tests {
             for number in 0..most {
                 inventory.add(named(&format!("app-{number}")));
             }
-            assert!(!inventory.has_too_many() && inventory.is_whole(false));
+            assert!(!inventory.too_many && inventory.is_whole(false));
             for number in most..2 * most {
                 inventory.add(named(&format!("app-{number}")));
             }
-            assert!(inventory.has_too_many());
-            assert_eq!(inventory.named().count(), most);
+            assert!(inventory.too_many);
+            assert_eq!(inventory.named.len(), most);
             assert!(!inventory.is_whole(false), "nothing is deleted after it");
             assert!(!inventory.take().named.is_empty());
             assert!(inventory.named.is_empty() && inventory.most == most);

@@ -2,7 +2,9 @@
 
 use std::{fmt, time::Duration};
 
-use protocol::{Event, Facet, ObjectKey, Session, Verdict};
+use protocol::{Event, Facet, ObjectKey, Session, Verdict, payload};
+use runtime::error::Chain;
+use serde::de::DeserializeOwned;
 
 use super::brake::Waiting;
 use crate::{fleet::Enrolment, report::BlockedDeletion, sync::hub::Hub};
@@ -17,8 +19,8 @@ pub(super) struct Step<'a> {
 
 /// The resync of one session, by the owner of its objects. The defaults fit a cluster that owns its objects itself.
 pub(super) trait Ownership: fmt::Debug + Send {
-    /// Handles a resync message of the agent.
-    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Verdict;
+    /// Handles a resync message of the agent; an error is the reason of a refusal.
+    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Result<(), String>;
 
     /// Handles a message about an object that the agent owns before it is applied; a verdict if nothing remains to be
     /// applied.
@@ -72,4 +74,12 @@ pub(super) trait Ownership: fmt::Debug + Send {
         step: &mut Step<'_>,
         enrolment: Option<Enrolment>,
     ) -> Option<BlockedDeletion>;
+}
+
+/// The payload of a resync message; an error is the reason of a refusal.
+pub(super) fn decoded<T: DeserializeOwned + Default>(
+    what: &'static str,
+    event: &Event,
+) -> Result<T, String> {
+    payload::decode(what, &event.payload).map_err(|error| Chain(&error).to_string())
 }

@@ -71,7 +71,7 @@ impl<T> Newest<T> {
 }
 
 /// The throttle of one session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: Rate,
     /// When the reserve of an object is full again. Bounded by the objects written during that time.
@@ -86,9 +86,7 @@ impl Pace {
     pub(super) fn new(rate: Rate) -> Self {
         Self {
             rate,
-            full: HashMap::new(),
-            throttled: HashSet::new(),
-            swept: Duration::ZERO,
+            ..Self::default()
         }
     }
 

@@ -8,16 +8,15 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use argocd::ranges::Sums;
 use protocol::{
-    Event, Facet, ObjectKey, Session, Verb, Verdict,
-    payload::{self, RequestUpdate, ResyncRequest, SyncedResourceList},
+    Event, Facet, ObjectKey, Session, Verb,
+    payload::{RequestUpdate, ResyncRequest, SyncedResourceList},
     version::Capability,
 };
-use runtime::error::Chain;
 
 use super::{
     brake::{DeletionCandidates, Waiting},
     inventory::{Inventory, Named},
-    ownership::{Ownership, Step},
+    ownership::{Ownership, Step, decoded},
 };
 use crate::{
     fleet::{ClusterName, Enrolment},
@@ -80,21 +79,19 @@ impl Resync {
 }
 
 impl Ownership for Resync {
-    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Verdict {
+    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Result<(), String> {
         if event.verb == Verb::RequestSyncedResourceList {
-            return match payload::decode::<SyncedResourceList>("end of a resync", &event.payload) {
-                Ok(list) if list.ranges.is_some() => self.compare(step, &list),
-                Ok(list) => self.end_inventory(step, list),
-                Err(error) => refused(Chain(&error).to_string()),
-            };
+            let list: SyncedResourceList = decoded("end of a resync", event)?;
+            if list.ranges.is_some() {
+                return self.compare(step, &list);
+            }
+            self.end_inventory(step, list);
+            return Ok(());
         }
         if event.verb != Verb::RequestUpdate {
-            return refused("a managed cluster may not send this");
+            return Err("a managed cluster may not send this".to_owned());
         }
-        match payload::decode("request-update", &event.payload) {
-            Ok(claim) => self.claim(step, &claim),
-            Err(error) => refused(Chain(&error).to_string()),
-        }
+        self.claim(step, &decoded("request-update", event)?)
     }
 
     fn next_timeout(&self, now: Duration) -> Option<Duration> {
@@ -172,16 +169,13 @@ impl Ownership for Resync {
     }
 
     fn has_too_many(&self) -> bool {
-        self.inventory.has_too_many()
+        self.inventory.too_many
     }
 }
 
 impl Resync {
-    fn claim(&mut self, step: &mut Step<'_>, claim: &RequestUpdate) -> Verdict {
-        let named = match Named::read(claim) {
-            Ok(named) => named,
-            Err(why) => return refused(why),
-        };
+    fn claim(&mut self, step: &mut Step<'_>, claim: &RequestUpdate) -> Result<(), String> {
+        let named = Named::read(claim)?;
         if let Lookup::Wanted { key, digest } = self.lookup(step.hub, claim) {
             self.unconfirmed.remove(&key);
             self.going.remove(&key);
@@ -192,10 +186,10 @@ impl Resync {
         }
         self.inventory.add(named);
         self.rounds.expect_more(step.now);
-        Verdict::Done
+        Ok(())
     }
 
-    fn end_inventory(&mut self, step: &mut Step<'_>, list: SyncedResourceList) -> Verdict {
+    fn end_inventory(&mut self, step: &mut Step<'_>, list: SyncedResourceList) {
         let is_first = self.inventory.end(list);
         self.send_the_rest(step);
         // A Go agent may close the list before it is complete. Each check sorts the whole list, so later ends of the same
@@ -205,7 +199,6 @@ impl Resync {
         } else {
             self.rounds.expect_more(step.now);
         }
-        Verdict::Done
     }
 
     /// Ends the resync when the agent's time is over.
@@ -219,9 +212,9 @@ impl Resync {
             step.session.mark(key, Facet::State);
         }
         let inventory = self.inventory.take();
-        if inventory.has_too_many() {
+        if inventory.too_many {
             tracing::warn!(
-                objects = inventory.named().count(),
+                objects = inventory.named.len(),
                 "the agent names far more objects than the hub delivers; skipping deletions"
             );
         } else {
@@ -259,14 +252,14 @@ impl Resync {
 
     fn find_deletion_candidates(&mut self, step: &Step<'_>) {
         let inventory = self.inventory.take();
-        let named = inventory.named();
+        let named = inventory.named.iter();
         let unknown: BTreeSet<Arc<Named>> = named
             .filter(|named| self.is_unknown(step.hub, named))
             .cloned()
             .collect();
         let unknown = self.rounds.deletion_candidates(unknown);
-        self.waiting.deletion_candidates =
-            Some(DeletionCandidates::new(unknown, inventory.into_counts()));
+        let candidates = DeletionCandidates::new(unknown, inventory.counts);
+        self.waiting.deletion_candidates = Some(candidates);
         self.waiting.decision = Some(step.now);
     }
 
@@ -287,14 +280,14 @@ impl Resync {
     }
 
     /// Compares the agent's checksums with ours and asks for the differences.
-    fn compare(&mut self, step: &mut Step<'_>, list: &SyncedResourceList) -> Verdict {
+    fn compare(&mut self, step: &mut Step<'_>, list: &SyncedResourceList) -> Result<(), String> {
         // A comparison costs us more than its request costs the peer.
         if !self.rounds.take_sums() {
-            return refused("unexpected digests");
+            return Err("unexpected digests".to_owned());
         }
         let sums = |bytes: &Option<Vec<u8>>| Sums::from_bytes(bytes.as_ref()?);
         let (Some(theirs), Some(shown)) = (sums(&list.ranges), sums(&list.statuses)) else {
-            return refused("invalid digests");
+            return Err("invalid digests".to_owned());
         };
         let mut expected = step.hub.objects.expected(&self.cluster);
         expected.retain(|it| step.session.peer().knows(it.key.kind));
@@ -329,16 +322,13 @@ impl Resync {
         if request != ResyncRequest::default() {
             step.session.emit(Event::resync_request(&request));
         }
-        Verdict::Done
+        Ok(())
     }
 }
 
 fn delete(step: &mut Step<'_>, named: &Named) {
     tracing::info!(kind = %named.kind, name = %named.name, "the hub no longer has this object");
     let key = ObjectKey::new(named.kind, &named.namespace, &named.name);
-    step.session.emit(step.hub.delete(&key, &named.uid));
-}
-
-fn refused(why: impl Into<String>) -> Verdict {
-    Verdict::Refused(why.into())
+    step.session
+        .emit(step.hub.objects.deletion(&key, &named.uid));
 }

@@ -1,5 +1,7 @@
 //! The facts that an agent states about its cluster.
 
+use std::collections::BTreeSet;
+
 use argocd::claim;
 use live::cluster_info::Census;
 use protocol::{
@@ -7,7 +9,7 @@ use protocol::{
     payload::{self, HealthProblem, SpokeInfo},
 };
 
-use crate::admission::registry::{SessionSlot, SpokeFacts};
+use crate::admission::registry::SessionSlot;
 
 /// Names of images are the longest.
 const LONGEST_NAME: usize = 256;
@@ -19,28 +21,27 @@ pub(super) fn record(session_slot: &SessionSlot, event: &Event) {
     if let Some(census) = counted(&stated) {
         session_slot.report_census(census);
     }
-    session_slot.report_spoke(SpokeFacts {
-        argocd: stated.argo_cd,
-        runs: stated.argo_cd_runs,
-        kinds_installed: stated.argo_cd_kinds_brought,
-        health_problem: stated.argo_cd_ails.map(shortened),
-        trusts: stated.trusts,
+    session_slot.report(|report, _now| {
+        report.argocd = stated.argo_cd;
+        report.argocd_runs = stated.argo_cd_runs;
+        report.argocd_kinds_installed = stated.argo_cd_kinds_brought;
+        report.argocd_ails = stated.argo_cd_ails.as_ref().map(shortened);
+        report.trusts = stated.trusts.filter(is_plausible);
     });
 }
 
+/// More fingerprints than a few are an attempt to fill our memory.
+fn is_plausible(trusts: &BTreeSet<String>) -> bool {
+    trusts.len() <= 32 && trusts.iter().all(|it| it.len() == 64)
+}
+
 /// Cuts the texts of an agent to printable lines of bounded length.
-fn shortened(health_problem: HealthProblem) -> HealthProblem {
-    let HealthProblem {
-        workload,
-        cause,
-        subject,
-        detail,
-    } = health_problem;
+fn shortened(health_problem: &HealthProblem) -> HealthProblem {
     HealthProblem {
-        workload: claim::words(&workload, LONGEST_NAME),
-        cause,
-        subject: claim::words(&subject, LONGEST_NAME),
-        detail: claim::words(&detail, LONGEST_DETAIL),
+        workload: claim::words(&health_problem.workload, LONGEST_NAME),
+        cause: health_problem.cause,
+        subject: claim::words(&health_problem.subject, LONGEST_NAME),
+        detail: claim::words(&health_problem.detail, LONGEST_DETAIL),
     }
 }
 
@@ -63,7 +64,7 @@ mod tests {
 
     #[test]
     fn health_problem_of_an_agent_is_cut_to_short_printable_lines() {
-        let stated = shortened(HealthProblem {
+        let stated = shortened(&HealthProblem {
             workload: "Deployment\nx".to_owned(),
             cause: Cause::ImagePull,
             subject: "i".repeat(10_000),

@@ -24,7 +24,7 @@ use runtime::error::Chain;
 use super::{
     brake::{DeletionCandidates, Waiting},
     inventory::Named,
-    ownership::{Ownership, Step},
+    ownership::{Ownership, Step, decoded},
 };
 use crate::{
     fleet::{ClusterName, Enrolment},
@@ -76,16 +76,12 @@ impl Claims {
     }
 
     /// The cluster has this object: requests its state, unless the inventory contained it.
-    fn ask_for(&self, step: &mut Step<'_>, there: &SyncedResource) -> Verdict {
-        let key = there.kind.parse().ok().and_then(|kind| {
-            step.hub
-                .mirrors
-                .mirror_key(&self.cluster, kind, &there.name)
-        });
-        let Some(key) = key else {
-            return Verdict::Refused("nothing that is mirrored has this name".to_owned());
-        };
-        if !step.hub.mirrors.shows(&self.cluster, &key, &there.uid) {
+    fn ask_for(&self, step: &mut Step<'_>, there: &SyncedResource) -> Result<(), String> {
+        let mirrors = &step.hub.mirrors;
+        let key = there.kind.parse().ok();
+        let key = key.and_then(|kind| mirrors.mirror_key(&self.cluster, kind, &there.name));
+        let key = key.ok_or("nothing that is mirrored has this name")?;
+        if !mirrors.shows(&self.cluster, &key, &there.uid) {
             step.session.emit(Event::request_update(&RequestUpdate {
                 name: key.name,
                 namespace: key.namespace,
@@ -93,7 +89,7 @@ impl Claims {
                 ..RequestUpdate::default()
             }));
         }
-        Verdict::Done
+        Ok(())
     }
 
     /// The mirrors of objects that the cluster does not have.
@@ -121,22 +117,17 @@ impl Claims {
 
 impl Ownership for Claims {
     /// Only a Go agent sends any: ours sends the objects themselves.
-    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Verdict {
+    fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Result<(), String> {
         if event.verb == Verb::RequestResourceResync {
             self.requested = true;
-            return Verdict::Done;
+            return Ok(());
         }
-        match payload::decode::<SyncedResource>("synced resource", &event.payload) {
-            Err(error) => Verdict::Refused(Chain(&error).to_string()),
-            Ok(there) => self.ask_for(step, &there),
-        }
+        self.ask_for(step, &decoded("synced resource", event)?)
     }
 
     fn take_message(&mut self, hub: &Hub, event: &Event, now: Duration) -> Option<Verdict> {
         let object = event.object()?;
-        let key = hub
-            .mirrors
-            .mirror_key(&self.cluster, object.kind, &object.name)?;
+        let key = (hub.mirrors).mirror_key(&self.cluster, object.kind, &object.name)?;
         if event.verb != Verb::Delete || !event.event_id.ends_with('_') {
             self.missing.remove(&key);
             return None;
@@ -155,11 +146,8 @@ impl Ownership for Claims {
     }
 
     fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        let next = [
-            self.waiting.decision,
-            self.requested.then_some(self.next_answer),
-        ];
-        let next = next.into_iter().flatten().min();
+        let answer = self.requested.then_some(self.next_answer);
+        let next = [self.waiting.decision, answer].into_iter().flatten().min();
         next.map(|until| until.saturating_sub(now))
     }
 

@@ -11,28 +11,24 @@ use std::{
 use futures::future::BoxFuture;
 use http::{Response, Version};
 use http_body_util::BodyExt as _;
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::conn::auto,
-};
-use runtime::tunnel::Tasks;
 use tokio::sync::watch;
 use tonic::body::Body;
 
-use super::{Peer, Shared, handshake::Stream, websocket};
-use crate::settings::GO_STREAMS;
+use super::{
+    handshake::Stream,
+    http::Bounds,
+    shared::{PING_INTERVAL, Shared},
+    websocket,
+};
+use crate::{admission::peer::Peer, settings::GO_STREAMS};
 
-/// Keep-alive pings: a dead peer is noticed within 30 seconds.
-pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
+/// Header bytes of an HTTP/2 request; our agent sends half a kilobyte and a token.
+const HEADER_LIST: u32 = 16 << 10;
 /// Unread bytes of a stream, and of a connection: live streams of a Go agent that no client reads (`GO_STREAMS`) must not
 /// block its session.
 const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = (GO_STREAMS + 2) * STREAM_WINDOW;
-/// Header bytes of an HTTP/1.1 request; our agent sends half a kilobyte and a token.
-const HEADERS: usize = 32 << 10;
-const HEADER_LINES: usize = 64;
 
 /// The WebSocket of an upgraded connection.
 type Upgraded = Arc<Mutex<Option<BoxFuture<'static, ()>>>>;
@@ -44,60 +40,49 @@ pub(super) async fn drive(
     peer: Peer,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (running, upgraded) = (Running::default(), Upgraded::default());
-    let service = {
-        let (shared, running, upgraded) =
-            (Arc::clone(shared), running.clone(), Arc::clone(&upgraded));
-        service_fn(move |request: http::Request<Incoming>| {
-            let (shared, peer, one) = (Arc::clone(&shared), peer.clone(), running.begin());
-            let upgraded = Arc::clone(&upgraded);
-            async move {
-                if request.version() < Version::HTTP_2 {
-                    let (response, socket) = websocket::upgrade(&shared, peer, request);
-                    *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = socket;
-                    return Ok(response);
-                }
-                shared
-                    .answer(peer, request)
-                    .await
-                    .map(|response| track_body(response, one))
+    let answer = |request: http::Request<_>| {
+        let (shared, peer, one) = (Arc::clone(shared), peer.clone(), running.begin());
+        let upgraded = Arc::clone(&upgraded);
+        async move {
+            if request.version() < Version::HTTP_2 {
+                let (response, socket) = websocket::upgrade(&shared, peer, request);
+                *upgraded.lock().unwrap_or_else(PoisonError::into_inner) = socket;
+                return Ok(response);
             }
-        })
+            shared
+                .answer(peer, request)
+                .await
+                .map(|response| track_body(response, one))
+        }
     };
     let limits = &shared.rules.limits;
-    let mut builder = auto::Builder::new(Tasks::new(shared.spawner.clone()));
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        // Without a bound a peer could send one byte of its headers each minute.
-        .header_read_timeout(limits.handshake_time)
-        .max_headers(HEADER_LINES)
-        .max_buf_size(HEADERS);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams_per_connection)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    tokio::select! {
-        biased;
-        ended = connection.as_mut() => {
-            let socket = upgraded.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(socket) = socket {
-                socket.await;
-            }
-            return ended;
+    let bounds = Bounds {
+        header_time: limits.handshake_time,
+        header_list: HEADER_LIST,
+        streams: limits.streams_per_connection,
+        stream_window: STREAM_WINDOW,
+        connection_window: CONNECTION_WINDOW,
+        ping_interval: PING_INTERVAL,
+        ping_timeout: PING_TIMEOUT,
+        drain: limits.drain,
+    };
+    let stop = async {
+        tokio::select! {
+            () = shared.spawner.token().cancelled() => {}
+            () = running.idle(limits.idle) => {}
         }
-        () = shared.spawner.token().cancelled() => {}
-        () = running.idle(limits.idle) => {}
+    };
+    let ended = bounds
+        .serve(stream, shared.spawner.clone(), answer, stop)
+        .await;
+    let socket = upgraded
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(socket) = socket {
+        socket.await;
     }
-    connection.as_mut().graceful_shutdown();
-    tokio::time::timeout(limits.drain, connection)
-        .await
-        .unwrap_or(Ok(()))
+    ended
 }
 
 /// Counts a request as running until its answer is read to the end or dropped.

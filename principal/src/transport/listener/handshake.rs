@@ -1,21 +1,14 @@
 //! The steps of a TLS handshake, and the metric label of its failure.
 
-use std::{
-    io,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{io, sync::Arc};
 
 use rustls::{
     CertificateError, Error as Tls, ServerConfig,
     server::{Accepted, Acceptor},
 };
-use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
-    net::TcpStream,
-};
+use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 use tokio_rustls::{Accept, StartHandshake, server::TlsStream};
+use tokio_util::either::Either;
 
 use crate::admission::identity::PeerCertificate;
 
@@ -27,14 +20,8 @@ const SPEAK_TLS: &[u8] =
 /// Bytes of a hello. Those of agents and browsers have at most 5 KiB, with keys for post-quantum exchange.
 const LARGEST_HELLO: usize = 16 << 10;
 
-/// A connection behind its handshake.
-#[derive(Debug)]
-pub(crate) enum Stream {
-    /// Over TLS.
-    Tls(Box<TlsStream<TcpStream>>),
-    /// Plaintext: a service mesh has terminated TLS.
-    Plain(TcpStream),
-}
+/// A connection behind its handshake: over TLS, or in plaintext where a service mesh has terminated TLS.
+pub(crate) type Stream = Either<Box<TlsStream<TcpStream>>, TcpStream>;
 
 /// Waits for the first byte, and answers a peer that speaks HTTP without TLS.
 pub(super) async fn first_byte(socket: &mut TcpStream) -> Result<(), &'static str> {
@@ -90,7 +77,7 @@ pub(super) fn authenticated(
         None => None,
         Some(chain) => Some(PeerCertificate::from_chain(chain).ok_or("no_certificate")?),
     };
-    Ok((Stream::Tls(Box::new(stream)), certificate))
+    Ok((Stream::Left(Box::new(stream)), certificate))
 }
 
 /// Reads and writes what is possible without waiting.
@@ -109,46 +96,6 @@ impl io::Write for Ready<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Self::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
     }
 }
 

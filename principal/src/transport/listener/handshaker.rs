@@ -18,7 +18,7 @@ use tokio_rustls::{Accept, server::TlsStream};
 use super::{
     handshake::{self, Stream},
     handshakes::{Handshake, Handshakes, Progress},
-    slots::{self, Turns},
+    slots::{Slot, Slots},
 };
 use crate::{admission::identity::PeerCertificate, settings::Limits};
 
@@ -49,22 +49,22 @@ enum Step {
 pub(crate) struct Handshaker {
     unauthenticated: Handshakes<IpAddr>,
     /// Those that compute.
-    turns: Turns<()>,
+    turns: Slots<()>,
     /// Those of an address that compute or wait for it: no address fills the queue of `turns`.
-    by_address: Turns<(IpAddr, Step)>,
+    by_address: Slots<(IpAddr, Step)>,
     time: Duration,
 }
 
 /// A permission to compute.
-type Turn = (slots::Turn<(IpAddr, Step)>, slots::Turn<()>);
+type Turn = (Slot<(IpAddr, Step)>, Slot<()>);
 
 impl Handshaker {
     /// With the handshake limits of the settings, but so many unauthenticated connections.
     pub(crate) fn new(limits: &Limits, unauthenticated: usize) -> Self {
         Self {
             unauthenticated: Handshakes::new(unauthenticated),
-            turns: Turns::new(limits.handshakes),
-            by_address: Turns::new(limits.handshakes),
+            turns: Slots::new(limits.handshakes),
+            by_address: Slots::new(limits.handshakes),
             time: limits.handshake_time,
         }
     }
@@ -100,7 +100,7 @@ impl Handshaker {
         // Without it a small answer may wait for the peer's delayed acknowledgement.
         socket.set_nodelay(true).map_err(|_gone| "closed")?;
         let Some(tls) = tls else {
-            return Ok((Stream::Plain(socket), None));
+            return Ok((Stream::Right(socket), None));
         };
         let hello = async {
             handshake::first_byte(&mut socket).await?;

@@ -112,7 +112,7 @@ impl<K: Hash + Eq + Clone> Open<K> {
             let weight = progress.weight();
             (group.len().saturating_mul(weight), weight)
         });
-        let Some(((address, progress), _)) = heaviest else {
+        let Some(((address, progress), group)) = heaviest else {
             return true;
         };
         let (address, progress) = (address.clone(), *progress);
@@ -120,20 +120,16 @@ impl<K: Hash + Eq + Clone> Open<K> {
         if is_queue && address == *newcomer {
             return false;
         }
-        let group = self.groups.get(&(address.clone(), progress));
         // The first of a queue has waited longest for us, the first of an idle group has made us wait longest.
-        let victim = group.and_then(|group| {
-            let mut numbers = group.keys();
-            if is_queue {
-                numbers.next_back()
-            } else {
-                numbers.next()
-            }
-        });
-        if let Some(evicted) = victim
-            .copied()
-            .and_then(|it| self.remove(address, progress, it))
-        {
+        let mut numbers = group.keys();
+        let victim = if is_queue {
+            numbers.next_back()
+        } else {
+            numbers.next()
+        };
+        let evicted = victim.copied();
+        let evicted = evicted.and_then(|number| self.remove(address, progress, number));
+        if let Some(evicted) = evicted {
             evicted.cancel();
         }
         true

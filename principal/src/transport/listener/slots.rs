@@ -8,58 +8,80 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
+type Queues<K> = Arc<Mutex<HashMap<K, Arc<Semaphore>>>>;
 
-/// Counts what is taken. Holds an entry only for keys that have something taken.
+/// So many slots for each key: first come, first served. Has an entry only for keys in use.
 #[derive(Debug)]
 pub(crate) struct Slots<K> {
     most: usize,
     // Held for a lookup, never over an await.
-    taken: Counts<K>,
+    queues: Queues<K>,
 }
 
 /// One taken slot.
 #[derive(Debug)]
 #[must_use = "dropped, the slot is free again"]
 pub(crate) struct Slot<K: Hash + Eq> {
+    /// None while it waits, and once it is over.
+    permit: Option<OwnedSemaphorePermit>,
+    /// For removing the key's queue when it is empty.
     key: K,
-    taken: Counts<K>,
+    queues: Queues<K>,
 }
 
 impl<K: Hash + Eq + Clone> Slots<K> {
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            most,
-            taken: Arc::default(),
+            most: most.min(Semaphore::MAX_PERMITS),
+            queues: Arc::default(),
         }
     }
 
     /// Takes one slot of `key`, unless all are taken.
     pub(crate) fn take(&self, key: K) -> Option<Slot<K>> {
-        let mut taken = lock(&self.taken);
-        let count = taken.entry(key.clone()).or_default();
-        if *count >= self.most {
-            if *count == 0 {
-                taken.remove(&key);
-            }
-            return None;
-        }
-        *count += 1;
-        Some(Slot {
+        let (mut slot, queue) = self.queue(key);
+        slot.permit = Some(queue.try_acquire_owned().ok()?);
+        Some(slot)
+    }
+
+    /// Waits for a slot of `key`. Cancel-safe.
+    pub(super) async fn wait(&self, key: K) -> Slot<K> {
+        let (mut slot, queue) = self.queue(key);
+        // It is never closed, so a permit always comes.
+        slot.permit = queue.acquire_owned().await.ok();
+        slot
+    }
+
+    fn queue(&self, key: K) -> (Slot<K>, Arc<Semaphore>) {
+        let mut queues = lock(&self.queues);
+        let queue = queues.entry(key.clone());
+        let queue = queue.or_insert_with(|| Arc::new(Semaphore::new(self.most)));
+        let queue = Arc::clone(queue);
+        drop(queues);
+        let slot = Slot {
+            permit: None,
             key,
-            taken: Arc::clone(&self.taken),
-        })
+            queues: Arc::clone(&self.queues),
+        };
+        (slot, queue)
+    }
+}
+
+#[cfg(test)]
+impl<K> Slots<K> {
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.queues).is_empty()
     }
 }
 
 impl<K: Hash + Eq> Drop for Slot<K> {
     fn drop(&mut self) {
-        let mut taken = lock(&self.taken);
-        if let Some(count) = taken.get_mut(&self.key) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                taken.remove(&self.key);
-            }
+        let mut queues = lock(&self.queues);
+        drop(self.permit.take());
+        // Waiters and permits hold the queue besides the map.
+        let queue = queues.get(&self.key);
+        if queue.is_some_and(|queue| Arc::strong_count(queue) == 1) {
+            queues.remove(&self.key);
         }
     }
 }
@@ -68,71 +90,35 @@ fn lock<K, V>(map: &Mutex<HashMap<K, V>>) -> MutexGuard<'_, HashMap<K, V>> {
     map.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-type Queues<K> = Arc<Mutex<HashMap<K, Arc<Semaphore>>>>;
-
-/// Permits for callers that wait: first come, first served, by key. Has an entry only for keys in use.
+/// Room for so many in total, and for so many of each key.
 #[derive(Debug)]
-pub(super) struct Turns<K> {
-    most: usize,
-    // Held for a lookup, never over an await.
-    queues: Queues<K>,
+pub(crate) struct Capacity<K> {
+    all: Arc<Semaphore>,
+    by_key: Slots<K>,
 }
 
-/// A permit of [`Turns`].
+/// One taken place of a [`Capacity`].
 #[derive(Debug)]
-#[must_use = "dropped, the next one has its turn"]
-pub(super) struct Turn<K: Hash + Eq> {
-    /// None once it is over.
-    permit: Option<OwnedSemaphorePermit>,
-    /// For removing the key's queue when it is empty.
-    key: K,
-    queues: Queues<K>,
+#[must_use = "dropped, the place is free again"]
+pub(crate) struct Place<K: Hash + Eq> {
+    _one: OwnedSemaphorePermit,
+    _of_key: Slot<K>,
 }
 
-impl<K: Hash + Eq + Copy> Turns<K> {
-    pub(super) fn new(most: usize) -> Self {
+impl<K: Hash + Eq + Clone> Capacity<K> {
+    pub(crate) fn new(all: usize, of_key: usize) -> Self {
         Self {
-            most,
-            queues: Arc::default(),
+            all: Arc::new(Semaphore::new(all)),
+            by_key: Slots::new(of_key),
         }
     }
 
-    /// Waits for a turn of `key`. Cancel-safe.
-    pub(super) async fn wait(&self, key: K) -> Turn<K> {
-        let mut turn = Turn {
-            permit: None,
-            key,
-            queues: Arc::clone(&self.queues),
-        };
-        let queue = Arc::clone(
-            lock(&self.queues)
-                .entry(key)
-                .or_insert_with(|| Arc::new(Semaphore::new(self.most))),
-        );
-        // It is never closed, so a permit always comes.
-        turn.permit = queue.acquire_owned().await.ok();
-        turn
-    }
-}
-
-#[cfg(test)]
-impl<K> Turns<K> {
-    pub(super) fn is_empty(&self) -> bool {
-        lock(&self.queues).is_empty()
-    }
-}
-
-impl<K: Hash + Eq> Drop for Turn<K> {
-    fn drop(&mut self) {
-        let mut queues = lock(&self.queues);
-        drop(self.permit.take());
-        // Waiters and permits hold the queue besides the map.
-        if queues
-            .get(&self.key)
-            .is_some_and(|queue| Arc::strong_count(queue) == 1)
-        {
-            queues.remove(&self.key);
-        }
+    /// Takes one place of `key`, unless all are taken.
+    pub(crate) fn take(&self, key: K) -> Option<Place<K>> {
+        Some(Place {
+            _one: Arc::clone(&self.all).try_acquire_owned().ok()?,
+            _of_key: self.by_key.take(key)?,
+        })
     }
 }
 
@@ -154,33 +140,33 @@ mod tests {
 
     #[tokio::test]
     async fn turns_come_in_order_and_one_key_does_not_wait_for_another() {
-        let turns = Turns::new(1);
-        let first = turns.wait("a").await;
-        let mut waiting = std::pin::pin!(turns.wait("a"));
+        let slots = Slots::new(1);
+        let first = slots.wait("a").await;
+        let mut waiting = std::pin::pin!(slots.wait("a"));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
-        drop(turns.wait("b").await);
+        drop(slots.wait("b").await);
         drop(first);
         drop(waiting.await);
-        assert!(lock(&turns.queues).is_empty());
+        assert!(lock(&slots.queues).is_empty());
     }
 
     #[tokio::test]
     async fn a_cancelled_wait_leaves_no_queue() {
-        let turns = Turns::new(1);
-        let first = turns.wait("a").await;
+        let slots = Slots::new(1);
+        let first = slots.wait("a").await;
         {
-            let mut waiting = std::pin::pin!(turns.wait("a"));
+            let mut waiting = std::pin::pin!(slots.wait("a"));
             assert!(futures::poll!(waiting.as_mut()).is_pending());
         }
         drop(first);
-        assert!(lock(&turns.queues).is_empty());
+        assert!(lock(&slots.queues).is_empty());
     }
 
     #[test]
     fn keys_without_taken_slots_are_removed() {
         let slots = Slots::new(1);
         drop(slots.take(1));
-        assert!(lock(&slots.taken).is_empty());
+        assert!(lock(&slots.queues).is_empty());
         assert!(Slots::new(0).take(1).is_none());
     }
 }

@@ -3,15 +3,8 @@
 //! Everything is bounded: messages by the largest that the method takes, what waits by one message, silence by our own
 //! pings. A violation is reported in the close code, and counted.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
@@ -20,19 +13,22 @@ use protocol::websocket::{LongFrames, SUBPROTOCOL, framed};
 use tokio::{sync::mpsc, time::timeout};
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::protocol::{Role, WebSocketConfig, frame::coding::CloseCode},
+    tungstenite::protocol::{Role, WebSocketConfig},
 };
-use tonic::{Status, body::Body};
+use tonic::body::Body;
 
-use super::{Peer, Shared};
+use super::shared::Shared;
+use crate::admission::peer::Peer;
 
 mod check;
+mod closing;
 mod oversize_filter;
 mod reader;
 mod writer;
 
 use check::{Refused, check, plain, request};
-use oversize_filter::FilteredSocket;
+use closing::Closing;
+use oversize_filter::FilteredReader;
 
 /// The largest message before authentication.
 const SMALL: usize = 64 << 10;
@@ -40,9 +36,6 @@ const SMALL: usize = 64 << 10;
 const SHORT_CALL: Duration = Duration::from_secs(30);
 /// Go's library takes no larger message.
 const LARGEST: usize = 64 << 20;
-
-type Socket = WebSocketStream<FilteredSocket<TokioIo<hyper::upgrade::Upgraded>>>;
-type Piece = Result<http_body::Frame<Bytes>, Status>;
 
 /// Answers an HTTP/1.1 request: with an upgrade and the future that drives its socket, or with an error.
 pub(super) fn upgrade(
@@ -57,7 +50,7 @@ pub(super) fn upgrade(
             outcome,
             text,
         }) => {
-            shared.metrics.websocket(outcome);
+            shared.metrics.websockets.count(outcome);
             tracing::debug!(address = %peer.address, outcome, "refused an HTTP/1.1 request");
             return (plain(status, text), None);
         }
@@ -79,30 +72,10 @@ pub(super) fn upgrade(
     (response, Some(socket.boxed()))
 }
 
-/// Why the socket is closed; the first reason counts.
-#[derive(Clone, Debug, Default)]
-struct Closing(Arc<AtomicU16>);
-
-impl Closing {
-    fn because(&self, code: CloseCode) {
-        let code = code.into();
-        let _earlier = self
-            .0
-            .compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    fn code(&self) -> CloseCode {
-        match self.0.load(Ordering::Relaxed) {
-            0 => CloseCode::Normal,
-            code => code.into(),
-        }
-    }
-}
-
 /// The whole life of one socket.
 async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgraded: OnUpgrade) {
     let Ok(upgraded) = upgraded.await else {
-        return shared.metrics.websocket("closed");
+        return shared.metrics.websockets.count("closed");
     };
     let is_short = !is_stream(head.uri.path());
     let largest = if is_short {
@@ -120,15 +93,17 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
         let frames = LongFrames::new(largest, &head.headers);
         (frames, shared.metrics.clone())
     });
-    let io = FilteredSocket::new(TokioIo::new(upgraded), frames);
-    let socket = Socket::from_raw_socket(io, Role::Server, Some(config)).await;
+    let (read, write) = tokio::io::split(TokioIo::new(upgraded));
+    let io = tokio::io::join(FilteredReader::new(read, frames), write);
+    let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let closing = Closing::default();
     let (write, read) = socket.split();
     let (pieces, body) = mpsc::channel(1);
     let request = request(&head, body);
     let outcome = {
         let reading = reader::read_into_body(read, pieces, &closing);
-        let answering = writer::answer(&shared, peer, request, write, largest, &closing);
+        let answered = shared.answer(peer, request);
+        let answering = writer::answer(answered, write, largest, &closing);
         let both = async {
             let (mut reading, mut answering) = (std::pin::pin!(reading), std::pin::pin!(answering));
             tokio::select! {
@@ -146,7 +121,7 @@ async fn run(shared: Arc<Shared>, peer: Peer, head: http::request::Parts, upgrad
             both.await
         }
     };
-    shared.metrics.websocket(outcome);
+    shared.metrics.websockets.count(outcome);
 }
 
 /// Whether a Go agent sends responses in such a call.
@@ -157,18 +132,4 @@ fn is_event_stream(path: &str) -> bool {
 /// Whether calls of this method last: all others are small and end by themselves.
 fn is_stream(path: &str) -> bool {
     !path.starts_with("/authapi.") && !path.starts_with("/versionapi.")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn first_close_reason_is_sent() {
-        let closing = Closing::default();
-        assert_eq!(closing.code(), CloseCode::Normal);
-        closing.because(CloseCode::Size);
-        closing.because(CloseCode::Protocol);
-        assert_eq!(closing.code(), CloseCode::Size);
-    }
 }

@@ -8,7 +8,7 @@ use principal::Mode;
 
 use super::*;
 use crate::addon::golden;
-use crate::addon::manifests::{Placement, Proxy};
+use crate::addon::manifests::Proxy;
 
 pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
     Spoke {
@@ -21,7 +21,7 @@ pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
         image: "agent:v1".to_owned(),
         log_level: "info".to_owned(),
         ui_access: UiAccess::Read,
-        placement: Placement::default(),
+        placement: NodePlacement::default(),
         proxy: Proxy::default(),
         resources: None,
         traces: None,

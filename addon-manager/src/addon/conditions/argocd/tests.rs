@@ -1,8 +1,9 @@
 use super::*;
 use crate::addon::golden;
 
-fn reported(needs: &Needs<'_>) -> (&'static str, String) {
-    cause(needs).unwrap()
+fn reported(facts: &ArgoCdFacts<'_>) -> (&'static str, String) {
+    let Finding { reason, message } = facts.finding().unwrap();
+    (reason, message)
 }
 
 fn health_problem(cause: Cause, subject: &str, detail: &str) -> HealthProblem {
@@ -32,11 +33,11 @@ fn each_health_problem_names_workload_cause_and_next_step() {
     ];
     let lines = all.map(|(cause, subject, detail)| {
         let problem = health_problem(cause, subject, detail);
-        let needs = Needs {
-            argocd_problem: Some(&problem),
-            ..Needs::default()
+        let facts = ArgoCdFacts {
+            problem: Some(&problem),
+            ..ArgoCdFacts::default()
         };
-        let (reason, message) = reported(&needs);
+        let (reason, message) = reported(&facts);
         format!("{cause:?}\n{reason}: {message}\n")
     });
     golden::compare("conditions/argocd/golden.txt", &lines.join("\n"));
@@ -44,9 +45,9 @@ fn each_health_problem_names_workload_cause_and_next_step() {
 
 #[test]
 fn missing_argo_cd_is_reported_with_cause_and_next_step() {
-    let missing = Needs {
+    let missing = ArgoCdFacts {
         argocd: Some(ArgoCd::Missing),
-        ..Needs::default()
+        ..ArgoCdFacts::default()
     };
     for (withheld, part) in [
         (None, "argoproj.io; install Argo CD there"),
@@ -59,7 +60,7 @@ fn missing_argo_cd_is_reported_with_cause_and_next_step() {
             "only if INSTALL_ARGOCD is true; set it, or install",
         ),
     ] {
-        let (reason, message) = reported(&Needs {
+        let (reason, message) = reported(&ArgoCdFacts {
             withheld,
             ..missing.clone()
         });
@@ -67,10 +68,10 @@ fn missing_argo_cd_is_reported_with_cause_and_next_step() {
         assert!(message.contains(part), "{message}");
     }
     // Only CRDs, without running programs.
-    let half = Needs {
+    let half = ArgoCdFacts {
         argocd: Some(ArgoCd::Installed),
         withheld: Some(Skipped::Unwanted),
-        ..Needs::default()
+        ..ArgoCdFacts::default()
     };
     let (reason, message) = reported(&half);
     assert_eq!(reason, ARGOCD_MISSING);
@@ -80,15 +81,15 @@ fn missing_argo_cd_is_reported_with_cause_and_next_step() {
 #[test]
 fn the_first_of_several_argo_cd_causes_is_reported() {
     let (need, problem) = (Need::NotOurs, health_problem(Cause::Crashes, "x", ""));
-    let all = Needs {
+    let all = ArgoCdFacts {
         argocd: Some(ArgoCd::Missing),
         installation: Some(&need),
-        argocd_problem: Some(&problem),
-        ..Needs::default()
+        problem: Some(&problem),
+        ..ArgoCdFacts::default()
     };
     assert_eq!(reported(&all).0, ARGOCD_NOT_OURS);
     assert_eq!(
-        reported(&Needs {
+        reported(&ArgoCdFacts {
             installation: None,
             ..all.clone()
         })
@@ -96,7 +97,7 @@ fn the_first_of_several_argo_cd_causes_is_reported() {
         ARGOCD_MISSING
     );
     assert_eq!(
-        reported(&Needs {
+        reported(&ArgoCdFacts {
             installation: None,
             argocd: None,
             ..all
@@ -104,5 +105,5 @@ fn the_first_of_several_argo_cd_causes_is_reported() {
         .0,
         ARGOCD_UNHEALTHY
     );
-    assert_eq!(cause(&Needs::default()), None);
+    assert_eq!(ArgoCdFacts::default().finding(), None);
 }

@@ -151,9 +151,8 @@ impl<'a> Search<'a> {
             ..Object::default()
         };
         let settings = self.api.object(object).await?.unwrap_or_default();
-        let set = settings
-            .get("data")
-            .and_then(|data| data.get(LABEL)?.as_str());
+        let data = settings.get("data");
+        let set = data.and_then(|data| data.get(LABEL)?.as_str());
         let label = set.filter(|it| !it.is_empty()).unwrap_or(keys::INSTANCE);
         Ok(self.label.insert(label.to_owned()).clone())
     }

@@ -1,23 +1,26 @@
 //! Turns failed writes into verdicts, and asks the API where the cache cannot decide.
 
+use std::time::Duration;
+
 use argocd::glob;
 use protocol::{Kind, ObjectKey, Verdict};
-use runtime::error::Chain;
+use runtime::error::{Chain, ErrorClass};
 
 use super::super::plan;
-use super::super::stale_cache_backoff::Recheck;
-use super::Applier;
-use super::error::{BUSY_PAUSE, Error};
+use super::super::stale_cache_backoff::{LOOKS, PAUSES};
+use super::super::state::Replica;
+use super::{BUSY_PAUSE, Error, TRANSIENT_PAUSE};
+use crate::sync::api;
 
-impl Applier {
+/// The pause when an administrator has to act first, such as grant a right or install Argo CD.
+const PERSON_PAUSE: Duration = Duration::from_secs(15);
+
+impl Replica {
     /// Asks the API whether the object is absent; returns the verdict to answer if it is not, or if the API fails.
     ///
     /// The hub releases its deleted object for good once we report ours gone. The cache cannot prove that: its watch may
     /// be late or broken, as in an agent whose rights ended while its successor already runs.
-    pub(in crate::sync::replica) async fn confirm_absence(
-        &self,
-        key: &ObjectKey,
-    ) -> Option<Verdict> {
+    pub(crate) async fn confirm_absence(&self, key: &ObjectKey) -> Option<Verdict> {
         match self.finds(key).await {
             Ok(false) => None,
             Ok(true) => {
@@ -59,15 +62,17 @@ impl Applier {
 
     /// The verdict for a message whose write failed.
     pub(in crate::sync::replica) fn verdict(&self, key: &ObjectKey, error: &Error) -> Verdict {
-        if error.is_final() {
-            self.backoff.end(key);
-            return Verdict::Refused(Chain(error).to_string());
-        }
-        if error.is_stale() {
-            return self.look_again(key, error);
-        }
+        let error_class = match &error.source {
+            api::Error::Refused(_) => {
+                self.backoff.end(key);
+                return Verdict::Refused(Chain(error).to_string());
+            }
+            api::Error::Stale | api::Error::Misfit(_) => return self.look_again(key, error),
+            api::Error::NoNamespace(_) => ErrorClass::User,
+            api::Error::Failed { error_class, .. } => *error_class,
+        };
         tracing::warn!(object = %key, error = %Chain(error), "write failed; retrying");
-        if error.misses_namespace() && key.kind == Kind::Application {
+        if matches!(error.source, api::Error::NoNamespace(_)) && key.kind == Kind::Application {
             let namespace = &key.namespace;
             let message = format!(
                 "namespace {namespace:?} does not exist on the cluster: create it, or let the agent do so \
@@ -75,32 +80,33 @@ impl Applier {
             );
             self.reports.error(key, key, message);
         }
-        Verdict::Retry {
-            after: error.pause(),
-        }
+        let after = match error_class {
+            ErrorClass::Transient => TRANSIENT_PAUSE,
+            ErrorClass::User | ErrorClass::Internal => PERSON_PAUSE,
+        };
+        Verdict::Retry { after }
     }
 
     fn look_again(&self, key: &ObjectKey, error: &Error) -> Verdict {
-        let Recheck {
-            pause,
-            is_strange,
-            is_over,
-        } = self.backoff.look(key);
+        let looks = self.backoff.look(key);
+        // The API server does not report whether the object is another one or the value invalid.
+        let is_unclear = matches!(error.source, api::Error::Misfit(_));
         // The watch selects Secrets of repositories only; this is another Secret.
         let is_taken = key.kind == Kind::Repository;
-        if is_over && (error.is_unclear() || is_taken) {
+        if looks >= LOOKS && (is_unclear || is_taken) {
             self.backoff.end(key);
-            return Verdict::Refused(if error.is_unclear() {
+            return Verdict::Refused(if is_unclear {
                 Chain(error).to_string()
             } else {
                 plan::TAKEN.to_owned()
             });
         }
-        if is_strange {
+        if looks == LOOKS {
             tracing::warn!(object = %key, error = %Chain(error), "cache is stale; retrying");
         } else {
             tracing::debug!(object = %key, error = %Chain(error), "looking again");
         }
-        Verdict::Retry { after: pause }
+        let after = PAUSES.after(looks);
+        Verdict::Retry { after }
     }
 }

@@ -43,17 +43,23 @@ fn is_of_other_principal(live: Meta<'_>, principal_uid: Option<&str>) -> bool {
     }
 }
 
-/// Whether a delete applies to the source of the live object.
-pub(super) fn is_meant(
-    live: Meta<'_>,
-    source_uid: &str,
-    same_name: bool,
-    principal_uid: Option<&str>,
-) -> bool {
-    live.source_uid().is_some_and(|uid| {
-        let same_object = uid == source_uid && !is_of_other_principal(live, principal_uid);
-        same_object || (same_name && has_stamp(live, principal_uid))
-    })
+/// A hub object that is gone.
+#[derive(Clone, Copy)]
+pub(in crate::sync::replica) struct Deleted<'a> {
+    pub(in crate::sync::replica) uid: &'a str,
+    /// The live object came from one with the same name on the hub.
+    pub(in crate::sync::replica) same_name: bool,
+    pub(in crate::sync::replica) principal_uid: Option<&'a str>,
+}
+
+impl Deleted<'_> {
+    /// Whether the live object came from this one, or from a predecessor with the same name.
+    pub(super) fn is_source_of(self, live: Meta<'_>) -> bool {
+        live.source_uid().is_some_and(|uid| {
+            let same_object = uid == self.uid && !is_of_other_principal(live, self.principal_uid);
+            same_object || (self.same_name && has_stamp(live, self.principal_uid))
+        })
+    }
 }
 
 /// The adoption policy: the annotation on the live object overrides the flag.

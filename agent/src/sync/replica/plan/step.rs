@@ -1,15 +1,14 @@
 //! A plan: its steps, and what the agent remembers after them.
 
-use std::fmt;
-
 use argocd::masked::Masked;
 use argocd::{Meta, Patch};
 use serde_json::Value;
 
 /// One write.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, PartialEq, derive_more::Debug)]
 pub(in crate::sync::replica) enum Step {
     /// Creates the object.
+    #[debug("Create({:?})", Masked(_0))]
     Create(Value),
     /// Sends the patch that turns the object with this UID into the desired one.
     Converge { uid: String, patch: Patch },
@@ -17,19 +16,6 @@ pub(in crate::sync::replica) enum Step {
     Patch { uid: String, patch: Patch },
     /// Deletes the object with this UID.
     Delete { uid: String },
-}
-
-impl fmt::Debug for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Create(object) => f.debug_tuple("Create").field(&Masked(object)).finish(),
-            Self::Converge { uid, patch } => {
-                f.debug_tuple("Converge").field(uid).field(patch).finish()
-            }
-            Self::Patch { uid, patch } => f.debug_tuple("Patch").field(uid).field(patch).finish(),
-            Self::Delete { uid } => f.debug_tuple("Delete").field(uid).finish(),
-        }
-    }
 }
 
 /// The change of the remembered desired state after the steps.

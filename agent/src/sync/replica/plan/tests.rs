@@ -28,6 +28,15 @@ fn hub_app(uid: &str, revision: &str) -> Value {
     })
 }
 
+fn delete(uid: &str, same_name: bool, principal_uid: Option<&str>, live: Option<&Value>) -> Plan {
+    let deleted = Deleted {
+        uid,
+        same_name,
+        principal_uid,
+    };
+    super::delete(deleted, live)
+}
+
 fn deleting(mut app: Value) -> Value {
     app["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z".into();
     app

@@ -84,7 +84,7 @@ fn missing_argo_cd_is_installed_unless_decided_otherwise() {
 
     let found = json!({"argocd-agent.open-cluster-management.io/argocd": "found"});
     let mut gone = bare();
-    let (_, object) = hub(&mut gone).addon.as_mut().unwrap().as_mut().unwrap();
+    let object = hub(&mut gone).addon.as_mut().unwrap().as_mut().unwrap();
     object["metadata"]["annotations"] = found;
     assert_eq!(troubles(&gone), failed);
     gone.configured = installs("true");

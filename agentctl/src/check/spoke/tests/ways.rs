@@ -15,7 +15,7 @@ fn shown(verdict: Verdict) -> Handshake {
 fn each_step_of_the_way_has_its_finding() {
     let of = |handshake: Result<Handshake, String>| {
         let mut facts = facts();
-        facts.way.handshake = Some(handshake);
+        facts.way.met = Some(Ok(handshake));
         troubles(&facts)
     };
     let tls = |outcome| vec![("tls", outcome)];
@@ -41,11 +41,11 @@ fn each_step_of_the_way_has_its_finding() {
     assert_eq!(of(Ok(old)), tls(Outcome::Warning));
 
     let mut shut = facts();
-    (shut.way.dialled, shut.way.handshake) = (Some(Err("refused".to_owned())), None);
+    shut.way.met = Some(Err("refused".to_owned()));
     assert_eq!(troubles(&shut), [("port", Outcome::Failed)]);
     shut.way.proxy = Some("proxy.example.com:3128".to_owned());
     assert_eq!(troubles(&shut), [("port", Outcome::Unclear)]);
-    (shut.way.dialled, shut.way.address) = (None, None);
+    (shut.way.met, shut.way.address) = (None, None);
     assert_eq!(troubles(&shut), [("address", Outcome::Unclear)]);
 }
 
@@ -54,7 +54,7 @@ fn certificate_with_many_names_lists_the_first_ones() {
     let mut facts = facts();
     let mut other = shown(Verdict::UnknownAuthority);
     other.names = ["a", "b", "c", "d", "e"].map(str::to_owned).to_vec();
-    facts.way.handshake = Some(Ok(other));
+    facts.way.met = Some(Ok(Ok(other)));
     let found = check(&facts).checks.into_iter();
     let found = found.filter(|it| it.check == "tls").map(|it| it.cause);
     let found: Vec<_> = found.collect();
@@ -74,7 +74,7 @@ fn clock_skew_beyond_measurement_error_is_reported() {
     ] {
         let mut facts = facts();
         facts.api = Ok(about(cluster));
-        hub(&mut facts).about = Some(about(hub_is));
+        hub(&mut facts).about = about(hub_is);
         assert_eq!(troubles(&facts), expected, "{cluster} {hub_is}");
     }
     let mut alone = facts();

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::*;
 use crate::{
     api::addon::ManagedClusterAddOn,
+    name::ClusterName,
     sdk::{
         cache::{Change, Update},
         object_cache::{ObjectCache, Work},
@@ -54,8 +55,8 @@ fn version(version: u64) -> Expected {
 fn reconcile_waits_for_its_own_writes() {
     let (world, start) = (ObjectCache::default(), Instant::now());
     observe(&world, Change::Applied(cluster(), addon("1", false)), 3);
-    world.expect(&key(), version(9));
-    world.expect(&key(), version(3));
+    world.expect(key(), version(9));
+    world.expect(key(), version(3));
     // The watch delivers other objects and lags by minutes.
     for step in 4..9 {
         observe(&world, other(), step);
@@ -64,13 +65,13 @@ fn reconcile_waits_for_its_own_writes() {
     }
     observe(&world, Change::Applied(cluster(), addon("1", false)), 9);
     assert!(!world.is_behind(&key(), start + second(9 * 50)));
-    assert!(world.lock().awaited.0.is_empty());
+    assert!(world.lock().awaited.is_empty());
 }
 
 #[test]
 fn a_fresh_object_is_not_taken_for_deleted() {
     let (world, start) = (ObjectCache::default(), Instant::now());
-    world.expect(&key(), version(9));
+    world.expect(key(), version(9));
     assert!(world.is_behind(&key(), start));
     observe(&world, other(), 10);
     assert!(
@@ -82,7 +83,7 @@ fn a_fresh_object_is_not_taken_for_deleted() {
 #[test]
 fn waiting_for_a_silent_watch_times_out() {
     let world = ObjectCache::default();
-    world.expect(&key(), version(9));
+    world.expect(key(), version(9));
     let start = Instant::now();
     assert!(world.is_behind(&key(), start + second(50)));
     observe(&world, other(), 5);
@@ -94,7 +95,7 @@ fn waiting_for_a_silent_watch_times_out() {
 #[test]
 fn versions_that_are_no_numbers_are_not_waited_for() {
     let world = ObjectCache::default();
-    world.expect(&key(), Expected::Version("opaque".to_owned()));
+    world.expect(key(), Expected::Version("opaque".to_owned()));
     assert!(!world.is_behind(&key(), Instant::now()));
 }
 
@@ -110,7 +111,7 @@ fn a_deletion_is_visible_when_the_object_is_deleting_gone_or_replaced() {
         let world = ObjectCache::default();
         observe(&world, Change::Applied(cluster(), addon("1", false)), 1);
         let uid = "1".to_owned();
-        world.expect(&key(), Expected::NoAddon { uid });
+        world.expect(key(), Expected::NoAddon(uid));
         observe(&world, change, 2);
         now = Instant::now();
         assert_eq!(!world.is_behind(&key(), now), seen);
@@ -126,9 +127,9 @@ fn a_deletion_is_visible_when_the_object_is_deleting_gone_or_replaced() {
         namespace: "c".to_owned(),
         name: name.to_owned(),
     };
-    world.expect(&key(), no_work("x"));
+    world.expect(key(), no_work("x"));
     assert!(!world.is_behind(&key(), now));
-    world.expect(&key(), no_work("w"));
+    world.expect(key(), no_work("w"));
     assert!(world.is_behind(&key(), now));
     assert!(
         !world.is_behind(&key(), now + second(31)),
@@ -140,10 +141,8 @@ fn a_deletion_is_visible_when_the_object_is_deleting_gone_or_replaced() {
 fn works_and_permissions_are_followed_by_their_own_watches() {
     let (world, now) = (ObjectCache::default(), Instant::now());
     observe(&world, other(), 100);
-    let work = Expected::Work {
-        version: "9".to_owned(),
-    };
-    world.expect(&key(), work);
+    let work = Expected::Work("9".to_owned());
+    world.expect(key(), work);
     assert!(world.is_behind(&key(), now));
     let role = Expected::Permission {
         part: Part::Role,
@@ -157,7 +156,7 @@ fn works_and_permissions_are_followed_by_their_own_watches() {
     let (change, version) = (Change::Unread, nine);
     world.apply(|state| &mut state.works, Update { change, version });
     assert!(!world.is_behind(&key(), now));
-    world.expect(&key(), role);
+    world.expect(key(), role);
     assert!(world.is_behind(&key(), now));
     let (change, version) = (Change::Unread, nine);
     world.apply(
@@ -165,6 +164,6 @@ fn works_and_permissions_are_followed_by_their_own_watches() {
         Update { change, version },
     );
     assert!(!world.is_behind(&key(), now));
-    world.expect(&key(), role_gone);
+    world.expect(key(), role_gone);
     assert!(!world.is_behind(&key(), now));
 }

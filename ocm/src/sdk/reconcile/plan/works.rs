@@ -1,6 +1,6 @@
 //! Plans the writes of works for one cluster. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ use super::PlanInput;
 use crate::{
     api::work::ManifestWork,
     keys,
-    name::{AddonName, ClusterName},
+    name::AddonName,
     sdk::{
-        Addon, RenderError, RenderInput, finalizers,
+        Addon, RenderError, RenderInput, Target,
         hosting::Hosting,
         object_cache::{Observed, Work},
         pack,
@@ -66,15 +66,13 @@ impl Step {
 #[derive(Clone, Copy)]
 pub(crate) struct WantedWork<'a> {
     pub(crate) input: PlanInput<'a>,
+    pub(crate) target: Target<'a>,
     pub(crate) addon: &'a AddonName,
     pub(crate) settled: &'a Settled,
 }
 
-/// The plan for a cluster with a settled configuration.
-pub(super) struct Decided {
-    pub(super) steps: Vec<Step>,
-    pub(super) finalizers: finalizers::Wanted,
-}
+/// The plan for a cluster with a settled configuration: writes of works, and the desired finalizers.
+type Decided = (Vec<Step>, BTreeSet<&'static str>);
 
 /// Renders the objects of a cluster.
 pub(crate) fn rendered(
@@ -82,7 +80,7 @@ pub(crate) fn rendered(
     wish: &WantedWork<'_>,
 ) -> Result<Vec<Manifest>, RenderError> {
     let input = RenderInput {
-        target: wish.input.target,
+        target: wish.target,
         install_namespace: &wish.settled.namespace,
         config: &wish.settled.config,
     };
@@ -96,29 +94,27 @@ pub(super) fn plan(
     hosting: &Hosting,
 ) -> Result<Decided, RenderError> {
     let manifests = rendered(addon, wish)?;
-    let mut decided = Decided {
-        steps: Vec::new(),
-        finalizers: finalizers::Wanted::default(),
-    };
+    let (mut steps, mut finalizers) = (Vec::new(), BTreeSet::new());
     for place in hosting.places() {
         let bound = render::bound_for(&manifests, &place, hosting.is_hosted());
         let (hooks, bound): (Vec<_>, Vec<_>) = bound.into_iter().partition(|it| it.hook);
-        match place {
-            Place::Managed => decided.finalizers.hooks = !hooks.is_empty(),
-            Place::Hosting(_) => {
-                decided.finalizers.hosting_hooks = !hooks.is_empty();
-                decided.finalizers.hosting_cleanup = !bound.is_empty() || !hooks.is_empty();
-            }
+        if !hooks.is_empty() {
+            finalizers.insert(place.hook_finalizer());
+        }
+        if place.is_hosting() && !(bound.is_empty() && hooks.is_empty()) {
+            finalizers.insert(keys::HOSTING_CLEANUP_FINALIZER);
         }
         // Hooks that are too large are reported now, not at the removal.
         check_hooks(&hooks)?;
-        decided.steps.extend(wish.place(&place, &bound)?);
+        steps.extend(wish.place(&place, &bound)?);
     }
     let strays = strays(addon.name(), wish.input.observed, hosting);
-    decided.finalizers.hosting_cleanup |= !strays.is_empty();
+    if !strays.is_empty() {
+        finalizers.insert(keys::HOSTING_CLEANUP_FINALIZER);
+    }
     let outgoing = strays.into_iter().filter(|work| !work.deleting);
-    decided.steps.extend(outgoing.map(Step::delete));
-    Ok(decided)
+    steps.extend(outgoing.map(Step::delete));
+    Ok((steps, finalizers))
 }
 
 fn check_hooks(hooks: &[Manifest]) -> Result<(), RenderError> {
@@ -126,10 +122,8 @@ fn check_hooks(hooks: &[Manifest]) -> Result<(), RenderError> {
     if size <= pack::LIMIT {
         return Ok(());
     }
-    let message = format!(
-        "the hooks have {size} bytes together; the limit is {}",
-        pack::LIMIT
-    );
+    let limit = pack::LIMIT;
+    let message = format!("the hooks have {size} bytes together; the limit is {limit}");
     Err(RenderError { message })
 }
 
@@ -152,12 +146,8 @@ fn strays<'a>(addon: &AddonName, observed: &'a Observed, hosting: &Hosting) -> V
 }
 
 impl WantedWork<'_> {
-    const fn cluster(&self) -> &ClusterName {
-        self.input.target.name
-    }
-
     fn uid(&self) -> &str {
-        let metadata = &self.input.target.addon.metadata;
+        let metadata = &self.target.addon.metadata;
         metadata.uid.as_deref().unwrap_or_default()
     }
 
@@ -165,22 +155,16 @@ impl WantedWork<'_> {
     fn place(&self, place: &Place, manifests: &[Manifest]) -> Result<Vec<Step>, RenderError> {
         let observed = self.input.observed;
         let live: BTreeMap<usize, &Work> = observed
-            .deploys(self.addon, self.cluster(), place)
+            .deploys(self.addon, self.target.name, place)
             .collect();
         if let Some(steps) = self.clear_away(&live) {
             return Ok(steps);
         }
-        let sizes = manifests.iter().map(|manifest| pack::Item {
-            id: manifest.id.clone(),
-            size: manifest.size,
-        });
-        let blocked = live
+        let sizes = manifests.iter().map(|it| (it.id.clone(), it.size));
+        let now = live
             .iter()
-            .map(|(number, work)| (*number, work.blocked.keys().cloned().collect()));
-        let bins = pack::pack(&sizes.collect::<Vec<_>>(), &blocked.collect());
-        let bins = bins.map_err(|error| RenderError {
-            message: error.to_string(),
-        })?;
+            .map(|(number, work)| (*number, work.objects.clone()));
+        let bins = pack::pack(&sizes.collect::<Vec<_>>(), &now.collect())?;
         let mut steps = self.applies(place, manifests, &bins, &live);
         let empty = live.iter().filter(|(number, _)| !bins.contains_key(number));
         steps.extend(empty.map(|(_, work)| Step::delete(work)));
@@ -221,9 +205,8 @@ impl WantedWork<'_> {
             if live.is_none_or(|live| self.differs(place, live, &spec)) {
                 // Works that adopt objects come first: if a work lost an object before another has
                 // adopted it, the work agent would delete it on the cluster.
-                let takes =
-                    live.is_none_or(|live| ids.iter().any(|id| !live.blocked.contains_key(id)));
-                let name = place.deploy_name(self.addon, self.cluster(), *number);
+                let takes = live.is_none_or(|live| !ids.is_subset(&live.objects));
+                let name = place.deploy_name(self.addon, self.target.name, *number);
                 applies.push((!takes, self.apply(place, name, &spec)));
             }
         }
@@ -235,7 +218,7 @@ impl WantedWork<'_> {
     pub(crate) fn differs(&self, place: &Place, live: &Work, spec: &Value) -> bool {
         let hosting = place.is_hosting();
         let owner = (!hosting).then(|| self.uid());
-        let label = hosting.then(|| self.cluster().as_str());
+        let label = hosting.then(|| self.target.name.as_str());
         live.digest != render::spec_digest(spec)
             || live.annotation != self.settled.annotation
             || live.owner.as_deref() != owner
@@ -245,7 +228,7 @@ impl WantedWork<'_> {
     /// The step that creates or changes a work. An owner must be in the same namespace, so a work on a
     /// host has a label instead.
     pub(crate) fn apply(&self, place: &Place, name: String, spec: &Value) -> Step {
-        let (addon, cluster) = (self.addon, self.cluster());
+        let (addon, cluster) = (self.addon, self.target.name);
         let hashes = self.settled.annotation.as_ref();
         let annotations = hashes.map(|hashes| (keys::CONFIG_SPEC_HASH, hashes));
         let owner = json!({

@@ -4,9 +4,11 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
+    api::addon::Version,
     condition::Status,
     sdk::{
         Hosts,
+        object_cache::Observed,
         reconcile::samples::{
             Author, author, carry_out, cluster_name, config_map, names, observed,
         },
@@ -48,13 +50,13 @@ fn deleting(finalizers: &[&str]) -> Observed {
 }
 
 fn decide(author: &Author, met: &Observed, now: i64) -> Teardown {
-    let teardown_input = TeardownInput {
+    let input = PlanInput {
         version: Version::V1Beta1,
         cluster: &cluster_name(),
         observed: met,
         now: at(now),
     };
-    tear_down(author, teardown_input, &|_| None)
+    tear_down(author, input, &|_| None)
 }
 
 /// The state after the cluster reports the hooks' Jobs.

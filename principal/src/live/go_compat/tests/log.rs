@@ -3,7 +3,7 @@
 use http_body_util::Collected;
 use protocol::wire::logstreamapi::LogStreamData;
 
-use super::super::log::{Piece, TimestampStripper};
+use super::super::{log::TimestampStripper, log_stream::Piece};
 use super::*;
 
 /// What an agent says of a log.

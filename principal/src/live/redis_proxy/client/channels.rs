@@ -3,15 +3,16 @@
 use live::resp::{self, Kind, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::{
-    super::{
+use super::Client;
+use crate::{
+    domain::ObjectOwner,
+    live::redis_proxy::{
         command::Version,
-        follow::{Channel, Follow},
+        error::Ended,
+        follow::{Channel, follow},
         remote::Remote,
     },
-    BUSY, Client, Ended,
 };
-use crate::domain::ObjectOwner;
 
 /// Channels of one client.
 const MOST: usize = 64;
@@ -41,10 +42,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             };
             let remote = Remote::new(there, &key);
             let notify = self.notify.clone();
-            match Follow::start(&self.shared, remote, channel.to_vec(), notify) {
-                None => self.writer.error(BUSY).await?,
-                Some(follow) => {
-                    self.follows.insert(channel.to_vec(), follow);
+            match follow(&self.shared, remote, channel.to_vec(), notify) {
+                None => self.writer.busy().await?,
+                Some(guard) => {
+                    self.follows.insert(channel.to_vec(), guard);
                     self.confirm("subscribe", Some(channel)).await?;
                 }
             }
@@ -99,13 +100,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     async fn confirm(&mut self, kind: &str, channel: Option<&[u8]>) -> Result<(), Ended> {
         let count = i64::try_from(self.subscriptions()).unwrap_or(i64::MAX);
-        let nothing = match self.writer.version {
-            Version::Two => Value::Nothing(Kind::Bulk),
-            Version::Three => Value::Line(Kind::Null, vec![]),
-        };
         let elements = vec![
             Value::bytes(kind),
-            channel.map_or(nothing, Value::bytes),
+            channel.map_or_else(|| self.writer.nothing(), Value::bytes),
             Value::integer(count),
         ];
         Ok(self.writer.push(elements).await?)

@@ -51,7 +51,7 @@ fn setup(objects: Vec<Value>) -> Setup {
             ready.send_replace(hub.report(report));
         })
     };
-    let watching = hub.store().watch(reporter, token.clone());
+    let watching = hub.writer.store.watch(reporter, token.clone());
     let serving = Serving {
         active: active_now,
         ready: ready_now,

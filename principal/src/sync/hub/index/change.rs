@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use argocd::{
     AppProject, Application, Meta,
-    admission::{Target, admit},
+    admission::{NotAdmitted, Target, admit, admits_hub},
     command::Introduced,
     keys,
     repository::{Repository, normal_url, urls},
-    routing::{Route, route},
+    routing::{Route, names_hub, route},
 };
 use jiff::Timestamp;
 use protocol::{Kind, ObjectKey};
@@ -288,17 +288,38 @@ impl Index {
             let since = self.by_cluster.get(&place.cluster)?.since?;
             return unconfirmed_deletion(application, &place.cluster, since);
         }
+        let refused = self.admitted(application, place).err()?;
+        Some(Blocked {
+            why: Block::NotAdmitted,
+            message: refused.to_string(),
+        })
+    }
+
+    fn admitted(&self, application: Application<'_>, place: &Place) -> Result<(), NotAdmitted> {
         let project = self.provisions.project(application.project());
         let target = Target {
             argocd_namespace: &self.settings.argocd_namespace,
             cluster: place.cluster.as_str(),
             server: self.clusters.server_of(place.cluster.as_str()),
         };
-        let refused = admit(application, project.map(AppProject::of), target).err()?;
-        Some(Blocked {
-            why: Block::NotAdmitted,
-            message: refused.to_string(),
-        })
+        admit(application, project.map(AppProject::of), target)
+    }
+
+    /// Whether the hub shows the state of an Application from its cluster: it has its name there, and its project admits it,
+    /// also while it is being deleted. Its copy there may be another one.
+    ///
+    /// If its destination is `in-cluster`, the project has to admit the hub, where Argo CD's server would look for the
+    /// resources.
+    pub(crate) fn is_shown(&self, entry: &Entry) -> bool {
+        let application = entry.application();
+        let is_kept = |place: &Place| {
+            let keeper = self.keeper(place);
+            keeper.is_none_or(|(_, keeper)| keeper.uid() == entry.uid())
+                && self.admitted(application, place).is_ok()
+        };
+        let project = self.provisions.project(application.project());
+        entry.placement.place().is_none_or(is_kept)
+            && (!names_hub(application) || project.is_some_and(|it| admits_hub(AppProject::of(it))))
     }
 
     pub(super) fn release(&mut self, place: &Place, claim: &(String, String)) {

@@ -6,7 +6,11 @@ use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
 use super::{
-    super::{failing_writes::Outcome, mailbox::Mailbox, objects::State},
+    super::{
+        failing_writes::{Outcome, Unapplied},
+        mailbox::Mailbox,
+        objects::State,
+    },
     Mirrors,
 };
 use crate::domain::{ClusterName, Sender};
@@ -14,15 +18,10 @@ use crate::domain::{ClusterName, Sender};
 const TAKEN: &str = "its name on the hub belongs to cluster ";
 
 impl Mirrors {
-    /// The outcome of a reported project, if its name belongs to another cluster, or if that cluster still has it.
-    pub(super) fn judge_name(
-        &self,
-        from: &Sender,
-        key: &ObjectKey,
-        source: &Value,
-    ) -> Option<Outcome> {
+    /// Refuses a reported project if its name belongs to another cluster; retried while that cluster still has it.
+    pub(super) fn judge_name(&self, from: &Sender, key: &ObjectKey, source: &Value) -> Outcome {
         if key.kind != Kind::AppProject {
-            return None;
+            return Ok(());
         }
         let mut state = self.objects.lock();
         let is_left = self.leave_name(&mut state, key);
@@ -30,12 +29,16 @@ impl Mirrors {
         if let Some(owner) = owner.filter(|it| *it != from.cluster) {
             drop(state);
             let why = taken(&owner, key);
-            return Some(self.not_shown(from, key.kind, source, "not_theirs", why));
+            return Err(self.not_shown(from, key.kind, source, "not_theirs", why));
         }
         if state.index.object(key).is_none() {
             state.mirrors.take_over(key, &from.cluster);
         }
-        is_left.then(Outcome::again)
+        if is_left {
+            Err(Unapplied::again())
+        } else {
+            Ok(())
+        }
     }
 
     /// The enrolled clusters have changed: some names may have another owner now.

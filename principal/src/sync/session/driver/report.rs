@@ -34,14 +34,14 @@ impl Reported {
     pub(super) fn stuck(&mut self, slot: &SessionSlot, stuck: Option<Stuck>) {
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
-            slot.report_stuck(stuck);
+            slot.report(|report, _now| report.stuck = stuck);
         }
     }
 
     /// Forgets an earlier end for lack of memory, once this session has lasted.
     pub(super) fn forget_shed(&mut self, slot: &SessionSlot, now: Duration) {
         if now >= SHED_SHOWN && !std::mem::replace(&mut self.is_shed_forgotten, true) {
-            slot.clear_shed();
+            slot.report(|report, _now| report.shed = None);
         }
     }
 
@@ -68,7 +68,7 @@ impl Reported {
             self.refusals.set(());
         }
         if self.refusals.take_due(now).is_some() {
-            slot.report_refused(hub.objects.refused(cluster));
+            slot.report(|report, _now| report.refused = hub.objects.refused(cluster));
         }
     }
 

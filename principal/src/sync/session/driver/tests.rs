@@ -44,54 +44,45 @@ struct Slow {
     stuck: AtomicUsize,
 }
 
+#[async_trait::async_trait]
 impl Store for Slow {
     fn watch(&self, _: Reporter, _: CancellationToken) -> BoxFuture<'static, ()> {
         future::pending().boxed()
     }
 
-    fn create<'a>(&'a self, _: Watched, _: &'a Value) -> BoxFuture<'a, Result<Value, WriteError>> {
-        future::pending().boxed()
+    async fn create(&self, _: Watched, _: &Value) -> Result<Value, WriteError> {
+        future::pending().await
     }
 
-    fn delete<'a>(
-        &'a self,
-        _: Watched,
-        _: &'a Key,
-        _: &'a str,
-        _: &'a str,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        future::pending().boxed()
+    async fn delete(&self, _: Watched, _: &Key, _: &str, _: &str) -> Result<(), WriteError> {
+        future::pending().await
     }
 
-    fn patch<'a>(
-        &'a self,
+    async fn patch(
+        &self,
         _: Watched,
-        application: &'a Key,
-        _: &'a str,
+        application: &Key,
+        _: &str,
         _: argocd::Patch,
-    ) -> BoxFuture<'a, Result<Value, WriteError>> {
+    ) -> Result<Value, WriteError> {
         if application.name.starts_with("stuck") {
             self.stuck.fetch_add(1, Ordering::Relaxed);
-            future::pending().boxed()
+            future::pending().await
         } else {
-            future::ready(Err(WriteError::Unavailable("busy".into()))).boxed()
+            Err(WriteError::Unavailable("busy".into()))
         }
     }
 
-    fn events<'a>(&'a self, _: &'a Observed) -> BoxFuture<'a, Result<Vec<Value>, WriteError>> {
-        future::pending().boxed()
+    async fn events(&self, _: &Observed) -> Result<Vec<Value>, WriteError> {
+        future::pending().await
     }
 
-    fn note<'a>(
-        &'a self,
-        _: &'a Observed,
-        _: &'a events::Write,
-    ) -> BoxFuture<'a, Result<(), WriteError>> {
-        future::pending().boxed()
+    async fn note(&self, _: &Observed, _: &events::Write) -> Result<(), WriteError> {
+        future::pending().await
     }
 
-    fn principal_uid(&self) -> BoxFuture<'_, Result<String, WriteError>> {
-        future::ready(Ok("us".to_owned())).boxed()
+    async fn principal_uid(&self) -> Result<String, WriteError> {
+        Ok("us".to_owned())
     }
 }
 
@@ -180,7 +171,7 @@ pub(in crate::sync::session) fn sessions_on(
         revoked: watch::channel(Some(Arc::default())).1,
         passwords: None,
         registrar: None,
-        proved: std::sync::Mutex::default(),
+        proved: parking_lot::Mutex::default(),
     };
     Arc::new(Sessions {
         gate: Arc::new(gate),
@@ -274,7 +265,7 @@ async fn missing_acknowledgements_are_reported_and_use_bounded_memory() {
     assert!(stats.in_flight <= window, "{stats:?}");
     assert!(stats.outbox_objects <= many.len() + 1, "{stats:?}");
     assert!(frames < 12 * window, "{frames} frames are a storm");
-    let report = Arc::clone(&sessions.gate.registry.reports()["a"]);
+    let report = sessions.gate.registry.reports.known(&name("a")).0.unwrap();
     assert!(
         report
             .misconduct
@@ -398,7 +389,7 @@ async fn costly_session_ends_when_memory_is_short() {
         () = watching => "the watch ended",
     };
     assert_eq!(reason, "memory");
-    let report = Arc::clone(&sessions.gate.registry.reports()["a"]);
+    let report = sessions.gate.registry.reports.known(&name("a")).0.unwrap();
     assert_eq!(report.shed, Some(2));
     assert!(
         report

@@ -28,7 +28,8 @@ impl Driver {
             self.budget.charge(event.payload.len());
             if event.target == Target::Resync {
                 let (resync, mut step) = self.resync_step(now);
-                let verdict = resync.take(&mut step, &event);
+                let taken = resync.take(&mut step, &event);
+                let verdict = taken.map_or_else(Verdict::Refused, |()| Verdict::Done);
                 self.machine.finished(id, verdict, now);
                 continue;
             }
@@ -142,7 +143,7 @@ impl Driver {
     /// us, and sends them again.
     pub(super) async fn write_after_disconnect(&mut self) {
         let bound = self.sessions.limits.drain;
-        let end = self.session_slot.end();
+        let end = self.session_slot.ended();
         tokio::select! {
             biased;
             _end = end => {}

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use protocol::{Kind, Mode, Peer, Role, session::Limits, version::Capabilities};
+use protocol::{Kind, Mode, Peer, Role, Verdict, session::Limits, version::Capabilities};
 
 use super::*;
 use crate::{settings, store::Memory, sync::session::driver::tests::sessions_on, testing::name};
@@ -38,7 +38,8 @@ impl Resyncing {
             hub: &self.hub,
             now,
         };
-        self.resync.take(&mut step, event)
+        let taken = self.resync.take(&mut step, event);
+        taken.map_or_else(Verdict::Refused, |()| Verdict::Done)
     }
 
     fn claim(&mut self, kind: &str, number: usize, now: Duration) -> Verdict {
@@ -83,9 +84,9 @@ fn claim_of_an_unknown_kind_is_refused_at_once() {
         let verdict = resyncing.claim(&format!("Kind{number}"), number, SECOND);
         assert!(matches!(verdict, Verdict::Refused(why) if why.contains("not replicated")));
     }
-    assert_eq!(resyncing.resync.inventory.named().count(), 0);
+    assert_eq!(resyncing.resync.inventory.named.len(), 0);
     assert_eq!(resyncing.claim("Application", 0, SECOND), Verdict::Done);
-    let kinds = resyncing.resync.inventory.into_counts();
+    let kinds = resyncing.resync.inventory.counts;
     assert_eq!(
         kinds.into_iter().collect::<Vec<_>>(),
         [(Kind::Application, 1)]

@@ -102,8 +102,7 @@ impl Listing {
             hub: &self.hub,
             now,
         };
-        let verdict = self.claims.take(&mut step, &event);
-        assert_eq!(verdict, Verdict::Done);
+        assert_eq!(self.claims.take(&mut step, &event), Ok(()));
     }
 }
 

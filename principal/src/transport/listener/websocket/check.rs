@@ -4,14 +4,13 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header,
 };
+use http_body::Frame;
 use http_body_util::StreamBody;
 use protocol::websocket::SUBPROTOCOL;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tonic::body::Body;
-
-use super::Piece;
+use tonic::{Status, body::Body};
 
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -85,7 +84,10 @@ pub(super) fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
 }
 
 /// The request as it would have come over HTTP/2.
-pub(super) fn request(head: &http::request::Parts, body: mpsc::Receiver<Piece>) -> Request<Body> {
+pub(super) fn request(
+    head: &http::request::Parts,
+    body: mpsc::Receiver<Result<Frame<Bytes>, Status>>,
+) -> Request<Body> {
     let mut request = Request::new(Body::new(StreamBody::new(ReceiverStream::new(body))));
     *request.method_mut() = Method::POST;
     *request.version_mut() = Version::HTTP_2;

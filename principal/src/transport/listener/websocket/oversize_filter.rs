@@ -11,20 +11,20 @@ use std::{
 
 use bytes::{Buf as _, Bytes};
 use protocol::websocket::LongFrames;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::metrics::Metrics;
 
-/// A connection to a peer; with a filter for calls that may have oversized messages.
+/// The bytes of a peer; with a filter for calls that may have oversized messages.
 #[derive(Debug)]
-pub(super) struct FilteredSocket<S> {
+pub(super) struct FilteredReader<S> {
     inner: S,
     frames: Option<(LongFrames, Metrics)>,
     /// Filtered bytes that did not fit yet.
     rest: Bytes,
 }
 
-impl<S> FilteredSocket<S> {
+impl<S> FilteredReader<S> {
     pub(super) const fn new(inner: S, frames: Option<(LongFrames, Metrics)>) -> Self {
         Self {
             inner,
@@ -41,7 +41,7 @@ impl<S> FilteredSocket<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for FilteredSocket<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FilteredReader<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -69,23 +69,5 @@ impl<S: AsyncRead + Unpin> AsyncRead for FilteredSocket<S> {
             }
             out.set_filled(before);
         }
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for FilteredSocket<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }

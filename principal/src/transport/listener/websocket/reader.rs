@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
 use protocol::websocket::{Frame, Malformed};
 use tokio::{sync::mpsc, time::timeout};
@@ -10,7 +11,7 @@ use tokio_tungstenite::tungstenite::{
 };
 use tonic::Status;
 
-use super::{Closing, Piece};
+use super::closing::Closing;
 
 /// Our pings make a live peer send something within this time.
 const READ_TIMEOUT: Duration = Duration::from_secs(25);
@@ -18,7 +19,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(25);
 /// Reads the peer's messages into the body of the request, and returns the outcome.
 pub(super) async fn read_into_body(
     mut socket: impl Stream<Item = Result<Message, SocketError>> + Unpin,
-    pieces: mpsc::Sender<Piece>,
+    pieces: mpsc::Sender<Result<http_body::Frame<Bytes>, Status>>,
     closing: &Closing,
 ) -> &'static str {
     let mut pieces = Some(pieces);

@@ -1,34 +1,30 @@
 //! Writes the response to the peer, with pings while there is none.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use bytes::Bytes;
-use futures::{Sink, SinkExt as _, stream::SplitSink};
-use http::Request;
+use futures::{Sink, SinkExt as _};
+use http::Response;
 use http_body_util::BodyExt as _;
 use protocol::websocket::{Cutter, metadata};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message, protocol::CloseFrame};
 use tonic::body::Body;
 
-use super::{
-    super::{Peer, Shared, connection::PING_INTERVAL},
-    Closing, Socket,
-};
+use super::closing::Closing;
+use crate::transport::listener::shared::PING_INTERVAL;
 
 /// How long a peer may take to read a message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Has the request answered, and sends the response.
-pub(super) async fn answer(
-    shared: &Shared,
-    peer: Peer,
-    request: Request<Body>,
-    mut socket: SplitSink<Socket, Message>,
+/// Sends the response when the request has been answered.
+pub(super) async fn answer<S: Sink<Message, Error = SocketError> + Unpin>(
+    answered: impl Future<Output = Result<Response<Body>, Infallible>>,
+    mut socket: S,
     largest: usize,
     closing: &Closing,
 ) {
-    let (mut answered, mut pings) = (std::pin::pin!(shared.answer(peer, request)), pings());
+    let (mut answered, mut pings) = (std::pin::pin!(answered), pings());
     let response = loop {
         tokio::select! {
             biased;
@@ -38,10 +34,8 @@ pub(super) async fn answer(
     };
     let Ok(response) = response;
     let (head, body) = response.into_parts();
-    if send_frame(&mut socket, metadata(&head.headers))
-        .await
-        .is_err()
-    {
+    let metadata_frame = Message::Binary(metadata(&head.headers));
+    if send(&mut socket, metadata_frame).await.is_err() {
         return;
     }
     let trailers_only = head.headers.contains_key("grpc-status");
@@ -56,8 +50,8 @@ pub(super) async fn answer(
 }
 
 /// Sends messages and trailers of a response.
-async fn send_body(
-    socket: &mut SplitSink<Socket, Message>,
+async fn send_body<S: Sink<Message, Error = SocketError> + Unpin>(
+    socket: &mut S,
     body: Body,
     largest: usize,
 ) -> Result<(), SocketError> {
@@ -80,30 +74,23 @@ async fn send_body(
             Ok(data) => {
                 cutter.push(&data);
                 while let Ok(Some(message)) = cutter.cut() {
-                    send_frame(socket, message).await?;
+                    send(socket, Message::Binary(message)).await?;
                 }
             }
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    return send_frame(socket, metadata(&trailers)).await;
+                    return send(socket, Message::Binary(metadata(&trailers))).await;
                 }
             }
         }
     }
 }
 
-async fn send_frame(
-    socket: &mut SplitSink<Socket, Message>,
-    frame: Bytes,
-) -> Result<(), SocketError> {
-    send(socket, Message::Binary(frame)).await
-}
-
 /// Sends a message, with a timeout.
-async fn send<S>(socket: &mut S, message: Message) -> Result<(), SocketError>
-where
-    S: Sink<Message, Error = SocketError> + Unpin,
-{
+async fn send<S: Sink<Message, Error = SocketError> + Unpin>(
+    socket: &mut S,
+    message: Message,
+) -> Result<(), SocketError> {
     timeout(WRITE_TIMEOUT, socket.send(message))
         .await
         .unwrap_or(Err(SocketError::AlreadyClosed))

@@ -138,12 +138,17 @@ fn keys_are_put_beside_those_of_the_spoke_and_taken_back_alone() {
     let live = live.unwrap();
     assert_eq!(live["data"], json!({ "mine": "L", "hub": "H" }));
     assert_eq!(drift(&desired, Some(&live), None, POLICY), Plan::NOTHING);
-    assert_eq!(
-        withdraw("g1", true, Some("another"), Some(&live)),
-        Plan::NOTHING
-    );
+    let withdrawn = |principal_uid| {
+        let deleted = Deleted {
+            uid: "g1",
+            same_name: true,
+            principal_uid: Some(principal_uid),
+        };
+        withdraw(deleted, Some(&live))
+    };
+    assert_eq!(withdrawn("another"), Plan::NOTHING);
 
-    let plan = withdraw("g1", true, Some(PRINCIPAL), Some(&live));
+    let plan = withdrawn(PRINCIPAL);
     assert_eq!(plan.memory, Memory::Forget);
     let mut after = Some(live);
     for step in &plan.steps {

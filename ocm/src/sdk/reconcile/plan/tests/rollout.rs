@@ -43,10 +43,9 @@ fn decide_with(author: &Author, met: &Observed, content: &Value) -> Plan {
     };
     let input = PlanInput {
         version: Version::V1Beta1,
-        target,
+        cluster: &name,
         observed: met,
         now: Timestamp::UNIX_EPOCH,
-        problem: None,
     };
     let object = ConfigObject {
         raw: content.clone(),
@@ -56,7 +55,8 @@ fn decide_with(author: &Author, met: &Observed, content: &Value) -> Plan {
         },
     };
     let object = Arc::new(object);
-    plan(author, input, &Hosting::No, &|_| Some(Arc::clone(&object)))
+    let configs = |_: &_| Some(Arc::clone(&object));
+    plan(author, input, target, None, &Hosting::No, &configs)
 }
 
 /// An add-on that renders this content.

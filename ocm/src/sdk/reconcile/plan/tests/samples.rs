@@ -126,14 +126,13 @@ pub(crate) fn decide(author: &Author, observed: &Observed) -> Plan {
     };
     let input = PlanInput {
         version: Version::V1Beta1,
-        target,
+        cluster: &name,
         observed,
         now: Timestamp::UNIX_EPOCH,
-        problem: None,
     };
     let host = observed.host.as_deref();
     let hosting = hosting::hosting(author, target.addon, host);
-    plan(author, input, &hosting, &|_| None)
+    plan(author, input, target, None, &hosting, &|_| None)
 }
 
 pub(crate) fn steps(author: &Author, observed: &Observed) -> Vec<Step> {

@@ -9,7 +9,7 @@ use crate::{
     admission::registry::End,
     settings::Limits,
     store::{Memory, Report, Watched},
-    sync::session::{Sessions, pace::PAUSE},
+    sync::session::{pace::PAUSE, shared::Sessions},
     testing::application,
 };
 

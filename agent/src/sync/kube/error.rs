@@ -1,9 +1,10 @@
 //! Maps an API server's answer to a write to an error.
 
+use kube::core::Status;
 use kube::core::response::StatusCause;
 use runtime::error::{ErrorClass, classify_kube};
 
-use super::super::Error;
+use crate::sync::api::Error;
 
 /// The error of a value that is not an object.
 pub(super) fn malformed(source: serde_json::Error) -> Error {
@@ -13,56 +14,48 @@ pub(super) fn malformed(source: serde_json::Error) -> Error {
 /// Maps a failure. The codes in `stale` mean that the writer's version is stale; a missing namespace is a 404 too, but
 /// only for a create. An error about an immutable UID means that the object is another one.
 pub(super) fn sorted(error: kube::Error, stale: &[u16]) -> Error {
-    if is_code(&error, stale) || (!stale.is_empty() && is_other_object(&error)) {
-        Error::Stale
-    } else if is_missing_namespace(&error) {
-        Error::NoNamespace(Box::new(error))
-    } else if is_code(&error, &[400, 413, 422]) {
-        Error::Refused(Box::new(error))
-    } else {
-        // 403 and 404 may be transient: a namespace or a definition that is being created, an API server that has not
-        // read its roles yet.
-        let error_class = if is_code(&error, &[403, 404]) {
-            ErrorClass::Transient
-        } else {
-            classify_kube(&error)
-        };
-        Error::Failed {
-            error_class,
-            source: Box::new(error),
+    let error_class = if let kube::Error::Api(status) = &error {
+        match status.code {
+            code if stale.contains(&code) => return Error::Stale,
+            422 if !stale.is_empty() && is_other_object(status) => return Error::Stale,
+            404 if is_about_namespace(status) => return Error::NoNamespace(Box::new(error)),
+            400 | 413 | 422 => return Error::Refused(Box::new(error)),
+            // These may be transient: a namespace or a definition that is being created, an API server that has not
+            // read its roles yet.
+            403 | 404 => ErrorClass::Transient,
+            _ => classify_kube(&error),
         }
+    } else {
+        classify_kube(&error)
+    };
+    Error::Failed {
+        error_class,
+        source: Box::new(error),
     }
 }
 
 /// Maps a failure of a JSON patch: the API answers a failed test or path like an invalid value, but without a cause.
 pub(super) fn sorted_operations(error: kube::Error) -> Error {
-    if has_no_cause(&error) {
-        Error::Misfit(Box::new(error))
-    } else {
-        sorted(error, &[404, 409])
+    if let kube::Error::Api(status) = &error
+        && status.code == 422
+        && causes(status).is_empty()
+    {
+        return Error::Misfit(Box::new(error));
     }
-}
-
-fn is_code(error: &kube::Error, codes: &[u16]) -> bool {
-    matches!(error, kube::Error::Api(status) if codes.contains(&status.code))
+    sorted(error, &[404, 409])
 }
 
 /// A definition that is missing is a 404 too, but not about a namespace.
-fn is_missing_namespace(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status)
-        if status.code == 404 && status.details.as_ref().is_some_and(|it| it.kind == "namespaces"))
+fn is_about_namespace(status: &Status) -> bool {
+    let details = status.details.as_ref();
+    details.is_some_and(|details| details.kind == "namespaces")
 }
 
-fn is_other_object(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status)
-        if status.code == 422 && causes(status).iter().any(|it| it.field == "metadata.uid"))
+fn is_other_object(status: &Status) -> bool {
+    causes(status).iter().any(|it| it.field == "metadata.uid")
 }
 
-fn has_no_cause(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 422 && causes(status).is_empty())
-}
-
-fn causes(status: &kube::core::Status) -> &[StatusCause] {
+fn causes(status: &Status) -> &[StatusCause] {
     let details = status.details.as_ref();
     details.map_or(&[], |details| &details.causes)
 }

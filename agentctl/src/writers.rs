@@ -4,8 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::time;
-use crate::object::list;
+use crate::object::{list, time};
 
 /// A field manager that wrote parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -19,7 +18,7 @@ pub struct Writer {
 }
 
 /// All of them, the last first.
-pub(super) fn of(object: &Value) -> Vec<Writer> {
+pub(crate) fn of(object: &Value) -> Vec<Writer> {
     let entries = list(object, "/metadata/managedFields").iter();
     let mut writers: Vec<Writer> = entries.map(writer).collect();
     writers.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.manager.cmp(&b.manager)));
@@ -33,7 +32,7 @@ fn writer(entry: &Value) -> Writer {
     let parts = parts.filter_map(|(key, _)| key.strip_prefix("f:"));
     Writer {
         manager: manager.unwrap_or("unknown").to_owned(),
-        at: time(entry.get("time")),
+        at: time(entry, "/time"),
         wrote: parts.map(str::to_owned).collect(),
     }
 }
@@ -43,5 +42,5 @@ pub(crate) fn wanted_since(object: &Value) -> Option<Timestamp> {
     let writers = of(object).into_iter();
     let specs = writers.filter(|it| it.wrote.iter().any(|part| part == "spec"));
     let last = specs.filter_map(|it| it.at).max();
-    last.or_else(|| time(object.pointer("/metadata/creationTimestamp")))
+    last.or_else(|| time(object, "/metadata/creationTimestamp"))
 }

@@ -18,11 +18,14 @@ use crate::{
 };
 
 impl Certificates {
-    /// Reports whether an agent of this enrolment may connect with this certificate.
-    pub(crate) fn admit(&self, certificate: Option<&PeerCertificate>) -> bool {
+    /// Reports whether an agent of this enrolment may connect with its own certificate.
+    pub(crate) fn admit(&self, peer_credentials: &Credentials) -> bool {
         match self {
             Self::All => true,
-            Self::WithUnit(unit) => certificate.is_some_and(|it| it.has_unit(unit)),
+            Self::WithUnit(unit) => {
+                let certificate = peer_credentials.certificate.as_ref();
+                certificate.is_some_and(|it| it.units.contains(unit))
+            }
             Self::Revoked => false,
         }
     }
@@ -45,7 +48,7 @@ impl Credentials {
     /// A certificate that TLS has verified on the agent's own connection.
     pub(crate) fn of_certificate(certificate: &Arc<PeerCertificate>) -> Self {
         Self {
-            binding: certificate.thumbprint(),
+            binding: certificate.thumbprint,
             certificate: Some(Arc::clone(certificate)),
             connection: None,
             user: None,
@@ -60,7 +63,7 @@ impl Credentials {
         Self {
             // Differs from the binding of the same certificate on its own connection: a token of one is invalid on the
             // other.
-            binding: digest(&[b"proof", certificate.thumbprint().as_bytes()]),
+            binding: digest(&[b"proof", certificate.thumbprint.as_bytes()]),
             certificate: Some(Arc::clone(certificate)),
             connection: Some(Arc::clone(proxy)),
             user: None,
@@ -76,8 +79,7 @@ impl Credentials {
         connection: Option<&Arc<PeerCertificate>>,
     ) -> Option<Self> {
         let hash = users.hash(user)?;
-        let thumbprint = connection.map(|certificate| certificate.thumbprint());
-        let certificate = thumbprint.map_or([0; 32], |thumbprint| *thumbprint.as_bytes());
+        let certificate = connection.map_or([0; 32], |it| *it.thumbprint.as_bytes());
         Some(Self {
             binding: digest(&[
                 b"user",
@@ -86,7 +88,7 @@ impl Credentials {
                 &certificate,
             ]),
             certificate: None,
-            connection: connection.map(Arc::clone),
+            connection: connection.cloned(),
             user: Some(user.clone()),
         })
     }
@@ -108,7 +110,7 @@ impl Credentials {
 
     /// When the first of the certificates ends.
     pub(crate) fn not_after(&self) -> Option<Timestamp> {
-        self.certificates().map(PeerCertificate::not_after).min()
+        self.certificates().map(|it| it.not_after).min()
     }
 
     /// Whether each certificate is from a CA that is trusted now.

@@ -1,23 +1,21 @@
 //! The Kubernetes API of the spoke.
 
-use std::fmt;
-
 use argocd::keys::REPOSITORY_SELECTOR;
 use argocd::{Meta, Patch};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, Patch as Body, PatchParams, PostParams, Preconditions,
 };
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
 use protocol::{Kind, ObjectKey};
-use runtime::kube::{Event, Gone, Observation, Watch, watch_if_served};
+use runtime::kube::{Event, Observation, Watch, watch_if_served};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Error, Report, Reporter, Spoke, Target, shared};
+use crate::sync::api::{Answer, Error, Report, Reporter, Spoke, Target, shared};
 
 mod error;
 
@@ -31,16 +29,11 @@ const SETTINGS: &str = "argocd-cmd-params-cm";
 const APPLICATION_NAMESPACES: &str = "application.namespaces";
 
 /// The spoke's Kubernetes API.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Kubernetes")]
 pub struct Kubernetes {
     client: Client,
     label_selector: String,
-}
-
-impl fmt::Debug for Kubernetes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kubernetes").finish_non_exhaustive()
-    }
 }
 
 impl Kubernetes {
@@ -96,11 +89,8 @@ impl Spoke for Kubernetes {
     fn has<'a>(&'a self, key: &'a ObjectKey) -> Answer<'a, bool> {
         Box::pin(async move {
             let labels = labels(key.kind, "");
-            match self
-                .api(key)
-                .list_metadata(&only(key).labels(&labels))
-                .await
-            {
+            let selected = only(key).labels(&labels);
+            match self.api(key).list_metadata(&selected).await {
                 Ok(found) => Ok(!found.items.is_empty()),
                 // The spoke does not serve this kind.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
@@ -128,10 +118,7 @@ impl Spoke for Kubernetes {
     fn patch<'a>(&'a self, key: &'a ObjectKey, uid: &'a str, patch: Patch) -> Answer<'a, Value> {
         Box::pin(async move {
             let body = only_for(uid, patch).map_err(malformed)?;
-            let params = PatchParams {
-                field_manager: Some(FIELD_MANAGER.to_owned()),
-                ..PatchParams::default()
-            };
+            let params = PatchParams::apply(FIELD_MANAGER);
             let is_json = matches!(body, Body::Json(_));
             let patched = self.api(key).patch(&key.name, &params, &body).await;
             value(patched.map_err(|error| {
@@ -146,14 +133,8 @@ impl Spoke for Kubernetes {
 
     fn make_namespace<'a>(&'a self, name: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
-            let metadata = ObjectMeta {
-                name: Some(name.to_owned()),
-                ..ObjectMeta::default()
-            };
-            let namespace = Namespace {
-                metadata,
-                ..Namespace::default()
-            };
+            let mut namespace = Namespace::default();
+            namespace.metadata.name = Some(name.to_owned());
             let namespaces = Api::<Namespace>::all(self.client.clone());
             match namespaces.create(&creates(), &namespace).await {
                 Ok(_made) => Ok(()),
@@ -241,16 +222,10 @@ fn to_report(kind: Kind, observation: Observation<DynamicObject>) -> Option<Repo
                 return None;
             }
         },
-        Observation::Seen(Event::Deleted(Gone {
-            namespace,
-            name,
-            uid,
-            object: _,
-            is_seen,
-        })) => Report::Gone {
-            key: ObjectKey::new(kind, namespace.unwrap_or_default(), name),
-            uid,
-            is_seen,
+        Observation::Seen(Event::Deleted(gone)) => Report::Gone {
+            key: ObjectKey::new(kind, gone.namespace.unwrap_or_default(), gone.name),
+            uid: gone.uid,
+            is_seen: gone.is_seen,
         },
     })
 }
