@@ -128,6 +128,10 @@ pub struct SharedArgs {
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(LEAST_MESSAGE..),
           default_value_t = 16 << 20)]
     pub grpc_max_message_size: usize,
+    /// Memory limit of this container, in bytes; 0 for none. At 85% of it, the sessions that use the most memory end, and the
+    /// add-on of their cluster says so.
+    #[arg(long, env = "MEMORY_LIMIT", default_value = "0")]
+    pub memory_limit: u64,
     /// Serve `WebSocket`s over HTTP/1.1 on the same port, for agents whose network path does not support HTTP/2.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "true", default_missing_value = "true")]

@@ -111,6 +111,10 @@ impl Config {
     }
 }
 
+/// The share of the memory limit at which costly sessions end: what the kernel and the allocator count differs, and a look
+/// at the memory takes place once a second.
+const MEMORY_PERCENT: u64 = 85;
+
 /// `resource_proxy` is the default address of the resource proxy.
 fn shared(
     args: SharedArgs,
@@ -122,6 +126,8 @@ fn shared(
     principal.other_namespaces = listed(&args.allowed_namespaces);
     principal.identity = identity;
     principal.limits.message_bytes = args.grpc_max_message_size;
+    let soft_limit = args.memory_limit / 100 * MEMORY_PERCENT;
+    principal.limits.memory = (soft_limit > 0).then_some(soft_limit);
     principal.websockets = args.enable_websocket;
     principal.trusted_proxies = listed(&args.trusted_proxy);
     let proxy_port = args.resource_proxy_port;

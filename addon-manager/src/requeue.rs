@@ -109,6 +109,7 @@ fn condition_inputs(report: &SessionReport) -> impl PartialEq {
         blocked_deletion,
         stuck,
         misconduct,
+        shed,
         refused,
         argocd,
         argocd_runs,
@@ -119,7 +120,15 @@ fn condition_inputs(report: &SessionReport) -> impl PartialEq {
         // `waited_for` covers changes of it.
         trusts: _,
     } = report;
-    let session = (connected, since, last_error, mode, certificate, misconduct);
+    let session = (
+        connected,
+        since,
+        last_error,
+        mode,
+        certificate,
+        misconduct,
+        shed,
+    );
     let objects = (blocked_deletion, stuck, refused, unmirrored);
     let argocd = (argocd, argocd_runs, argocd_kinds_installed, argocd_ails);
     (session, objects, argocd)

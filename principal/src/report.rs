@@ -34,6 +34,9 @@ pub struct SessionReport {
     pub stuck: Option<Stuck>,
     /// How its agent violates the protocol.
     pub misconduct: Option<String>,
+    /// Its session ended lately, because it used the most memory while the program was near its limit: the MiB of its
+    /// waiting messages.
+    pub shed: Option<usize>,
     /// The objects that the cluster refuses or failed to apply.
     pub refused: Option<Refused>,
     /// Whether the cluster has an Argo CD, if its agent reports it. A claim.
@@ -124,6 +127,8 @@ pub(crate) struct Figures {
     pub(crate) unacknowledged: Duration,
     /// Received objects that are not handled yet.
     pub(crate) inbox_objects: usize,
+    /// Their bytes.
+    pub(crate) inbox_bytes: usize,
     /// Time since the last comparison in which both ends agreed.
     pub(crate) agreed: Option<Duration>,
     /// Time since the last event of the agent.

@@ -93,6 +93,8 @@ pub struct Limits {
     pub drain: Duration,
     /// The limits of the mirrors of one autonomous cluster.
     pub mirrors: MirrorLimits,
+    /// Resident bytes of the program above which the sessions that use the most end; none if nothing limits it.
+    pub memory: Option<u64>,
     /// The interval of full comparisons in one session, plus or minus a half.
     pub compare_every: Duration,
 }
@@ -136,6 +138,7 @@ impl Default for Limits {
             writes_per_session: 8,
             drain: Duration::from_secs(5),
             mirrors: MirrorLimits::default(),
+            memory: None,
             compare_every: Duration::from_mins(5),
         }
     }

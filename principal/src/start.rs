@@ -35,7 +35,7 @@ use crate::{
     store::{Store, kube::Kubernetes},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, Sessions},
+        session::{self, Sessions, shed},
     },
     transport::listener::{self, Rules, accept::Port},
 };
@@ -181,6 +181,11 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         to_gate,
     } = assembled;
     let (is_ready, ready) = watch::channel(false);
+    if let Some(limit) = sessions.limits.memory {
+        let registry = sessions.gate.registry.clone();
+        let watching = shed::keep_within(registry, limit, feeds.spawner.token().clone());
+        feeds.spawner.spawn("principal: memory", watching);
+    }
     let Feeds {
         fleet,
         server_tls,

@@ -40,6 +40,9 @@ pub enum Refusal {
     /// Two agents have the same identity, and the other one has the session slot.
     #[error("another agent with the same identity is connected")]
     Contested,
+    /// The hub program is near its memory limit, and the session of this cluster used the most.
+    #[error("the hub is short of memory, and this cluster used the most")]
+    ShortOfMemory,
     /// The principal shuts down; the agent reconnects.
     #[error("principal is shutting down")]
     Draining,
@@ -89,6 +92,7 @@ impl Refusal {
             Self::NotActive(_) => ("NotActive", Code::Unavailable),
             Self::Superseded => ("Superseded", Code::Unavailable),
             Self::Contested => ("Contested", Code::Unavailable),
+            Self::ShortOfMemory => ("ShortOfMemory", Code::Unavailable),
             Self::Draining => ("Draining", Code::Unavailable),
             Self::TooMany => ("TooMany", Code::ResourceExhausted),
             Self::Violation(_) => ("ProtocolViolation", Code::Internal),

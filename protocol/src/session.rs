@@ -377,6 +377,7 @@ impl Session {
             oldest: self.flights.oldest(now),
             unacknowledged: self.flights.oldest_value(now),
             inbox_objects: self.inbox.entries(),
+            inbox_bytes: self.inbox.bytes(),
             working: self.inbox.working(),
             last_received: self.liveness.received,
             ..self.counted

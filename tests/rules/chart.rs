@@ -169,6 +169,24 @@ fn every_pod_is_confined() {
 }
 
 #[test]
+fn memory_of_the_hub_program_fits_the_fleet() {
+    let memory = |sets: &[&str]| {
+        let deployment = one(sets, "Deployment", "argocd-agent-addon-manager");
+        let resources = &deployment["spec"]["template"]["spec"]["containers"][0]["resources"];
+        ["requests", "limits"].map(|it| resources[it]["memory"].as_str().map(str::to_owned))
+    };
+    let of = |request: &str, limit: &str| [Some(request.to_owned()), Some(limit.to_owned())];
+    assert_eq!(memory(&[]), of("99Mi", "2048Mi"));
+    let large = ["fleet.clusters=5000", "fleet.applications=50000"];
+    assert_eq!(memory(&large), of("1821Mi", "4666Mi"));
+    let set = [
+        "resources.requests.memory=1Gi",
+        "resources.limits.memory=3Gi",
+    ];
+    assert_eq!(memory(&set), of("1Gi", "3Gi"));
+}
+
+#[test]
 fn the_pod_is_selected_by_its_services_and_by_nothing_of_the_hooks() {
     let manager = "argocd-agent-addon-manager";
     let deployment = one(&[], "Deployment", manager);

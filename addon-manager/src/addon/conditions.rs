@@ -44,7 +44,7 @@ pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
 
 /// The reasons of `Degraded`, the most urgent first: what blocks everything, then blocked changes that are dangerous, then
 /// certificates, then the others.
-const URGENCY: [&str; 17] = [
+const URGENCY: [&str; 18] = [
     REVOKED,
     CONFIGURATION_INVALID,
     HUB_ARGOCD_UNREADABLE,
@@ -58,6 +58,7 @@ const URGENCY: [&str; 17] = [
     ROTATION_WAITS,
     "HubWritesFailing",
     "AgentMisbehaves",
+    "HubShortOfMemory",
     "ObjectsRefused",
     CLUSTER_SECRET_CONFLICT,
     CLUSTER_PROJECT_MISSING,
@@ -111,6 +112,7 @@ pub fn reported(session: &SessionReport) -> impl Iterator<Item = Finding> {
         session.blocked_deletion.as_ref().map(mass_delete),
         session.stuck.as_ref().map(hub_writes),
         session.misconduct.as_deref().map(misbehaves),
+        session.shed.map(short_of_memory),
         session.refused.as_ref().map(objects_refused),
         session.unmirrored.as_ref().map(not_mirrored),
     ];
@@ -213,6 +215,15 @@ fn misbehaves(misconduct: &str) -> Finding {
         program uses its certificate"
     );
     finding("AgentMisbehaves", message)
+}
+
+fn short_of_memory(mib: usize) -> Finding {
+    let message = format!(
+        "the hub program reached its memory limit and ended the session of this cluster, whose unapplied messages took the \
+        most memory ({mib} MiB); the agent reconnects after a minute. Raise fleet or resources.limits.memory in the chart's \
+        values, or find out why the cluster reports so much"
+    );
+    finding("HubShortOfMemory", message)
 }
 
 fn objects_refused(refused: &Refused) -> Finding {

@@ -100,3 +100,14 @@ tolerations:
 securityContext:
   {{- include "addon.podSecurity" . | nindent 2 }}
 {{- end }}
+
+{{/* The resources of the hub program: memory for the size of the fleet, unless it is set. */}}
+{{- define "addon.resources" -}}
+{{- $kib := add (mul .Values.fleet.clusters 160) (mul .Values.fleet.applications 20) -}}
+{{- $request := add 64 (div $kib 1024) -}}
+{{- $limit := max 2048 (add 1024 (mul 2 $request)) -}}
+{{- $memory := dict
+  "requests" (dict "memory" (printf "%dMi" $request))
+  "limits" (dict "memory" (printf "%dMi" $limit)) -}}
+{{- toYaml (mergeOverwrite $memory (deepCopy .Values.resources)) }}
+{{- end }}

@@ -40,6 +40,8 @@ use reports::Reports;
 const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// An agent that may not take the slot waits so long for it: a rejected Go agent reconnects at once.
 const SLOT_WAIT: Duration = Duration::from_secs(10);
+/// How long a cluster whose session used the most memory stays out.
+const HELD: Duration = Duration::from_mins(1);
 
 /// Why the hub ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub(crate) enum End {
     Inactive,
     /// The hub was restored to an earlier state: all objects are compared again.
     Rewound,
+    /// It used the most memory while the program was near its limit.
+    Memory,
     /// The program stops.
     Stopping,
 }
@@ -79,6 +83,7 @@ impl End {
             Self::Life => "life",
             Self::Inactive => "inactive",
             Self::Rewound => "rewound",
+            Self::Memory => "memory",
             Self::Stopping => "stopping",
         }
     }
@@ -98,6 +103,8 @@ struct Slots {
     live: BTreeMap<ClusterName, Arc<Live>>,
     /// Bounded by the fleet.
     contests: BTreeMap<ClusterName, Contest>,
+    /// Until when a cluster gets no slot. Bounded by the fleet.
+    held: BTreeMap<ClusterName, Instant>,
 }
 
 /// The session that has a slot.
@@ -120,6 +127,8 @@ struct Live {
 enum Attempt {
     /// The caller has the slot. The token is cancelled when the superseded session has ended.
     Acquired(SessionSlot, Option<CancellationToken>),
+    /// The cluster stays out for a while.
+    Held,
     /// Another session keeps the slot until this is cancelled.
     Taken(CancellationToken),
 }
@@ -145,6 +154,7 @@ impl Registry {
         let deadline = Instant::now() + SLOT_WAIT;
         let (session_slot, predecessor) = loop {
             match self.try_acquire(cluster, mode, peer_credentials) {
+                Attempt::Held => return Err(Refusal::ShortOfMemory),
                 Attempt::Acquired(session_slot, predecessor) => break (session_slot, predecessor),
                 Attempt::Taken(until) => timeout_at(deadline, until.cancelled())
                     .await
@@ -183,6 +193,10 @@ impl Registry {
     ) -> Attempt {
         let now = Instant::now();
         let mut slots = self.slots.lock();
+        slots.held.retain(|_, until| *until > now);
+        if slots.held.contains_key(cluster) {
+            return Attempt::Held;
+        }
         let mut is_contested = false;
         if let Some(current) = slots.live.get(cluster).cloned() {
             let contest = slots.contests.entry(cluster.clone()).or_default();
@@ -235,6 +249,17 @@ impl Registry {
         }
     }
 
+    /// Ends the session of a cluster that uses too much memory, and keeps the cluster out for a while.
+    pub(crate) fn shed(&self, cluster: &ClusterName, mib: usize) {
+        self.reports
+            .change(cluster, |report, _now| report.shed = Some(mib));
+        let mut slots = self.slots.lock();
+        slots.held.insert(cluster.clone(), Instant::now() + HELD);
+        if let Some(live) = slots.live.get(cluster) {
+            live.end.send_replace(Some(End::Memory));
+        }
+    }
+
     /// The figures of all sessions at this moment.
     pub(crate) fn figures(&self, now: Instant) -> ByCluster<Figures> {
         let slots = self.slots.lock();
@@ -242,6 +267,16 @@ impl Registry {
             let (at, figures) = (*live.figures.lock())?;
             let passed = now.saturating_duration_since(at);
             Some((cluster.to_string(), figures.after(passed)))
+        });
+        shown.collect()
+    }
+
+    /// The bytes of messages that wait in each session.
+    pub(crate) fn inbox_bytes(&self) -> Vec<(ClusterName, usize)> {
+        let slots = self.slots.lock();
+        let shown = slots.live.iter().filter_map(|(cluster, live)| {
+            let (_, figures) = (*live.figures.lock())?;
+            Some((cluster.clone(), figures.inbox_bytes))
         });
         shown.collect()
     }

@@ -46,10 +46,11 @@ pub(crate) struct Totals {
 type HasTrouble = fn(&SessionReport) -> bool;
 
 /// The problems that need the attention of an administrator: a word for each, and whether a cluster has it.
-const TROUBLE: [(&str, HasTrouble); 5] = [
+const TROUBLE: [(&str, HasTrouble); 6] = [
     ("deletion_held", |it| it.blocked_deletion.is_some()),
     ("misconduct", |it| it.misconduct.is_some()),
     ("refused", |it| it.refused.is_some()),
+    ("shed", |it| it.shed.is_some()),
     ("stuck", |it| it.stuck.is_some()),
     ("unmirrored", |it| it.unmirrored.is_some()),
 ];
@@ -194,6 +195,7 @@ impl Snapshot {
             blocked_deletion,
             stuck,
             misconduct,
+            shed,
             refused,
             argocd,
             argocd_runs: _,
@@ -216,6 +218,7 @@ impl Snapshot {
             "certificateExpires": certificate.as_ref().map(|it| it.not_after.to_string()),
             "argocd": argocd,
             "misconduct": misconduct.as_deref().map(cut),
+            "shedMiB": shed,
             "heldDeletions": blocked_deletion.as_ref().map_or(0, |it| it.count),
             "refusedObjects": refused.as_ref().map_or(0, |it| it.count),
             "stuckWrites": stuck.as_ref().map_or(0, |it| it.count),
@@ -232,6 +235,7 @@ fn session(figures: &Figures) -> Value {
         "inFlight": figures.in_flight,
         "oldestUnacknowledgedSeconds": figures.unacknowledged.as_secs(),
         "inboxObjects": figures.inbox_objects,
+        "inboxBytes": figures.inbox_bytes,
         "lastResyncSecondsAgo": figures.agreed.map(|it| it.as_secs()),
         "heardSecondsAgo": figures.arrived.as_secs(),
     })

@@ -38,6 +38,7 @@ mod ownership;
 mod pace;
 mod resync;
 mod shared;
+pub(crate) mod shed;
 mod spoke_info;
 mod spoke_owned;
 mod violations;

@@ -144,6 +144,8 @@ pub struct Stats {
     pub unacknowledged: Duration,
     /// Objects and control messages received and not finished.
     pub inbox_objects: usize,
+    /// Bytes of those.
+    pub inbox_bytes: usize,
     /// Work items in progress.
     pub working: usize,
     /// Resent events.

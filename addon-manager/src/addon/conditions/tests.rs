@@ -52,6 +52,22 @@ fn unmirrored_objects_are_reported_with_their_cause() {
 }
 
 #[test]
+fn session_that_ended_for_lack_of_memory_is_reported_with_next_step() {
+    let verdict = degraded(reported(&SessionReport {
+        shed: Some(40),
+        ..SessionReport::default()
+    }));
+    assert_eq!(verdict.reason, "HubShortOfMemory");
+    for part in [
+        "40 MiB",
+        "reconnects after a minute",
+        "resources.limits.memory",
+    ] {
+        assert!(verdict.message.contains(part), "{}", verdict.message);
+    }
+}
+
+#[test]
 fn blocked_deletion_lists_objects_and_the_confirmation() {
     let blocked = BlockedDeletion {
         names: vec![

@@ -186,3 +186,23 @@ async fn report_of_one_cluster_copies_no_other_report() {
     assert!(Arc::ptr_eq(&before["b"], &after["b"]));
     assert_eq!(after["a"].last_error.as_deref(), Some("after"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
+    let (registry, reports, _) = setup();
+    let (a, b, cert) = (name("a"), name("b"), certificate());
+    let acquire = |of| registry.acquire_slot(of, Mode::Managed, &cert);
+    let costly = acquire(&a).await.unwrap();
+    let other = acquire(&b).await.unwrap();
+    registry.shed(&a, 40);
+    assert_eq!(costly.ended().await, End::Memory);
+    assert!(futures::poll!(Box::pin(other.ended())).is_pending());
+    drop(costly);
+    assert_eq!(reports.borrow()["a"].shed, Some(40));
+    assert_eq!(acquire(&a).await.err(), Some(Refusal::ShortOfMemory));
+    tokio::time::advance(HELD).await;
+    let back = acquire(&a).await.unwrap();
+    assert_eq!(reports.borrow()["a"].shed, Some(40), "forgotten too early");
+    back.report(|report, _now| report.shed = None);
+    assert_eq!(reports.borrow()["a"].shed, None);
+}

@@ -94,7 +94,7 @@ fn totals_count_enrolled_connected_and_pending() {
         inbox_objects: 0,
         unacknowledged: Duration::from_secs(7),
         // deletion_held
-        trouble: [1, 0, 0, 0, 0],
+        trouble: [1, 0, 0, 0, 0, 0],
         first_expiry: Some("2026-01-01T00:00:00Z".parse().unwrap()),
     };
     assert_eq!(moment().totals(), expected);

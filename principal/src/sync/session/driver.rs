@@ -342,6 +342,7 @@ impl Driver {
             in_flight: stats.in_flight,
             unacknowledged: stats.unacknowledged,
             inbox_objects: stats.inbox_objects,
+            inbox_bytes: stats.inbox_bytes,
             agreed: self.resync.agreed().map(|at| now.saturating_sub(at)),
             arrived: now.saturating_sub(stats.last_received),
         });
@@ -354,6 +355,7 @@ impl Driver {
         if let Update::Now(misconduct) = self.peer_violations.updates(stats.unacknowledged, now) {
             self.session_slot.report_misconduct(misconduct);
         }
+        self.reported.forget_shed(&self.session_slot, now);
         self.reported
             .refused(&self.session_slot, &self.hub, &self.from.cluster, now);
     }

@@ -39,6 +39,7 @@ impl Over {
     /// The reason for the peer, if it may still be there.
     fn refusal(&self) -> Option<Refusal> {
         match self {
+            Self::Hub(End::Memory) => Some(Refusal::ShortOfMemory),
             Self::Hub(End::Superseded) => Some(Refusal::Superseded),
             Self::Hub(End::LeftFleet | End::ModeChanged) => Some(Refusal::NotEnrolled),
             Self::Hub(End::Certificate | End::Password) => Some(Refusal::AuthenticationFailed),

@@ -12,6 +12,9 @@ use crate::{
     sync::{hub::Hub, session::pace::Newest},
 };
 
+/// For how long a new session still reports that the one before used too much memory.
+const SHED_SHOWN: Duration = Duration::from_mins(10);
+
 /// The last report of one session.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
@@ -20,6 +23,8 @@ pub(super) struct Reported {
     complaints: Option<u64>,
     /// Refusals that are not reported yet. An agent can change them all the time, and each report reaches the whole fleet.
     refusals: Newest<()>,
+    /// Whether an earlier end for lack of memory is forgotten.
+    is_shed_forgotten: bool,
     resent: u64,
     strays: u64,
 }
@@ -30,6 +35,13 @@ impl Reported {
         if stuck != self.stuck {
             self.stuck.clone_from(&stuck);
             slot.report(|report, _now| report.stuck = stuck);
+        }
+    }
+
+    /// Forgets an earlier end for lack of memory, once this session has lasted.
+    pub(super) fn forget_shed(&mut self, slot: &SessionSlot, now: Duration) {
+        if now >= SHED_SHOWN && !std::mem::replace(&mut self.is_shed_forgotten, true) {
+            slot.report(|report, _now| report.shed = None);
         }
     }
 
@@ -62,6 +74,11 @@ impl Reported {
 
     /// The time until the next report is due.
     pub(super) fn next_timeout(&self, now: Duration) -> Option<Duration> {
-        self.refusals.next_timeout(now)
+        let shed = (!self.is_shed_forgotten).then(|| SHED_SHOWN.saturating_sub(now));
+        self.refusals
+            .next_timeout(now)
+            .into_iter()
+            .chain(shed)
+            .min()
     }
 }

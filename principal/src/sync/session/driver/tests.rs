@@ -30,6 +30,7 @@ use crate::{
     metrics::Metrics,
     settings::{Limits, Settings},
     store::{Report, Reporter, Store, Watched, WriteError},
+    sync::session::shed,
     testing::{Authority, SIGNING_KEY, application, enrolment, fleet, name, open_project},
 };
 
@@ -372,4 +373,29 @@ async fn large_messages_are_applied_one_at_a_time() {
     drop(tokio::time::timeout(Duration::from_secs(1), turning).await);
     assert_eq!(driver.working.len(), 6);
     assert_eq!(hub.stuck.load(Ordering::Relaxed), 1 + small.len());
+}
+
+/// The hub accepts no writes, and the program is above its limit.
+#[tokio::test(start_paused = true)]
+async fn costly_session_ends_when_memory_is_short() {
+    let sessions = sessions(&["stuck".to_owned()], Limits::default());
+    let (outbound, _unread) = mpsc::channel(1_000);
+    let frames = vec![status_of("stuck", 2 << 20)];
+    let driver = driver_of(&sessions, emitting(frames), outbound).await;
+    let stop = CancellationToken::new();
+    let watching = shed::keep_within(sessions.gate.registry.clone(), 0, stop.clone());
+    let reason = tokio::select! {
+        reason = driver.run() => reason,
+        () = watching => "the watch ended",
+    };
+    assert_eq!(reason, "memory");
+    let report = sessions.gate.registry.reports.known(&name("a")).0.unwrap();
+    assert_eq!(report.shed, Some(2));
+    assert!(
+        report
+            .last_error
+            .as_ref()
+            .is_some_and(|it| it.contains("memory")),
+        "{report:?}"
+    );
 }
