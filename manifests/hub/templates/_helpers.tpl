@@ -106,8 +106,11 @@ securityContext:
 {{- $kib := add (mul .Values.fleet.clusters 160) (mul .Values.fleet.applications 20) -}}
 {{- $request := add 64 (div $kib 1024) -}}
 {{- $limit := max 2048 (add 1024 (mul 2 $request)) -}}
-{{- $memory := dict
-  "requests" (dict "memory" (printf "%dMi" $request))
-  "limits" (dict "memory" (printf "%dMi" $limit)) -}}
-{{- toYaml (mergeOverwrite $memory (deepCopy .Values.resources)) }}
+{{- $resources := deepCopy .Values.resources -}}
+{{- range $kind, $mebibytes := dict "requests" $request "limits" $limit -}}
+{{- $of := get $resources $kind | default dict -}}
+{{- $memory := $of.memory | default (printf "%dMi" $mebibytes) -}}
+{{- $_ := set $resources $kind (mergeOverwrite $of (dict "memory" $memory)) -}}
+{{- end -}}
+{{- toYaml $resources }}
 {{- end }}

@@ -41,7 +41,7 @@ const PREDECESSOR_TIMEOUT: Duration = Duration::from_secs(5);
 /// An agent that may not take the slot waits so long for it: a rejected Go agent reconnects at once.
 const SLOT_WAIT: Duration = Duration::from_secs(10);
 /// How long a cluster whose session used the most memory stays out.
-const HELD: Duration = Duration::from_mins(1);
+const KEPT_OUT: Duration = Duration::from_mins(1);
 
 /// Why the hub ends a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ struct Slots {
     /// Bounded by the fleet.
     contests: BTreeMap<ClusterName, Contest>,
     /// Until when a cluster gets no slot. Bounded by the fleet.
-    held: BTreeMap<ClusterName, Instant>,
+    kept_out: BTreeMap<ClusterName, Instant>,
 }
 
 /// The session that has a slot.
@@ -128,7 +128,7 @@ enum Attempt {
     /// The caller has the slot. The token is cancelled when the superseded session has ended.
     Acquired(SessionSlot, Option<CancellationToken>),
     /// The cluster stays out for a while.
-    Held,
+    KeptOut,
     /// Another session keeps the slot until this is cancelled.
     Taken(CancellationToken),
 }
@@ -154,7 +154,7 @@ impl Registry {
         let deadline = Instant::now() + SLOT_WAIT;
         let (session_slot, predecessor) = loop {
             match self.try_acquire(cluster, mode, peer_credentials) {
-                Attempt::Held => return Err(Refusal::ShortOfMemory),
+                Attempt::KeptOut => return Err(Refusal::ShortOfMemory),
                 Attempt::Acquired(session_slot, predecessor) => break (session_slot, predecessor),
                 Attempt::Taken(until) => timeout_at(deadline, until.cancelled())
                     .await
@@ -193,9 +193,9 @@ impl Registry {
     ) -> Attempt {
         let now = Instant::now();
         let mut slots = self.slots.lock();
-        slots.held.retain(|_, until| *until > now);
-        if slots.held.contains_key(cluster) {
-            return Attempt::Held;
+        slots.kept_out.retain(|_, until| *until > now);
+        if slots.kept_out.contains_key(cluster) {
+            return Attempt::KeptOut;
         }
         let mut is_contested = false;
         if let Some(current) = slots.live.get(cluster).cloned() {
@@ -254,7 +254,9 @@ impl Registry {
         self.reports
             .change(cluster, |report, _now| report.shed = Some(mib));
         let mut slots = self.slots.lock();
-        slots.held.insert(cluster.clone(), Instant::now() + HELD);
+        slots
+            .kept_out
+            .insert(cluster.clone(), Instant::now() + KEPT_OUT);
         if let Some(live) = slots.live.get(cluster) {
             live.end.send_replace(Some(End::Memory));
         }

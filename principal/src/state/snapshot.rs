@@ -111,7 +111,7 @@ impl Totals {
         gauges.each(
             "clusters_in_trouble",
             "Clusters that need attention, by problem: a blocked mass deletion, an agent that violates the \
-            protocol, refused objects, reports that cannot be written, objects that are not mirrored",
+            protocol, refused objects, reports that cannot be written, an ended session that used too much memory, objects that are not mirrored",
             "trouble",
             &trouble,
         )

@@ -52,7 +52,7 @@ fn unmirrored_objects_are_reported_with_their_cause() {
 }
 
 #[test]
-fn session_that_ended_for_lack_of_memory_is_reported_with_next_step() {
+fn session_that_ended_short_of_memory_is_reported_with_next_step() {
     let verdict = degraded(reported(&SessionReport {
         shed: Some(40),
         ..SessionReport::default()

@@ -200,7 +200,7 @@ async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
     drop(costly);
     assert_eq!(reports.borrow()["a"].shed, Some(40));
     assert_eq!(acquire(&a).await.err(), Some(Refusal::ShortOfMemory));
-    tokio::time::advance(HELD).await;
+    tokio::time::advance(KEPT_OUT).await;
     let back = acquire(&a).await.unwrap();
     assert_eq!(reports.borrow()["a"].shed, Some(40), "forgotten too early");
     back.report(|report, _now| report.shed = None);
