@@ -305,7 +305,7 @@ fn with_core(list: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn target(request: Value) -> String {
+    fn target(request: &Value) -> String {
         let body = request.to_string().into();
         read(payload::decode("a request", &body).unwrap()).2
     }
@@ -327,7 +327,7 @@ mod tests {
             (json!({ "version": "v1" }), "/api/v1"),
             (json!({}), "/apis"),
         ] {
-            assert_eq!(target(request), wanted);
+            assert_eq!(target(&request), wanted);
         }
     }
 
