@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 
-use crate::shared::modules::{Module, graph};
+use crate::shared::{
+    modules::{Module, graph},
+    sources::{self, PROGRAMS},
+};
 
 /// Which crate may use which. A new arrow is a decision: change `docs/architecture.md` with it.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -181,4 +184,50 @@ fn no_two_modules_use_each_other() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A type whose methods are in many files has more than one job: its parts want names.
+#[test]
+fn methods_of_a_type_are_in_at_most_three_files() {
+    let mut files_of: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
+    for program in PROGRAMS {
+        for path in sources::files(program) {
+            let text = sources::file(&path);
+            let types = text.lines().filter_map(inherent);
+            for name in types {
+                let files = files_of.entry((program, name)).or_default();
+                files.insert(path.clone());
+            }
+        }
+    }
+    assert!(files_of.len() > 300, "only {} types", files_of.len());
+    files_of.retain(|_, files| files.len() > 3);
+    assert!(files_of.is_empty(), "{files_of:#?}");
+}
+
+/// The type of an inherent `impl`, if this line begins one.
+fn inherent(line: &str) -> Option<String> {
+    let rest = line.strip_prefix("impl")?;
+    let generic = rest.starts_with('<');
+    let rest = if generic {
+        rest.split_once("> ")?.1
+    } else {
+        rest.strip_prefix(' ')?
+    };
+    let name = rest
+        .split(|c: char| !c.is_alphanumeric() && c != '_')
+        .next()?;
+    (!line.contains(" for ")).then(|| name.to_owned())
+}
+
+#[test]
+fn inherent_blocks_are_found() {
+    let found = |line| inherent(line);
+    assert_eq!(found("impl Hub {").as_deref(), Some("Hub"));
+    assert_eq!(
+        found("impl<A: Addon> Reconcile<'_, A> {").as_deref(),
+        Some("Reconcile")
+    );
+    assert_eq!(found("impl Drop for Hub {"), None);
+    assert_eq!(found("    impl Hub {"), None);
 }

@@ -11,7 +11,7 @@ use protocol::payload::ArgoCd;
 use protocol::{Event, Kind, Mode, Verdict};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 
 use crate::config::{Policy, Scope};
 use crate::metrics::Metrics;
@@ -40,7 +40,9 @@ use message::{Message, Order, Reader};
 use observe::Observer;
 use plan::{Deleted, Incoming, No, Plan};
 use refresh_nudger::RefreshNudger;
+use revert::Reverter;
 use stale_cache_backoff::StaleCacheBackoff;
+use state::Locks;
 pub use state::Replica;
 
 impl Replica {
@@ -64,7 +66,7 @@ impl Replica {
             sync_status: watch::Sender::new(cache_status),
             drift: Drift::default(),
             backoff: StaleCacheBackoff::default(),
-            locks: std::array::from_fn(|_| Mutex::default()),
+            locks: Locks::default(),
         }
     }
 
@@ -78,7 +80,7 @@ impl Replica {
         observe::start(&observer, spawner);
         let token = || spawner.token().clone();
         let (replica, stops) = (Arc::clone(self), token());
-        spawner.spawn("drift", async move { replica.revert_drift(stops).await });
+        spawner.spawn("drift", Reverter::new(replica).run(stops));
         let (replica, stops) = (Arc::clone(self), token());
         spawner.spawn("stuck", async move { stuck.run(&replica, stops).await });
     }
@@ -149,7 +151,7 @@ impl Replica {
 
     async fn reconcile(&self, reader: Reader<'_>, event: &Event, message: &Message) -> Verdict {
         let (key, store) = (&message.key, &self.store);
-        let _only_writer = self.lock(key).await;
+        let _only_writer = self.locks.lock(key).await;
         if message.is_deletion()
             && store.live(key).is_none()
             && let Some(verdict) = self.confirm_absence(key).await

@@ -32,13 +32,13 @@ pub(super) fn start(observer: &Observer, spawner: &Spawner) {
         let (observer, watched) = (observer.clone(), target.clone());
         let report: Reporter = Arc::new(move |report| match report {
             Report::Applied(object) => observer.applied(kind, object),
-            Report::Gone { key, uid, is_seen } => observer.replica.gone(&key, &uid, is_seen),
+            Report::Gone { key, uid, is_seen } => gone(&observer.replica, &key, &uid, is_seen),
             Report::Synced => {
-                observer.replica.sees(&watched, true);
-                observer.replica.listed(&watched);
+                observer.sees(&watched, true);
+                observer.listed(&watched);
             }
             Report::Rewound => observer.replica.store.outdate(|key| watched.covers(key)),
-            Report::NotServed => observer.replica.sees(&watched, false),
+            Report::NotServed => observer.sees(&watched, false),
         });
         spawner.spawn(name, replica.spoke.watch(target, report, token));
     }
@@ -73,7 +73,7 @@ impl Observer {
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
         let replica = &*self.replica;
         if replica.scope.mode == Mode::Autonomous {
-            return replica.applied_here(key, object);
+            return self.applied_here(key, object);
         }
         let change = replica.store.seen(key.clone(), Arc::clone(&object));
         // A project that we created is no change here: the store has it from the answer to our write.
@@ -90,15 +90,14 @@ impl Observer {
             replica.drift.mark(key);
         }
     }
-}
 
-impl Replica {
     /// Notes that this target is listed, or that the API does not serve its kind.
     fn sees(&self, target: &Target, is_served: bool) {
-        let before = self.sync_status.borrow().argocd();
-        self.sync_status
+        let before = self.replica.sync_status.borrow().argocd();
+        self.replica
+            .sync_status
             .send_if_modified(|sync_status| sync_status.saw(target, is_served));
-        let now = self.sync_status.borrow().argocd();
+        let now = self.replica.sync_status.borrow().argocd();
         if before == now {
             return;
         }
@@ -109,59 +108,61 @@ impl Replica {
             return;
         }
         tracing::info!("Argo CD is installed");
-        for (key, entry) in self.store.all() {
+        for (key, entry) in self.replica.store.all() {
             if entry.wanted.is_some() {
-                self.drift.mark(key);
+                self.replica.drift.mark(key);
             }
         }
     }
 
     fn listed(&self, target: &Target) {
-        for key in self.store.listed(|key| target.covers(key)) {
-            self.drift.mark(key);
+        for key in self.replica.store.listed(|key| target.covers(key)) {
+            self.replica.drift.mark(key);
         }
     }
 
     /// Takes a change of an object that the spoke owns.
     fn applied_here(&self, key: ObjectKey, object: Arc<Value>) {
-        let object = source::with_memory(object, self.store.live(&key).as_deref());
+        let object = source::with_memory(object, self.replica.store.live(&key).as_deref());
         let is_ignored = Meta::of(&object).is_ignored();
-        let Change::Changed { before } = self.store.seen(key.clone(), object) else {
+        let Change::Changed { before } = self.replica.store.seen(key.clone(), object) else {
             return;
         };
         if !is_ignored {
-            self.reports.owned(key);
+            self.replica.reports.owned(key);
         } else if let Some(before) = before.filter(|before| !Meta::of(before).is_ignored()) {
-            self.reports.left(&key, &before, true);
+            self.replica.reports.left(&key, &before, true);
         }
     }
+}
 
-    /// `is_seen`: a watch reported the deletion. Otherwise a list lacks the object, as after a restore from a backup.
-    pub(super) fn gone(&self, key: &ObjectKey, uid: &str, is_seen: bool) {
-        let Some(Entry { live, wanted }) = self.store.gone(key, uid) else {
-            return;
-        };
-        if self.scope.mode == Mode::Autonomous {
-            if let Some(live) = live.filter(|live| !Meta::of(live).is_ignored()) {
-                self.reports.left(key, &live, is_seen);
-            }
-            return;
+/// Takes the end of an object.
+///
+/// `is_seen`: a watch reported the deletion. Otherwise a list lacks the object, as after a restore from a backup.
+pub(super) fn gone(replica: &Replica, key: &ObjectKey, uid: &str, is_seen: bool) {
+    let Some(Entry { live, wanted }) = replica.store.gone(key, uid) else {
+        return;
+    };
+    if replica.scope.mode == Mode::Autonomous {
+        if let Some(live) = live.filter(|live| !Meta::of(live).is_ignored()) {
+            replica.reports.left(key, &live, is_seen);
         }
-        let stays_gone = wanted.as_ref().is_none_or(|wanted| wanted.leaving);
-        let source = live.as_deref().and_then(|live| Meta::of(live).source_uid());
-        let desired = wanted.as_ref().map(|wanted| Meta::of(&wanted.desired));
-        let wanted_source = desired.and_then(Meta::source_uid);
-        if let Some(source) = source
-            && (stays_gone || wanted_source != Some(source))
-        {
-            self.reports.gone(key, source, live.as_deref());
-        }
-        match wanted {
-            Some(wanted) if wanted.leaving => self.store.forget(key),
-            Some(_) => self.drift.mark(key.clone()),
-            // Keeps the records of its commands: the hub may want the object again.
-            None => {}
-        }
+        return;
+    }
+    let stays_gone = wanted.as_ref().is_none_or(|wanted| wanted.leaving);
+    let source = live.as_deref().and_then(|live| Meta::of(live).source_uid());
+    let desired = wanted.as_ref().map(|wanted| Meta::of(&wanted.desired));
+    let wanted_source = desired.and_then(Meta::source_uid);
+    if let Some(source) = source
+        && (stays_gone || wanted_source != Some(source))
+    {
+        replica.reports.gone(key, source, live.as_deref());
+    }
+    match wanted {
+        Some(wanted) if wanted.leaving => replica.store.forget(key),
+        Some(_) => replica.drift.mark(key.clone()),
+        // Keeps the records of its commands: the hub may want the object again.
+        None => {}
     }
 }
 
@@ -262,7 +263,7 @@ mod tests {
                 Kind::Application,
                 serde_json::json!({ "metadata": metadata }),
             );
-            observer.replica.gone(&key(name), name, name == "seen");
+            gone(&observer.replica, &key(name), name, name == "seen");
         }
         let stated = observer.replica.reports.take().events;
         assert_eq!(stated[&key("seen")].event_id, "seen_seen_7_delete");

@@ -127,7 +127,7 @@ fn waits(app: &Value) -> Option<Wait<'_>> {
 
 /// Requests one refresh; false if it would not help before something changes.
 async fn nudge(replica: &Replica, key: &ObjectKey) -> bool {
-    let _only_writer = replica.lock(key).await;
+    let _only_writer = replica.locks.lock(key).await;
     let Some(app) = replica.store.live(key) else {
         return false;
     };

@@ -16,7 +16,7 @@ use crate::sync::cache::Store;
 use crate::sync::report::Reports;
 
 /// Number of locks; two objects rarely share one.
-pub(super) const LOCKS: usize = 64;
+const LOCKS: usize = 64;
 
 /// Applies the hub's desired state to the spoke.
 #[derive(Debug)]
@@ -31,15 +31,25 @@ pub struct Replica {
     pub(super) sync_status: watch::Sender<CacheStatus>,
     pub(super) drift: Drift,
     pub(super) backoff: StaleCacheBackoff,
-    /// One object always has the same lock; others may share it.
-    pub(super) locks: [Mutex<()>; LOCKS],
+    /// One task at a time writes an object.
+    pub(super) locks: Locks,
 }
 
-impl Replica {
+/// One object always has the same lock; others may share it.
+#[derive(Debug)]
+pub(super) struct Locks([Mutex<()>; LOCKS]);
+
+impl Default for Locks {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Mutex::default()))
+    }
+}
+
+impl Locks {
     /// The right to write this object, for one task at a time.
     pub(super) async fn lock(&self, key: &ObjectKey) -> Option<MutexGuard<'_, ()>> {
         let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(key);
         let slot = usize::try_from(hash % LOCKS as u64).unwrap_or_default();
-        Some(self.locks.get(slot)?.lock().await)
+        Some(self.0.get(slot)?.lock().await)
     }
 }
