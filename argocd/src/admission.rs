@@ -81,13 +81,22 @@ pub fn admit(
 /// Argo CD's server on the hub takes the destination `in-cluster` for the hub. With its own rights it reads and changes
 /// objects there that the tree of such an Application names, without a look at the project.
 pub fn admits_hub(project: AppProject<'_>) -> bool {
-    let hub = Target {
-        argocd_namespace: "",
-        cluster: IN_CLUSTER,
-        server: Some(IN_CLUSTER_SERVER),
-    };
-    let mut destinations = project.destinations().into_iter();
-    !destinations.any(|item| is_deny(item.namespace)) && admits_destination(project, "*", hub)
+    let denies = |pattern, text| is_deny(pattern) && !matches_or_denies(pattern, text);
+    let mut admitted = false;
+    for item in project.destinations() {
+        let (name, server) = (item.name, item.server);
+        if is_deny(item.namespace) || denies(name, IN_CLUSTER) || denies(server, IN_CLUSTER_SERVER)
+        {
+            return false;
+        }
+        // Other patterns may match this text, too, but not every namespace.
+        let has_all = !item.namespace.is_empty() && item.namespace.bytes().all(|it| it == b'*');
+        let is_hub = matches_or_denies(name, IN_CLUSTER)
+            || matches_or_denies(server, IN_CLUSTER_SERVER)
+            || server == "*";
+        admitted |= has_all && is_hub;
+    }
+    admitted
 }
 
 /// Argo CD's rule: one entry matches, and no denying entry does.

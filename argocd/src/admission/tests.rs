@@ -103,6 +103,9 @@ fn hub_is_admitted_only_as_a_whole() {
         json!([{ "server": "https://proxy", "namespace": "*" }]),
         json!([{ "name": "in-cluster", "namespace": "web" }]),
         json!([{ "name": "in-cluster", "namespace": "web-*" }]),
+        json!([{ "name": "in-cluster", "namespace": "?" }]),
+        json!([{ "name": "in-cluster", "namespace": "[!a]" }]),
+        json!([all, { "name": "!in-cluster", "namespace": "web" }]),
         json!([all, { "name": "!in-cluster", "namespace": "*" }]),
         json!([all, { "name": "in-cluster", "namespace": "!argocd" }]),
     ] {
