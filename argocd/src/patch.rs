@@ -42,19 +42,23 @@ impl Patch {
         self
     }
 
-    /// Applies it to a copy of `value`. For tests and simulations.
-    #[must_use]
-    pub fn applied_to(&self, value: &Value) -> Value {
+    /// Applies it to a copy of `value`, unless an operation does not fit. For tests and simulations.
+    pub fn try_applied_to(&self, value: &Value) -> Option<Value> {
         let mut value = value.clone();
         match self {
             Self::Merge(patch) => merge(&mut value, patch),
             Self::Json(operations) => {
-                let operations = json_patch::Patch::deserialize(operations).unwrap_or_default();
-                // A failed operation leaves the value as it is.
-                drop(json_patch::patch(&mut value, &operations));
+                let operations = json_patch::Patch::deserialize(operations).ok()?;
+                json_patch::patch(&mut value, &operations).ok()?;
             }
         }
-        value
+        Some(value)
+    }
+
+    /// Like [`Self::try_applied_to`]; a patch that does not fit changes nothing.
+    #[must_use]
+    pub fn applied_to(&self, value: &Value) -> Value {
+        self.try_applied_to(value).unwrap_or_else(|| value.clone())
     }
 }
 

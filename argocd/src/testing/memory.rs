@@ -159,12 +159,7 @@ impl<K: Ord + Clone> Objects<K> {
     /// Returns the object after the patch, and whether it has changed.
     pub fn patch(&mut self, key: &K, patch: &Patch) -> Result<(Value, bool), Denied> {
         let known = self.kept.get(key).ok_or(Denied::NotFound)?;
-        if let Patch::Json(operations) = patch
-            && !fits(operations, known)
-        {
-            return Err(Denied::Misfit);
-        }
-        let object = patch.applied_to(known);
+        let object = patch.try_applied_to(known).ok_or(Denied::Misfit)?;
         let (before, after) = (Meta::of(known), Meta::of(&object));
         if (before.uid(), before.resource_version()) != (after.uid(), after.resource_version()) {
             return Err(Denied::Conflict);
@@ -235,19 +230,4 @@ impl<K: Ord + Clone> Objects<K> {
         }
         object
     }
-}
-
-/// Whether all paths that the operations remove or replace exist.
-fn fits(operations: &Value, object: &Value) -> bool {
-    let text = |operation: &Value, field: &str| {
-        let text = operation.get(field).and_then(Value::as_str);
-        text.unwrap_or_default().to_owned()
-    };
-    operations
-        .as_array()
-        .into_iter()
-        .flatten()
-        .all(|operation| {
-            text(operation, "op") == "add" || object.pointer(&text(operation, "path")).is_some()
-        })
 }

@@ -39,6 +39,9 @@ fn a_write_for_another_version_or_object_is_a_conflict() {
     assert_eq!(objects.patch(&"b", &patch), Err(Denied::NotFound));
     let misfit = Patch::Json(json!([{ "op": "remove", "path": "/spec/none" }]));
     assert_eq!(objects.patch(&"a", &misfit), Err(Denied::Misfit));
+    let below_nothing = json!([{ "op": "add", "path": "/spec/none/a", "value": 1 }]);
+    let misfit = Patch::Json(below_nothing).under("0");
+    assert_eq!(objects.patch(&"a", &misfit), Err(Denied::Misfit));
 }
 
 #[test]
