@@ -1,7 +1,5 @@
 //! Go's checksums, byte for byte, and the digest of the agreed value between our own ends.
 
-use std::fmt::Write as _;
-
 use serde_json::{Map, Number, Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -117,7 +115,8 @@ fn sha256(text: &str) -> Vec<u8> {
 
 fn write_value(out: &mut String, value: &Value) {
     match value {
-        Value::Null | Value::Bool(_) => out.push_str(&value.to_string()),
+        Value::Null => out.push_str("null"),
+        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
         Value::Number(number) => write_number(out, number),
         Value::String(text) => write_string(out, text),
         Value::Array(items) => {
@@ -174,13 +173,26 @@ fn write_number(out: &mut String, number: &Number) {
 }
 
 fn write_string(out: &mut String, text: &str) {
-    // Go also escapes characters that have a meaning in HTML or JavaScript.
-    for c in json!(text).to_string().chars() {
-        if matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') {
-            // A string takes everything.
-            let _infallible = write!(out, "\\u{:04x}", u32::from(c));
-        } else {
-            out.push(c);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' | '\0'..='\u{1f}' => {
+                out.push_str("\\u");
+                out.push_str(&hex::encode(
+                    u16::try_from(u32::from(c))
+                        .unwrap_or_default()
+                        .to_be_bytes(),
+                ));
+            }
+            other => out.push(other),
         }
     }
+    out.push('"');
 }
