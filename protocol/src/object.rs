@@ -65,18 +65,6 @@ impl FromStr for Kind {
     }
 }
 
-/// The word of a value in a table of words.
-pub(crate) fn word_of<T: Copy + PartialEq>(words: &[(T, &'static str)], value: T) -> &'static str {
-    let found = words.iter().find(|(known, _)| *known == value);
-    found.map_or("", |(_, word)| word)
-}
-
-/// The value of a word in a table of words.
-pub(crate) fn of_word<T: Copy>(words: &[(T, &'static str)], word: &str) -> Option<T> {
-    let found = words.iter().find(|(_, known)| *known == word);
-    found.map(|(value, _)| *value)
-}
-
 /// A kind that this protocol does not replicate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kind {0:?} is not replicated")]

@@ -262,7 +262,10 @@ pub fn decode<T: DeserializeOwned + Default>(
     }
     serde_json::from_slice(body).or_else(|source| {
         // Go writes `null` for some empty values, and reads it as the zero value.
-        let mut body = decode_object(what, body)?;
+        // Above the limits of an object, a null is an error, as it is reported first.
+        let Ok(mut body) = decode_object(what, body) else {
+            return Err(Undecodable { what, source });
+        };
         remove_nulls(&mut body);
         serde_json::from_value(body).map_err(|_again| Undecodable { what, source })
     })

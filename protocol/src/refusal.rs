@@ -77,7 +77,8 @@ impl Refusal {
         self.reason_and_code().1
     }
 
-    /// A Go agent authenticates again after Unauthenticated, as it must after a lost enrolment.
+    /// The text of [`Self::reason`] and the code of [`Self::code`]. A Go agent authenticates again after Unauthenticated, as it
+    /// must after a lost enrolment.
     const fn reason_and_code(&self) -> (&'static str, Code) {
         match self {
             // Go returns a bare error there, which gRPC turns into Unknown
