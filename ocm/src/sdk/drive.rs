@@ -85,6 +85,24 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
 }
 
 fn watch_all<A: Addon>(hub: &Arc<Hub<A>>) -> JoinSet<Error> {
+    let signers = hub.addon.own_signers().into_iter().map(Some);
+    let signers: Vec<_> = iter::once(None).chain(signers).collect();
+    let is_permitting = !hub.addon.hub_permissions().is_empty();
+    let parts = Part::ALL.into_iter().filter(|_| is_permitting);
+    let kinds = hub.addon.supported_configs();
+    {
+        // A kind that is not listed yet must count as not synced, so all are known before the first watch starts.
+        let mut world = hub.world.lock();
+        for signer in &signers {
+            world.requests.entry(signer.clone()).or_default();
+        }
+        for part in parts.clone() {
+            world.permissions.entry(part).or_default();
+        }
+        for kind in &kinds {
+            world.configs.entry(kind.group_resource()).or_default();
+        }
+    }
     let watching = || Arc::clone(hub);
     let mut tasks = JoinSet::new();
     tasks.spawn(watching().clusters());
@@ -92,21 +110,13 @@ fn watch_all<A: Addon>(hub: &Arc<Hub<A>>) -> JoinSet<Error> {
     tasks.spawn(watching().works());
     tasks.spawn(watching().offer());
     tasks.spawn(watching().decisions());
-    // A kind that is not listed yet must count as not synced.
-    let signers = hub.addon.own_signers().into_iter().map(Some);
-    for signer in iter::once(None).chain(signers) {
-        hub.world.lock().requests.entry(signer.clone()).or_default();
+    for signer in signers {
         tasks.spawn(watching().requests(signer));
     }
-    if !hub.addon.hub_permissions().is_empty() {
-        for part in Part::ALL {
-            hub.world.lock().permissions.entry(part).or_default();
-            tasks.spawn(watching().permissions(part));
-        }
+    for part in parts {
+        tasks.spawn(watching().permissions(part));
     }
-    for kind in hub.addon.supported_configs() {
-        let group_resource = kind.group_resource();
-        hub.world.lock().configs.entry(group_resource).or_default();
+    for kind in kinds {
         tasks.spawn(watching().configs(kind));
     }
     tasks
