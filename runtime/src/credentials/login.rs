@@ -66,10 +66,10 @@ pub fn watch(
         spawner,
         move |secret| {
             let Some(login) = login(&secret, keys) else {
-                return tracing::warn!(object, key = keys.password, "a Secret has no password");
+                return tracing::warn!(%object, key = keys.password, "a Secret has no password");
             };
             if publish(&send, login) {
-                tracing::info!(object, "reloaded a password");
+                tracing::info!(%object, "reloaded a password");
             }
         },
     );

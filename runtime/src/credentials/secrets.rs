@@ -55,12 +55,12 @@ pub fn watch(
             }
             match Material::parse(&pem, clock.now()) {
                 Ok(material) => {
-                    tracing::info!(object, not_after = ?material.not_after(), "reloaded TLS material");
+                    tracing::info!(%object, not_after = ?material.not_after(), "reloaded TLS material");
                     last = Some(content);
                     send.send_replace(Arc::new(material));
                 }
                 Err(error) => {
-                    tracing::warn!(object, error = %Chain(&error), "cannot reload TLS material");
+                    tracing::warn!(%object, error = %Chain(&error), "cannot reload TLS material");
                 }
             }
         },
@@ -91,10 +91,10 @@ pub(super) fn follow_secret(
             }
             Event::Deleted(_) => {
                 there = false;
-                tracing::warn!(object, "a Secret with {what} was deleted; keeping it");
+                tracing::warn!(%object, "a Secret with {what} was deleted; keeping the {what} that it had");
             }
             Event::Synced if !there => {
-                tracing::warn!(object, "waiting for a Secret with {what}");
+                tracing::warn!(%object, "waiting for a Secret with {what}");
             }
             Event::Synced | Event::Rewound => {}
         })
