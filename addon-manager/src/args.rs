@@ -130,7 +130,7 @@ pub struct SharedArgs {
     pub grpc_max_message_size: usize,
     /// Memory limit of this container, in bytes; 0 for none. At 85% of it, the sessions that use the most memory end, and the
     /// add-on of their cluster says so.
-    #[arg(long, env = "MEMORY_LIMIT", default_value = "0")]
+    #[arg(long, env = "HUB_MEMORY_LIMIT", default_value = "0")]
     pub memory_limit: u64,
     /// Serve `WebSocket`s over HTTP/1.1 on the same port, for agents whose network path does not support HTTP/2.
     #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,

@@ -184,6 +184,13 @@ fn memory_of_the_hub_program_fits_the_fleet() {
         "resources.limits.memory=3Gi",
     ];
     assert_eq!(memory(&set), of("1Gi", "3Gi"));
+    assert_eq!(
+        memory(&["resources.limits.memory=80Mi", large[0]]),
+        of("64Mi", "80Mi")
+    );
+    assert_eq!(memory(&["resources=null"]), [None, None]);
+    let unlimited = memory(&["resources.limits=null", "fleet=null"]);
+    assert_eq!(unlimited, [Some("64Mi".to_owned()), None]);
 }
 
 #[test]

@@ -101,16 +101,21 @@ securityContext:
   {{- include "addon.podSecurity" . | nindent 2 }}
 {{- end }}
 
-{{/* The resources of the hub program: memory for the size of the fleet, unless it is set. */}}
+{{/* The resources of a container of the hub program: empty memory is filled in for the size of the fleet, which is none
+for hooks. Memory that is left out stays out, and a limit that is set is no smaller than the request. */}}
 {{- define "addon.resources" -}}
-{{- $kib := add (mul .Values.fleet.clusters 160) (mul .Values.fleet.applications 20) -}}
+{{- $fleet := .fleet | default dict -}}
+{{- $kib := add (mul $fleet.clusters 160) (mul $fleet.applications 20) -}}
 {{- $request := add 64 (div $kib 1024) -}}
 {{- $limit := max 2048 (add 1024 (mul 2 $request)) -}}
-{{- $resources := deepCopy .Values.resources -}}
-{{- range $kind, $mebibytes := dict "requests" $request "limits" $limit -}}
-{{- $of := get $resources $kind | default dict -}}
-{{- $memory := $of.memory | default (printf "%dMi" $mebibytes) -}}
-{{- $_ := set $resources $kind (mergeOverwrite $of (dict "memory" $memory)) -}}
+{{- $resources := deepCopy (.resources | default dict) -}}
+{{- $requests := $resources.requests | default dict -}}
+{{- $limits := $resources.limits | default dict -}}
+{{- if and (hasKey $requests "memory") (not $requests.memory) -}}
+{{- $_ := set $requests "memory" (ternary "64Mi" (printf "%dMi" $request) (not (not $limits.memory))) -}}
+{{- end -}}
+{{- if and (hasKey $limits "memory") (not $limits.memory) -}}
+{{- $_ := set $limits "memory" (printf "%dMi" $limit) -}}
 {{- end -}}
 {{- toYaml $resources }}
 {{- end }}
