@@ -134,8 +134,15 @@ impl KnownMirrors {
     }
 
     /// The hub has the object as the cluster reported it in the report with this `digest`.
-    pub(super) fn wrote(&mut self, key: &ObjectKey, digest: String, object: Arc<Value>) {
-        if let Some(mirror) = self.known.get_mut(key) {
+    pub(super) fn wrote(
+        &mut self,
+        key: &ObjectKey,
+        cluster: &ClusterName,
+        digest: String,
+        object: Arc<Value>,
+    ) {
+        let mirror = self.known.get_mut(key);
+        if let Some(mirror) = mirror.filter(|it| it.cluster == *cluster) {
             mirror.stage = Stage::Kept { digest, object };
         }
     }
@@ -210,7 +217,14 @@ impl KnownMirrors {
         }
     }
 
-    pub(super) fn forget(&mut self, key: &ObjectKey) {
+    /// The write of a cluster did not succeed. Its successor under this name is another mirror.
+    pub(super) fn give_up(&mut self, key: &ObjectKey, cluster: &ClusterName) {
+        if self.known.get(key).is_some_and(|it| it.cluster == *cluster) {
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: &ObjectKey) {
         let Some(mirror) = self.known.remove(key) else {
             return;
         };
@@ -330,4 +344,29 @@ impl KnownMirrors {
 /// Whether the hub's object mirrors the object with this UID.
 pub(super) fn is_made_of(live: &Value, source_uid: &str) -> bool {
     Meta::of(live).source_uid().unwrap_or_default() == source_uid
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::Kind;
+
+    use super::*;
+    use crate::testing::name;
+
+    /// `own-b` takes the name over while a create of `own` is under way.
+    #[test]
+    fn late_result_of_the_former_owner_of_a_name_changes_nothing() {
+        let mut mirrors = KnownMirrors::new(MirrorLimits::default());
+        let key = ObjectKey::new(Kind::AppProject, "argocd", "own-b-c");
+        let (former, owner) = (name("own"), name("own-b"));
+        mirrors.begin(&key, &former, "former", 10).unwrap();
+        mirrors.take_over(&key, &owner);
+        mirrors.begin(&key, &owner, "owner", 10).unwrap();
+        mirrors.wrote(&key, &former, "digest".to_owned(), Arc::default());
+        mirrors.give_up(&key, &former);
+        assert!(mirrors.keeps(&key, &owner, "owner"));
+        assert_eq!(mirrors.digest(&key, &Arc::default()), None);
+        mirrors.give_up(&key, &owner);
+        assert!(!mirrors.keeps(&key, &owner, "owner"));
+    }
 }

@@ -121,7 +121,8 @@ impl Mirrors {
                 let Err(Unapplied::Refused { reason, message }) = outcome else {
                     return outcome;
                 };
-                self.objects.lock().mirrors.forget(&claimed.key);
+                let mirrors = &mut self.objects.lock().mirrors;
+                mirrors.give_up(&claimed.key, &from.cluster);
                 Err(self.not_shown(from, kind, &claimed.source, reason, message))
             }
         }
@@ -142,7 +143,13 @@ impl Mirrors {
                 "the hub has a {} {}/{} that is not its mirror; rename or delete one of them",
                 key.kind, key.namespace, key.name
             );
-            self.objects.lock().mirrors.forget(key);
+            let mut state = self.objects.lock();
+            state.mirrors.give_up(key, cluster);
+            // The earlier owner of the name may have created its mirror at the same time.
+            if self.leave_name(&mut state, key) {
+                return Err(Unapplied::again());
+            }
+            drop(state);
             return Err(self.not_shown(from, key.kind, source, "not_theirs", why));
         }
         if Meta::of(&live).is_deleting() {
@@ -154,7 +161,7 @@ impl Mirrors {
             let mut state = self.objects.lock();
             state.mirrors.note(cluster, &there, None);
             let digest = mirror::wire_digest(source);
-            state.mirrors.wrote(key, digest, live);
+            state.mirrors.wrote(key, cluster, digest, live);
             // A user may have edited it before `wrote`.
             if state.mirrors.is_out_of_sync(key, state.index.object(key)) {
                 self.objects.mirrors.mark(key.clone());

@@ -59,7 +59,7 @@ impl Mirrors {
     }
 
     /// Deletes the mirror of a cluster that does not own its name any more; true if there is one.
-    fn leave_name(&self, state: &mut State, key: &ObjectKey) -> bool {
+    pub(super) fn leave_name(&self, state: &mut State, key: &ObjectKey) -> bool {
         let Some(live) = state.index.object(key).cloned() else {
             return false;
         };
