@@ -44,7 +44,7 @@ pub use live::redis_proxy::{REDIS_KEYS, RedisFeeds, redis_login};
 pub use metrics::Metrics;
 pub use protocol::payload::{ArgoCd, Cause, HealthProblem, Runs};
 pub use report::{
-    BlockedDeletion, Refused, SessionReport, Sessions, ShownCertificate, Stuck, Unmirrored,
+    BlockedDeletion, Refused, SessionReport, Sessions, Shed, ShownCertificate, Stuck, Unmirrored,
 };
 pub use service::Services;
 pub use settings::{Limits, MirrorLimits, RedisProxy, Settings};

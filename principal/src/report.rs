@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use protocol::payload::{ArgoCd, HealthProblem, Runs};
 use runtime::credentials::KeyId;
 use tokio::sync::watch;
 
 use crate::fleet::Mode;
+
+/// For how long the end of a session because memory was short is reported.
+const SHED_SHOWN: SignedDuration = SignedDuration::from_mins(10);
 
 /// The session of one cluster, as input of the conditions of its add-on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,9 +37,8 @@ pub struct SessionReport {
     pub stuck: Option<Stuck>,
     /// How its agent violates the protocol.
     pub misconduct: Option<String>,
-    /// Its session ended lately, because it used the most memory while the program was near its limit: the MiB of its
-    /// waiting messages.
-    pub shed: Option<usize>,
+    /// Its session ended in the last ten minutes, because it used the most memory while the program was near its limit.
+    pub shed: Option<Shed>,
     /// The objects that the cluster refuses or failed to apply.
     pub refused: Option<Refused>,
     /// Whether the cluster has an Argo CD, if its agent reports it. A claim.
@@ -53,6 +55,23 @@ pub struct SessionReport {
     pub certificate: Option<ShownCertificate>,
     /// The fingerprints of the CAs that the agent trusts, if it reports them. A claim.
     pub trusts: Option<BTreeSet<String>>,
+}
+
+/// A session ended, because it used the most memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shed {
+    /// MiB of its messages that waited.
+    pub mib: usize,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl SessionReport {
+    /// Forgets an end because memory was short that is old; a connected cluster calls it.
+    pub(crate) fn forget_shed(&mut self, now: Timestamp) {
+        let is_old = |it: &Shed| now.duration_since(it.at) >= SHED_SHOWN;
+        self.shed.take_if(|it| is_old(it));
+    }
 }
 
 /// Objects of an autonomous cluster that the hub does not show.

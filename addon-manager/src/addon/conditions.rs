@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use ocm::condition::{Verdict, addon::DEGRADED};
 use principal::{
-    BlockedDeletion, Mode, Refused, SessionReport, ShownCertificate, Stuck, Unmirrored,
+    BlockedDeletion, Mode, Refused, SessionReport, Shed, ShownCertificate, Stuck, Unmirrored,
 };
 
 pub use argocd::{
@@ -74,8 +74,9 @@ pub struct Finding {
     pub message: String,
 }
 
-/// Makes a finding.
+/// Makes a finding. The reason is in the list above, which decides its rank.
 pub fn finding(reason: &'static str, message: impl Into<String>) -> Finding {
+    debug_assert!(URGENCY.contains(&reason), "{reason} has no rank");
     let message = message.into();
     Finding { reason, message }
 }
@@ -112,7 +113,7 @@ pub fn reported(session: &SessionReport) -> impl Iterator<Item = Finding> {
         session.blocked_deletion.as_ref().map(mass_delete),
         session.stuck.as_ref().map(hub_writes),
         session.misconduct.as_deref().map(misbehaves),
-        session.shed.map(short_of_memory),
+        session.shed.as_ref().map(short_of_memory),
         session.refused.as_ref().map(objects_refused),
         session.unmirrored.as_ref().map(not_mirrored),
     ];
@@ -217,7 +218,8 @@ fn misbehaves(misconduct: &str) -> Finding {
     finding("AgentMisbehaves", message)
 }
 
-fn short_of_memory(mib: usize) -> Finding {
+fn short_of_memory(shed: &Shed) -> Finding {
+    let mib = shed.mib;
     let message = format!(
         "the hub program reached its memory limit and ended the session of this cluster, whose unapplied messages took the \
         most memory ({mib} MiB); the agent reconnects after a minute. Raise fleet or resources.limits.memory in the chart's \

@@ -27,7 +27,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admission::credentials::Credentials,
     fleet::{ClusterName, Mode},
-    report::{BlockedDeletion, ByCluster, Figures, SessionReport, Sessions, ShownCertificate},
+    report::{
+        BlockedDeletion, ByCluster, Figures, SessionReport, Sessions, Shed, ShownCertificate,
+    },
 };
 
 mod contest;
@@ -135,6 +137,7 @@ impl Registry {
             report.since = now;
             report.last_seen = Some(now);
             report.last_error = None;
+            report.forget_shed(now);
             report.mode = Some(mode);
             report.certificate = certificate;
         });
@@ -208,7 +211,7 @@ impl Registry {
     /// Ends the session of a cluster that uses too much memory, and keeps the cluster out for a while.
     pub(crate) fn shed(&self, cluster: &ClusterName, mib: usize) {
         self.reports
-            .change(cluster, |report, _now| report.shed = Some(mib));
+            .change(cluster, |report, at| report.shed = Some(Shed { mib, at }));
         let mut slots = self.slots.lock();
         slots
             .kept_out
@@ -246,6 +249,7 @@ impl Registry {
         drop(counted);
         let mut slots = self.slots.lock();
         slots.contests.retain(|cluster, _| keep(cluster.as_str()));
+        slots.kept_out.retain(|cluster, _| keep(cluster.as_str()));
         drop(slots);
         self.reports.keep(keep);
     }

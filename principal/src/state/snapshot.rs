@@ -218,7 +218,7 @@ impl Snapshot {
             "certificateExpires": certificate.as_ref().map(|it| it.not_after.to_string()),
             "argocd": argocd,
             "misconduct": misconduct.as_deref().map(cut),
-            "shedMiB": shed,
+            "shedMiB": shed.as_ref().map(|it| it.mib),
             "heldDeletions": blocked_deletion.as_ref().map_or(0, |it| it.count),
             "refusedObjects": refused.as_ref().map_or(0, |it| it.count),
             "stuckWrites": stuck.as_ref().map_or(0, |it| it.count),

@@ -115,7 +115,9 @@ pub(crate) async fn enforce_policy(
     let mut users = gate.passwords.as_ref().map(|it| it.users.clone());
     let stop = sessions.spawner.token().clone();
     loop {
-        sessions.follow_fleet(&to_gate, &Arc::clone(&fleet.borrow_and_update()));
+        // Bound first: a guard of a watch blocks its sender.
+        let enrolled = Arc::clone(&fleet.borrow_and_update());
+        sessions.follow_fleet(&to_gate, &enrolled);
         active.borrow_and_update();
         revoked.borrow_and_update();
         sessions.end_where(|cluster, mode, peer_credentials| {
@@ -129,7 +131,8 @@ pub(crate) async fn enforce_policy(
             () = changed(&mut revoked) => {}
             Some(()) = OptionFuture::from(users.as_mut().map(changed)) => {}
             () = changed(&mut material) => {
-                sessions.follow_trust(&Trust::new(&Arc::clone(&material.borrow_and_update())));
+                let material = Arc::clone(&material.borrow_and_update());
+                sessions.follow_trust(&Trust::new(&material));
             }
         }
     }

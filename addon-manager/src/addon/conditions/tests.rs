@@ -54,7 +54,7 @@ fn unmirrored_objects_are_reported_with_their_cause() {
 #[test]
 fn session_that_ended_short_of_memory_is_reported_with_next_step() {
     let verdict = degraded(reported(&SessionReport {
-        shed: Some(40),
+        shed: Some(Shed { mib: 40, at: at(0) }),
         ..SessionReport::default()
     }));
     assert_eq!(verdict.reason, "HubShortOfMemory");

@@ -184,6 +184,7 @@ impl Admission {
             Refusal::AuthenticationFailed
         })
     }
+
     /// Rejects a peer whose certificate has no refusals left.
     pub(crate) fn check_refusal_budget(&self, peer: &Peer) -> Result<(), Refusal> {
         let budget = &self.refusal_budget;

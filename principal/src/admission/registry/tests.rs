@@ -189,7 +189,7 @@ async fn report_of_one_cluster_copies_no_other_report() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
-    let (registry, reports, _) = setup();
+    let (registry, reports, clock) = setup();
     let (a, b, cert) = (name("a"), name("b"), certificate());
     let acquire = |of| registry.acquire_slot(of, Mode::Managed, &cert);
     let costly = acquire(&a).await.unwrap();
@@ -198,11 +198,16 @@ async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
     assert_eq!(costly.ended().await, End::Memory);
     assert!(futures::poll!(Box::pin(other.ended())).is_pending());
     drop(costly);
-    assert_eq!(reports.borrow()["a"].shed, Some(40));
+    let shed = || reports.borrow()["a"].shed.as_ref().map(|it| it.mib);
+    assert_eq!(shed(), Some(40));
     assert_eq!(acquire(&a).await.err(), Some(Refusal::ShortOfMemory));
     tokio::time::advance(KEPT_OUT).await;
     let back = acquire(&a).await.unwrap();
-    assert_eq!(reports.borrow()["a"].shed, Some(40), "forgotten too early");
-    back.report(|report, _now| report.shed = None);
-    assert_eq!(reports.borrow()["a"].shed, None);
+    assert_eq!(shed(), Some(40), "forgotten too early");
+    back.report(SessionReport::forget_shed);
+    assert_eq!(shed(), Some(40), "forgotten too early");
+    drop(back);
+    clock.set(clock.now() + Duration::from_mins(10));
+    drop(acquire(&a).await.unwrap());
+    assert_eq!(shed(), None);
 }

@@ -25,7 +25,7 @@ const HEALTHY: Duration = Duration::from_mins(1);
 pub(super) type Channel = Vec<u8>;
 
 /// Notifies of each message on the channel, and of each reconnect, since messages may be lost meanwhile. Dropping the
-/// guard ends the subscription. None: too many subscriptions.
+/// guard ends the subscription, whose place becomes free when its task has ended. None: too many subscriptions.
 pub(super) fn follow(
     shared: &Arc<Shared>,
     remote: Remote,

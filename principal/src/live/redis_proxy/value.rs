@@ -26,7 +26,8 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
     writer: &mut Writer<W>,
 ) -> Result<(), Ended> {
     let mut line = AuditLine::new(shared.live.metrics.clone(), remote);
-    let Some(_place) = shared.gets.take(remote.cluster.clone()) else {
+    // Until the agent has answered; only a stream needs it longer.
+    let Some(place) = shared.gets.take(remote.cluster.clone()) else {
         line.outcome = "too_many_requests";
         return Ok(writer.busy().await?);
     };
@@ -34,6 +35,7 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
     let response = match remote::ask(shared, remote, false, &line.id).await {
         Ok(response) => response,
         Err(why) => {
+            drop(place);
             line.outcome = outcome_of(&why);
             if matches!(why, NotAnswered::TooLarge) {
                 too_large(shared, writer).await?;
@@ -48,6 +50,7 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
     };
     match (response.status(), length(&response)) {
         (StatusCode::OK, Some(length)) if length > shared.settings.largest_value => {
+            drop(place);
             line.outcome = "too_large";
             too_large(shared, writer).await?;
         }
@@ -66,12 +69,14 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
             }
         }
         (StatusCode::NOT_FOUND | StatusCode::FORBIDDEN, _) => {
+            drop(place);
             shared.last_known.forget(&key);
             let is_forbidden = response.status() == StatusCode::FORBIDDEN;
             line.outcome = if is_forbidden { "forbidden" } else { "missing" };
             writer.null().await?;
         }
         (status, _) => {
+            drop(place);
             line.outcome = "failed";
             line.why = status.to_string();
             last_known(shared, &key, line, writer).await?;

@@ -101,10 +101,12 @@ impl Shared {
     /// Resolves when no trusted CA has issued the certificate. Cancel-safe.
     pub(super) async fn ca_untrusted(&self, certificate: &PeerCertificate) {
         let mut material = self.material.clone();
-        // The first check is about the time between the handshake and now.
-        while Trust::new(&Arc::clone(&material.borrow_and_update()))
-            .vouches_for(certificate, self.live.clock.now())
-        {
+        loop {
+            // Bound first: a guard of a watch blocks its sender. The first check is about the time since the handshake.
+            let now = Arc::clone(&material.borrow_and_update());
+            if !Trust::new(&now).vouches_for(certificate, self.live.clock.now()) {
+                return;
+            }
             if material.changed().await.is_err() {
                 return std::future::pending().await;
             }

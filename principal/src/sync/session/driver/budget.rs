@@ -1,9 +1,10 @@
 //! How much a session may do before it lets other tasks run.
 
-/// Bytes that a session decodes before it lets other tasks run.
+/// Bytes that a session decodes before it lets other tasks run: a few milliseconds.
 const BUDGET: usize = 256 << 10;
 /// The cost of a message besides its bytes.
 const MESSAGE: usize = 1 << 10;
+
 /// The bytes that a session may still decode before it lets other tasks run.
 #[derive(Debug)]
 pub(super) struct Budget {

@@ -8,7 +8,7 @@ use crate::{
     admission::registry::SessionSlot,
     fleet::ClusterName,
     metrics::Metrics,
-    report::Stuck,
+    report::{SessionReport, Stuck},
     sync::{hub::Hub, session::pace::Newest},
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Reported {
     complaints: Option<u64>,
     /// Refusals that are not reported yet. An agent can change them all the time, and each report reaches the whole fleet.
     refusals: Newest<()>,
-    /// Whether an earlier end for lack of memory is forgotten.
+    /// Whether an earlier end because memory was short is forgotten.
     is_shed_forgotten: bool,
     resent: u64,
     strays: u64,
@@ -38,10 +38,10 @@ impl Reported {
         }
     }
 
-    /// Forgets an earlier end for lack of memory, once this session has lasted.
+    /// Forgets an earlier end because memory was short, once this session has lasted.
     pub(super) fn forget_shed(&mut self, slot: &SessionSlot, now: Duration) {
         if now >= SHED_SHOWN && !std::mem::replace(&mut self.is_shed_forgotten, true) {
-            slot.report(|report, _now| report.shed = None);
+            slot.report(SessionReport::forget_shed);
         }
     }
 
@@ -68,7 +68,8 @@ impl Reported {
             self.refusals.set(());
         }
         if self.refusals.take_due(now).is_some() {
-            slot.report(|report, _now| report.refused = hub.objects.refused(cluster));
+            let refused = hub.objects.refused(cluster);
+            slot.report(|report, _now| report.refused = refused);
         }
     }
 

@@ -390,7 +390,7 @@ async fn costly_session_ends_when_memory_is_short() {
     };
     assert_eq!(reason, "memory");
     let report = sessions.gate.registry.reports.known(&name("a")).0.unwrap();
-    assert_eq!(report.shed, Some(2));
+    assert_eq!(report.shed.as_ref().map(|it| it.mib), Some(2));
     assert!(
         report
             .last_error
