@@ -118,7 +118,7 @@ impl Target {
         Ok(Report {
             observed: observed?,
             memory: [before, peak.into_inner()],
-            writes: self.writes(mark)?,
+            writes: self.writes(mark, number)?,
             lines: self.log_lines()? - lines,
             honest: honest?,
         })
@@ -131,13 +131,18 @@ impl Target {
     }
 
     /// The writes about hostile clusters since a mark.
-    fn writes(&self, mark: Mark) -> Result<Vec<String>> {
+    ///
+    /// Without those of earlier attacks: ten seconds after their sessions ended, their Applications may get the condition
+    /// that the cluster is disconnected.
+    fn writes(&self, mark: Mark, number: usize) -> Result<Vec<String>> {
+        let earlier: Vec<String> = (0..number).map(|it| format!("{HOSTILE}-{it}")).collect();
         let entries = self.audit.since(mark)?.into_iter();
         let writes = entries.filter(|it| it.is_write() && it.field_manager != ADMINISTRATOR);
         let about = writes.filter_map(|it| {
             let object = it.object?;
             let counts = ["applications", "appprojects"].contains(&&*object.resource)
-                && !object.namespace.starts_with(HONEST);
+                && !object.namespace.starts_with(HONEST)
+                && !earlier.contains(&object.namespace);
             counts.then(|| format!("{} {}/{}", it.verb, object.namespace, object.name))
         });
         Ok(about.collect())
