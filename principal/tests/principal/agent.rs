@@ -1,5 +1,8 @@
 //! An agent that speaks the wire by hand, so that nothing of our own agent hides a mistake.
 
+mod messages;
+mod raw_frames;
+
 use std::collections::VecDeque;
 
 use http::{HeaderName, HeaderValue};
@@ -34,6 +37,8 @@ use crate::{
     authority::Leaf,
     world::{BOUND, World, bounded},
 };
+
+pub(crate) use messages::{body, replica, report, resync_entry};
 
 /// A connection, usually with a certificate.
 pub(crate) struct Caller {
@@ -174,63 +179,6 @@ impl Caller {
             waiting: VecDeque::new(),
             acked: Vec::new(),
         })
-    }
-}
-
-/// A frame whose bytes are those.
-#[derive(Clone, Debug, Default)]
-struct Bytes(Vec<u8>);
-
-impl prost::Message for Bytes {
-    fn encode_raw(&self, buffer: &mut impl bytes::BufMut) {
-        prost::encoding::bytes::encode(1, &self.0, buffer);
-    }
-
-    fn merge_field(
-        &mut self,
-        _tag: u32,
-        _wire_type: prost::encoding::WireType,
-        _buffer: &mut impl bytes::Buf,
-        _context: prost::encoding::DecodeContext,
-    ) -> Result<(), prost::DecodeError> {
-        Ok(())
-    }
-
-    fn encoded_len(&self) -> usize {
-        prost::encoding::bytes::encoded_len(1, &self.0)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
-impl Caller {
-    /// Opens a stream, sends these bytes as an event, and waits for the end of the stream.
-    pub(crate) async fn send_bytes(&self, token: &str, event: Vec<u8>) -> Status {
-        let frames = tokio_stream::once(Bytes(event)).chain(tokio_stream::pending());
-        let mut request = self.asking(frames);
-        request
-            .metadata_mut()
-            .insert("authorization", token.parse().unwrap());
-        let mut client = tonic::client::Grpc::new(self.channel.clone());
-        let path = http::uri::PathAndQuery::from_static("/eventstreamapi.EventStream/Subscribe");
-        let codec = tonic_prost::ProstCodec::<Bytes, Frame>::default();
-        bounded("the end", async {
-            client.ready().await.unwrap();
-            let mut events = match client.streaming(request, path, codec).await {
-                Ok(answer) => answer.into_inner(),
-                Err(status) => return status,
-            };
-            loop {
-                match events.message().await {
-                    Ok(Some(_)) => {}
-                    Ok(None) => return Status::ok("the stream has ended"),
-                    Err(status) => return status,
-                }
-            }
-        })
-        .await
     }
 }
 
@@ -411,50 +359,5 @@ impl Agent {
         // A session that ends takes no more; its end is read next.
         drop(self.send.send(Frame { event: Some(ack) }).await);
         Ok(Some(event))
-    }
-}
-
-pub(crate) fn body(event: &Event) -> Value {
-    serde_json::from_slice(&event.payload).unwrap()
-}
-
-/// A spoke's replica of a hub object.
-pub(crate) fn replica(hub: &Value, change: &Value) -> Value {
-    let source = hub["metadata"]["uid"].as_str().unwrap();
-    let mut replica = json!({
-        "apiVersion": "argoproj.io/v1alpha1", "kind": "Application",
-        "metadata": {
-            "namespace": "argocd", "name": hub["metadata"]["name"],
-            "uid": format!("local-{source}"), "resourceVersion": "1",
-            "annotations": { argocd::keys::SOURCE_UID: source },
-        },
-        "spec": hub["spec"],
-    });
-    argocd::patch::merge(&mut replica, change);
-    replica
-}
-
-/// An event about a replica.
-pub(crate) fn report(verb: Verb, replica: &Value) -> Event {
-    let meta = argocd::Meta::of(replica);
-    let key = ObjectKey::new(Kind::Application, meta.namespace(), meta.name());
-    let body = serde_json::to_vec(replica).unwrap();
-    Event::about(&key, verb, meta.uid(), meta.resource_version(), body.into())
-}
-
-/// A resync entry for an object of a spoke.
-pub(crate) fn resync_entry(
-    kind: Kind,
-    name: &str,
-    uid: &str,
-    digest: Option<String>,
-) -> RequestUpdate {
-    RequestUpdate {
-        name: name.to_owned(),
-        namespace: "argocd".to_owned(),
-        uid: uid.to_owned(),
-        kind: kind.to_string(),
-        digest,
-        ..RequestUpdate::default()
     }
 }
