@@ -12,6 +12,16 @@ use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage, commit};
 
+/// An Ingress without a controller: Argo CD shows it as Progressing until it has an address.
+const NEVER_READY: &str = "\
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: without-controller
+spec:
+  defaultBackend: {service: {name: greeter, port: {number: 80}}}
+";
+
 /// Makes sure that the hub has the controller, both spokes the add-on, and there is a project for all of it.
 pub(crate) async fn prepare(stage: &Stage, project: &str) -> Result<()> {
     let controller = At::deployment(ARGOCD, argocd::APPLICATION_SETS);
@@ -248,20 +258,47 @@ async fn looking_again<T>(
 }
 
 /// A change goes through the clusters step by step: the second begins when the first is healthy.
+///
+/// The first revision never becomes healthy, so the first cluster holds the rollout before the change, too. A change of
+/// healthy Applications has no order that a test could rely on: Argo CD's controller learns of it by the revision that an
+/// Application's status shows, and begins with the cluster that reports first.
 pub(crate) async fn a_change_rolls_from_cluster_to_cluster(stage: &Stage) -> Result<()> {
     prepare(stage, "sets").await?;
     let repository = stage.lab.git().repository("set-rolls")?;
-    commit(&repository, "hello", "v1")?;
+    let ingress = format!("{}/ingress.yaml", workload::PATH);
+    repository.commit(
+        "an Ingress that gets no address",
+        &[(&ingress, NEVER_READY)],
+    )?;
+    let first = commit(&repository, "hello", "v1")?;
     let at = At::application_set(ARGOCD, "set-rolls");
     stage
         .hub
         .apply(&at, rolling(&repository.url(), "v1"))
         .await?;
     let apps = ["rolls-spoke1", "rolls-spoke2"].map(|name| At::application(ARGOCD, name));
-    for app in &apps {
-        deliver::until_healthy(&stage.hub, app, "").await?;
-    }
+    let progressing = |app: &Value| {
+        app["status"]["operationState"]["syncResult"]["revision"] == first
+            && app["status"]["health"]["status"] == "Progressing"
+    };
+    let what = "is synced and waits for its Ingress";
+    stage
+        .hub
+        .until(&apps[0], what, deliver::SYNC, progressing)
+        .await?;
+    let compared = |app: &Value| {
+        app["status"]["sync"]["status"] == "OutOfSync" && app["status"]["sync"]["revision"] == first
+    };
+    let second = stage
+        .hub
+        .until(&apps[1], "is compared", deliver::SYNC, compared)
+        .await?;
+    ensure!(
+        second["status"].get("operationState").is_none(),
+        "the second cluster began before the first was healthy: {second}"
+    );
 
+    repository.remove("no Ingress", &ingress)?;
     let next = commit(&repository, "good-day", "v2")?;
     stage
         .hub
@@ -271,22 +308,31 @@ pub(crate) async fn a_change_rolls_from_cluster_to_cluster(stage: &Stage) -> Res
     for (number, app) in (1..).zip(&apps) {
         deliver::until_healthy(&stage.hub, app, &next).await?;
         stage.until_greets(number, "set-rolls", "good-day").await?;
-        let ended = |app: &Value| {
-            let sync = &app["status"]["operationState"];
-            sync["phase"] == "Succeeded" && sync["syncResult"]["revision"] == next
-        };
-        let app = stage.hub.until(app, "shows its sync", SOON, ended).await?;
-        let sync = &app["status"]["operationState"];
-        let time = |name: &str| -> Result<jiff::Timestamp> {
-            Ok(sync[name].as_str().context("a time")?.parse()?)
-        };
-        times.push((time("startedAt")?, time("finishedAt")?));
+        times.push(sync_times(stage, app, &next).await?);
     }
     ensure!(
         times[0].1 <= times[1].0,
         "the second cluster began before the first had ended: {times:?}"
     );
     clear(stage, &at, &apps).await
+}
+
+/// When the sync to this revision started and finished.
+async fn sync_times(
+    stage: &Stage,
+    app: &At,
+    revision: &str,
+) -> Result<(jiff::Timestamp, jiff::Timestamp)> {
+    let ended = |app: &Value| {
+        let sync = &app["status"]["operationState"];
+        sync["phase"] == "Succeeded" && sync["syncResult"]["revision"] == revision
+    };
+    let app = stage.hub.until(app, "shows its sync", SOON, ended).await?;
+    let sync = &app["status"]["operationState"];
+    let time = |name: &str| -> Result<jiff::Timestamp> {
+        Ok(sync[name].as_str().context("a time")?.parse()?)
+    };
+    Ok((time("startedAt")?, time("finishedAt")?))
 }
 
 fn rolling(repository: &str, revision: &str) -> Value {

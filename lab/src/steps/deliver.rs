@@ -13,7 +13,7 @@ pub const CASCADE: &str = "resources-finalizer.argocd.argoproj.io";
 pub const SOURCE_UID: &str = "argocd.argoproj.io/source-uid";
 
 /// Argo CD clones, renders, applies and checks health; on two busy cores that takes seconds.
-const SYNC: Duration = Duration::from_secs(90);
+pub const SYNC: Duration = Duration::from_secs(90);
 
 /// An Application of a test: its source and destination.
 #[derive(Clone, Debug)]
