@@ -15,7 +15,10 @@ pub use live::{
     TerminalRequest,
 };
 
-pub use object::{MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_object};
+pub use object::{
+    MOST_METADATA_MEMORY, MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_metadata, decode_object,
+    decode_within, memory_of,
+};
 
 /// A body that does not decode as its event's type requires.
 #[derive(Debug, thiserror::Error)]

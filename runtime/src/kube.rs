@@ -20,7 +20,7 @@ mod watch;
 
 pub use history::with_history;
 pub use underway::UnderWay;
-pub use watch::{Event, Gone, Observation, Watch, watch_if_served, watch_trimmed};
+pub use watch::{Event, Gone, Guarded, Observation, Watch, watch_if_served, watch_trimmed};
 
 /// A TCP and TLS connect that takes longer than this will not succeed.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

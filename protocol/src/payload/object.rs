@@ -4,9 +4,10 @@
 
 use std::fmt;
 
-use bytes::Bytes;
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
 use super::Undecodable;
 
@@ -15,6 +16,9 @@ pub const MOST_OBJECT_BYTES: usize = 3 << 20;
 /// The largest estimated memory of a decoded object, in bytes. A 1.5 MB Application, the most that etcd stores by
 /// default, costs about 22 MiB.
 pub const MOST_OBJECT_MEMORY: usize = 32 << 20;
+
+/// The largest estimated memory of metadata, in bytes. Kubernetes accepts 256 KiB of annotations.
+pub const MOST_METADATA_MEMORY: usize = 8 << 20;
 
 /// Memory of a [`Value`] in a list; a growing list reserves up to twice as many.
 const ITEM: usize = 64;
@@ -27,37 +31,101 @@ const ENTRY: usize = 112;
 ///
 /// Rejects a body above [`MOST_OBJECT_BYTES`] before it decodes anything, and stops where the decoded object would
 /// exceed [`MOST_OBJECT_MEMORY`].
-pub fn decode_object(what: &'static str, body: &Bytes) -> Result<Value, Undecodable> {
+pub fn decode_object(what: &'static str, body: &[u8]) -> Result<Value, Undecodable> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    bounded(body).map_err(|source| Undecodable { what, source })
+    check_length(body).map_err(|source| Undecodable { what, source })?;
+    decode_within(what, body, MOST_OBJECT_MEMORY)
 }
 
-fn bounded(body: &[u8]) -> serde_json::Result<Value> {
-    if body.len() > MOST_OBJECT_BYTES {
-        return Err(serde_json::Error::custom(format_args!(
-            "the object has {} bytes, more than the limit of {MOST_OBJECT_BYTES}",
-            body.len()
-        )));
+/// Decodes only the metadata of an object, into an object with nothing else: an identity is checked before the rest costs
+/// anything.
+///
+/// Rejects a body above [`MOST_OBJECT_BYTES`], one with two metadata, and metadata above [`MOST_METADATA_MEMORY`].
+pub fn decode_metadata(what: &'static str, body: &[u8]) -> Result<Value, Undecodable> {
+    metadata(body).map_err(|source| Undecodable { what, source })
+}
+
+fn metadata(body: &[u8]) -> serde_json::Result<Value> {
+    #[derive(Deserialize)]
+    struct Header<'a> {
+        #[serde(borrow)]
+        metadata: Option<&'a RawValue>,
     }
-    let mut left = MOST_OBJECT_MEMORY;
+    check_length(body)?;
+    if body.is_empty() {
+        return Ok(Value::Null);
+    }
+    let header: Option<Header<'_>> = serde_json::from_slice(body)?;
+    let text = header.and_then(|header| header.metadata);
+    let text = text.map_or("null", RawValue::get);
+    let metadata = bounded(text.as_bytes(), MOST_METADATA_MEMORY)?;
+    Ok(json!({ "metadata": metadata }))
+}
+
+fn check_length(body: &[u8]) -> serde_json::Result<()> {
+    if body.len() <= MOST_OBJECT_BYTES {
+        return Ok(());
+    }
+    Err(serde_json::Error::custom(format_args!(
+        "the object has {} bytes, more than the limit of {MOST_OBJECT_BYTES}",
+        body.len()
+    )))
+}
+
+/// Decodes a value, and stops where it would exceed this estimate of its memory, in bytes.
+pub fn decode_within(what: &'static str, body: &[u8], memory: usize) -> Result<Value, Undecodable> {
+    bounded(body, memory).map_err(|source| Undecodable { what, source })
+}
+
+fn bounded(body: &[u8], memory: usize) -> serde_json::Result<Value> {
+    let mut left = memory;
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = Tree { left: &mut left }.deserialize(&mut deserializer)?;
+    let tree = Tree {
+        left: &mut left,
+        limit: memory,
+    };
+    let value = tree.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(value)
+}
+
+/// The estimated memory of a value, in bytes, as [`decode_within`] counts it.
+pub fn memory_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => {
+            let items = items
+                .iter()
+                .map(|item| ITEM.saturating_add(memory_of(item)));
+            items.fold(0, usize::saturating_add)
+        }
+        Value::Object(entries) => {
+            let entry = |(key, value): (&String, &Value)| {
+                ENTRY
+                    .saturating_add(key.len())
+                    .saturating_add(memory_of(value))
+            };
+            let node = if entries.is_empty() { 0 } else { NODE };
+            entries.iter().map(entry).fold(node, usize::saturating_add)
+        }
+    }
 }
 
 /// Decodes a [`Value`] and pays for it from the memory that is left.
 struct Tree<'a> {
     left: &'a mut usize,
+    limit: usize,
 }
 
 impl Tree<'_> {
     fn pay<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
         let left = self.left.checked_sub(bytes).ok_or_else(|| {
+            let limit = self.limit;
             E::custom(format_args!(
-                "the object needs more than {MOST_OBJECT_MEMORY} bytes of memory"
+                "the object needs more than {limit} bytes of memory"
             ))
         })?;
         *self.left = left;
@@ -67,6 +135,7 @@ impl Tree<'_> {
     const fn child(&mut self) -> Tree<'_> {
         Tree {
             left: &mut *self.left,
+            limit: self.limit,
         }
     }
 }
@@ -136,13 +205,11 @@ impl<'de> Visitor<'de> for Tree<'_> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn decode(text: String) -> Result<Value, String> {
+    fn decode(text: &str) -> Result<Value, String> {
         let why = |error: Undecodable| error.source.to_string();
-        decode_object("object", &Bytes::from(text)).map_err(why)
+        decode_object("object", text.as_bytes()).map_err(why)
     }
 
     #[test]
@@ -151,13 +218,45 @@ mod tests {
             let count = (MOST_OBJECT_BYTES - 3) / (element.len() + 1);
             let text = format!("[{}{element}]", format!("{element},").repeat(count - 1));
             assert!(text.len() <= MOST_OBJECT_BYTES);
-            let error = decode(text).unwrap_err();
+            let error = decode(&text).unwrap_err();
             assert!(error.contains("bytes of memory"), "{element}: {error}");
         }
-        let error = decode(" ".repeat(MOST_OBJECT_BYTES + 1)).unwrap_err();
+        let error = decode(&" ".repeat(MOST_OBJECT_BYTES + 1)).unwrap_err();
         assert!(error.contains("3145729 bytes"), "{error}");
         let deep = "[".repeat(100_000);
-        assert!(decode(deep).unwrap_err().contains("recursion limit"));
+        assert!(decode(&deep).unwrap_err().contains("recursion limit"));
+    }
+
+    #[test]
+    fn memory_estimate_of_a_value_matches_the_decoder() {
+        let text = r#"{"a":[1,"text",{"b":null,"c":[]},{}],"d":{"e":true}}"#;
+        let value = decode(text).unwrap();
+        let memory = memory_of(&value);
+        assert!(decode_within("object", text.as_bytes(), memory).is_ok());
+        assert!(decode_within("object", text.as_bytes(), memory - 1).is_err());
+    }
+
+    #[test]
+    fn metadata_are_decoded_without_the_rest() {
+        let decode = |text: &str| {
+            let why = |error: Undecodable| error.source.to_string();
+            decode_metadata("object", text.as_bytes()).map_err(why)
+        };
+        let bomb = format!("[{}0]", r#"{"":0},"#.repeat(300_000));
+        let body = format!(r#"{{"status":{bomb},"metadata":{{"name":"app"}}}}"#);
+        assert_eq!(decode(&body), Ok(json!({ "metadata": { "name": "app" } })));
+        let body = format!(r#"{{"metadata":{bomb}}}"#);
+        assert!(decode(&body).unwrap_err().contains("bytes of memory"));
+        let body = r#"{"metadata":{"uid":"mine"},"metadata":{"uid":"theirs"}}"#;
+        assert!(decode(body).unwrap_err().contains("duplicate field"));
+        assert!(decode(&" ".repeat(MOST_OBJECT_BYTES + 1)).is_err());
+        assert_eq!(decode(""), Ok(Value::Null));
+        for body in ["null", "{}", r#"{"metadata":null}"#] {
+            assert_eq!(decode(body), Ok(json!({ "metadata": null })), "{body}");
+        }
+        for body in ["{", "1", r#"{"metadata":{}"#] {
+            assert!(decode(body).is_err(), "{body}");
+        }
     }
 
     #[test]
@@ -172,7 +271,7 @@ mod tests {
             json!({ "metadata": { "name": "a" }, "status": { "resources": resources } });
         let text = application.to_string();
         assert!(text.len() > 1_500_000, "{}", text.len());
-        assert_eq!(decode(text), Ok(application));
+        assert_eq!(decode(&text), Ok(application));
     }
 
     #[test]
@@ -190,10 +289,10 @@ mod tests {
             r#"{"b":[1,{"a":null}],"a":"x","a":"y"}"#,
         ] {
             let expected = serde_json::from_str(text).unwrap_or_default();
-            assert_eq!(decode(text.to_owned()), Ok(expected), "{text}");
+            assert_eq!(decode(text), Ok(expected), "{text}");
         }
         for text in ["{", "[1,]", "1 2", "nul", "{\"a\":}"] {
-            assert!(decode(text.to_owned()).is_err(), "{text}");
+            assert!(decode(text).is_err(), "{text}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use ::kube::core::DeserializeGuard;
@@ -59,19 +60,51 @@ pub struct Gone<K> {
     pub is_seen: bool,
 }
 
+/// An object of a list that may be unreadable by itself, without failing the list.
+pub trait Guarded:
+    Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static
+{
+    /// The readable object.
+    type Object: Resource;
+
+    /// The object, or why it is unreadable.
+    fn readable(self) -> Result<Self::Object, String>;
+}
+
+impl<K> Guarded for DeserializeGuard<K>
+where
+    K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    type Object = K;
+
+    fn readable(self) -> Result<K, String> {
+        self.0.map_err(|bad| bad.error)
+    }
+}
+
 /// The selection of a watch.
 #[derive(Debug, Clone)]
-pub struct Watch<K> {
-    api: Api<DeserializeGuard<K>>,
+pub struct Watch<K, G = DeserializeGuard<K>> {
+    api: Api<G>,
     config: watcher::Config,
+    objects: PhantomData<K>,
 }
 
 impl<K> Watch<K> {
-    /// All objects of `api`; the guard keeps one unreadable object from failing the list.
+    /// All objects of `api`; the guard keeps one unreadable object from failing the list. It reads each object as a tree
+    /// first.
     pub fn new(api: Api<DeserializeGuard<K>>) -> Self {
+        Self::guarded(api)
+    }
+}
+
+impl<K, G> Watch<K, G> {
+    /// All objects of `api`, of a type that guards itself.
+    pub fn guarded(api: Api<G>) -> Self {
         Self {
             api,
             config: watcher::Config::default().page_size(PAGE),
+            objects: PhantomData,
         }
     }
 
@@ -106,13 +139,11 @@ pub enum Observation<K> {
 /// Retries after failures with back-off and logs each transition. Skips an unreadable object with a warning at each
 /// change. The next list finds deletions that the watch has missed, and an object that was replaced by another one of its
 /// name is reported as deleted first. Calls `handle` in order; it must be quick.
-pub async fn watch_trimmed<K>(
-    watch: Watch<K>,
+pub async fn watch_trimmed<G: Guarded>(
+    watch: Watch<G::Object, G>,
     token: CancellationToken,
-    mut handle: impl FnMut(Event<K>) + Send,
-) where
-    K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
-{
+    mut handle: impl FnMut(Event<G::Object>) + Send,
+) {
     watch_if_served(watch, token, |observation| match observation {
         Observation::NotServed => {}
         Observation::Seen(event) => handle(event),
@@ -125,14 +156,12 @@ pub async fn watch_trimmed<K>(
 /// A missing CRD is reported as [`Observation::NotServed`] without deletions, as the error page of a proxy has the same
 /// code. When a CRD is deleted, the API first deletes its objects, which the watch reports. The next list of the kind
 /// reports all others that are missing.
-pub async fn watch_if_served<K>(
-    watch: Watch<K>,
+pub async fn watch_if_served<G: Guarded>(
+    watch: Watch<G::Object, G>,
     token: CancellationToken,
-    mut handle: impl FnMut(Observation<K>) + Send,
-) where
-    K: Resource<DynamicType: Clone> + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    let Watch { api, config } = watch;
+    mut handle: impl FnMut(Observation<G::Object>) + Send,
+) {
+    let Watch { api, config, .. } = watch;
     let kind = api.resource_url().to_owned();
     let mut events = watcher(api.clone(), config.clone()).boxed();
     let mut seen = Seen::default();
@@ -241,13 +270,11 @@ struct Seen {
 }
 
 impl Seen {
-    fn take<K>(
+    fn take<G: Guarded>(
         &mut self,
-        event: watcher::Event<DeserializeGuard<K>>,
-        handle: &mut impl FnMut(Event<K>),
-    ) where
-        K: Resource,
-    {
+        event: watcher::Event<G>,
+        handle: &mut impl FnMut(Event<G::Object>),
+    ) {
         match event {
             watcher::Event::Init => self.listed.clear(),
             watcher::Event::InitApply(guard) => {
@@ -267,16 +294,17 @@ impl Seen {
         }
     }
 
-    fn applied<K: Resource>(
+    fn applied<G: Guarded>(
         &mut self,
-        guard: DeserializeGuard<K>,
+        guard: G,
         listed: bool,
-        handle: &mut impl FnMut(Event<K>),
+        handle: &mut impl FnMut(Event<G::Object>),
     ) {
-        match guard.0 {
+        let named = key(guard.meta());
+        match guard.readable() {
             Ok(mut object) => {
                 trim(&mut object);
-                let key = key(object.meta());
+                let key = named;
                 let uid = object.meta().uid.clone().unwrap_or_default();
                 if self.live.get(&key).is_some_and(|known| *known != uid) {
                     self.forget(&key, false, None, handle);
@@ -287,20 +315,15 @@ impl Seen {
                     listed,
                 });
             }
-            Err(bad) => {
-                let object = key(&bad.metadata);
-                tracing::warn!(?object, error = %bad.error, "skipping an unreadable object");
+            Err(error) => {
+                tracing::warn!(object = ?named, error, "skipping an unreadable object");
             }
         }
     }
 
-    fn deleted<K: Resource>(
-        &mut self,
-        guard: DeserializeGuard<K>,
-        handle: &mut impl FnMut(Event<K>),
-    ) {
+    fn deleted<G: Guarded>(&mut self, guard: G, handle: &mut impl FnMut(Event<G::Object>)) {
         let key = key(guard.meta());
-        let object = guard.0.ok().map(|mut object| {
+        let object = guard.readable().ok().map(|mut object| {
             trim(&mut object);
             Box::new(object)
         });

@@ -1,6 +1,5 @@
 //! Bodies of objects, decoded within bounds on memory.
 
-use bytes::Bytes;
 use protocol::payload::{MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_object};
 use serde_json::Value;
 
@@ -14,7 +13,7 @@ pub(crate) fn check(input: &[u8]) {
         [LIST, size, element @ ..] => list(*size, element),
         other => other.to_vec(),
     };
-    let decoded = decode_object("object", &Bytes::from(body.clone()));
+    let decoded = decode_object("object", &body);
     match decoded {
         Ok(value) if body.is_empty() => assert_eq!(value, Value::Null),
         Ok(value) => {
