@@ -93,6 +93,8 @@ pub struct Limits {
     pub drain: Duration,
     /// The limits of the mirrors of one autonomous cluster.
     pub mirrors: MirrorLimits,
+    /// Bytes of all statuses of one managed cluster that have more than 64 KiB each.
+    pub large_statuses: usize,
     /// Resident bytes of the program above which the sessions that use the most end; none if nothing limits it.
     pub memory: Option<u64>,
     /// The interval of full comparisons in one session, plus or minus a half.
@@ -106,8 +108,8 @@ pub struct MirrorLimits {
     pub objects: usize,
     /// Bytes of one of them. An object in etcd is 1.5 MiB at most, with the fields that the API server adds.
     pub object_bytes: usize,
-    /// Bytes of all of them.
-    pub bytes: usize,
+    /// Estimated memory of all of them, in bytes.
+    pub memory: usize,
 }
 
 impl Default for MirrorLimits {
@@ -115,7 +117,7 @@ impl Default for MirrorLimits {
         Self {
             objects: 10_000,
             object_bytes: 1_350_000,
-            bytes: 256 << 20,
+            memory: 256 << 20,
         }
     }
 }
@@ -138,6 +140,7 @@ impl Default for Limits {
             writes_per_session: 8,
             drain: Duration::from_secs(5),
             mirrors: MirrorLimits::default(),
+            large_statuses: 128 << 20,
             memory: None,
             compare_every: Duration::from_mins(5),
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use argocd::{Patch, masked::Masked};
+use argocd::Patch;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use live::events::{self, Observed};
@@ -12,6 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::Key;
 
 pub mod kube;
+mod packed;
+
+pub use packed::Packed;
 
 #[cfg(any(test, feature = "testing"))]
 pub use crate::testing::memory::{self, Memory};
@@ -33,12 +36,12 @@ pub trait Store: Debug + Send + Sync + 'static {
         key: &Key,
         version: &str,
         patch: Patch,
-    ) -> Result<Value, WriteError>;
+    ) -> Result<Packed, WriteError>;
 
     /// Creates an object; a [`WriteError::Conflict`] when there is one of this name.
     ///
     /// Returns the object after the write.
-    async fn create(&self, kind: Watched, object: &Value) -> Result<Value, WriteError>;
+    async fn create(&self, kind: Watched, object: &Value) -> Result<Packed, WriteError>;
 
     /// Deletes an object as it was in `version`; a [`WriteError::Conflict`] when it has changed since.
     async fn delete(
@@ -73,10 +76,10 @@ pub(crate) enum Step {
 pub type Reporter = std::sync::Arc<dyn Fn(Report) + Send + Sync>;
 
 /// A report of a watch.
-#[derive(Clone, derive_more::Debug)]
+#[derive(Clone, Debug)]
 pub enum Report {
     /// The current object, without its managed fields.
-    Applied(Watched, #[debug("{:?}", Masked(_1))] Value),
+    Applied(Watched, Packed),
     /// An object is gone.
     Deleted {
         /// Its kind.

@@ -137,7 +137,7 @@ impl Store for Slow<store::Memory> {
         key: &principal::Key,
         version: &str,
         patch: Patch,
-    ) -> Result<Value, store::WriteError> {
+    ) -> Result<store::Packed, store::WriteError> {
         self.stored(self.inner.patch(kind, key, version, patch))
             .await
     }
@@ -146,7 +146,7 @@ impl Store for Slow<store::Memory> {
         &self,
         kind: store::Watched,
         object: &Value,
-    ) -> Result<Value, store::WriteError> {
+    ) -> Result<store::Packed, store::WriteError> {
         self.stored(self.inner.create(kind, object)).await
     }
 

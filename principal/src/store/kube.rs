@@ -16,14 +16,19 @@ use kube::{
         ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
         Preconditions,
     },
+    core::DynamicResourceScope,
 };
 use live::events::{self, Observed};
 use runtime::kube::{Event, Watch, watch_trimmed};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{Report, Reporter, Store, Watched, WriteError};
+use super::{Packed, Report, Reporter, Store, Watched, WriteError};
 use crate::domain::Key;
+
+mod object;
+
+use object::Object;
 
 /// The `ConfigMap` with this principal's identity; upstream's name.
 const IDENTITY: &str = "argocd-agent-principal-identity";
@@ -49,9 +54,9 @@ impl Kubernetes {
     }
 
     /// Watches only the needed objects: of Secrets those of repositories, of `ConfigMap`s those of keys.
-    fn watch_of(&self, kind: Watched) -> Watch<DynamicObject> {
+    fn watch_of(&self, kind: Watched) -> Watch<Object, Object> {
         let (client, resource) = (self.client.clone(), resource_of(kind));
-        let watch = Watch::new(if kind == Watched::Application {
+        let watch = Watch::guarded(if kind == Watched::Application {
             Api::all_with(client, &resource)
         } else {
             Api::namespaced_with(client, &self.argocd_namespace, &resource)
@@ -66,7 +71,10 @@ impl Kubernetes {
         }
     }
 
-    fn objects(&self, kind: Watched, namespace: &str) -> Api<DynamicObject> {
+    fn objects<K>(&self, kind: Watched, namespace: &str) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
         let resource = resource_of(kind);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
@@ -118,10 +126,10 @@ impl Store for Kubernetes {
         key: &Key,
         version: &str,
         patch: Change,
-    ) -> Result<Value, WriteError> {
-        let api = self.objects(kind, &key.namespace);
+    ) -> Result<Packed, WriteError> {
+        let api = self.objects::<Object>(kind, &key.namespace);
         let (name, params) = (&key.name, patching());
-        value(match guarded(patch, version) {
+        packed(match guarded(patch, version) {
             Change::Merge(body) => {
                 let written = api.patch(name, &params, &Patch::Merge(body)).await;
                 written.map_err(sorted)?
@@ -135,10 +143,11 @@ impl Store for Kubernetes {
         })
     }
 
-    async fn create(&self, kind: Watched, object: &Value) -> Result<Value, WriteError> {
+    async fn create(&self, kind: Watched, object: &Value) -> Result<Packed, WriteError> {
         let api = self.objects(kind, Meta::of(object).namespace());
         let object: DynamicObject = serde_json::from_value(object.clone()).map_err(ours)?;
-        value(api.create(&posting(), &object).await.map_err(sorted)?)
+        let made = api.create(&posting(), &object).await.map_err(sorted)?;
+        value(made).map(Packed::of)
     }
 
     async fn delete(
@@ -148,7 +157,7 @@ impl Store for Kubernetes {
         uid: &str,
         version: &str,
     ) -> Result<(), WriteError> {
-        let api = self.objects(kind, &key.namespace);
+        let api = self.objects::<Object>(kind, &key.namespace);
         let params = DeleteParams::background().preconditions(Preconditions {
             uid: Some(uid.to_owned()),
             resource_version: Some(version.to_owned()),
@@ -227,12 +236,12 @@ fn identity(config: &ConfigMap) -> Result<String, WriteError> {
     })
 }
 
-fn to_report(kind: Watched, event: Event<DynamicObject>) -> Option<Report> {
+fn to_report(kind: Watched, event: Event<Object>) -> Option<Report> {
     match event {
-        Event::Applied { object, listed: _ } => match serde_json::to_value(*object) {
+        Event::Applied { object, listed: _ } => match object.packed() {
             Ok(object) => Some(Report::Applied(kind, object)),
             Err(error) => {
-                tracing::warn!(?kind, %error, "skipping an unreadable object");
+                tracing::warn!(?kind, error, "skipping an unreadable object");
                 None
             }
         },
@@ -273,6 +282,12 @@ fn guarded(patch: Change, version: &str) -> Change {
             Change::Json(operations)
         }
     }
+}
+
+/// The answer to a patch. A body that cannot be read may be another object's, as an error page's.
+fn packed(object: Object) -> Result<Packed, WriteError> {
+    let read = object.packed();
+    read.map_err(|error| WriteError::Unavailable(error.into()))
 }
 
 fn value(object: DynamicObject) -> Result<Value, WriteError> {

@@ -1,12 +1,13 @@
 //! Fixtures for the tests: a certificate authority, names, and Argo CD objects.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
 use crate::{
     admission::{identity::PeerCertificate, tokens::JwtKey},
     fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode},
+    store::{Packed, Report, Watched},
 };
 
 pub(crate) use super::authority::{Authority, Leaf, rsa_key};
@@ -14,6 +15,15 @@ pub(crate) use super::authority::{Authority, Leaf, rsa_key};
 /// RSA keys are slow to generate: one for all tests.
 pub(crate) static SIGNING_KEY: LazyLock<JwtKey> =
     LazyLock::new(|| JwtKey::from_pem(rsa_key().as_bytes()).unwrap());
+
+/// The report of a watch about an object.
+pub(crate) fn applied(kind: Watched, object: Value) -> Report {
+    Report::Applied(kind, Packed::of(object))
+}
+
+pub(crate) fn packed(object: Value) -> Arc<Packed> {
+    Arc::new(Packed::of(object))
+}
 
 pub(crate) fn name(raw: &str) -> ClusterName {
     ClusterName::try_from(raw).unwrap()

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     domain::Key,
-    store::{Report, Reporter, Store, Watched, WriteError},
+    store::{Packed, Report, Reporter, Store, Watched, WriteError},
 };
 
 /// A hub in memory; clones share it.
@@ -268,7 +268,7 @@ impl Memory {
         let updates = self.lock().objects.updates(seen, |(is, _)| *is == kind);
         for updates in updates {
             report(match updates {
-                Change::Applied(_, object) => Report::Applied(kind, object),
+                Change::Applied(_, object) => Report::Applied(kind, Packed::of(object)),
                 Change::Gone((_, key), uid) => Report::Deleted {
                     kind,
                     key,
@@ -325,19 +325,21 @@ impl Store for Memory {
         key: &Key,
         version: &str,
         patch: Patch,
-    ) -> Result<Value, WriteError> {
+    ) -> Result<Packed, WriteError> {
         let key = (kind, key.clone());
         if self.lock().failing.as_ref() == Some(&key.1.name) {
             return Err(WriteError::Unavailable("failing".into()));
         }
         self.write(move |objects| objects.patch(&key, &patch.under(version)))
             .await
+            .map(Packed::of)
     }
 
-    async fn create(&self, kind: Watched, object: &Value) -> Result<Value, WriteError> {
+    async fn create(&self, kind: Watched, object: &Value) -> Result<Packed, WriteError> {
         let key = (kind, Key::of(Meta::of(object)));
         self.write(move |objects| Ok((objects.create(key, object.clone())?, true)))
             .await
+            .map(Packed::of)
     }
 
     async fn delete(

@@ -20,7 +20,13 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    pub(super) fn of(from: &Sender, key: &Key, entry: &Entry, report: &Value) -> Self {
+    /// Judges a report about an entry, whose whole object is `hub`.
+    pub(super) fn of(
+        from: &Sender,
+        key: &Key,
+        (entry, hub): (&Entry, &Value),
+        report: &Value,
+    ) -> Self {
         let operation = operation_id(key, entry);
         let known = Known {
             operation: operation.as_deref(),
@@ -28,7 +34,7 @@ impl Judged {
             names_commands: from.names_commands,
             taken: entry.is_taken(),
         };
-        Self::with(judge(entry.object(), report, known), entry)
+        Self::with(judge(hub, report, known), entry)
     }
 
     /// The report about an object that replaced the mirrored one.

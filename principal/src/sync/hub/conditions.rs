@@ -135,7 +135,7 @@ impl Conditions {
             let cluster = entry.cluster();
             let connected = cluster.is_some_and(|it| self.counts_as_connected(&state, it, key));
             if is_releasable(&state, entry) {
-                return release_patch_for_hub(entry.object());
+                return release_patch_for_hub(entry.head());
             }
             let trouble = state.index.repository_trouble(entry);
             drop(state);
@@ -180,10 +180,11 @@ fn plan(
     repository_trouble: Option<String>,
     now: Timestamp,
 ) -> Option<Patch> {
-    let mut wanted = wanted(entry, connected);
+    let hub = entry.object().whole();
+    let mut wanted = wanted(entry, &hub, connected);
     wanted.extend(repository_trouble.map(|trouble| (keys::CONDITION_REPOSITORY, trouble)));
     let now = rfc3339(now);
-    let mut shown = entry.object().as_ref().clone();
+    let mut shown = hub;
     let mut changed = false;
     for kind in KINDS {
         let message = wanted
@@ -216,11 +217,11 @@ fn refresh_is_in_vain(entry: &Entry, connected: bool) -> bool {
         entry.placement,
         Placement::Routed(_, None) | Placement::Mirror(_)
     );
-    wants_refresh(entry.object()) && entry.cluster().is_some() && !(delivered && connected)
+    wants_refresh(entry.head()) && entry.cluster().is_some() && !(delivered && connected)
 }
 
 /// The conditions that the Application should have.
-fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
+fn wanted(entry: &Entry, hub: &Value, connected: bool) -> Vec<(&'static str, String)> {
     let mut wanted = Vec::new();
     match &entry.placement {
         Placement::Conflict(reason) => wanted.push((keys::CONDITION_CONFLICT, reason.clone())),
@@ -228,14 +229,14 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
             wanted.push((blocked.why.condition(), blocked.message.clone()));
         }
         Placement::Routed(place, None) if !connected => {
-            let waits = waiting(entry, &place.cluster);
+            let waits = waiting(entry, hub, &place.cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
         Placement::Mirror(cluster) if !connected => {
-            let waits = waiting(entry, cluster);
+            let waits = waiting(entry, hub, cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
-        Placement::Local => wanted.extend(left_behind(entry).map(|it| (DISCONNECTED, it))),
+        Placement::Local => wanted.extend(left_behind(entry, hub).map(|it| (DISCONNECTED, it))),
         Placement::Routed(_, None) | Placement::Mirror(_) | Placement::Ignored => {}
     }
     if let Some(contest) = &entry.contest {
@@ -248,7 +249,7 @@ fn wanted(entry: &Entry, connected: bool) -> Vec<(&'static str, String)> {
 }
 
 /// The deletion that waits for a cluster that left the fleet. After a restart, only the condition names that cluster.
-fn left_behind(entry: &Entry) -> Option<String> {
+fn left_behind(entry: &Entry, hub: &Value) -> Option<String> {
     const END: &str =
         "left the fleet; enrol it again and confirm the deletion, or remove the finalizers";
     let application = entry.application();
@@ -256,7 +257,7 @@ fn left_behind(entry: &Entry) -> Option<String> {
         return None;
     }
     let shown = || {
-        let it = shown(entry).find(|it| it["type"] == DISCONNECTED)?;
+        let it = shown(hub).find(|it| it["type"] == DISCONNECTED)?;
         it["message"]
             .as_str()
             .filter(|message| message.ends_with(END))
@@ -270,13 +271,13 @@ fn left_behind(entry: &Entry) -> Option<String> {
 }
 
 /// The conditions that the hub's object has.
-fn shown(entry: &Entry) -> impl Iterator<Item = &Value> {
-    let shown = entry.object().pointer("/status/conditions");
+fn shown(hub: &Value) -> impl Iterator<Item = &Value> {
+    let shown = hub.pointer("/status/conditions");
     shown.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The request that waits while the cluster is not connected.
-fn waiting(entry: &Entry, cluster: &ClusterName) -> Option<String> {
+fn waiting(entry: &Entry, hub: &Value, cluster: &ClusterName) -> Option<String> {
     let application = entry.application();
     if application.is_deleting() && !application.finalizers().is_empty() {
         return Some(format!(
@@ -285,8 +286,8 @@ fn waiting(entry: &Entry, cluster: &ClusterName) -> Option<String> {
     }
     let refused = format!("not refreshed: cluster {cluster} is not connected");
     // Once answered, the condition itself keeps the answer, until the cluster is back.
-    let is_answered = shown(entry).any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
-    (is_answered || wants_refresh(entry.object())).then_some(refused)
+    let is_answered = shown(hub).any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
+    (is_answered || wants_refresh(entry.head())).then_some(refused)
 }
 
 /// Kubernetes writes times in whole seconds.

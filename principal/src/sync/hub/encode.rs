@@ -1,7 +1,5 @@
 //! Encodes the events about an object for a cluster, at the moment when they are sent.
 
-use std::sync::Arc;
-
 use argocd::{Meta, command, projection};
 use bytes::Bytes;
 use protocol::{Event, Facet, Kind, ObjectKey, Source, Verb, trace::Mark};
@@ -9,7 +7,10 @@ use runtime::trace::Notes;
 use serde_json::{Value, json};
 
 use super::{index::Entry, objects::Objects, spans};
-use crate::domain::{ClusterName, Key};
+use crate::{
+    domain::{ClusterName, Key},
+    store::Packed,
+};
 
 /// The hub's objects as one cluster receives them.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl EventEncoder<'_> {
     }
 
     fn application(&self, key: &ObjectKey, entry: &Entry, stated_before: bool) -> Event {
-        let hub: &Arc<Value> = entry.object();
+        let hub = entry.head();
         let mut wire = wire(hub, self.is_go);
         if let Some(id) = entry.refresh() {
             wire = command::with_refresh_id(wire, id);
@@ -97,7 +98,8 @@ impl Objects {
 
     /// The last state of a deleted Application. A Go agent deletes its copy as it is, and the workload with it if the copy
     /// has the finalizer; ours keeps the workload in any case.
-    pub(crate) fn final_update(&self, key: &ObjectKey, object: &Value) -> Event {
+    pub(crate) fn final_update(&self, key: &ObjectKey, object: &Packed) -> Event {
+        let object = object.head();
         self.signed(about(key, Verb::SpecUpdate, object, &wire(object, true)))
     }
 }
@@ -113,9 +115,9 @@ fn wire(hub: &Value, is_go: bool) -> Value {
 }
 
 fn command(key: &ObjectKey, entry: &Entry) -> Option<Event> {
-    let hub = entry.object();
+    let hub = entry.head();
     if entry.is_terminating() {
-        let wire = projection::wire_termination(hub);
+        let wire = projection::wire_termination(&entry.object().whole());
         return Some(about(key, Verb::TerminateOperation, hub, &wire));
     }
     let (verb, version) = (Verb::SetOperation, entry.operation_version()?);

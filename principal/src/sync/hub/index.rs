@@ -21,6 +21,7 @@ use serde_json::Value;
 use crate::{
     domain::{ClusterName, Key, Place},
     report::Refused,
+    store::Packed,
 };
 
 mod change;
@@ -136,6 +137,15 @@ impl Index {
             .filter_map(|key| self.applications.get_key_value(key))
     }
 
+    /// The bytes of the statuses of this cluster that have more than `small` bytes each, without that of one Application.
+    pub(crate) fn large_statuses(&self, cluster: &ClusterName, but: &Key, small: usize) -> usize {
+        self.routed_to(cluster)
+            .filter(|(key, _)| *key != but)
+            .map(|(_, entry)| entry.object().status_bytes())
+            .filter(|bytes| *bytes > small)
+            .fold(0, usize::saturating_add)
+    }
+
     /// Everything that is delivered to this cluster.
     pub(crate) fn delivered_to(&self, cluster: &ClusterName) -> Vec<ObjectKey> {
         let provisions = self.provisions.provided_to(cluster).cloned();
@@ -147,7 +157,7 @@ impl Index {
     }
 
     /// An object on the hub, by the name that sessions use.
-    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Arc<Packed>> {
         match key.kind {
             Kind::Application => Some(self.applications.get(&Key::from(key))?.object()),
             Kind::AppProject => self.provisions.kept_project(key),
@@ -156,7 +166,7 @@ impl Index {
     }
 
     /// Everything that is marked as a mirror of this cluster.
-    pub(crate) fn mirrors_of(&self, cluster: &ClusterName) -> Vec<(ObjectKey, Arc<Value>)> {
+    pub(crate) fn mirrors_of(&self, cluster: &ClusterName) -> Vec<(ObjectKey, Arc<Packed>)> {
         let cluster = cluster.as_str();
         let projects = self.provisions.kept_projects();
         let applications = self
@@ -166,7 +176,7 @@ impl Index {
             .map(|(key, entry)| (key.object(), entry.object()));
         projects
             .chain(applications)
-            .filter(|(_, object)| argocd::mirror::is_of(object, cluster))
+            .filter(|(_, object)| argocd::mirror::is_of(object.head(), cluster))
             .map(|(key, object)| (key, Arc::clone(object)))
             .collect()
     }
@@ -174,7 +184,7 @@ impl Index {
     /// All projects that are marked as mirrors.
     pub(crate) fn mirrored_projects(&self) -> Vec<ObjectKey> {
         let projects = self.provisions.kept_projects();
-        let mirrored = projects.filter(|(_, object)| argocd::mirror::is_mirror(object));
+        let mirrored = projects.filter(|(_, object)| argocd::mirror::is_mirror(object.head()));
         mirrored.map(|(key, _)| key).collect()
     }
 

@@ -5,12 +5,16 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use argocd::{Meta, mirror};
+use argocd::mirror;
 use protocol::{Kind, ObjectKey};
 use runtime::kube::UnderWay;
-use serde_json::Value;
 
-use crate::{domain::ClusterName, report::Unmirrored, settings::MirrorLimits, store::Step};
+use crate::{
+    domain::ClusterName,
+    report::Unmirrored,
+    settings::MirrorLimits,
+    store::{Packed, Step},
+};
 
 /// So many refusals are remembered for one cluster, and so many of them are listed.
 const MOST_REFUSED: usize = 1000;
@@ -35,7 +39,7 @@ pub(super) struct KnownMirrors {
 struct Mirror {
     cluster: ClusterName,
     source_uid: String,
-    bytes: usize,
+    memory: usize,
     stage: Stage,
     /// We sent a create and do not know its outcome: the mirror may appear at any time.
     is_pending: bool,
@@ -56,7 +60,7 @@ enum Stage {
     /// A session is writing it.
     Writing,
     /// It was written; the digest identifies the cluster's report.
-    Kept { digest: String, object: Arc<Value> },
+    Kept { digest: String, object: Arc<Packed> },
     /// The cluster does not have it any more.
     Leaving,
 }
@@ -64,7 +68,16 @@ enum Stage {
 #[derive(Clone, Copy, Debug, Default)]
 struct Usage {
     objects: usize,
-    bytes: usize,
+    memory: usize,
+}
+
+/// The size of a mirror, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    /// Of its text.
+    pub(super) text: usize,
+    /// The estimate of its memory; not zero.
+    pub(super) memory: usize,
 }
 
 impl KnownMirrors {
@@ -95,7 +108,7 @@ impl KnownMirrors {
         key: &ObjectKey,
         cluster: &ClusterName,
         source_uid: &str,
-        bytes: usize,
+        size: Size,
     ) -> Result<(), String> {
         let limits = self.limits;
         let known = self.known.get(key);
@@ -103,29 +116,32 @@ impl KnownMirrors {
             return Err("this name on the hub belongs to another cluster".to_owned());
         }
         // one that was only reported as deleted takes no room
-        let before = known.map_or(0, |known| known.bytes);
+        let before = known.map_or(0, |known| known.memory);
         let usage = self.usage.get(cluster).copied().unwrap_or_default();
         let after = Usage {
             objects: usage.objects.saturating_add(usize::from(before == 0)),
-            bytes: usage.bytes.saturating_sub(before).saturating_add(bytes),
+            memory: usage
+                .memory
+                .saturating_sub(before)
+                .saturating_add(size.memory),
         };
-        if bytes > limits.object_bytes {
+        if size.text > limits.object_bytes {
             return Err(format!(
-                "its size of {bytes} bytes exceeds the limit of {} for a mirror",
-                limits.object_bytes
+                "its size of {} bytes exceeds the limit of {} for a mirror",
+                size.text, limits.object_bytes
             ));
         }
-        if after.objects > limits.objects || after.bytes > limits.bytes {
+        if after.objects > limits.objects || after.memory > limits.memory {
             return Err(format!(
-                "this cluster reached its limit of {} mirrored objects and {} bytes",
-                limits.objects, limits.bytes
+                "this cluster reached its limit of {} mirrored objects and {} bytes of memory",
+                limits.objects, limits.memory
             ));
         }
         self.usage.insert(cluster.clone(), after);
         let mirror = Mirror {
             cluster: cluster.clone(),
             source_uid: source_uid.to_owned(),
-            bytes,
+            memory: size.memory,
             stage: Stage::Writing,
             is_pending: known.is_some_and(|known| known.is_pending),
         };
@@ -139,7 +155,7 @@ impl KnownMirrors {
         key: &ObjectKey,
         cluster: &ClusterName,
         digest: String,
-        object: Arc<Value>,
+        object: Arc<Packed>,
     ) {
         let mirror = self.known.get_mut(key);
         if let Some(mirror) = mirror.filter(|it| it.cluster == *cluster) {
@@ -152,7 +168,7 @@ impl KnownMirrors {
         let mirror = self.known.entry(key.clone()).or_insert_with(|| Mirror {
             cluster: cluster.clone(),
             source_uid: String::new(),
-            bytes: 0,
+            memory: 0,
             stage: Stage::Leaving,
             is_pending: false,
         });
@@ -204,7 +220,7 @@ impl KnownMirrors {
     }
 
     /// The hub has this object, or none, after the write that it [needed](Self::need).
-    pub(super) fn settled(&mut self, key: &ObjectKey, changed: bool, live: Option<Arc<Value>>) {
+    pub(super) fn settled(&mut self, key: &ObjectKey, changed: bool, live: Option<Arc<Packed>>) {
         let Some(mirror) = self.known.get_mut(key) else {
             return;
         };
@@ -229,16 +245,16 @@ impl KnownMirrors {
             return;
         };
         // one that was never written takes no room
-        if mirror.bytes > 0
+        if mirror.memory > 0
             && let Some(usage) = self.usage.get_mut(&mirror.cluster)
         {
             usage.objects = usage.objects.saturating_sub(1);
-            usage.bytes = usage.bytes.saturating_sub(mirror.bytes);
+            usage.memory = usage.memory.saturating_sub(mirror.memory);
         }
     }
 
     /// Whether the hub's object differs from the wanted one.
-    pub(super) fn is_out_of_sync(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> bool {
+    pub(super) fn is_out_of_sync(&self, key: &ObjectKey, live: Option<&Arc<Packed>>) -> bool {
         let is_as_written = match self.known.get(key).map(|mirror| &mirror.stage) {
             Some(Stage::Kept { object, .. }) => live.is_some_and(|live| Arc::ptr_eq(live, object)),
             Some(Stage::Writing) | None => true,
@@ -249,25 +265,25 @@ impl KnownMirrors {
     }
 
     /// The write that a mirror needs.
-    pub(super) fn need(&self, key: &ObjectKey, live: Option<&Arc<Value>>) -> Step {
+    pub(super) fn need(&self, key: &ObjectKey, live: Option<&Arc<Packed>>) -> Step {
         let Some(known) = self.known.get(key) else {
             return Step::Nothing;
         };
         // an object of the same name that is not a mirror is left alone
-        let ours = live.filter(|live| mirror::is_of(live, known.cluster.as_str()));
+        let ours = live.filter(|live| mirror::is_of(live.head(), known.cluster.as_str()));
         match (&known.stage, ours) {
             // A user deleted it.
             (Stage::Kept { object, .. }, None) if live.is_none() => {
-                Step::Create(mirror::recreated(object))
+                Step::Create(mirror::recreated(&object.whole()))
             }
             // A user changed it.
             (Stage::Kept { object, .. }, Some(live)) => {
-                mirror::healing_patch(live, object).map_or(Step::Nothing, Step::Patch)
+                mirror::healing_patch(live.head(), object.head()).map_or(Step::Nothing, Step::Patch)
             }
             (Stage::Leaving, Some(live)) if is_made_of(live, &known.source_uid) => {
-                match argocd::projection::release_patch_for_hub(live) {
+                match argocd::projection::release_patch_for_hub(live.head()) {
                     Some(release) => Step::Patch(release),
-                    None if Meta::of(live).is_deleting() => Step::Nothing,
+                    None if live.meta().is_deleting() => Step::Nothing,
                     None => Step::Delete,
                 }
             }
@@ -292,10 +308,10 @@ impl KnownMirrors {
     }
 
     /// The digest of the report that the hub's object shows.
-    pub(super) fn digest(&self, key: &ObjectKey, live: &Arc<Value>) -> Option<&str> {
+    pub(super) fn digest(&self, key: &ObjectKey, live: &Arc<Packed>) -> Option<&str> {
         match &self.known.get(key)?.stage {
             Stage::Kept { digest, object } => (Arc::ptr_eq(live, object)
-                || mirror::healing_patch(live, object).is_none())
+                || mirror::healing_patch(live.head(), object.head()).is_none())
             .then_some(digest.as_str()),
             Stage::Writing | Stage::Leaving => None,
         }
@@ -342,31 +358,9 @@ impl KnownMirrors {
 }
 
 /// Whether the hub's object mirrors the object with this UID.
-pub(super) fn is_made_of(live: &Value, source_uid: &str) -> bool {
-    Meta::of(live).source_uid().unwrap_or_default() == source_uid
+pub(super) fn is_made_of(live: &Packed, source_uid: &str) -> bool {
+    live.meta().source_uid().unwrap_or_default() == source_uid
 }
 
 #[cfg(test)]
-mod tests {
-    use protocol::Kind;
-
-    use super::*;
-    use crate::testing::name;
-
-    /// `own-b` takes the name over while a create of `own` is under way.
-    #[test]
-    fn late_result_of_the_former_owner_of_a_name_changes_nothing() {
-        let mut mirrors = KnownMirrors::new(MirrorLimits::default());
-        let key = ObjectKey::new(Kind::AppProject, "argocd", "own-b-c");
-        let (former, owner) = (name("own"), name("own-b"));
-        mirrors.begin(&key, &former, "former", 10).unwrap();
-        mirrors.take_over(&key, &owner);
-        mirrors.begin(&key, &owner, "owner", 10).unwrap();
-        mirrors.wrote(&key, &former, "digest".to_owned(), Arc::default());
-        mirrors.give_up(&key, &former);
-        assert!(mirrors.keeps(&key, &owner, "owner"));
-        assert_eq!(mirrors.digest(&key, &Arc::default()), None);
-        mirrors.give_up(&key, &owner);
-        assert!(!mirrors.keeps(&key, &owner, "owner"));
-    }
-}
+mod tests;

@@ -71,7 +71,7 @@ impl Objects {
                 let entry = self.lock().index.application(&application)?.clone();
                 return Some(Expected {
                     digest: entry.digest(),
-                    shown: Some(ranges::shown(entry.object())),
+                    shown: Some(ranges::shown(&entry.object().whole())),
                     key,
                 });
             }

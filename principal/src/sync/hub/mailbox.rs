@@ -11,8 +11,9 @@ use std::sync::{
 use indexmap::IndexMap;
 use protocol::{ObjectKey, trace::Mark};
 use runtime::trace::Notes;
-use serde_json::Value;
 use tokio::sync::Notify;
+
+use crate::store::Packed;
 
 /// The pending messages about one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(crate) struct Note {
     /// There is a command.
     pub(crate) command: bool,
     /// The last state of a deleted object, for a cluster that needs it before the deletion.
-    pub(crate) last: Option<Arc<Value>>,
+    pub(crate) last: Option<Arc<Packed>>,
 }
 
 /// The notes for one session; clones share them.
@@ -70,7 +71,7 @@ impl Mailbox {
     }
 
     /// The copy is about to be deleted; the object's last state decides about its workload.
-    pub(crate) fn last(&self, key: ObjectKey, object: Arc<Value>) {
+    pub(crate) fn last(&self, key: ObjectKey, object: Arc<Packed>) {
         self.note(key, |note| note.last = Some(object));
     }
 
@@ -161,7 +162,7 @@ mod tests {
             ..Note::default()
         };
         assert_eq!(mailbox.take()[&key("app")], gone);
-        mailbox.last(key("app"), Arc::new(Value::Null));
+        mailbox.last(key("app"), Arc::default());
         mailbox.gone(key("app"), "uid".to_owned());
         mailbox.state(key("app"));
         let back = Note {

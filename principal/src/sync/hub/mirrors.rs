@@ -18,14 +18,14 @@ use serde_json::Value;
 use super::{
     commands::Judged,
     failing_writes::{Outcome, Unapplied},
-    known_mirrors::is_made_of,
+    known_mirrors::{Size, is_made_of},
     objects::Objects,
     writer::{Live, Writer, Written},
 };
 use crate::{
     domain::{ClusterName, Key, Sender},
     report::Unmirrored,
-    store::Step,
+    store::{Packed, Step},
 };
 
 mod names;
@@ -63,23 +63,24 @@ impl Mirrors {
         verb: Verb,
         event: &Event,
     ) -> Outcome {
-        let source = payload::decode_object("object", &event.payload)?;
+        let header = payload::decode_metadata("object", &event.payload)?;
         let name = event.object().map(|object| object.name);
-        if name.as_deref() != Some(Meta::of(&source).name()) {
+        if name.as_deref() != Some(Meta::of(&header).name()) {
             let why = "the message and its body name different objects";
             return Err(Unapplied::refused("malformed", why));
         }
         if matches!(verb, Verb::Create | Verb::SpecUpdate) {
-            self.show(from, kind, source, event).await
+            self.show(from, kind, event).await
         } else if verb == Verb::Delete {
-            self.end(from, kind, &source).await
+            self.end(from, kind, &header).await
         } else {
             let why = "an autonomous cluster may not send this";
             Err(Unapplied::refused("not_allowed", why))
         }
     }
 
-    async fn show(&self, from: &Sender, kind: Kind, source: Value, event: &Event) -> Outcome {
+    async fn show(&self, from: &Sender, kind: Kind, event: &Event) -> Outcome {
+        let source = payload::decode_object("object", &event.payload)?;
         let cluster = from.cluster.as_str();
         let desired = match kind {
             Kind::Application => mirror::application(&source, cluster),
@@ -93,8 +94,12 @@ impl Mirrors {
         let meta = Meta::of(&desired);
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
         self.judge_name(from, &key, &source)?;
-        let (source_uid, bytes) = (Meta::of(&source).uid(), event.payload.len().max(1));
-        let begun = (self.objects.lock().mirrors).begin(&key, &from.cluster, source_uid, bytes);
+        let source_uid = Meta::of(&source).uid();
+        let text = event.payload.len();
+        // The status stays text, everything else is a tree.
+        let memory = payload::memory_of(&desired).saturating_add(text);
+        let size = Size { text, memory };
+        let begun = (self.objects.lock().mirrors).begin(&key, &from.cluster, source_uid, size);
         begun.map_err(|why| not_shown("budget", why))?;
         let claimed = Claimed {
             key,
@@ -133,12 +138,12 @@ impl Mirrors {
         &self,
         from: &Sender,
         claimed: &Claimed,
-        live: Arc<Value>,
+        live: Arc<Packed>,
         judged: Option<Judged>,
     ) -> Outcome {
         let Claimed { key, source, .. } = claimed;
         let cluster = &from.cluster;
-        if !mirror::is_of(&live, cluster.as_str()) {
+        if !mirror::is_of(live.head(), cluster.as_str()) {
             let why = format!(
                 "the hub has a {} {}/{} that is not its mirror; rename or delete one of them",
                 key.kind, key.namespace, key.name
@@ -152,7 +157,7 @@ impl Mirrors {
             drop(state);
             return Err(self.not_shown(from, key.kind, source, "not_theirs", why));
         }
-        if Meta::of(&live).is_deleting() {
+        if live.meta().is_deleting() {
             // The deletion has to end first.
             return Err(Unapplied::again());
         }
@@ -200,7 +205,9 @@ impl Mirrors {
             let mut state = self.objects.lock();
             state.mirrors.note(cluster, &there, None);
             let is_meant = match state.index.object(&key) {
-                Some(live) => mirror::is_of(live, cluster.as_str()) && is_made_of(live, meta.uid()),
+                Some(live) => {
+                    mirror::is_of(live.head(), cluster.as_str()) && is_made_of(live, meta.uid())
+                }
                 // A user deleted it on the hub, and it is being created again.
                 None => state.mirrors.is_pending(&key, cluster, meta.uid()),
             };
@@ -230,7 +237,7 @@ impl Mirrors {
         let shown = state.index.mirrors_of(cluster);
         let shown = shown.into_iter().map(|(key, object)| {
             let digest = state.mirrors.digest(&key, &object).map(str::to_owned);
-            let uid = Meta::of(&object).source_uid().unwrap_or_default();
+            let uid = object.meta().source_uid().unwrap_or_default();
             claim(key, uid, digest)
         });
         let awaited = state.mirrors.kept_of(cluster);
@@ -244,7 +251,9 @@ impl Mirrors {
     pub(crate) fn shows(&self, cluster: &ClusterName, key: &ObjectKey, source_uid: &str) -> bool {
         let state = self.objects.lock();
         match state.index.object(key) {
-            Some(live) => mirror::is_of(live, cluster.as_str()) && is_made_of(live, source_uid),
+            Some(live) => {
+                mirror::is_of(live.head(), cluster.as_str()) && is_made_of(live, source_uid)
+            }
             None => state.mirrors.keeps(key, cluster, source_uid),
         }
     }
@@ -319,21 +328,21 @@ fn step(
             | Kind::SshKnownHosts => desired.clone(),
         });
     };
-    if !mirror::is_of(object, cluster) {
+    if !mirror::is_of(object.head(), cluster) {
         return Step::Nothing;
     }
     let patch = match entry {
-        _ if Meta::of(object).is_deleting() => release_patch_for_hub(object),
+        _ if object.meta().is_deleting() => release_patch_for_hub(object.head()),
         Some(entry) => {
-            let shown = Meta::of(object).source_uid();
+            let (hub, shown) = (object.whole(), object.meta().source_uid());
             let judged = judged.insert(if shown.is_none_or(|it| it == Meta::of(source).uid()) {
-                Judged::of(from, &key.into(), entry, source)
+                Judged::of(from, &key.into(), (entry, &hub), source)
             } else {
                 Judged::of_successor(entry, source)
             });
-            mirror::application_patch(object, desired, source, &judged.judgement, cluster)
+            mirror::application_patch(&hub, desired, source, &judged.judgement, cluster)
         }
-        None => mirror::healing_patch(object, desired),
+        None => mirror::healing_patch(object.head(), desired),
     };
     patch.map_or(Step::Nothing, Step::Patch)
 }

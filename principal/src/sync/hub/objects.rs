@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use argocd::{Meta, routing::RoutingSettings};
+use argocd::routing::RoutingSettings;
 use protocol::{Event, Facet, Kind, ObjectKey};
 use runtime::{notifier::ChangeNotifier, work_queue::WorkQueue};
 use tokio::{
@@ -56,6 +56,8 @@ pub(crate) struct Objects {
     updates: ChangeNotifier,
     principal_uid: OnceLock<Arc<str>>,
     pub(super) argocd_namespace: String,
+    /// As in [`Limits`](crate::settings::Limits).
+    pub(super) large_statuses: usize,
 }
 
 #[derive(Debug)]
@@ -134,6 +136,7 @@ impl Objects {
             updates: ChangeNotifier::default(),
             principal_uid: OnceLock::new(),
             argocd_namespace: settings.argocd_namespace.clone(),
+            large_statuses: settings.limits.large_statuses,
         }
     }
 
@@ -259,7 +262,7 @@ impl Objects {
             }
             Report::Rewound(kind) => state.rewind(kind),
             Report::Applied(kind, ref object) => {
-                let meta = Meta::of(object);
+                let meta = object.meta();
                 let key = ObjectKey::new(kind, meta.namespace(), meta.name());
                 self.take(&mut state, &key, report);
             }

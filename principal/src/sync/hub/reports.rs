@@ -32,6 +32,9 @@ use crate::{
 /// The longest text that a cluster may put into a condition.
 const LONGEST_REPORT: usize = 1024;
 
+/// A status of so many bytes is always shown: that of an Application with about 300 resources.
+const SMALL_STATUS: usize = 64 << 10;
+
 /// Applies the events of all clusters.
 #[derive(Debug)]
 pub(crate) struct Reports {
@@ -106,23 +109,49 @@ impl Reports {
     }
 
     async fn apply_status(&self, from: &Sender, event: &Event) -> Outcome {
-        let report = payload::decode_object("Application", &event.payload)?;
+        let header = payload::decode_metadata("Application", &event.payload)?;
         let why = "no Application of this cluster has this UID";
-        let key = self.theirs(from, &report);
+        let key = self.theirs(from, &header);
         let key = key.ok_or_else(|| Unapplied::refused("not_theirs", why))?;
+        self.check_room(&from.cluster, &key, event.payload.len())?;
+        let report = payload::decode_object("Application", &event.payload)?;
         let mut judged = None;
         let written = self
             .writer
             .patch(&key, |entry| {
                 let is_theirs = entry.cluster() == Some(&from.cluster);
-                judged = is_theirs.then(|| Judged::of(from, &key, entry, &report));
-                status_patch_for_hub(entry.object(), &report, &judged.as_ref()?.judgement)
+                let hub = entry.object().whole();
+                judged = is_theirs.then(|| Judged::of(from, &key, (entry, &hub), &report));
+                status_patch_for_hub(&hub, &report, &judged.as_ref()?.judgement)
             })
             .await;
         if let (Ok(_), Some(judged)) = (&written, judged) {
             judged.follow_up(&self.objects, from, &key, &report);
         }
         self.outcome(from, &key, written)
+    }
+
+    /// Whether the hub shows a status of this many bytes. A condition of the Application says why it does not.
+    ///
+    /// Small ones always, so that a cluster with many Applications loses none; large ones within a limit for the cluster.
+    fn check_room(&self, cluster: &ClusterName, key: &Key, bytes: usize) -> Outcome {
+        if bytes <= SMALL_STATUS {
+            return Ok(());
+        }
+        let limit = self.objects.large_statuses;
+        let mut state = self.objects.lock();
+        let others = state.index.large_statuses(cluster, key, SMALL_STATUS);
+        if others.saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        let why = format!(
+            "its status of {bytes} bytes is not shown: those of its cluster above {SMALL_STATUS} bytes may have {limit} \
+            bytes together; split the Application, or delete others"
+        );
+        let report = format!("cluster {cluster}: {why}");
+        let effects = state.index.set_report(key, Some(report));
+        self.objects.post(&state, effects);
+        Err(Unapplied::refused("budget", why))
     }
 
     /// Ends the deletion of an Application that the cluster does not have, like a report that the copy is gone.
@@ -132,7 +161,7 @@ impl Reports {
             return;
         };
         tracing::info!(object = %key, "releasing the deletion: the cluster does not have the object");
-        let gone = self.objects.deletion(key, Meta::of(&live).uid());
+        let gone = self.objects.deletion(key, live.meta().uid());
         while let (Verdict::Retry { after }, _) = self.apply_for(from, &gone).await {
             tokio::time::sleep(after).await;
         }
@@ -140,7 +169,7 @@ impl Reports {
 
     /// The copy is gone. That completes a deletion that the hub requested, and nothing else.
     async fn apply_delete(&self, from: &Sender, event: &Event) -> Outcome {
-        let copy = payload::decode_object("Application", &event.payload)?;
+        let copy = payload::decode_metadata("Application", &event.payload)?;
         let by_name = || {
             let claimed = Key::from(&event.object()?);
             named(&self.objects.lock().index, &from.cluster, &claimed)
@@ -158,7 +187,7 @@ impl Reports {
             .patch(&key, |entry| {
                 let theirs = entry.cluster() == Some(&from.cluster);
                 (theirs && entry.application().is_deleting())
-                    .then(|| release_patch_for_hub(entry.object()))?
+                    .then(|| release_patch_for_hub(entry.head()))?
             })
             .await;
         self.outcome(from, &key, written)

@@ -2,7 +2,6 @@
 //!
 //! Traces decide nothing, and none is created while tracing is off.
 
-use argocd::Meta;
 use protocol::{
     Event, Facet, ObjectKey, Target,
     trace::{AGENT_MODE, AGENT_NAME, Mark, UID, object_attributes, span_name},
@@ -35,7 +34,7 @@ impl Cause {
         }
         let (operation, key, uid) = match report {
             Report::Applied(watched, object) => {
-                let meta = Meta::of(object);
+                let meta = object.meta();
                 let key = ObjectKey::new(*watched, meta.namespace(), meta.name());
                 let known = Key::from_object(&key);
                 let is_new = known.is_some_and(|key| index.application(&key).is_none());

@@ -6,7 +6,7 @@ use crate::{
     domain::{ObjectOwner, RemoteApplication},
     live::ApplicationDirectory as _,
     store::{Memory, Report, Watched},
-    testing::{application, fleet, name, open_project, with},
+    testing::{application, applied, fleet, name, open_project, with},
 };
 use argocd::keys;
 use protocol::{Facet, ObjectKey, Source as _, Verb};
@@ -22,10 +22,7 @@ fn hub() -> Arc<Hub> {
         Metrics::default(),
     ));
     hub.set_fleet(&fleet(&["a", "ab"]));
-    hub.report(Report::Applied(
-        Watched::AppProject,
-        open_project("default"),
-    ));
+    hub.report(applied(Watched::AppProject, open_project("default")));
     assert!(hub.objects.set_principal_uid(&"us".into()));
     hub
 }
@@ -41,7 +38,7 @@ fn key(namespace: &str) -> ObjectKey {
 #[test]
 fn subscription_lists_objects_and_reports_changes() {
     let hub = hub();
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         application("a", "app", "1", 1),
     ));
@@ -52,9 +49,9 @@ fn subscription_lists_objects_and_reports_changes() {
         application("a", "app", "1", 2),
         json!({ "spec": { "project": "other" } }),
     );
-    hub.report(Report::Applied(Watched::AppProject, open_project("other")));
-    hub.report(Report::Applied(Watched::Application, edited));
-    hub.report(Report::Applied(
+    hub.report(applied(Watched::AppProject, open_project("other")));
+    hub.report(applied(Watched::Application, edited));
+    hub.report(applied(
         Watched::Application,
         application("ab", "app", "2", 3),
     ));
@@ -72,7 +69,7 @@ fn dropping_an_old_subscription_keeps_the_newer_one() {
     let older = hub.subscribe(&name("a"));
     let newer = hub.subscribe(&name("a"));
     drop(older);
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         application("a", "app", "1", 1),
     ));
@@ -83,7 +80,7 @@ fn dropping_an_old_subscription_keeps_the_newer_one() {
 fn no_collector_means_no_trace_context() {
     let hub = hub();
     let subscriber = hub.subscribe(&name("a"));
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         application("a", "app", "1", 1),
     ));
@@ -104,7 +101,7 @@ fn hub_is_ready_after_all_kinds_are_listed() {
 #[test]
 fn a_cluster_gets_the_body_of_its_own_objects_only() {
     let hub = hub();
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         application("a", "app", "1", 7),
     ));
@@ -147,16 +144,16 @@ fn a_command_is_named_by_the_version_that_introduced_it() {
     let hub = hub();
     hub.report(Report::Synced(Watched::Application));
     let app = application("a", "app", "1", 1);
-    hub.report(Report::Applied(Watched::Application, app.clone()));
+    hub.report(applied(Watched::Application, app.clone()));
     let subscriber = hub.subscribe(&name("a"));
     let asked = json!({ "metadata": { "resourceVersion": "2" }, "operation": { "sync": {} } });
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         with(app.clone(), asked.clone()),
     ));
     assert!(subscriber.mailbox.take()[&key("a")].command);
     let touched = json!({ "metadata": { "resourceVersion": "3", "labels": { "x": "y" } } });
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         with(with(app, asked), touched),
     ));
@@ -229,7 +226,7 @@ fn state_lookup_uses_the_name_on_the_spoke() {
         application("argocd", "local", "4", 1),
         with(application("own", "app", "5", 1), mirrored),
     ] {
-        hub.report(Report::Applied(Watched::Application, object));
+        hub.report(applied(Watched::Application, object));
     }
     let there = |cluster: &str, app: &str, uid: &str| {
         ObjectOwner::Cluster(RemoteApplication {
@@ -276,7 +273,7 @@ fn in_cluster_state_needs_a_project_that_admits_the_hub() {
         with(application("a", "by-server", "2", 1), server),
         with(application("a", "named", "3", 1), named),
     ] {
-        hub.report(Report::Applied(Watched::Application, object));
+        hub.report(applied(Watched::Application, object));
     }
     let has_state = || {
         ["by-name", "by-server", "named"]
@@ -289,7 +286,7 @@ fn in_cluster_state_needs_a_project_that_admits_the_hub() {
         "spec": { "destinations": destinations },
     });
     let project = with(open_project("default"), of_the_cluster);
-    hub.report(Report::Applied(Watched::AppProject, project));
+    hub.report(applied(Watched::AppProject, project));
     assert_eq!(has_state(), [false, false, true]);
     let gone = hub.objects.owner(Some("a"), "by-name");
     assert_eq!(
@@ -311,7 +308,7 @@ fn state_needs_a_project_that_admits_the_application() {
     let kept = with(application("a", "kept", "1", 1), named.clone());
     let leaving = with(with(application("a", "leaving", "2", 1), named), deleting);
     for object in [kept, leaving] {
-        hub.report(Report::Applied(Watched::Application, object));
+        hub.report(applied(Watched::Application, object));
     }
     let is_shown = || {
         ["kept", "leaving"]
@@ -324,14 +321,14 @@ fn state_needs_a_project_that_admits_the_application() {
         "spec": { "destinations": elsewhere },
     });
     let project = with(open_project("default"), elsewhere);
-    hub.report(Report::Applied(Watched::AppProject, project));
+    hub.report(applied(Watched::AppProject, project));
     assert_eq!(is_shown(), [false, false]);
 }
 
 /// Reports all objects and the end of each list.
 fn report_all(hub: &Hub, applications: Vec<Value>) {
     for application in applications {
-        hub.report(Report::Applied(Watched::Application, application));
+        hub.report(applied(Watched::Application, application));
     }
     for kind in Watched::ALL {
         hub.report(Report::Synced(kind));
@@ -362,7 +359,7 @@ fn rollback_ends_sessions_and_accepts_older_versions() {
         hub.subscribe(&name("a")).mailbox.is_over(),
         "admitted before the rollback was known"
     );
-    hub.report(Report::Applied(Watched::Application, wanting("old", 10)));
+    hub.report(applied(Watched::Application, wanting("old", 10)));
     hub.report(Report::Deleted {
         kind: Watched::Application,
         key: Key {
@@ -385,7 +382,7 @@ fn rollback_ends_sessions_and_accepts_older_versions() {
     let entry = state
         .index
         .application(&Key::from_object(&key("a")).unwrap());
-    let path = |entry: &index::Entry| entry.object()["spec"]["source"]["path"].clone();
+    let path = |entry: &index::Entry| entry.head()["spec"]["source"]["path"].clone();
     assert_eq!(entry.map(path), Some(json!("old")));
     assert_eq!(state.index.routed_to(&name("a")).count(), 1);
 }
@@ -398,17 +395,17 @@ fn a_sync_that_the_hub_has_forgotten_is_not_asked_for_a_second_time() {
         with(application("a", "app", "1", version), operation)
     };
     report_all(&hub, vec![application("a", "app", "1", 9)]);
-    hub.report(Report::Applied(Watched::Application, asking(10)));
+    hub.report(applied(Watched::Application, asking(10)));
     let subscriber = hub.subscribe(&name("a"));
     assert!(subscriber.mailbox.take()[&key("a")].command);
     // It was taken, ran, and is over; then the hub is restored to a state with the request, under a later version.
-    hub.report(Report::Applied(
+    hub.report(applied(
         Watched::Application,
         application("a", "app", "1", 20),
     ));
 
     hub.report(Report::Rewound(Watched::Application));
-    hub.report(Report::Applied(Watched::Application, asking(12)));
+    hub.report(applied(Watched::Application, asking(12)));
     hub.report(Report::Synced(Watched::Application));
     let subscriber = hub.subscribe(&name("a"));
     assert!(

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use argocd::Meta;
+
 use protocol::ObjectKey;
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::{
@@ -16,7 +16,7 @@ use crate::{
     domain::{Key, Placement},
     metrics::Metrics,
     settings::Settings,
-    store::{Step, Store, WriteError},
+    store::{Packed, Step, Store, WriteError},
 };
 
 /// So many conflicts mean a client that writes all the time; the write waits for its next turn.
@@ -34,7 +34,7 @@ pub(super) struct Writer {
 /// The hub's current object.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
-    pub(super) object: Arc<Value>,
+    pub(super) object: Arc<Packed>,
     /// Its entry in the index, if it is an Application.
     pub(super) entry: Option<Entry>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Written {
     /// Whether anything was written.
     pub(super) changed: bool,
     /// The hub's object after the write, as far as it is known.
-    pub(super) object: Option<Arc<Value>>,
+    pub(super) object: Option<Arc<Packed>>,
 }
 
 impl Writer {
@@ -121,9 +121,9 @@ impl Writer {
         key: &ObjectKey,
         live: Option<&Live>,
         step: Step,
-    ) -> Result<Option<Arc<Value>>, WriteError> {
+    ) -> Result<Option<Arc<Packed>>, WriteError> {
         let (kind, place) = (key.kind, Key::from(key));
-        let known = live.map(|live| Meta::of(&live.object));
+        let known = live.map(|live| live.object.meta());
         let version = known.map(Meta::resource_version).unwrap_or_default();
         let uid = known.map(Meta::uid).unwrap_or_default();
         let _counted = self.metrics.hub_write_now();
@@ -168,13 +168,13 @@ impl Writer {
 
     /// Updates the index with our own write. An object that was deleted before the response arrived, or by this write,
     /// stays deleted: no watch event would correct that.
-    fn observe(&self, key: &ObjectKey, object: &Arc<Value>, is_made: bool) {
-        let (meta, uid) = (Meta::of(object), Meta::of(object).uid());
+    fn observe(&self, key: &ObjectKey, object: &Arc<Packed>, is_made: bool) {
+        let (meta, uid) = (object.meta(), object.meta().uid());
         let mut state = self.objects.lock();
         // From here on the index has it.
         state.mirrors.note_pending(key, false);
         let known = state.index.object(key);
-        let is_known = known.is_some_and(|known| Meta::of(known).uid() == uid);
+        let is_known = known.is_some_and(|known| known.meta().uid() == uid);
         let is_there = is_known || (is_made && !state.mirrors.making.has_gone(key, uid));
         if !is_there || (meta.is_deleting() && meta.finalizers().is_empty()) {
             return;
@@ -221,8 +221,8 @@ const fn word(step: &Step) -> &'static str {
     }
 }
 
-fn version_of(object: &Value) -> (String, String) {
-    let meta = Meta::of(object);
+fn version_of(object: &Packed) -> (String, String) {
+    let meta = object.meta();
     (meta.uid().to_owned(), meta.resource_version().to_owned())
 }
 

@@ -15,34 +15,36 @@ use argocd::{
 };
 use jiff::Timestamp;
 use protocol::{Kind, ObjectKey};
-use serde_json::Value;
 
 use super::{
     Index,
     effect::Effect,
     entry::{Entry, is_newer},
 };
-use crate::domain::{Block, Blocked, ClusterName, Key, Place, Placement};
+use crate::{
+    domain::{Block, Blocked, ClusterName, Key, Place, Placement},
+    store::Packed,
+};
 
 /// Changes on the hub.
 impl Index {
     /// Sets an object to the hub's version.
     ///
     /// `new`: an unknown Application was created just now, not found at the start.
-    pub(crate) fn set(&mut self, kind: Kind, object: Arc<Value>, new: bool) -> Vec<Effect> {
+    pub(crate) fn set(&mut self, kind: Kind, object: Arc<Packed>, new: bool) -> Vec<Effect> {
         if kind == Kind::Application {
             return self.set_application(object, new);
         }
-        let name = Meta::of(&object).name().to_owned();
+        let name = object.meta().name().to_owned();
         self.set_provision(kind, &name, Some(object))
     }
 
     /// Like [`Self::set`], to the result of our own write, unless the watch has reported a newer version.
-    pub(crate) fn set_written(&mut self, kind: Kind, object: Arc<Value>) -> Vec<Effect> {
-        let meta = Meta::of(&object);
+    pub(crate) fn set_written(&mut self, kind: Kind, object: Arc<Packed>) -> Vec<Effect> {
+        let meta = object.meta();
         let key = ObjectKey::new(kind, meta.namespace(), meta.name());
         let is_old = self.object(&key).is_some_and(|known| {
-            let (known, version) = (Meta::of(known), meta.resource_version());
+            let (known, version) = (known.meta(), meta.resource_version());
             known.uid() == meta.uid() && !is_newer(version, known.resource_version())
         });
         // An older Application is ignored anyway, unless it is from before a restore.
@@ -70,14 +72,9 @@ impl Index {
     }
 
     /// Sets an Application to the hub's version. An older version than the known one is ignored.
-    pub(super) fn set_application(
-        &mut self,
-        object: impl Into<Arc<Value>>,
-        new: bool,
-    ) -> Vec<Effect> {
-        let object = object.into();
-        let key = Key::of(Meta::of(&object));
-        let uid = Meta::of(&object).uid().to_owned();
+    pub(super) fn set_application(&mut self, object: Arc<Packed>, new: bool) -> Vec<Effect> {
+        let key = Key::of(object.meta());
+        let uid = object.meta().uid().to_owned();
         let known = self
             .applications
             .get_mut(&key)
@@ -133,7 +130,7 @@ impl Index {
         &mut self,
         kind: Kind,
         name: &str,
-        object: Option<Arc<Value>>,
+        object: Option<Arc<Packed>>,
     ) -> Vec<Effect> {
         let before = self.provisions.repository(name).cloned();
         let mut effects = self.provisions.set(kind, name, object, &self.clusters);
@@ -371,7 +368,12 @@ pub(super) fn needs(application: Application<'_>, repositories: &[&Repository]) 
 
 #[cfg(test)]
 impl Index {
-    pub(super) fn set_project(&mut self, name: &str, object: Option<Value>) -> Vec<Effect> {
-        self.set_provision(Kind::AppProject, name, object.map(Arc::new))
+    pub(super) fn set_project(
+        &mut self,
+        name: &str,
+        object: Option<serde_json::Value>,
+    ) -> Vec<Effect> {
+        let object = object.map(|it| Arc::new(Packed::of(it)));
+        self.set_provision(Kind::AppProject, name, object)
     }
 }

@@ -3,14 +3,17 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use argocd::{
-    Application, Meta,
+    Application,
     command::{self, Introduced},
     digest, host_keys, projection,
 };
 use serde_json::Value;
 
 use super::effect::Effect;
-use crate::domain::{Block, Blocked, ClusterName, Key, Placement};
+use crate::{
+    domain::{Block, Blocked, ClusterName, Key, Placement},
+    store::Packed,
+};
 
 /// The hosts that an Application needs, and on which cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +43,7 @@ struct Commands {
 /// One Application: the hub's object, its placement, and the state of its copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    object: Arc<Value>,
+    object: Arc<Packed>,
     pub(crate) placement: Placement,
     /// The cluster that it was routed to, if that left the fleet.
     pub(crate) left: Option<ClusterName>,
@@ -65,9 +68,9 @@ pub(crate) struct Entry {
 impl Entry {
     /// An Application that was unknown before. Unless it is `new` on the hub too, the age of its operation is unknown,
     /// and the first report of the cluster decides.
-    pub(super) fn new(object: Arc<Value>, new: bool) -> Self {
+    pub(super) fn new(object: Arc<Packed>, new: bool) -> Self {
         let mut entry = Self {
-            object: Arc::new(Value::Null),
+            object: Arc::default(),
             placement: Placement::Local,
             left: None,
             commands: Commands::default(),
@@ -93,18 +96,18 @@ impl Entry {
     }
 
     /// Updates to a newer version; none when it is not newer.
-    pub(super) fn replace(&mut self, object: Arc<Value>) -> Option<Introduced> {
+    pub(super) fn replace(&mut self, object: Arc<Packed>) -> Option<Introduced> {
         if std::mem::take(&mut self.is_former) {
             return Some(self.reset_to(object));
         }
-        let newer = is_newer(Meta::of(&object).resource_version(), self.version());
+        let newer = is_newer(object.meta().resource_version(), self.version());
         newer.then(|| self.update(object))
     }
 
     /// Resets the entry as at a start: the age of the operation is unknown. The cluster may have taken it before the
     /// hub was restored, and its next report decides.
-    fn reset_to(&mut self, object: Arc<Value>) -> Introduced {
-        self.object = Arc::new(Value::Null);
+    fn reset_to(&mut self, object: Arc<Packed>) -> Introduced {
+        self.object = Arc::default();
         (self.commands, self.stated) = (Commands::default(), None);
         let introduced = self.update(object);
         self.commands.operation = None;
@@ -114,37 +117,43 @@ impl Entry {
         }
     }
 
-    fn update(&mut self, object: Arc<Value>) -> Introduced {
-        let introduced = command::introduced(&self.object, &object);
+    fn update(&mut self, object: Arc<Packed>) -> Introduced {
+        let head = object.head();
+        let introduced = command::introduced(self.head(), head);
         let (before, after) = (
             self.application().operation(),
-            Application::of(&object).operation(),
+            Application::of(head).operation(),
         );
         let is_other = before != after;
         if introduced.operation || is_other {
             self.commands.taken = false;
         }
         if introduced.operation {
-            self.commands.operation = Some(Meta::of(&object).resource_version().to_owned());
+            self.commands.operation = Some(object.meta().resource_version().to_owned());
         } else if is_other {
             self.commands.operation = None;
         }
-        if !command::wants_refresh(&object) {
+        if !command::wants_refresh(head) {
             self.commands.refresh = None;
         } else if introduced.refresh {
-            self.commands.refresh = Some(command::refresh_id(&object));
+            self.commands.refresh = Some(command::refresh_id(head));
         }
-        if projection::cascades(&object) || Meta::of(&object).is_deleting() {
+        if projection::cascades(head) || object.meta().is_deleting() {
             self.keeps_workload = false;
-        } else if projection::cascades(&self.object) {
+        } else if projection::cascades(self.head()) {
             self.keeps_workload = true;
         }
         self.object = object;
         introduced
     }
 
-    pub(crate) const fn object(&self) -> &Arc<Value> {
+    pub(crate) const fn object(&self) -> &Arc<Packed> {
         &self.object
+    }
+
+    /// The object with only a few fields of its status.
+    pub(crate) fn head(&self) -> &Value {
+        self.object.head()
     }
 
     /// Whether it is being deleted and its cluster has reported that no copy is left.
@@ -154,31 +163,29 @@ impl Entry {
 
     /// Records whether its cluster has no copy any more.
     pub(crate) fn note_gone_there(&mut self, is_gone: bool) {
-        self.is_gone_there = is_gone && Meta::of(&self.object).is_deleting();
+        self.is_gone_there = is_gone && self.object.meta().is_deleting();
     }
 
     /// The state to send before the deletion, if the cluster would delete the workload with its outdated copy.
-    pub(crate) fn final_state(&self) -> Option<Arc<Value>> {
+    pub(crate) fn final_state(&self) -> Option<Arc<Packed>> {
         self.keeps_workload.then(|| Arc::clone(&self.object))
     }
 
     pub(crate) fn application(&self) -> Application<'_> {
-        Application::of(&self.object)
+        Application::of(self.head())
     }
 
     pub(crate) fn uid(&self) -> &str {
-        Meta::of(&self.object).uid()
+        self.object.meta().uid()
     }
 
     pub(crate) fn version(&self) -> &str {
-        Meta::of(&self.object).resource_version()
+        self.object.meta().resource_version()
     }
 
     /// Its rank among the claims of a name.
     pub(super) fn claim(&self) -> (String, String) {
-        let created = Meta::of(&self.object)
-            .creation_timestamp()
-            .unwrap_or_default();
+        let created = self.object.meta().creation_timestamp().unwrap_or_default();
         (created.to_owned(), self.uid().to_owned())
     }
 
@@ -212,7 +219,7 @@ impl Entry {
 
     /// The digest of the state that its cluster should have.
     pub(crate) fn digest(&self) -> String {
-        digest::agreed(&projection::wire_application(&self.object))
+        digest::agreed(&projection::wire_application(self.head()))
     }
 
     /// The version that introduced the current operation, if it is known.
@@ -303,7 +310,7 @@ impl Entry {
         };
         let before = self.stated.take();
         let before = before.filter(|stated| stated.cluster == now.cluster);
-        if before.is_none() && command::is_spent(&self.object) {
+        if before.is_none() && command::is_spent(self.head()) {
             // Another cluster may have left it: only a report of this one shows whether it is a command.
             self.commands.operation = None;
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::testing::{application, fleet, name, open_project, with};
+use crate::testing::{application, fleet, name, open_project, packed, with};
 use argocd::keys;
 use proptest::prelude::*;
 use serde_json::json;
@@ -144,7 +144,7 @@ impl Model {
                         },
                     }),
                 );
-                self.index.set_application(object, true)
+                self.index.set_application(packed(object), true)
             }
             Change::Deleted(app) => {
                 let key = app.key();
@@ -162,7 +162,7 @@ impl Model {
             Change::Repository(name, project) => {
                 let object = project.map(|project| repository(name, project, self.version));
                 self.index
-                    .set_provision(Kind::Repository, name, object.map(Arc::new))
+                    .set_provision(Kind::Repository, name, object.map(packed))
             }
             Change::Certificate(is_there) => {
                 let object = json!({
@@ -172,7 +172,7 @@ impl Model {
                 self.index.set_provision(
                     Kind::TlsCerts,
                     CERTIFICATES,
-                    is_there.then(|| object.into()),
+                    is_there.then(|| packed(object)),
                 )
             }
             Change::Fleet(clusters, shares) => self.join(&clusters, shares),

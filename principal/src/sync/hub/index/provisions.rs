@@ -16,7 +16,7 @@ use protocol::{Kind, Mode, ObjectKey};
 use serde_json::{Value, json};
 
 use super::{effect::Effect, entry::Uses};
-use crate::{domain::ClusterName, fleet::Enrolment};
+use crate::{domain::ClusterName, fleet::Enrolment, store::Packed};
 
 /// The kinds that are compiled from the hosts that a cluster uses.
 const OF_HOSTS: [(Kind, Shared); 2] = [
@@ -40,7 +40,7 @@ pub(super) struct Provisions {
     namespace: String,
     /// Makes the identifier of a Secret's content meaningless to others, and after a restart.
     salt: Sealed<String>,
-    objects: BTreeMap<(Kind, String), Sealed<Arc<Value>>>,
+    objects: BTreeMap<(Kind, String), Sealed<Arc<Packed>>>,
     repositories: BTreeMap<String, Repository>,
     /// How many Applications of a cluster need a host.
     uses: BTreeMap<ClusterName, BTreeMap<String, usize>>,
@@ -116,10 +116,10 @@ impl Provisions {
         &mut self,
         kind: Kind,
         name: &str,
-        object: Option<Arc<Value>>,
+        object: Option<Arc<Packed>>,
         clusters: &Clusters,
     ) -> Vec<Effect> {
-        let repository = object.as_deref().and_then(Repository::of);
+        let repository = object.as_deref().map(Packed::head).and_then(Repository::of);
         let place = (kind, name.to_owned());
         match object {
             Some(object) => self.objects.insert(place, Sealed::new(object)),
@@ -273,7 +273,7 @@ impl Provisions {
 
     fn object(&self, key: &ObjectKey) -> Option<&Value> {
         let object = self.objects.get(&(key.kind, key.name.clone()))?;
-        Some(object.as_ref())
+        Some(object.head())
     }
 
     fn key(&self, kind: Kind, name: &str) -> ObjectKey {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     domain::Placement,
-    testing::{application, fleet, name, open_project, with},
+    testing::{application, fleet, name, open_project, packed, with},
 };
 use argocd::keys;
 use serde_json::json;
@@ -56,7 +56,7 @@ fn stated(effects: Vec<Effect>) -> Vec<Effect> {
 }
 
 fn set(index: &mut Index, object: Value) -> Vec<Effect> {
-    stated(index.set_application(object, true))
+    stated(index.set_application(packed(object), true))
 }
 
 fn condition<'a>(index: &'a Index, namespace: &str, name: &str) -> Option<&'a str> {
@@ -93,7 +93,7 @@ fn an_older_version_changes_nothing() {
     );
     set(&mut index, newer);
     assert_eq!(
-        index.set_application(application("a", "app", "1", 8), true),
+        index.set_application(packed(application("a", "app", "1", 8)), true),
         []
     );
     assert_eq!(index.application(&key("a", "app")).unwrap().version(), "9");
@@ -339,7 +339,7 @@ fn operation_found_at_start_gets_its_identity_later() {
     let operation = json!({ "operation": { "sync": {} } });
     let found = with(application("a", "app", "1", 7), operation);
     assert_eq!(
-        stated(index.set_application(found, false)),
+        stated(index.set_application(packed(found), false)),
         [state("a", "a", "app")]
     );
     let entry = index.application(&key("a", "app")).unwrap();

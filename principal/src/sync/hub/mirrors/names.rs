@@ -1,7 +1,7 @@
 //! The names of mirrored projects, which can fit several clusters: `a-b-c` is project `b-c` of cluster `a` and project
 //! `c` of cluster `a-b`. One of them owns the name; the others are refused and lose their mirror.
 
-use argocd::{Meta, mirror};
+use argocd::mirror;
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ impl Mirrors {
         let Some(live) = state.index.object(key).cloned() else {
             return false;
         };
-        let holder = mirror::cluster_of(&live).and_then(|it| ClusterName::try_from(it).ok());
+        let holder = mirror::cluster_of(live.head()).and_then(|it| ClusterName::try_from(it).ok());
         let owner = state.index.owner_of_project(&key.name);
         let (Some(holder), Some(owner)) = (holder, owner) else {
             return false;
@@ -78,7 +78,7 @@ impl Mirrors {
             let why = taken(&owner, key);
             state.mirrors.note(&holder, &there, Some(why));
         }
-        let uid = Meta::of(&live).source_uid().unwrap_or_default();
+        let uid = live.meta().source_uid().unwrap_or_default();
         state.mirrors.leave(key, &holder, uid);
         self.objects.mirrors.mark(key.clone());
         true

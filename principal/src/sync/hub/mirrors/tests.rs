@@ -11,7 +11,7 @@ use crate::{
     settings::Settings,
     store::{Memory, Report, Watched},
     sync::hub::Hub,
-    testing::{application, enrolment, fleet, name, open_project},
+    testing::{application, applied, enrolment, fleet, name, open_project},
 };
 
 /// A hub in memory whose changes are not watched, with the autonomous cluster `own`.
@@ -110,7 +110,7 @@ async fn mirror_deleted_before_watch_event_is_recreated() {
     assert!(hub.mirrors.settle(&mirrors_to_reconcile).await.unwrap());
     let again = memory.application("own", "app").unwrap();
     // Reported by the watch, it would now be missed in a later list without it.
-    hub.report(Report::Applied(Watched::Application, again));
+    hub.report(applied(Watched::Application, again));
     assert!(hub.objects.lock().mirrors.unreported.is_empty());
     hub.report(Report::Synced(Watched::Application));
     assert!(hub.objects.lock().index.application(&place()).is_some());
@@ -120,12 +120,16 @@ async fn mirror_deleted_before_watch_event_is_recreated() {
 async fn owner_of_a_name_takes_over_a_mirror_that_was_never_created() {
     let (memory, hub, _own) = setup();
     let key = ObjectKey::new(Kind::AppProject, "argocd", "own-b-c");
+    let size = Size {
+        text: 10,
+        memory: 10,
+    };
     // The create of the first cluster failed, and it retries.
     let begun = hub
         .objects
         .lock()
         .mirrors
-        .begin(&key, &name("own"), "first", 10);
+        .begin(&key, &name("own"), "first", size);
     assert_eq!(begun, Ok(()));
     let mut enrolled = fleet(&[]);
     for cluster in ["own", "own-b"] {

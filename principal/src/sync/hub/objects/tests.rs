@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     store::Memory,
     sync::hub::Hub,
-    testing::{application, fleet, name, open_project},
+    testing::{self, application, fleet, name, open_project},
 };
 
 /// A hub with Applications `one` and `two` of cluster `a`, fully listed.
@@ -15,7 +15,7 @@ fn hub() -> Arc<Hub> {
     let hub = Arc::new(Hub::new(&settings, store, clock, metrics));
     hub.set_fleet(&fleet(&["a", "ab"]));
     let project = open_project("default");
-    hub.report(Report::Applied(Watched::AppProject, project));
+    hub.report(testing::applied(Watched::AppProject, project));
     for name in ["one", "two"] {
         applied(&hub, name, name);
     }
@@ -27,7 +27,7 @@ fn hub() -> Arc<Hub> {
 
 fn applied(hub: &Hub, name: &str, uid: &str) {
     let object = application("a", name, uid, 1);
-    hub.report(Report::Applied(Watched::Application, object));
+    hub.report(testing::applied(Watched::Application, object));
 }
 
 fn key(name: &str) -> Key {
@@ -98,8 +98,8 @@ fn missing_project_deletes_no_copies() {
     let subscriber = hub.subscribe(&name("a"));
     hub.report(Report::Deleted {
         kind: Watched::AppProject,
-        key: Key::of(Meta::of(&open_project("default"))),
-        uid: Meta::of(&open_project("default")).uid().to_owned(),
+        key: Key::of(argocd::Meta::of(&open_project("default"))),
+        uid: argocd::Meta::of(&open_project("default")).uid().to_owned(),
         is_seen: false,
     });
     hub.report(Report::Synced(Watched::AppProject));

@@ -6,13 +6,15 @@ use crate::{
     settings::Settings,
     store::{Memory, Report, Watched},
     sync::hub::{Hub, Subscription},
-    testing::{application, fleet, name, open_project, with},
+    testing::{application, applied, fleet, name, open_project, with},
 };
 use argocd::keys;
 use futures::FutureExt as _;
 use protocol::{ObjectKey, payload::ErrorReport};
 use runtime::clock::Clock;
 use serde_json::json;
+
+mod bounds;
 
 struct Setup {
     memory: Memory,
@@ -22,23 +24,23 @@ struct Setup {
 
 /// A hub in memory with one Application; its changes are not watched.
 fn setup(app: &Value) -> Setup {
+    setup_with(&Settings::usual(([127, 0, 0, 1], 0).into()), app)
+}
+
+fn setup_with(settings: &Settings, app: &Value) -> Setup {
     let memory = Memory::new();
     memory.put(Watched::Application, app.clone());
-    let settings = Settings::usual(([127, 0, 0, 1], 0).into());
     let store = Arc::new(memory.clone());
     let hub = Arc::new(Hub::new(
-        &settings,
+        settings,
         store,
         Clock::system(),
         Metrics::default(),
     ));
     hub.set_fleet(&fleet(&["a", "ab"]));
-    hub.report(Report::Applied(
-        Watched::AppProject,
-        open_project("default"),
-    ));
+    hub.report(applied(Watched::AppProject, open_project("default")));
     let known = memory.application("a", "app").unwrap();
-    hub.report(Report::Applied(Watched::Application, known));
+    hub.report(applied(Watched::Application, known));
     let subscriber = hub.subscribe(&name("a"));
     Setup {
         memory,
@@ -118,11 +120,7 @@ async fn write_retries_on_the_newer_object_after_a_conflict() {
     setup.memory.put(Watched::Application, edited);
     let theirs = setup.memory.application("a", "app").unwrap();
     let (from, event) = (sender("a"), healthy());
-    let watching = async {
-        setup
-            .hub
-            .report(Report::Applied(Watched::Application, theirs))
-    };
+    let watching = async { setup.hub.report(applied(Watched::Application, theirs)) };
     let (verdict, _) = futures::join!(setup.hub.reports.apply(&from, &event), watching);
     assert_eq!(verdict, Verdict::Done);
     let now = setup.memory.application("a", "app").unwrap();
@@ -155,11 +153,7 @@ async fn json_patch_is_recomputed_after_a_conflict() {
     setup.memory.put(Watched::Application, edited);
     let theirs = setup.memory.application("a", "app").unwrap();
     let (from, event) = (sender("a"), with_a_null());
-    let watching = async {
-        setup
-            .hub
-            .report(Report::Applied(Watched::Application, theirs))
-    };
+    let watching = async { setup.hub.report(applied(Watched::Application, theirs)) };
     let (verdict, _) = futures::join!(setup.hub.reports.apply(&from, &event), watching);
     assert_eq!(verdict, Verdict::Done);
     let now = setup.memory.application("a", "app").unwrap();

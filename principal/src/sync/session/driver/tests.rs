@@ -29,9 +29,9 @@ use crate::{
     domain::Key,
     metrics::Metrics,
     settings::{Limits, Settings},
-    store::{Report, Reporter, Store, Watched, WriteError},
+    store::{Packed, Reporter, Store, Watched, WriteError},
     sync::session::shed,
-    testing::{Authority, SIGNING_KEY, application, enrolment, fleet, name, open_project},
+    testing::{Authority, SIGNING_KEY, application, applied, enrolment, fleet, name, open_project},
 };
 
 /// More turns than any state needs in a minute without input.
@@ -50,7 +50,7 @@ impl Store for Slow {
         future::pending().boxed()
     }
 
-    async fn create(&self, _: Watched, _: &Value) -> Result<Value, WriteError> {
+    async fn create(&self, _: Watched, _: &Value) -> Result<Packed, WriteError> {
         future::pending().await
     }
 
@@ -64,7 +64,7 @@ impl Store for Slow {
         application: &Key,
         _: &str,
         _: argocd::Patch,
-    ) -> Result<Value, WriteError> {
+    ) -> Result<Packed, WriteError> {
         if application.name.starts_with("stuck") {
             self.stuck.fetch_add(1, Ordering::Relaxed);
             future::pending().await
@@ -131,7 +131,7 @@ fn sessions_with(hub: Arc<Slow>, applications: &[String], limits: Limits) -> Arc
     let sessions = sessions_on(hub, limits);
     for name in applications {
         let object = application("a", name, &format!("uid-{name}"), 1);
-        let report = Report::Applied(Watched::Application, object);
+        let report = applied(Watched::Application, object);
         sessions.hub.objects.report(report);
     }
     sessions
@@ -147,10 +147,8 @@ pub(in crate::sync::session) fn sessions_on(
     let hub = Hub::new(&settings, store, clock.clone(), metrics.clone());
     let enrolled = fleet(&["a"]);
     hub.set_fleet(&enrolled);
-    hub.objects.report(Report::Applied(
-        Watched::AppProject,
-        open_project("default"),
-    ));
+    hub.objects
+        .report(applied(Watched::AppProject, open_project("default")));
     let (registry, _) = Registry::new(clock.clone());
     let gate = Admission {
         identity: Method::ocm(),

@@ -6,9 +6,9 @@ use serde_json::json;
 use super::*;
 use crate::{
     settings,
-    store::{Memory, Report, Watched},
+    store::{Memory, Watched},
     sync::session::driver::tests::sessions_on,
-    testing::{application, name, with},
+    testing::{application, applied, name, with},
 };
 
 /// A peer to which only control messages are sent.
@@ -40,7 +40,7 @@ impl Listing {
                 argocd::keys::SOURCE_UID: format!("source-{number}"),
             } } });
             hub.objects
-                .report(Report::Applied(Watched::Application, with(live, source)));
+                .report(applied(Watched::Application, with(live, source)));
         }
         let peer = Peer {
             mode: Mode::Autonomous,

@@ -14,7 +14,7 @@ use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
 use super::{Provisions, ToCluster};
-use crate::domain::ClusterName;
+use crate::{domain::ClusterName, store::Packed};
 
 /// Queries.
 impl Provisions {
@@ -24,17 +24,17 @@ impl Provisions {
     }
 
     /// A project as the hub has it, by its whole name.
-    pub(crate) fn kept_project(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+    pub(crate) fn kept_project(&self, key: &ObjectKey) -> Option<&Arc<Packed>> {
         let project = self.objects.get(&(Kind::AppProject, key.name.clone()))?;
         (key.namespace == self.namespace).then_some(project)
     }
 
     /// All projects as the hub has them.
-    pub(crate) fn kept_projects(&self) -> impl Iterator<Item = (ObjectKey, &Arc<Value>)> {
+    pub(crate) fn kept_projects(&self) -> impl Iterator<Item = (ObjectKey, &Arc<Packed>)> {
         let all = self.objects.iter();
         all.filter(|((kind, _), _)| *kind == Kind::AppProject)
             .map(|((kind, name), project)| {
-                let project: &Arc<Value> = project;
+                let project: &Arc<Packed> = project;
                 (self.key(*kind, name), project)
             })
     }

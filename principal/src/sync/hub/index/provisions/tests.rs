@@ -6,7 +6,7 @@ use crate::{
     domain::Key,
     fleet::Fleet,
     sync::hub::index::{Index, Lookup},
-    testing::{application, fleet, name, open_project, with},
+    testing::{application, fleet, name, open_project, packed, with},
 };
 
 const PASSWORD: &str = "correct-horse-battery-staple";
@@ -55,7 +55,7 @@ fn index(clusters: &[&str]) -> Index {
 
 fn set(index: &mut Index, kind: Kind, object: Value) -> Vec<Effect> {
     let name = Meta::of(&object).name().to_owned();
-    index.set_provision(kind, &name, Some(object.into()))
+    index.set_provision(kind, &name, Some(packed(object)))
 }
 
 /// The clusters that receive (`+`) or lose (`-`) Secrets and keys.
@@ -176,7 +176,7 @@ fn certificates_follow_the_hosts_that_are_used() {
         "data": { "example.com": "PEM", "other.example": "PEM" },
     });
     assert!(arrived(&set(&mut index, Kind::TlsCerts, certificates)).is_empty());
-    let effects = index.set_application(application("a", "app", "1", 1), true);
+    let effects = index.set_application(packed(application("a", "app", "1", 1)), true);
     assert!(arrived(&effects).contains(&"+a argocd-tls-certs-cm".to_owned()));
     let key = ObjectKey::new(Kind::TlsCerts, "argocd", "argocd-tls-certs-cm");
     let wire = index.provision(&name("a"), &key).unwrap();
@@ -213,7 +213,7 @@ fn certificates_follow_the_hosts_that_are_used() {
 fn repository_condition_names_the_secret_that_is_not_delivered() {
     let mut index = index(&["a"]);
     set(&mut index, Kind::AppProject, open_project("default"));
-    index.set_application(application("a", "app", "1", 1), true);
+    index.set_application(packed(application("a", "app", "1", 1)), true);
     let app = Key {
         namespace: "a".to_owned(),
         name: "app".to_owned(),
@@ -304,7 +304,7 @@ fn index_debug_output_hides_secrets() {
     let mut index = index(&["a"]);
     set(&mut index, Kind::AppProject, project_of("team", "a"));
     let effects = set(&mut index, Kind::Repository, repository("team", 1));
-    let report = crate::store::Report::Applied(Kind::Repository, repository("team", 1));
+    let report = crate::testing::applied(Kind::Repository, repository("team", 1));
     let printed = format!("{index:?} {effects:?} {report:?}");
     for shown in [PASSWORD.to_owned(), STANDARD.encode(PASSWORD)] {
         assert!(!printed.contains(&shown));
@@ -318,7 +318,7 @@ fn refusal_concerns_only_applications_of_that_cluster() {
     set(&mut index, Kind::AppProject, open_project("default"));
     set(&mut index, Kind::Repository, repository("default", 1));
     for cluster in ["a", "ab"] {
-        index.set_application(application(cluster, "app", cluster, 1), true);
+        index.set_application(packed(application(cluster, "app", cluster, 1)), true);
     }
     let key = ObjectKey::new(Kind::Repository, "argocd", "repo");
     let app = Key {

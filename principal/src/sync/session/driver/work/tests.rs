@@ -8,7 +8,7 @@ use super::{super::tests, *};
 use crate::{
     admission::registry::End,
     settings::Limits,
-    store::{Memory, Report, Watched},
+    store::{Memory, Watched},
     sync::session::{pace::PAUSE, shared::Sessions},
     testing::application,
 };
@@ -56,7 +56,7 @@ impl Flooded {
 
     /// The watch reports its current state.
     fn watch(&self, name: &str) {
-        let reply = Report::Applied(Watched::Application, self.live(name));
+        let reply = crate::testing::applied(Watched::Application, self.live(name));
         self.sessions.hub.objects.report(reply);
     }
 

@@ -1,0 +1,152 @@
+//! An object of the hub as this program keeps it: the status is text.
+//!
+//! A status is most of an Application, a spoke writes it, and a tree costs up to a hundred times its text. A decision
+//! about a report reads the whole status; everything else needs only a few fields of it.
+
+use argocd::{Meta, masked::Masked};
+use protocol::payload::{self, Undecodable};
+use serde_json::{Map, Value};
+
+/// The fields of `status.operationState` that stay in the head: they identify an operation and its end.
+const STATE: [&str; 4] = ["operation", "phase", "startedAt", "finishedAt"];
+
+/// The largest estimated memory of a status while it is a tree, in bytes: more than a report can have, since the hub
+/// adds its own conditions.
+const MOST_MEMORY: usize = 2 * payload::MOST_OBJECT_MEMORY;
+
+/// An object whose status is text.
+#[derive(Clone, Default, PartialEq, Eq, derive_more::Debug)]
+pub struct Packed {
+    #[debug("{:?}", Masked(head))]
+    head: Value,
+    /// The status as JSON; none if the object has none.
+    #[debug(skip)]
+    status: Option<Box<str>>,
+}
+
+impl Packed {
+    /// Packs a whole object.
+    pub fn of(mut object: Value) -> Self {
+        let status = object.as_object_mut().and_then(|it| it.remove("status"));
+        let text = status.as_ref().map(Value::to_string);
+        Self::with(object, text.map(String::into_boxed_str), status.as_ref())
+    }
+
+    /// An object without its status, and the text of that; fails if no tree of it is within the bounds of a decoder.
+    pub(crate) fn from_parts(head: Value, status: Option<Box<str>>) -> Result<Self, Undecodable> {
+        let whole = status.as_deref().map(decoded).transpose()?;
+        Ok(Self::with(head, status, whole.as_ref()))
+    }
+
+    fn with(mut head: Value, status: Option<Box<str>>, whole: Option<&Value>) -> Self {
+        let state = whole.and_then(|status| status.get("operationState"));
+        if let (Some(state), Some(fields)) = (state, head.as_object_mut()) {
+            let kept = STATE.into_iter().filter_map(|name| {
+                let field = state.get(name)?;
+                Some((name.to_owned(), field.clone()))
+            });
+            let kept = Value::Object(kept.collect());
+            let kept = Map::from_iter([("operationState".to_owned(), kept)]);
+            fields.insert("status".to_owned(), kept.into());
+        }
+        Self { head, status }
+    }
+
+    /// The object with only those fields of the status that identify an operation.
+    pub const fn head(&self) -> &Value {
+        &self.head
+    }
+
+    /// The object with these metadata.
+    pub(crate) fn with_metadata(mut self, metadata: Value) -> Self {
+        if let Some(fields) = self.head.as_object_mut() {
+            fields.insert("metadata".to_owned(), metadata);
+        }
+        self
+    }
+
+    /// Its metadata.
+    pub fn meta(&self) -> Meta<'_> {
+        Meta::of(&self.head)
+    }
+
+    /// The bytes of its status as text.
+    pub(crate) fn status_bytes(&self) -> usize {
+        self.status.as_ref().map_or(0, |text| text.len())
+    }
+
+    /// The whole object.
+    pub fn whole(&self) -> Value {
+        let mut object = self.head.clone();
+        // It was decoded once, when it was packed.
+        let status = (self.status.as_deref()).and_then(|text| decoded(text).ok());
+        if let (Some(status), Some(fields)) = (status, object.as_object_mut()) {
+            fields.insert("status".to_owned(), status);
+        }
+        object
+    }
+}
+
+fn decoded(status: &str) -> Result<Value, Undecodable> {
+    payload::decode_within("status", status.as_bytes(), MOST_MEMORY)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn application() -> Value {
+        json!({
+            "metadata": { "name": "app", "resourceVersion": "1" },
+            "spec": { "project": "default" },
+            "status": {
+                "operationState": {
+                    "operation": { "sync": {} },
+                    "phase": "Running",
+                    "startedAt": "2026-01-01T00:00:00Z",
+                    "syncResult": { "resources": [1, 2] },
+                },
+                "resources": [{ "": 0 }],
+            },
+        })
+    }
+
+    #[test]
+    fn head_of_an_application_identifies_its_operation() {
+        let packed = Packed::of(application());
+        let state = json!({ "operationState": {
+            "operation": { "sync": {} },
+            "phase": "Running",
+            "startedAt": "2026-01-01T00:00:00Z",
+        }});
+        assert_eq!(packed.head()["status"], state);
+        assert_eq!(packed.head()["spec"], application()["spec"]);
+        assert_eq!(packed.whole(), application());
+        assert_eq!(packed.meta().name(), "app");
+    }
+
+    #[test]
+    fn object_of_two_parts_equals_the_whole_one() {
+        for status in [
+            application()["status"].clone(),
+            json!({}),
+            Value::Null,
+            json!({ "operationState": null }),
+            json!({ "operationState": "text" }),
+        ] {
+            let mut object = application();
+            object["status"] = status.clone();
+            let mut head = application();
+            head.as_object_mut().unwrap().remove("status");
+            let text = status.to_string().into_boxed_str();
+            let packed = Packed::from_parts(head, Some(text)).unwrap();
+            assert_eq!(packed, Packed::of(object.clone()), "{status}");
+            assert_eq!(packed.whole(), object);
+        }
+        let packed = Packed::from_parts(json!({ "kind": "Secret" }), None).unwrap();
+        assert_eq!(packed.whole(), json!({ "kind": "Secret" }));
+        assert!(Packed::from_parts(Value::Null, Some("{".into())).is_err());
+    }
+}
