@@ -104,15 +104,30 @@ impl Attacker {
 
     /// Its own Application on the hub.
     pub(super) async fn own(&self) -> Result<Named> {
-        let at = At::application(&self.name, OWN);
-        let own = self.hub.read(&at).await?;
-        let uid = own["metadata"]["uid"].as_str().context("a UID")?;
+        let own = self.hub.read(&At::application(&self.name, OWN)).await?;
+        self.named(&own)
+    }
+
+    /// All Applications of its own on the hub.
+    pub(super) async fn all(&self) -> Result<Vec<Named>> {
+        let listed = self.hub.list(&At::application(&self.name, ""), "").await?;
+        listed.iter().map(|own| self.named(own)).collect()
+    }
+
+    fn named(&self, own: &Value) -> Result<Named> {
+        let text = |field: &str| own["metadata"][field].as_str().context("a field");
         Ok(Named {
             namespace: self.name.clone(),
-            name: OWN.to_owned(),
-            uid: uid.to_owned(),
+            name: text("name")?.to_owned(),
+            uid: text("uid")?.to_owned(),
         })
     }
+}
+
+/// The names of the Applications of an attacking cluster.
+pub(super) fn own_names(count: usize) -> Vec<String> {
+    let more = (1..count).map(|number| format!("{OWN}-{number}"));
+    std::iter::once(OWN.to_owned()).chain(more).collect()
 }
 
 /// An event as it is sent.

@@ -26,6 +26,8 @@ pub struct Attack {
     pub mode: Mode,
     /// The result that the principal must achieve.
     pub verdict: Verdict,
+    /// The Applications of the attacking cluster, if it is managed.
+    pub(super) applications: usize,
     run: for<'a> fn(&'a Attacker, Instant) -> BoxFuture<'a, Result<Observed>>,
 }
 
@@ -120,10 +122,14 @@ impl Observed {
 
 macro_rules! attack {
     ($name:literal, $mode:ident, $verdict:expr, $run:path) => {
+        attack!($name, $mode, $verdict, $run, 1)
+    };
+    ($name:literal, $mode:ident, $verdict:expr, $run:path, $applications:expr) => {
         Attack {
             name: $name,
             mode: Mode::$mode,
             verdict: $verdict,
+            applications: $applications,
             run: |attacker, until| Box::pin($run(attacker, until)),
         }
     };
@@ -318,6 +324,12 @@ pub const ATTACKS: &[Attack] = &[
     attack!(
         "JSON without an end",
         Managed,
+        Refused("expected value"),
+        bombs::endless_json
+    ),
+    attack!(
+        "JSON of a million levels",
+        Managed,
         Refused("recursion limit"),
         bombs::deep_json
     ),
@@ -332,6 +344,19 @@ pub const ATTACKS: &[Attack] = &[
         Managed,
         Bounded(Memory, 160),
         bombs::json_loop
+    ),
+    attack!(
+        "statuses with many nodes of 20 Applications",
+        Managed,
+        Bounded(Memory, 240),
+        bombs::statuses,
+        20
+    ),
+    attack!(
+        "mirrors with many nodes",
+        Autonomous,
+        Bounded(Memory, 240),
+        bombs::mirrors
     ),
     attack!(
         "message that decompresses to 210 MB",

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    attacker::{Attacker, Named, OWN, neighbour},
+    attacker::{Attacker, Named, neighbour, own_names},
     attacks::Attack,
 };
 use crate::{
@@ -197,7 +197,7 @@ async fn enrol_hostile(
         hub.apply(&At::namespace(&name), json!({})).await?;
         let pair = match attack.mode {
             Mode::Managed => {
-                applications::make(hub, &name, &[OWN.to_owned()]).await?;
+                applications::make(hub, &name, &own_names(attack.applications)).await?;
                 setting.enrol(&name).await?
             }
             Mode::Autonomous => {

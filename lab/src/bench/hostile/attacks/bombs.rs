@@ -2,27 +2,51 @@
 
 use anyhow::{Context as _, Result};
 use protocol::{Event, Verb};
+use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Observed;
+use super::{Observed, floods};
 use crate::{
-    bench::hostile::attacker::{Attacker, Named, about, raw},
+    bench::hostile::attacker::{Attacker, Named, about, raw, report},
     raw_client::Answer,
 };
 
-fn status(of: &Named, version: u64, body: String) -> Event {
-    let mut event = about(of, Verb::StatusUpdate, version, &serde_json::Value::Null);
+/// The report of its own Application, with this text as its status.
+fn status(of: &Named, version: u64, text: &str) -> Event {
+    let mut body = report(of, version);
+    body["status"] = Value::Null;
+    let body = body
+        .to_string()
+        .replace("\"status\":null", &format!("\"status\":{text}"));
+    let mut event = about(of, Verb::StatusUpdate, version, &Value::Null);
     event.payload = body.into();
     event
 }
 
-pub(super) async fn deep_json(attacker: &Attacker, _until: Instant) -> Result<Observed> {
+async fn statuses_of(
+    attacker: &Attacker,
+    texts: impl IntoIterator<Item = String>,
+) -> Result<Observed> {
     let own = attacker.own().await?;
-    let bodies = ["[".repeat(1 << 20), "{\"a\":".repeat(100_000)];
     let events = (0..)
-        .zip(bodies)
-        .map(|(version, body)| status(&own, version, body));
+        .zip(texts)
+        .map(|(version, text)| status(&own, version, &text));
     Ok(Observed::Answers(attacker.answers(events).await?))
+}
+
+pub(super) async fn endless_json(attacker: &Attacker, _until: Instant) -> Result<Observed> {
+    statuses_of(attacker, ["[".repeat(1 << 20), r#"{"a":"#.repeat(100_000)]).await
+}
+
+pub(super) async fn deep_json(attacker: &Attacker, _until: Instant) -> Result<Observed> {
+    let lists = ["[", "]"].map(|it| it.repeat(1_000_000)).concat();
+    let maps = [
+        r#"{"a":"#.repeat(500_000),
+        "0".to_owned(),
+        "}".repeat(500_000),
+    ]
+    .concat();
+    statuses_of(attacker, [lists, maps]).await
 }
 
 /// JSON of about this many bytes, in nodes that need a hundred times as much memory.
@@ -33,18 +57,56 @@ fn nodes(bytes: usize) -> String {
 }
 
 pub(super) async fn wide_json(attacker: &Attacker, _until: Instant) -> Result<Observed> {
-    let own = attacker.own().await?;
-    let sizes = [3_000_000, 4_000_000, 15_000_000];
-    let events = (0..)
-        .zip(sizes)
-        .map(|(version, size)| status(&own, version, nodes(size)));
-    Ok(Observed::Answers(attacker.answers(events).await?))
+    statuses_of(attacker, [3_000_000, 4_000_000, 15_000_000].map(nodes)).await
 }
 
 pub(super) async fn json_loop(attacker: &Attacker, until: Instant) -> Result<Observed> {
     let own = attacker.own().await?;
     let body = nodes(2_900_000);
-    let next = |number: u64| Some(raw(status(&own, number, body.clone())));
+    let next = |number: u64| Some(raw(status(&own, number, &body)));
+    Ok(attacker.session().await?.flood(until, next).await.into())
+}
+
+/// A list of this many objects of one kind, as many as an object may have: each costs seventy times its text as a tree.
+fn list(count: usize, element: &str) -> String {
+    format!("[{}]", vec![element; count].join(","))
+}
+
+/// Each Application gets a status whose tree is just within the limit, and another one, and so on.
+pub(super) async fn statuses(attacker: &Attacker, until: Instant) -> Result<Observed> {
+    let own = attacker.all().await?;
+    let resources = list(40_000, r#"{"kind":"a"}"#);
+    let next = |number: u64| {
+        let of = own
+            .iter()
+            .cycle()
+            .nth(usize::try_from(number).ok()? % own.len())?;
+        let text = format!(
+            r#"{{"reconciledAt":"{}","resources":{resources}}}"#,
+            time(number)
+        );
+        Some(raw(status(of, number, &text)))
+    };
+    Ok(attacker.session().await?.flood(until, next).await.into())
+}
+
+/// A time that differs from that of another number.
+fn time(number: u64) -> String {
+    format!(
+        "2026-01-01T{:02}:{:02}:{:02}Z",
+        number / 3600 % 24,
+        number / 60 % 60,
+        number % 60
+    )
+}
+
+/// Each mirror has a spec whose tree is just within the limit.
+pub(super) async fn mirrors(attacker: &Attacker, until: Instant) -> Result<Observed> {
+    let info = list(34_000, r#"{"name":"a","value":"b"}"#);
+    let next = |number: u64| {
+        let mirror = floods::mirror_with(&format!("m{}", number % 40), number, &info);
+        Some(raw(mirror))
+    };
     Ok(attacker.session().await?.flood(until, next).await.into())
 }
 
@@ -55,7 +117,7 @@ pub(super) async fn gzip(attacker: &Attacker, _until: Instant) -> Result<Observe
         .client
         .subscribe_compressed(&attacker.credentials, &token)
         .await?;
-    let event = status(&own, 1, " ".repeat(210 << 20));
+    let event = status(&own, 1, &" ".repeat(210 << 20));
     let id = event.event_id.clone();
     let mut stream = stream.context("subscribe")?;
     let answer: Answer = stream.send_event(Some(raw(event)), Some(&id)).await?;

@@ -23,6 +23,11 @@ use crate::{
 const MIRRORS: u64 = 100;
 
 fn mirror(name: &str, version: u64) -> CloudEvent {
+    raw(mirror_with(name, version, "[]"))
+}
+
+/// An Application of an autonomous cluster, with this text as its `spec.info`.
+pub(super) fn mirror_with(name: &str, version: u64, info: &str) -> Event {
     let body = json!({
         "metadata": {
             "namespace": "argocd", "name": name, "uid": format!("{MARK}-{name}"),
@@ -33,19 +38,16 @@ fn mirror(name: &str, version: u64) -> CloudEvent {
             "source": {"repoURL": "https://git.example.com/x.git", "path": ".",
                        "targetRevision": format!("v{version}")},
             "destination": {"server": "https://kubernetes.default.svc", "namespace": "default"},
+            "info": null,
         },
     });
+    let body = body
+        .to_string()
+        .replace("\"info\":null", &format!("\"info\":{info}"));
     let key = ObjectKey::new(Kind::Application, "argocd", name);
     let verb = Verb::Create;
     let uid = format!("{MARK}-{name}");
-    let event = Event::about(
-        &key,
-        verb,
-        &uid,
-        &version.to_string(),
-        body.to_string().into(),
-    );
-    raw(event)
+    Event::about(&key, verb, &uid, &version.to_string(), body.into())
 }
 
 /// Each request is for the list of all mirrors, and the attacker alternates its connections.
