@@ -95,9 +95,11 @@ impl ArgocdAgent {
     /// The part of the world that concerns one cluster, with the recorded decisions.
     fn world(&self, target: Target<'_>) -> World {
         let name = target.name.to_string();
+        let configuration = self.parts.view.configured(target.name);
+        let addon = hub::addon(target.addon, &self.name, configuration);
         let mut world = World {
             clusters: [(name.clone(), hub::cluster(target.cluster))].into(),
-            addons: [(name, hub::addon(target.addon, &self.name))].into(),
+            addons: [(name, addon)].into(),
             install: self.parts.view.offer().map(|offer| hub::install(&offer)),
             ..World::default()
         };

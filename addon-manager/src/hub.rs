@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use argocd::availability::{AGENT_CONNECTED, AGENT_DISCONNECTED};
 use ocm::{
     api::{
-        addon::{ClusterManagementAddOn, ConfigReference, ManagedClusterAddOn},
+        addon::{AddOnConfig, ClusterManagementAddOn, ManagedClusterAddOn},
         cluster::ManagedCluster,
     },
     condition,
     name::AddonName,
-    sdk::View,
+    sdk::{Configuration, View},
 };
 
 pub use facts::{Addon, Cluster, Install, Own, World, is_of_kubernetes, mode_of};
@@ -29,7 +29,10 @@ pub fn read(view: &View, name: &AddonName) -> Option<World> {
             .map(|(name, object)| (name.to_string(), cluster(&object)))
             .collect(),
         addons: addons
-            .map(|(cluster, object)| (cluster.to_string(), addon(&object, name)))
+            .map(|(cluster, object)| {
+                let configuration = view.configured(&cluster);
+                (cluster.to_string(), addon(&object, name, configuration))
+            })
             .collect(),
         install: view.offer().map(|offer| install(&offer)),
         left: BTreeSet::new(),
@@ -55,12 +58,13 @@ pub fn cluster(object: &ManagedCluster) -> Cluster {
     }
 }
 
-/// The facts that decisions use of a `ManagedClusterAddOn`.
-pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
+/// The facts that decisions use of a `ManagedClusterAddOn`. The configuration is the SDK's: the cluster may write the status.
+pub fn addon(
+    object: &ManagedClusterAddOn,
+    name: &AddonName,
+    configuration: Configuration,
+) -> Addon {
     let annotation = |key| object.annotation(key).map(str::to_owned);
-    let references = object.config_references();
-    let templates = references.iter().map(|it| &it.resource);
-    let mut templates = templates.chain(object.spec.configs.iter().map(|it| &it.resource));
     let available = condition::find(object.conditions(), condition::addon::AVAILABLE);
     let created = object.metadata.creation_timestamp.as_ref();
     Addon {
@@ -78,12 +82,9 @@ pub fn addon(object: &ManagedClusterAddOn, name: &AddonName) -> Addon {
         argocd_place: annotation(keys::ARGOCD_PLACE),
         unidentified: false,
         missing: BTreeMap::new(),
-        config: references
-            .iter()
-            .find(|it| it.resource == DEPLOYMENT_CONFIGS)
-            .and_then(config),
-        configured: condition::is_true(object.conditions(), condition::addon::CONFIGURED),
-        by_template: templates.any(|resource| resource == TEMPLATES),
+        configured: configuration.objects.is_some(),
+        config: config(configuration.objects.unwrap_or_default()),
+        by_template: configuration.by_template,
         was_connected: available.is_some_and(|live| implies_past_session(&live.reason)),
     }
 }
@@ -96,9 +97,10 @@ pub fn implies_past_session(reason: &str) -> bool {
 const DEPLOYMENT_CONFIGS: &str = "addondeploymentconfigs";
 const TEMPLATES: &str = "addontemplates";
 
-fn config(reference: &ConfigReference) -> Option<(String, String)> {
-    let desired = reference.desired_config.as_ref()?;
-    Some((desired.namespace.clone(), desired.name.clone()))
+fn config(objects: Vec<AddOnConfig>) -> Option<(String, String)> {
+    let mut objects = objects.into_iter();
+    let config = objects.find(|it| it.resource == DEPLOYMENT_CONFIGS)?;
+    Some((config.namespace, config.name))
 }
 
 /// The facts that decisions use of the `ClusterManagementAddOn`.
@@ -175,6 +177,48 @@ mod tests {
                 .collect(),
             ..World::default()
         }
+    }
+
+    #[test]
+    fn hostile_status_changes_neither_mode_nor_template() {
+        let reference = |resource: &str| {
+            serde_json::json!({
+                "group": "addon.open-cluster-management.io", "resource": resource,
+                "desiredConfig": { "namespace": "hostile", "name": "hostile", "specHash": "h" },
+            })
+        };
+        let object = serde_json::json!({
+            "apiVersion": "addon.open-cluster-management.io/v1beta1", "kind": "ManagedClusterAddOn",
+            "metadata": { "name": keys::ADDON, "namespace": "c" },
+            "spec": {},
+            "status": {
+                "conditions": [{
+                    "type": "Configured", "status": "True", "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "configReferences": [reference(DEPLOYMENT_CONFIGS), reference(TEMPLATES)],
+            },
+        });
+        let object: ManagedClusterAddOn = serde_json::from_value(object).unwrap();
+        let name = AddonName::new(keys::ADDON).unwrap();
+        let unresolved = addon(&object, &name, Configuration::default());
+        assert!(!unresolved.configured && !unresolved.by_template);
+        assert_eq!(unresolved.config, None);
+
+        let named = AddOnConfig {
+            group: "addon.open-cluster-management.io".to_owned(),
+            resource: DEPLOYMENT_CONFIGS.to_owned(),
+            namespace: "hub".to_owned(),
+            name: "mode".to_owned(),
+        };
+        let configuration = Configuration {
+            objects: Some(vec![named]),
+            by_template: false,
+        };
+        let resolved = addon(&object, &name, configuration);
+        assert!(resolved.configured);
+        let expected = Some(("hub".to_owned(), "mode".to_owned()));
+        assert_eq!(resolved.config, expected);
     }
 
     #[test]

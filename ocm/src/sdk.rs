@@ -79,6 +79,7 @@ pub use self::{
     },
     feedback::availability,
     metrics::Metrics,
+    settled::Configuration,
     sign::{SigningCa, SigningCaError},
     target::{Admission, ConfigKind, HealthMode, Hosts, Registration, Target},
     view::View,

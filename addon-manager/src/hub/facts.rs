@@ -76,7 +76,7 @@ pub struct Addon {
     pub unidentified: bool,
     /// Annotations that record decisions and were removed, with their values.
     pub missing: BTreeMap<&'static str, String>,
-    /// The configuration that OCM has selected (namespace, name), if it has selected one.
+    /// The `AddOnDeploymentConfig` for it (namespace, name), if one is configured and OCM has resolved it.
     pub config: Option<(String, String)>,
     /// Whether OCM has resolved the configuration.
     pub configured: bool,

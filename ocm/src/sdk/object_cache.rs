@@ -16,6 +16,7 @@ use super::{
     hash::Live,
     key::Key,
     permissions,
+    settled::{Configuration, Configured},
 };
 use crate::{
     api::{
@@ -174,11 +175,29 @@ impl State {
     /// The configurations of the placement that counts for a cluster: as for OCM, the last one that selects it.
     pub(crate) fn placed(&self, cluster: &ClusterName) -> &[AddOnConfig] {
         let selects = |placement: &&PlacementStrategy| {
-            let mut decisions = self.decisions.live().values();
-            decisions.any(|it| it.is_of(placement) && it.clusters.contains(cluster))
+            // Only those of its namespace: an author may ask for all clusters at each change.
+            let from = (placement.namespace.clone(), String::new());
+            let decisions = self.decisions.live().range(from..);
+            let mut decisions = decisions.take_while(|((it, _), _)| *it == placement.namespace);
+            decisions.any(|(_, it)| it.is_of(placement) && it.clusters.contains(cluster))
         };
         let last = self.placements().iter().rev().find(selects);
         last.map_or(&[], |placement| &placement.configs)
+    }
+
+    /// The configuration of the add-on on one cluster.
+    pub(crate) fn configured(&self, cluster: &ClusterName) -> Configuration {
+        let Some(addon) = self.addons.live().get(cluster) else {
+            return Configuration::default();
+        };
+        let offer = self.offer.live().get(&());
+        let configured = Configured {
+            addon,
+            offer: offer.map(|it| it.model.as_ref()),
+            placed: self.placed(cluster),
+        };
+        let supported: Vec<_> = self.configs.keys().cloned().collect();
+        configured.configuration(&supported)
     }
 
     /// The clusters with the add-on that a changed decision adds to a placement, or removes from it.

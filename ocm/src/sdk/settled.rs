@@ -11,7 +11,7 @@ use super::{Config, hash::spec_hash, registration};
 use crate::{
     api::addon::{
         AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, ConfigGroupResource,
-        ConfigReference, ManagedClusterAddOn, NO_DEFAULT,
+        ConfigReference, GROUP, ManagedClusterAddOn, NO_DEFAULT,
     },
     condition,
 };
@@ -86,6 +86,18 @@ pub(crate) struct Configured<'a> {
     pub(crate) placed: &'a [AddOnConfig],
 }
 
+/// The configuration of the add-on on one cluster, for authors.
+///
+/// The hub's own objects decide it. The status of the `ManagedClusterAddOn`, which the cluster may write, can only delay it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The objects of the supported kinds, of each kind those with precedence; none until OCM has resolved them and has
+    /// rolled out these very objects to the cluster.
+    pub objects: Option<Vec<AddOnConfig>>,
+    /// Whether an `AddOnTemplate` is configured: then OCM deploys the add-on, and the SDK does not.
+    pub by_template: bool,
+}
+
 /// Resolves the configuration of one cluster.
 ///
 /// The references are in a status that the cluster may write. So the configuration comes from the hub's own objects, and the
@@ -95,33 +107,10 @@ pub(crate) fn settle(
     supported: &[ConfigGroupResource],
     object: impl Fn(&AddOnConfig) -> Option<Value>,
 ) -> Result<Settled, Waiting> {
-    let Configured { addon, offer, .. } = configured;
-    if !condition::is_true(addon.conditions(), condition::addon::CONFIGURED) {
-        return Err(Waiting::NotConfigured);
-    }
-    // Hooks of a removal run without it, with the cluster's own configuration.
-    if offer.is_none() && !addon.is_deleting() {
-        return Err(Waiting::NoOffer);
-    }
-    let references = addon.config_references().iter();
-    let references: Vec<_> = references.map(|it| (it, it.desired())).collect();
-    let understood = |named: &AddOnConfig| supported.contains(&named.kind());
-    for (reference, (named, _)) in &references {
-        if understood(named) && !configured.offers(named) {
-            return Err(not_offered(reference, named, offer));
-        }
-    }
-    // A cluster that is removed may have left its placement, and hooks need the configuration that it still has.
-    let mut expected = if addon.is_deleting() {
-        references.iter().map(|(_, (named, _))| named).collect()
-    } else {
-        configured.expected()
-    };
-    expected.retain(|named| understood(named));
+    let addon = configured.addon;
+    let resolved = configured.resolved(supported)?;
     let mut config = Config::default();
-    for named in &expected {
-        let hash = references.iter().find(|(_, (it, _))| it == *named);
-        let (_, (_, hash)) = hash.ok_or_else(|| Waiting::NotRolledOut(label(named)))?;
+    for (named, hash) in &resolved {
         let object = object(named).ok_or_else(|| Waiting::Absent(label(named)))?;
         if hash.is_empty() {
             return Err(Waiting::NoHash(label(named)));
@@ -134,13 +123,9 @@ pub(crate) fn settle(
         }
         config.objects.push(object);
     }
-    let mut others = references.iter().map(|(_, (named, _))| named);
-    if let Some(other) = others.find(|it| understood(it) && !expected.contains(it)) {
-        return Err(Waiting::NotRolledOut(label(other)));
-    }
-    let hashes = references
-        .iter()
-        .map(|(_, (named, hash))| (label(named), hash));
+    let references = addon.config_references().iter();
+    let references = references.map(ConfigReference::desired);
+    let hashes = references.map(|(named, hash)| (label(&named), hash));
     let hashes: BTreeMap<_, _> = hashes.collect();
     let annotation = (!hashes.is_empty()).then(|| serde_json::json!(hashes).to_string());
     let namespace = registration::install_namespace(addon, config.deployment.as_ref());
@@ -152,6 +137,71 @@ pub(crate) fn settle(
 }
 
 impl<'a> Configured<'a> {
+    /// The configuration, for authors.
+    pub(crate) fn configuration(self, supported: &[ConfigGroupResource]) -> Configuration {
+        let resolved = self.resolved(supported).ok();
+        Configuration {
+            objects: resolved.map(|it| it.into_iter().map(|(named, _)| named).collect()),
+            by_template: self.is_by_template(),
+        }
+    }
+
+    /// The configurations to use, with the hashes that OCM has rolled out, once the status names the same objects.
+    ///
+    /// An `AddOnTemplate` that is no longer expected delays them too: OCM deploys until it has removed the reference.
+    fn resolved(
+        self,
+        supported: &[ConfigGroupResource],
+    ) -> Result<Vec<(AddOnConfig, String)>, Waiting> {
+        let Self { addon, offer, .. } = self;
+        if !condition::is_true(addon.conditions(), condition::addon::CONFIGURED) {
+            return Err(Waiting::NotConfigured);
+        }
+        // Hooks of a removal run without it, with the cluster's own configuration.
+        if offer.is_none() && !addon.is_deleting() {
+            return Err(Waiting::NoOffer);
+        }
+        let references = addon.config_references().iter();
+        let references: Vec<_> = references.map(|it| (it, it.desired())).collect();
+        let understood = |named: &AddOnConfig| supported.contains(&named.kind());
+        let counts = |named: &AddOnConfig| understood(named) || is_template(named);
+        for (reference, (named, _)) in &references {
+            if counts(named) && !self.offers(named) {
+                return Err(not_offered(reference, named, offer));
+            }
+        }
+        // A cluster that is removed may have left its placement, and hooks need the configuration that it still has.
+        let expected = if addon.is_deleting() {
+            references.iter().map(|(_, (named, _))| named).collect()
+        } else {
+            self.expected()
+        };
+        let others = references.iter().map(|(_, (named, _))| named);
+        let mut others = others.filter(|it| counts(it));
+        let mut resolved = Vec::new();
+        for named in expected.iter().filter(|it| understood(it)) {
+            let mut references = references.iter().map(|(_, desired)| desired);
+            let reference = references.find(|(it, _)| it == *named);
+            let reference = reference.ok_or_else(|| Waiting::NotRolledOut(label(named)))?;
+            resolved.push(reference.clone());
+        }
+        match others.find(|it| !expected.contains(it)) {
+            Some(other) => Err(Waiting::NotRolledOut(label(other))),
+            None => Ok(resolved),
+        }
+    }
+
+    /// Whether OCM's template controller deploys the add-on on this cluster.
+    ///
+    /// Only the status still has the template of a cluster that has left its placement and is being removed. So a reference
+    /// counts then, if the hub offers it.
+    pub(crate) fn is_by_template(self) -> bool {
+        let references = self.addon.config_references().iter();
+        let mut references = references.map(|it| it.desired().0);
+        self.expected().into_iter().any(is_template)
+            || self.addon.is_deleting() && references.any(|it| is_template(&it) && self.offers(&it))
+    }
+
     /// The configurations for the cluster, as OCM computes them: of each kind those of the cluster's add-on, else those of
     /// the placement, else the defaults.
     fn expected(self) -> Vec<&'a AddOnConfig> {
@@ -209,6 +259,10 @@ fn not_offered(
     } else {
         Waiting::NotOffered(label(named))
     }
+}
+
+fn is_template(named: &AddOnConfig) -> bool {
+    named.group == GROUP && named.resource == "addontemplates"
 }
 
 fn deployment(object: &Value) -> Option<AddOnDeploymentConfigSpec> {

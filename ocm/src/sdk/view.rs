@@ -7,6 +7,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{
     key::Key,
     object_cache::{Expected, ObjectCache},
+    settled::Configuration,
 };
 use crate::{
     api::{
@@ -68,6 +69,13 @@ impl View {
     /// The `ClusterManagementAddOn`.
     pub fn offer(&self) -> Option<Arc<ClusterManagementAddOn>> {
         self.world.lock().offer()
+    }
+
+    /// The configuration of this add-on on one cluster; the default if the cluster has not the add-on.
+    ///
+    /// Use it instead of the status of the `ManagedClusterAddOn`, which the cluster may write.
+    pub fn configured(&self, name: &ClusterName) -> Configuration {
+        self.world.lock().configured(name)
     }
 
     /// Records that the author has written this add-on of a cluster, and the version that the hub returned. Until the

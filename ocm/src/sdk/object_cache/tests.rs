@@ -95,3 +95,42 @@ fn changed_decision_wakes_only_clusters_that_it_moves() {
         ["none", "one"]
     );
 }
+
+#[test]
+fn configuration_of_a_cluster_is_that_of_its_placement() {
+    let mut state = hub("Placements");
+    let kind = ConfigGroupResource {
+        group: "g".to_owned(),
+        resource: "r".to_owned(),
+    };
+    state.configs.entry(kind).or_default();
+    decide(&mut state, "first-1", "first", &["one"]);
+    let status = |configured: &str| {
+        let reference =
+            json!({ "group": "g", "resource": "r", "desiredConfig": { "name": configured } });
+        let addon = json!({
+            "metadata": { "name": "a", "namespace": "one" },
+            "status": {
+                "conditions": [{
+                    "type": "Configured", "status": "True", "reason": "R", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+                "configReferences": [reference],
+            },
+        });
+        let addon = serde_json::from_value::<DynamicObject>(addon).unwrap();
+        Arc::new(Version::V1Beta1.read_addon(addon))
+    };
+    let mut configured = |name: &str| {
+        let addon = Change::Applied(cluster("one"), status(name));
+        state.addons.apply(update(addon));
+        let objects = state.configured(&cluster("one")).objects;
+        objects.map(|it| it.into_iter().map(|it| it.name).collect::<Vec<_>>())
+    };
+    assert_eq!(configured("first"), Some(vec!["first".to_owned()]));
+    assert_eq!(configured("last"), None);
+    assert_eq!(
+        state.configured(&cluster("foreign")),
+        Configuration::default()
+    );
+}

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
-    api::addon::{AddOnConfig, ConfigGroupResource, GROUP, ManagedClusterAddOnStatus, Version},
+    api::addon::{
+        AddOnConfig, ConfigGroupResource, ManagedClusterAddOn, ManagedClusterAddOnStatus, Version,
+    },
     condition::{self, Verdict},
     keys,
     name::{ClusterName, is_dns_label},
@@ -146,19 +148,17 @@ fn degraded(reason: impl Into<String>, message: impl Into<String>) -> Verdict {
 
 /// Whether OCM's template controller deploys the add-on on this cluster.
 pub(crate) fn uses_template(observed: &Observed) -> bool {
-    let template = |group: &str, resource: &str| group == GROUP && resource == "addontemplates";
-    let addon = observed.addon.iter();
-    let referred = addon.clone().flat_map(|addon| addon.config_references());
-    let own = addon.flat_map(|addon| &addon.spec.configs);
-    let offer = observed.offer.iter();
-    let defaults = offer.flat_map(|offer| &offer.spec.default_configs);
-    let defaults = defaults.filter(|config| config.name != crate::api::addon::NO_DEFAULT);
-    referred
-        .into_iter()
-        .any(|reference| template(&reference.group, &reference.resource))
-        || own
-            .chain(defaults)
-            .any(|config| template(&config.group, &config.resource))
+    let none = ManagedClusterAddOn::default();
+    let addon = observed.addon.as_deref().unwrap_or(&none);
+    configured(addon, observed).is_by_template()
+}
+
+fn configured<'a>(addon: &'a ManagedClusterAddOn, observed: &'a Observed) -> Configured<'a> {
+    Configured {
+        addon,
+        offer: observed.offer.as_deref(),
+        placed: &observed.placed,
+    }
 }
 
 /// The input of a plan.
@@ -196,12 +196,7 @@ pub(crate) fn settle(
 ) -> Result<Settled, Waiting> {
     let supported = registration::supported(&addon.supported_configs());
     let object = |named: &AddOnConfig| configs(named).map(|config| config.raw.clone());
-    let configured = Configured {
-        addon: target.addon,
-        offer: observed.offer.as_deref(),
-        placed: &observed.placed,
-    };
-    let settled = settled::settle(configured, &supported, object)?;
+    let settled = settled::settle(configured(target.addon, observed), &supported, object)?;
     if is_dns_label(&settled.namespace) {
         Ok(settled)
     } else {

@@ -289,3 +289,107 @@ fn cluster_outside_the_batch_keeps_the_previous_reference() {
     reference.desired_config.as_mut().unwrap().name = "next".to_owned();
     assert!(settle_with(&addon, Some(&offer), &[next]).is_ok());
 }
+
+fn template() -> AddOnConfig {
+    AddOnConfig {
+        group: GROUP.to_owned(),
+        resource: "addontemplates".to_owned(),
+        namespace: String::new(),
+        name: "t".to_owned(),
+    }
+}
+
+/// An add-on without configurations of its own, whose status names these.
+fn claiming(references: &[AddOnConfig]) -> ManagedClusterAddOn {
+    let mut addon = addon("h", false);
+    let references = references.iter().map(|named| ConfigReference {
+        group: named.group.clone(),
+        resource: named.resource.clone(),
+        desired_config: Some(ConfigSpecHash {
+            namespace: named.namespace.clone(),
+            name: named.name.clone(),
+            spec_hash: "h".to_owned(),
+        }),
+        ..ConfigReference::default()
+    });
+    addon.status.as_mut().unwrap().config_references = references.collect();
+    addon
+}
+
+fn configuration(
+    addon: &ManagedClusterAddOn,
+    offer: &ClusterManagementAddOn,
+    placed: &[AddOnConfig],
+) -> Configuration {
+    let configured = Configured {
+        addon,
+        offer: Some(offer),
+        placed,
+    };
+    configured.configuration(&supported())
+}
+
+#[test]
+fn template_of_the_status_alone_only_delays() {
+    let hostile = claiming(&[template()]);
+    let nothing = offer(&json!([]), false);
+    let judged = configuration(&hostile, &nothing, &[]);
+    assert_eq!(judged, Configuration::default());
+    // Another placement has the template.
+    let judged = configuration(&hostile, &placing(&template()), &[]);
+    assert_eq!(judged, Configuration::default());
+
+    let honest = claiming(&[]);
+    let judged = configuration(&honest, &placing(&template()), &[template()]);
+    assert!(judged.by_template);
+    let judged = configuration(&honest, &offer(&json!([template()]), false), &[]);
+    assert!(judged.by_template);
+    let mut own = honest;
+    own.spec.configs.push(template());
+    assert!(configuration(&own, &nothing, &[]).by_template);
+}
+
+#[test]
+fn template_of_a_removed_cluster_counts_if_the_hub_offers_it() {
+    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH);
+    let mut addon = claiming(&[template()]);
+    addon.metadata.deletion_timestamp = Some(now);
+    assert!(configuration(&addon, &placing(&template()), &[]).by_template);
+    assert!(!configuration(&addon, &placing(&named()), &[]).by_template);
+}
+
+mod hostile_status {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn other() -> AddOnConfig {
+        AddOnConfig {
+            name: "other".to_owned(),
+            ..named()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_status_selects_no_configuration(
+            references in prop::collection::vec(0usize..4, 0..4), is_configured: bool, own: bool,
+        ) {
+            let foreign = AddOnConfig { name: "foreign".to_owned(), ..named() };
+            let known = [named(), other(), foreign, template()];
+            let references: Vec<_> = references.iter().map(|number| known[*number].clone()).collect();
+            let mut addon = claiming(&references);
+            if !is_configured {
+                addon.status.as_mut().unwrap().conditions.clear();
+            }
+            let expected = if own { named() } else { other() };
+            addon.spec.configs = own.then(named).into_iter().collect();
+            let offer = offer(&json!([other()]), false);
+            let judged = configuration(&addon, &offer, &[]);
+            prop_assert!(!judged.by_template);
+            if let Some(objects) = judged.objects {
+                prop_assert_eq!(objects, [expected]);
+            }
+        }
+    }
+}

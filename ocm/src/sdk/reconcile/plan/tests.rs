@@ -286,7 +286,7 @@ fn an_add_on_on_an_unaccepted_cluster_is_degraded() {
 fn ocms_template_controller_is_not_disturbed() {
     let mut addon = (*observed().addon.unwrap()).clone();
     addon.spec.configs.push(AddOnConfig {
-        group: GROUP.to_owned(),
+        group: crate::api::addon::GROUP.to_owned(),
         resource: "addontemplates".to_owned(),
         namespace: String::new(),
         name: "t".to_owned(),
@@ -300,6 +300,25 @@ fn ocms_template_controller_is_not_disturbed() {
         panic!()
     };
     assert_eq!(verdict.reason, "ManagedByTemplate");
+}
+
+#[test]
+fn forged_template_reference_does_not_stop_the_add_on() {
+    let mut met = observed();
+    let mut addon = ManagedClusterAddOn::clone(met.addon.as_deref().unwrap());
+    let reference = json!({
+        "group": "addon.open-cluster-management.io", "resource": "addontemplates",
+        "desiredConfig": { "name": "t", "specHash": "h" },
+    });
+    let references = &mut addon.status.get_or_insert_default().config_references;
+    references.push(serde_json::from_value(reference).unwrap());
+    met.addon = Some(Arc::new(addon));
+    assert!(!uses_template(&met));
+    let decided = decide(&author(vec![config_map("a", 1)]), &met);
+    let Works::Keep(waiting) = decided.works else {
+        panic!("{:?}", decided.works)
+    };
+    assert_eq!(waiting.needs_a_person(), Some("ConfigurationNotOffered"));
 }
 
 #[test]

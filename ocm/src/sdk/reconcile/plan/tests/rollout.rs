@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+use crate::api::addon::GROUP;
 use crate::sdk::hash::{Live, spec_hash};
 
 const RESOURCE: &str = "addondeploymentconfigs";
