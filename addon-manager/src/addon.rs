@@ -24,6 +24,7 @@ use ocm::{
         RemovalPhase, RenderError, RenderInput, Rendered, SigningCa, Target, View, images,
     },
 };
+use principal::Mode;
 use runtime::clock::Clock;
 
 use crate::{
@@ -35,7 +36,7 @@ use crate::{
     issuer::Authority,
     keys,
     lock::lock,
-    optin::plan::{blocked_change, follows_label},
+    optin::plan::{blocked_change, first_of_label, follows_label},
 };
 use argocd_install::{Decision, Installer};
 use conditions::{
@@ -114,6 +115,17 @@ impl ArgocdAgent {
     fn addon(&self, target: Target<'_>) -> hub::Addon {
         let addon = self.world(target).addons.remove(target.name.as_str());
         addon.unwrap_or_default()
+    }
+
+    /// The `ManagedClusterAddOn`, and the mode of the label if the label may choose the first mode.
+    fn addon_and_label(&self, target: Target<'_>) -> (hub::Addon, Option<Mode>) {
+        let (mut world, name) = (self.world(target), target.name.as_str());
+        let addon = world.addons.remove(name).unwrap_or_default();
+        let cluster = world.clusters.get(name);
+        let label = world
+            .install
+            .and_then(|it| first_of_label(cluster, &addon, it));
+        (addon, label)
     }
 
     fn defaults(&self) -> Defaults {
@@ -306,10 +318,9 @@ impl sdk::Addon for ArgocdAgent {
         let mut deployment = config.deployment.clone().unwrap_or_default();
         // The registries of the configuration, else those of the ManagedCluster's annotation.
         deployment.registries = images::registries(config, target)?;
-        let cluster = hub::cluster(target.cluster);
-        let addon = self.addon(target);
+        let (addon, label) = self.addon_and_label(target);
         let defaults = self.defaults();
-        let spoke = settings::mode(&cluster, &addon, &deployment)
+        let spoke = settings::mode(&addon, label, &deployment)
             .and_then(|mode| settings::spoke(&deployment, input.install_namespace, mode, &defaults))
             .map_err(|error| refused(&error))?;
         self.note_address(target.name, &spoke.principal);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     address::Address,
-    hub::{Addon, Cluster, mode_of},
+    hub::{Addon, mode_of},
 };
 
 mod image;
@@ -62,14 +62,14 @@ pub enum Error {
     ProxyCa,
 }
 
-/// The mode of a cluster: the recorded one, else that of the label, else of the configuration, else managed.
+/// The mode of a cluster: the recorded one, else that of the label if it may decide, else of the configuration, else
+/// managed.
 pub fn mode(
-    cluster: &Cluster,
     addon: &Addon,
+    label: Option<Mode>,
     config: &AddOnDeploymentConfigSpec,
 ) -> Result<Mode, Error> {
-    let label = || mode_of(cluster.label()?);
-    let known = addon.mode().or_else(label);
+    let known = addon.mode().or(label);
     known.map_or_else(|| configured_mode(config), Ok)
 }
 

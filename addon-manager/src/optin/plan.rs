@@ -113,7 +113,7 @@ fn for_addon(
     if !addon.missing.is_empty() {
         return Some(Action::Restore(addon.missing.clone()));
     }
-    if let Some(mode) = mode_to_record(known, addon) {
+    if let Some(mode) = mode_to_record(known, addon, install) {
         // A change that a user confirmed overrides the former mode.
         let former = world.former.get(name).filter(|_| addon.mode().is_none());
         let former = former.copied();
@@ -155,8 +155,9 @@ fn for_label(
     })
 }
 
-/// The mode to record: a confirmed change; if none is recorded, the wiped mode, the label, the configuration or managed.
-fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
+/// The mode to record: a confirmed change; if none is recorded, that of the label if it may decide, else of the
+/// configuration, else managed.
+fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon, install: Install) -> Option<Source> {
     let label = cluster.and_then(Cluster::label).and_then(mode_of);
     if addon.mode().is_some() {
         // A mode changes only to the one that a user confirmed.
@@ -164,14 +165,20 @@ fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon) -> Option<Source> {
         return (label == Some(confirmed) && addon.mode() != Some(confirmed))
             .then_some(Source::Known(confirmed));
     }
-    match (label, &addon.config) {
+    match (first_of_label(cluster, addon, install), &addon.config) {
         (Some(mode), _) => Some(Source::Known(mode)),
         (None, Some((namespace, name))) => Some(Source::Config(namespace.clone(), name.clone())),
         (None, None) => addon.configured.then_some(Source::Known(Mode::Managed)),
     }
 }
 
-/// Whether the label of the cluster may change the mode without a confirmation while no Application blocks that.
+/// The mode of the label, if the label may choose the first mode.
+pub fn first_of_label(cluster: Option<&Cluster>, addon: &Addon, install: Install) -> Option<Mode> {
+    let label = cluster.filter(|_| follows_label(addon, install))?.label();
+    label.and_then(mode_of)
+}
+
+/// Whether the label of the cluster may choose the mode, and change it without a confirmation while no Application blocks that.
 ///
 /// The cluster can write the label. If the label made the add-on, the cluster could also remove it and set it to
 /// another mode. If a user made the add-on, the label must grant nothing.

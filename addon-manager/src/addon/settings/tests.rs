@@ -1,7 +1,6 @@
 use ocm::api::addon::{ContainerResourceRequirements, CustomizedVariable};
 
 use super::*;
-use crate::keys;
 
 fn config(variables: &[(&str, &str)]) -> AddOnDeploymentConfigSpec {
     let variable = |(name, value): &(&str, &str)| CustomizedVariable {
@@ -65,32 +64,27 @@ fn further_namespaces_are_names_between_commas() {
 
 #[test]
 fn the_recorded_mode_wins_over_everything() {
-    let labels = [(keys::MODE.to_owned(), "autonomous".to_owned())].into();
-    let labelled = Cluster {
-        labels,
-        ..Cluster::default()
-    };
     let recorded = Addon {
         recorded: Some("managed".to_owned()),
         ..Addon::default()
     };
-    let (cluster, addon) = (Cluster::default(), Addon::default());
+    let (label, addon) = (Some(Mode::Autonomous), Addon::default());
     let autonomous = config(&[("MODE", "autonomous")]);
     let none = config(&[("MODE", "")]);
-    for (cluster, addon, config, expected) in [
-        (&labelled, &recorded, &autonomous, Mode::Managed),
-        (&labelled, &addon, &none, Mode::Autonomous),
-        (&cluster, &addon, &autonomous, Mode::Autonomous),
-        (&cluster, &addon, &none, Mode::Managed),
+    for (addon, label, config, expected) in [
+        (&recorded, label, &autonomous, Mode::Managed),
+        (&addon, label, &none, Mode::Autonomous),
+        (&addon, None, &autonomous, Mode::Autonomous),
+        (&addon, None, &none, Mode::Managed),
     ] {
-        assert_eq!(mode(cluster, addon, config), Ok(expected));
+        assert_eq!(mode(addon, label, config), Ok(expected));
     }
 }
 
 #[test]
 fn a_mode_that_does_not_exist_is_refused_where_it_counts() {
     let unknown = config(&[("MODE", "autonomus")]);
-    let refused = mode(&Cluster::default(), &Addon::default(), &unknown).unwrap_err();
+    let refused = mode(&Addon::default(), None, &unknown).unwrap_err();
     let message = "the variable MODE of the AddOnDeploymentConfig is \"autonomus\"; it must be \
                    managed or autonomous";
     assert_eq!(refused.to_string(), message);
@@ -98,10 +92,7 @@ fn a_mode_that_does_not_exist_is_refused_where_it_counts() {
         recorded: Some("managed".to_owned()),
         ..Addon::default()
     };
-    assert_eq!(
-        mode(&Cluster::default(), &recorded, &unknown),
-        Ok(Mode::Managed)
-    );
+    assert_eq!(mode(&recorded, None, &unknown), Ok(Mode::Managed));
 }
 
 #[test]

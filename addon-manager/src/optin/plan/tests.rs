@@ -242,7 +242,11 @@ fn a_bad_label_is_refused_and_creates_nothing() {
 
 #[test]
 fn the_mode_is_recorded_from_label_then_configuration_then_managed() {
-    let labelled = world(cluster(Some("autonomous")), Some(addon(None)));
+    let made = Addon {
+        made_for_label: true,
+        ..addon(None)
+    };
+    let labelled = world(cluster(Some("autonomous")), Some(made));
     assert_eq!(plan(&labelled, &own()), record(Mode::Autonomous));
 
     let config = Some(("ns".to_owned(), "adc".to_owned()));
@@ -323,6 +327,26 @@ fn label_never_changes_the_mode_of_a_manual_add_on() {
     };
     let steps = plan(&world(cluster(Some("autonomous")), Some(confirmed)), &own());
     assert_eq!(steps, record(Mode::Autonomous));
+}
+
+#[test]
+fn label_does_not_choose_the_first_mode_of_a_manual_add_on() {
+    let mut labelled = world(cluster(Some("autonomous")), Some(addon(None)));
+    assert_eq!(plan(&labelled, &own()), record(Mode::Managed));
+
+    let unresolved = Addon {
+        configured: false,
+        ..addon(None)
+    };
+    let waiting = world(cluster(Some("autonomous")), Some(unresolved));
+    assert_eq!(plan(&waiting, &own()), []);
+
+    // As for a change, the label counts where a Placement chooses the clusters.
+    labelled.install = Some(Install {
+        by_placements: true,
+        ..MANUAL
+    });
+    assert_eq!(plan(&labelled, &own()), record(Mode::Autonomous));
 }
 
 #[test]
