@@ -48,12 +48,18 @@ impl<K: Hash + Ord + Clone> WorkQueue<K> {
         self.changed.notify_one();
     }
 
-    /// Marks the key at that time; replaces an earlier time.
+    /// Marks the key at that time, unless it is due earlier: a later mark must not postpone it. The worker that takes the
+    /// key marks it again if it is still too early.
     pub fn mark_at(&self, at: Instant, key: &K) {
         let mut pending = self.lock();
-        if let Some(before) = pending.later.insert(key.clone(), at) {
+        let before = pending.later.get(key).copied();
+        if before.is_some_and(|before| before <= at) {
+            return;
+        }
+        if let Some(before) = before {
             pending.by_time.remove(&(before, key.clone()));
         }
+        pending.later.insert(key.clone(), at);
         pending.by_time.insert((at, key.clone()));
         drop(pending);
         self.changed.notify_one();
@@ -127,18 +133,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn key_marked_for_later_is_due_once_at_that_time() {
+    async fn key_marked_for_later_is_due_once_at_the_earliest_time() {
         let (queue, begun) = (WorkQueue::default(), Instant::now());
         let at = |seconds| begun + Duration::from_secs(seconds);
         queue.mark_at(at(10), &"a");
         queue.mark_at(at(20), &"a");
         queue.mark_at(at(15), &"b");
+        queue.mark_at(at(20), &"c");
+        queue.mark_at(at(12), &"c");
         queue.mark("now");
         let mut seen = vec![];
-        for _ in 0..3 {
+        for _ in 0..4 {
             seen.push((queue.next().await, begun.elapsed().as_secs()));
         }
-        assert_eq!(seen, [("now", 0), ("b", 15), ("a", 20)]);
+        assert_eq!(seen, [("now", 0), ("a", 10), ("c", 12), ("b", 15)]);
         let pending = queue.lock();
         assert!(pending.later.is_empty() && pending.by_time.is_empty());
     }
