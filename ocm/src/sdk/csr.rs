@@ -195,6 +195,11 @@ fn requester(request: &CertificateSigningRequest) -> &str {
     noted.map(String::as_str).unwrap_or_default()
 }
 
+/// The cluster whose registration agent sent a request, by the API server's word; `None` for other requesters.
+pub(crate) fn sender(request: &CertificateSigningRequest) -> Option<ClusterName> {
+    agent_cluster(requester(request))
+}
+
 /// The cluster whose registration agent this user is: the user must be the cluster's prefix and one more part.
 fn agent_cluster(user: &str) -> Option<ClusterName> {
     let (cluster, agent) = user.strip_prefix(keys::IDENTITY_PREFIX)?.split_once(':')?;

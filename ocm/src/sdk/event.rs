@@ -23,6 +23,11 @@ use crate::name::{AddonName, ClusterName};
 /// The most Events in one [`WINDOW`], so that a client that floods the hub with requests does not make
 /// the SDK flood it with Events.
 const BUDGET: usize = 100;
+/// The most Events in one window that one cluster may cause, so that a noisy one leaves room for the others.
+const SHARE: usize = 20;
+/// The same when half of the budget is used, so that several noisy clusters leave room, too. An enrolment, or a change of the
+/// key, has two or three Events.
+const SMALL_SHARE: usize = 3;
 /// The window of the budget.
 const WINDOW: SignedDuration = SignedDuration::from_mins(1);
 /// The longest note that the API accepts.
@@ -54,29 +59,48 @@ struct LastEmitted {
     by_object: BTreeMap<String, BTreeSet<String>>,
     since: Option<Timestamp>,
     count: usize,
+    /// The Events of this window by the cluster that caused them; those of other clients share an entry. At most [`BUDGET`]
+    /// entries, since each has an Event.
+    by_cause: BTreeMap<Option<ClusterName>, usize>,
 }
 
 impl LastEmitted {
     /// Whether this Event is new and within the budget.
-    fn take(&mut self, object: &str, reason: &str, now: Timestamp) -> bool {
+    fn take(
+        &mut self,
+        cause: Option<&ClusterName>,
+        object: &str,
+        reason: &str,
+        now: Timestamp,
+    ) -> bool {
         let emitted = self.by_object.get(object);
-        if emitted.is_some_and(|reasons| reasons.contains(reason)) || !self.take_budget(now) {
+        let is_old = emitted.is_some_and(|reasons| reasons.contains(reason));
+        if is_old || !self.take_budget(cause, now) {
             return false;
         }
         let emitted = self.by_object.entry(object.to_owned()).or_default();
         emitted.insert(reason.to_owned())
     }
 
-    /// Whether the budget has room for one more, which is counted.
-    fn take_budget(&mut self, now: Timestamp) -> bool {
+    /// Whether the budget, and the share of this cluster, have room for one more, which is counted.
+    fn take_budget(&mut self, cause: Option<&ClusterName>, now: Timestamp) -> bool {
         let is_over = |since| now.duration_since(since) >= WINDOW;
         if self.since.is_none_or(is_over) {
             (self.since, self.count) = (Some(now), 0);
+            self.by_cause.clear();
         }
-        if self.count >= BUDGET {
+        let cause = cause.cloned();
+        let used = self.by_cause.get(&cause).copied().unwrap_or_default();
+        let share = if self.count < BUDGET / 2 {
+            SHARE
+        } else {
+            SMALL_SHARE
+        };
+        if self.count >= BUDGET || used >= share {
             return false;
         }
         self.count = self.count.saturating_add(1);
+        self.by_cause.insert(cause, used.saturating_add(1));
         true
     }
 }
@@ -101,10 +125,16 @@ impl Events {
     }
 
     /// Writes a warning, unless it was written before, and returns whether it was new. A failed write is
-    /// only logged.
-    pub(crate) async fn warn(&self, regarding: ObjectReference, reason: &str, note: &str) -> bool {
+    /// only logged. `cause` is the cluster whose share of the budget it uses; without one, it uses that of all other clients.
+    pub(crate) async fn warn(
+        &self,
+        cause: Option<&ClusterName>,
+        regarding: ObjectReference,
+        reason: &str,
+        note: &str,
+    ) -> bool {
         let now = Timestamp::now();
-        let new = self.emitted().take(&key(&regarding), reason, now);
+        let new = self.emitted().take(cause, &key(&regarding), reason, now);
         if new {
             let content = NewEvent {
                 warning: true,
@@ -117,10 +147,15 @@ impl Events {
         new
     }
 
-    /// Writes an Event for each call, within the budget.
-    pub(crate) async fn notify(&self, regarding: ObjectReference, content: &NewEvent) {
+    /// Writes an Event for each call, within the budget and the share of the cluster.
+    pub(crate) async fn notify(
+        &self,
+        cluster: &ClusterName,
+        regarding: ObjectReference,
+        content: &NewEvent,
+    ) {
         let now = Timestamp::now();
-        if self.emitted().take_budget(now) {
+        if self.emitted().take_budget(Some(cluster), now) {
             let event = event(&self.reporter, regarding, content, Some(now), now);
             self.write(event).await;
         }
@@ -208,27 +243,63 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
+    fn cluster(number: usize) -> ClusterName {
+        ClusterName::new(format!("c{number}")).unwrap()
+    }
+
     #[test]
     fn an_event_is_written_once_per_object_and_reason() {
         let mut emitted = LastEmitted::default();
-        assert!(emitted.take("a", "Reason", at(0)));
-        assert!(!emitted.take("a", "Reason", at(100_000)));
-        assert!(emitted.take("a", "Other", at(0)));
-        assert!(emitted.take("b", "Reason", at(0)));
+        assert!(emitted.take(None, "a", "Reason", at(0)));
+        assert!(!emitted.take(None, "a", "Reason", at(100_000)));
+        assert!(emitted.take(None, "a", "Other", at(0)));
+        assert!(emitted.take(None, "b", "Reason", at(0)));
+    }
+
+    /// The number of Events of 1,000 requests of these clusters, in turn.
+    fn flood(emitted: &mut LastEmitted, clusters: usize, second: i64) -> usize {
+        let names = (0..1000).map(|number| {
+            let cause = (clusters > 0).then(|| cluster(number % clusters.max(1)));
+            (cause, format!("{second}-{number}"))
+        });
+        names
+            .filter(|(cause, name)| emitted.take(cause.as_ref(), name, "Reason", at(second)))
+            .count()
     }
 
     #[test]
     fn a_flood_of_requests_causes_a_bounded_number_of_events() {
         let mut emitted = LastEmitted::default();
-        let count = |emitted: &mut LastEmitted, second| {
-            let names = (0..1000).map(|number| format!("{second}-{number}"));
-            names
-                .filter(|name| emitted.take(name, "Reason", at(second)))
-                .count()
-        };
-        assert_eq!(count(&mut emitted, 0), BUDGET);
-        assert_eq!(count(&mut emitted, 59), 0);
-        assert_eq!(count(&mut emitted, 60), BUDGET);
+        assert_eq!(flood(&mut emitted, 50, 0), BUDGET);
+        assert_eq!(flood(&mut emitted, 50, 59), 0);
+        assert_eq!(flood(&mut emitted, 50, 60), BUDGET);
+        assert_eq!(flood(&mut emitted, 1000, 120), BUDGET);
+        assert!(emitted.by_cause.len() <= BUDGET);
+        assert_eq!(flood(&mut emitted, 3, 180), BUDGET / 2);
+    }
+
+    #[test]
+    fn events_of_a_noisy_cluster_leave_room_for_others() {
+        let mut emitted = LastEmitted::default();
+        assert_eq!(flood(&mut emitted, 1, 0), SHARE);
+        let (noisy, other) = (cluster(0), cluster(1));
+        assert!(!emitted.take_budget(Some(&noisy), at(59)));
+        assert!(emitted.take_budget(Some(&other), at(59)));
+        // Clients that are no cluster have one share together.
+        assert_eq!(flood(&mut emitted, 0, 59), SHARE);
+        assert!(emitted.take_budget(Some(&other), at(59)));
+        assert!(emitted.take_budget(Some(&noisy), at(60)));
+    }
+
+    #[test]
+    fn enrolment_has_its_events_beside_noisy_clusters() {
+        let mut emitted = LastEmitted::default();
+        assert!(flood(&mut emitted, 10, 0) < BUDGET);
+        for number in 10..20 {
+            let enrolled = cluster(number);
+            let mut events = 0..SMALL_SHARE;
+            assert!(events.all(|_| emitted.take_budget(Some(&enrolled), at(1))));
+        }
     }
 
     #[test]

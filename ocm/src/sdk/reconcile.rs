@@ -116,7 +116,8 @@ impl<A: Addon> Reconcile<'_, A> {
             Idle::Wait(left) => Some(left),
             Idle::Warn(reason, note) => {
                 let about = regarding(self.hub, self.name, Some(addon));
-                self.hub.events.warn(about, reason, &note).await;
+                let cause = Some(self.name);
+                self.hub.events.warn(cause, about, reason, &note).await;
                 Some(SWEEP)
             }
         }
@@ -169,7 +170,8 @@ impl<A: Addon> Reconcile<'_, A> {
                 let note = format!(
                     "pre-delete hooks timed out; the add-on is removed without them: {pending}"
                 );
-                hub.events.warn(about, "PreDeleteHookGivenUp", &note).await;
+                let reason = "PreDeleteHookGivenUp";
+                hub.events.warn(Some(cluster), about, reason, &note).await;
             }
         }
         // Before the works, which include the hooks: a conflict on the finalizers must not make the hooks run
@@ -282,7 +284,8 @@ impl<A: Addon> Reconcile<'_, A> {
                 // An administrator must act before the works can change.
                 if let Some(reason) = waiting.needs_a_person() {
                     let note = format!("the works of the add-on stay unchanged: {waiting}");
-                    self.hub.events.warn(about(), reason, &note).await;
+                    let cause = Some(target.name);
+                    self.hub.events.warn(cause, about(), reason, &note).await;
                 }
             }
             Works::Refused(error) => {
@@ -319,7 +322,7 @@ impl<A: Addon> Reconcile<'_, A> {
         // After the conditions are written, so a restart repeats no Event.
         for update in &updates {
             let about = regarding(hub, target.name, Some(target.addon));
-            hub.events.notify(about, update).await;
+            hub.events.notify(target.name, about, update).await;
         }
         Ok(recheck)
     }

@@ -73,7 +73,11 @@ async fn ignore<A: Addon>(hub: &Hub<A>, sender: Option<&ClusterName>) {
         {size} KiB; delete those that are not needed"
     );
     let about = regarding_sender(hub, sender);
-    if hub.events.warn(about, "RequestsIgnored", &note).await {
+    if hub
+        .events
+        .warn(sender, about, "RequestsIgnored", &note)
+        .await
+    {
         let sender = sender.map(ClusterName::as_str);
         warn!(
             cluster = sender,
@@ -168,7 +172,8 @@ async fn warn_about<A: Addon>(
 ) -> bool {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let about = regarding(name, request.metadata.uid.clone());
-    hub.events.warn(about, reason, note).await
+    let sender = csr::sender(request);
+    hub.events.warn(sender.as_ref(), about, reason, note).await
 }
 
 fn regarding(name: &str, uid: Option<String>) -> ObjectReference {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::DynamicObject;
 
-use super::{Progress, agent_cluster, claimed_cluster, progress, requester};
+use super::{Progress, claimed_cluster, progress, sender};
 use crate::name::ClusterName;
 
 /// The size of a request, in bytes of JSON, above which it is ignored. A good one has about 2 KiB.
@@ -37,7 +37,7 @@ impl Summary {
         let text = serde_json::to_vec(object).ok()?;
         let request: CertificateSigningRequest = serde_json::from_slice(&text).ok()?;
         Some(Self {
-            sender: agent_cluster(requester(&request)),
+            sender: sender(&request),
             claimed: claimed_cluster(&request),
             open: matches!(progress(&request), Progress::Pending | Progress::Approved),
             size: text.len(),

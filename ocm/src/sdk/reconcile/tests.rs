@@ -40,7 +40,7 @@ async fn an_event_is_repeated_for_a_recreated_add_on() {
     let addon = observed().addon.unwrap();
     let emits = async || {
         let about = regarding(&hub, &name, Some(&addon));
-        hub.events.warn(about, "NotTakenIn", "").await
+        hub.events.warn(None, about, "NotTakenIn", "").await
     };
     assert!(emits().await);
     assert!(!emits().await);
