@@ -11,6 +11,10 @@ use std::{
 
 use tokio::{sync::Notify, time::Instant};
 
+use self::pace::Pace;
+
+mod pace;
+
 /// The first back-off after a failure.
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest back-off.
@@ -22,11 +26,20 @@ const OWN_WRITE_PAUSE: Duration = Duration::from_secs(2);
 /// The shortest back-off of a key that keeps failing while events arrive.
 const RETRY_ON_EVENT: Duration = Duration::from_secs(5);
 
-/// The shortest time between two reconciles of a key for paced events: a cluster may change its labels and claims at any
-/// rate, and each change is a write for this add-on and for other controllers.
-const PACE: Duration = Duration::from_secs(5);
-/// Above this number of paced keys, those of the past are forgotten.
-const PACED: usize = 256;
+/// The number of reconciles of a key for changes of a status that run without a pause. An enrolment has fewer, since changes
+/// that arrive before a reconcile begins share it.
+const STATUS_BURST: u32 = 20;
+
+/// How soon an event wakes a key, by the rate at which a cluster may cause such events. The interval is that of [`pace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Now: a cluster cannot cause it.
+    Now,
+    /// Now for a burst of [`STATUS_BURST`], then once per interval: a change of a status, which is a reconcile.
+    Status,
+    /// Once per interval: a change of labels or claims, which is a write for this add-on and for other controllers.
+    Labels,
+}
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,19 +66,17 @@ struct Entry {
 pub(crate) struct Queue<K> {
     entries: BTreeMap<K, Entry>,
     order: BTreeSet<(Instant, K)>,
-    /// When a paced event of a key was, or will be, due last.
-    paced: BTreeMap<K, Instant>,
-    /// The number of paced keys at which to forget those of the past.
-    paced_limit: usize,
+    status: Pace<K>,
+    labels: Pace<K>,
 }
 
-impl<K> Default for Queue<K> {
+impl<K: Clone + Ord> Default for Queue<K> {
     fn default() -> Self {
         Self {
             entries: BTreeMap::new(),
             order: BTreeSet::new(),
-            paced: BTreeMap::new(),
-            paced_limit: PACED,
+            status: Pace::with_burst(STATUS_BURST),
+            labels: Pace::with_burst(1),
         }
     }
 }
@@ -85,20 +96,19 @@ impl<K: Clone + Ord> Queue<K> {
         Self::schedule(&mut self.order, entry, key, at);
     }
 
-    /// Makes a key due after an event that the cluster may cause at any rate: now, or [`PACE`] after the last such event was
-    /// due. The reconcile reads the state of that time, so the last of several events counts.
-    pub(crate) fn add_paced(&mut self, key: K, now: Instant) {
-        let due = match self.paced.get(&key) {
-            Some(due) if *due > now => *due,
-            Some(due) => now.max(*due + PACE),
-            None => now,
+    /// Makes a key due after an event, as soon as the kind of event allows. The reconcile reads the state of that time, so
+    /// the last of several events counts.
+    pub(crate) fn wake(&mut self, key: K, wake: Wake, now: Instant) {
+        let due = self.entries.get(&key).and_then(|entry| entry.due);
+        let is_due = due.is_some_and(|due| due <= now);
+        let at = match wake {
+            // The event shares the reconcile that is due.
+            _ if is_due => now,
+            Wake::Now => now,
+            Wake::Status => self.status.due(&key, now),
+            Wake::Labels => self.labels.due(&key, now),
         };
-        if self.paced.len() >= self.paced_limit {
-            self.paced.retain(|_, due| *due + PACE > now);
-            self.paced_limit = PACED.max(self.paced.len().saturating_mul(2));
-        }
-        self.paced.insert(key.clone(), due);
-        self.add(key, due);
+        self.add(key, at);
     }
 
     fn schedule(order: &mut BTreeSet<(Instant, K)>, entry: &mut Entry, key: K, at: Instant) {
@@ -180,7 +190,7 @@ pub(crate) struct PendingWork<K> {
     pub(crate) changed: Notify,
 }
 
-impl<K> Default for PendingWork<K> {
+impl<K: Clone + Ord> Default for PendingWork<K> {
     fn default() -> Self {
         Self {
             queue: Mutex::default(),
@@ -196,9 +206,9 @@ impl<K: Clone + Ord> PendingWork<K> {
         self.changed.notify_one();
     }
 
-    /// Adds a key after an event that the cluster may cause at any rate; see [`Queue::add_paced`].
-    pub(crate) fn add_paced(&self, key: K) {
-        self.with(|queue| queue.add_paced(key, Instant::now()));
+    /// Adds a key after an event that the cluster may cause; see [`Queue::wake`].
+    pub(crate) fn wake(&self, key: K, wake: Wake) {
+        self.with(|queue| queue.wake(key, wake, Instant::now()));
         self.changed.notify_one();
     }
 
@@ -213,179 +223,4 @@ pub(crate) fn spread(pause: Duration, jitter: f64) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn second(count: u64) -> Duration {
-        Duration::from_secs(count)
-    }
-
-    #[test]
-    fn a_key_runs_once_however_often_it_is_added() {
-        let now = Instant::now();
-        let mut queue = Queue::default();
-        queue.add("a", now);
-        queue.add("a", now);
-        assert_eq!(queue.take(now), Some("a"));
-        assert_eq!(queue.take(now), None);
-        queue.add("a", now);
-        assert_eq!(queue.take(now), None, "it is running");
-        queue.finish("a", Outcome::Settled(None), now, 0.5);
-        assert_eq!(queue.take(now), Some("a"), "it was added meanwhile");
-        queue.finish("a", Outcome::Settled(None), now, 0.5);
-        assert_eq!(queue.next_due(), None);
-    }
-
-    #[test]
-    fn backoff_grows_with_failures_and_events_shorten_it_to_a_minimum() {
-        let mut now = Instant::now();
-        let mut queue = Queue::default();
-        queue.add("a", now);
-        let mut pauses = Vec::new();
-        for _ in 0..12 {
-            assert_eq!(queue.take(now), Some("a"));
-            queue.add("a", now);
-            queue.finish("a", Outcome::Failed, now, 0.5);
-            let due = queue.next_due().unwrap();
-            pauses.push(due.duration_since(now));
-            now = due;
-        }
-        // After a first failure the key runs at once for the event, which may have caused the failure.
-        let wanted = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300].map(second);
-        assert_eq!(pauses, wanted);
-        assert_eq!(queue.take(now), Some("a"));
-        queue.finish("a", Outcome::Failed, now, 0.5);
-        queue.add("a", now);
-        assert_eq!(
-            queue.next_due(),
-            Some(now + RETRY_ON_EVENT),
-            "an event shortens a long pause"
-        );
-        now += RETRY_ON_EVENT;
-        assert_eq!(queue.take(now), Some("a"));
-        queue.finish("a", Outcome::Settled(None), now, 0.5);
-        queue.add("a", now);
-        assert_eq!(queue.next_due(), Some(now));
-    }
-
-    #[test]
-    fn a_key_that_waits_for_its_own_write_runs_at_its_event() {
-        let now = Instant::now();
-        let mut queue = Queue::default();
-        queue.add("a", now);
-        queue.take(now);
-        queue.finish("a", Outcome::Behind, now, 0.5);
-        assert_eq!(queue.next_due(), Some(now + OWN_WRITE_PAUSE));
-        queue.add("a", now);
-        assert_eq!(queue.take(now), Some("a"));
-        // The event may arrive before the reconcile ends.
-        queue.add("a", now);
-        queue.finish("a", Outcome::Behind, now, 0.5);
-        assert_eq!(queue.next_due(), Some(now));
-    }
-
-    #[test]
-    fn an_event_is_due_before_a_recheck() {
-        let now = Instant::now();
-        let mut queue = Queue::default();
-        queue.add("a", now);
-        queue.take(now);
-        queue.finish("a", Outcome::Settled(Some(second(3600))), now, 0.5);
-        assert_eq!(queue.next_due(), Some(now + second(3600)));
-        queue.add("a", now + second(1));
-        assert_eq!(queue.next_due(), Some(now + second(1)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn flapping_labels_are_reconciled_once_per_interval() {
-        let (work, begin) = (PendingWork::default(), Instant::now());
-        let mut reconciled = Vec::new();
-        let run = |value: u32| {
-            let taken = work.with(|queue| queue.take(Instant::now()));
-            taken.map(|key| {
-                work.with(|queue| queue.finish(key, Outcome::Settled(None), Instant::now(), 0.5));
-                (begin.elapsed().as_secs(), value)
-            })
-        };
-        for value in 0..120 {
-            work.add_paced("a");
-            reconciled.extend(run(value));
-            tokio::time::advance(Duration::from_millis(100)).await;
-        }
-        tokio::time::sleep_until(work.with(|queue| queue.next_due()).unwrap()).await;
-        reconciled.extend(run(119));
-        assert_eq!(reconciled, [(0, 0), (5, 50), (10, 100), (15, 119)]);
-        assert_eq!(work.with(|queue| queue.next_due()), None);
-    }
-
-    #[test]
-    fn other_events_are_not_paced_and_old_keys_are_forgotten() {
-        let mut now = Instant::now();
-        let mut queue = Queue::default();
-        queue.add_paced(0, now);
-        assert_eq!(queue.take(now), Some(0));
-        queue.add_paced(0, now);
-        queue.finish(0, Outcome::Settled(None), now, 0.5);
-        assert_eq!(queue.take(now), None);
-        assert_eq!(
-            queue.next_due(),
-            Some(now + PACE),
-            "it was added while it ran"
-        );
-        queue.add(0, now);
-        assert_eq!(queue.take(now), Some(0));
-        for key in 0..10_000 {
-            now += second(1);
-            queue.add_paced(key, now);
-        }
-        assert!(queue.paced.len() <= PACED, "{}", queue.paced.len());
-    }
-
-    proptest! {
-        #[test]
-        fn no_key_runs_twice_at_a_time_and_none_is_lost(
-            steps in prop::collection::vec((0u8..4, 0u8..4, any::<bool>()), 0..200)
-        ) {
-            let mut now = Instant::now();
-            let mut queue = Queue::default();
-            let mut running = BTreeSet::new();
-            let mut dirty = BTreeSet::new();
-            for (step, key, fails) in steps {
-                match step {
-                    0 => {
-                        queue.add(key, now);
-                        dirty.insert(key);
-                    }
-                    1 => {
-                        if let Some(key) = queue.take(now) {
-                            prop_assert!(running.insert(key));
-                            dirty.remove(&key);
-                        }
-                    }
-                    2 => {
-                        if running.remove(&key) {
-                            let settled = Outcome::Settled(None);
-                            let outcome = if fails { Outcome::Failed } else { settled };
-                            if fails {
-                                dirty.insert(key);
-                            }
-                            queue.finish(key, outcome, now, 0.3);
-                        }
-                    }
-                    _ => now += second(1),
-                }
-            }
-            for key in running {
-                queue.finish(key, Outcome::Settled(None), now, 0.0);
-            }
-            now += second(100_000);
-            while let Some(key) = queue.take(now) {
-                dirty.remove(&key);
-                queue.finish(key, Outcome::Settled(None), now, 0.0);
-            }
-            prop_assert!(dirty.is_empty(), "{dirty:?}");
-        }
-    }
-}
+mod tests;

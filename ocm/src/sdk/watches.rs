@@ -20,6 +20,7 @@ use super::{
     object_cache::{ConfigObject, Decision, Offer, Permission, Work},
     permissions::Part,
     place,
+    queue::Wake,
 };
 use crate::{
     api::{
@@ -32,6 +33,7 @@ use crate::{
 };
 
 mod follow;
+mod wake;
 
 impl<A: Addon> Hub<A> {
     fn by_name(&self) -> watcher::Config {
@@ -55,57 +57,47 @@ impl<A: Addon> Hub<A> {
             let changed = self.world.apply(|state| &mut state.clusters, change);
             let changed = changed.into_iter().map(|(name, before)| {
                 let now = self.world.lock().clusters.live().get(&name).cloned();
-                let both = before.zip(now);
-                let paced = both.is_some_and(|(before, now)| differs_in_labels(&before, &now));
-                (name, paced)
+                (name, wake::of_cluster(before.as_deref(), now.as_deref()))
             });
             let changed: BTreeMap<_, _> = changed.collect();
-            for (name, paced) in &changed {
-                self.wake_cluster(name, *paced);
+            for (name, wake) in &changed {
+                self.wake_cluster(name, *wake);
             }
             self.wake_hosted(&changed);
         };
         source.follow(&self.client, apply).await
     }
 
-    fn wake(&self, key: Key, paced: bool) {
-        if paced {
-            self.pending.add_paced(key);
-        } else {
-            self.pending.add(key);
-        }
-    }
-
     /// Wakes the certificate requests of a cluster, and the cluster itself if it has the add-on or works.
-    fn wake_cluster(&self, cluster: &ClusterName, paced: bool) {
-        self.wake_requests(cluster, paced);
+    fn wake_cluster(&self, cluster: &ClusterName, wake: Wake) {
+        self.wake_requests(cluster, wake);
         let involved = {
             let state = self.world.lock();
             let has_addon = state.addons.live().contains_key(cluster);
             has_addon || state.works_of(cluster).next().is_some()
         };
         if involved {
-            self.wake(Key::Cluster(cluster.clone()), paced);
+            self.pending.wake(Key::Cluster(cluster.clone()), wake);
         }
     }
 
-    fn wake_requests(&self, cluster: &ClusterName, paced: bool) {
+    fn wake_requests(&self, cluster: &ClusterName, wake: Wake) {
         let state = self.world.lock();
         for (name, request) in state.requests() {
             if request.is_open() && request.claimed.as_ref() == Some(cluster) {
-                self.wake(Key::Request(name.clone()), paced);
+                self.pending.wake(Key::Request(name.clone()), wake);
             }
         }
     }
 
     /// Wakes the clusters whose agents these hosts run, since the state of a host decides where they go.
-    fn wake_hosted(&self, hosts: &BTreeMap<ClusterName, bool>) {
+    fn wake_hosted(&self, hosts: &BTreeMap<ClusterName, Wake>) {
         if self.addon.hosts() == Hosts::None || hosts.is_empty() {
             return;
         }
         for (cluster, addon) in self.world.lock().addons.live() {
-            if let Some(paced) = addon.hosting_cluster().and_then(|host| hosts.get(host)) {
-                self.wake(Key::Cluster(cluster.clone()), *paced);
+            if let Some(wake) = addon.hosting_cluster().and_then(|host| hosts.get(host)) {
+                self.pending.wake(Key::Cluster(cluster.clone()), *wake);
             }
         }
     }
@@ -129,9 +121,11 @@ impl<A: Addon> Hub<A> {
             read: |object| Some(Arc::new(self.version.read_addon(object))),
         };
         let apply = |change| {
-            for (cluster, _) in self.world.apply(|state| &mut state.addons, change) {
-                self.wake_requests(&cluster, false);
-                self.pending.add(Key::Cluster(cluster));
+            for (cluster, before) in self.world.apply(|state| &mut state.addons, change) {
+                let now = self.world.lock().addons.live().get(&cluster).cloned();
+                let wake = wake::of_addon(before.as_deref(), now.as_deref());
+                self.wake_requests(&cluster, wake);
+                self.pending.wake(Key::Cluster(cluster), wake);
             }
         };
         source.follow(&self.client, apply).await
@@ -152,8 +146,10 @@ impl<A: Addon> Hub<A> {
             read: |object| Some(Arc::new(Work::read(object))),
         };
         let apply = |change| {
-            for ((cluster, _, _), _) in self.world.apply(|state| &mut state.works, change) {
-                self.pending.add(Key::Cluster(cluster));
+            for (key, before) in self.world.apply(|state| &mut state.works, change) {
+                let now = self.world.lock().works.live().get(&key).cloned();
+                let wake = wake::of_work(before.as_deref(), now.as_deref());
+                self.pending.wake(Key::Cluster(key.0), wake);
             }
         };
         source.follow(&self.client, apply).await
@@ -337,20 +333,6 @@ fn namespaced(object: &DynamicObject) -> Option<(String, String)> {
     metadata.namespace.clone().zip(metadata.name.clone())
 }
 
-/// Whether two states of a cluster differ only in parts that it may change at any rate: its labels, annotations, claims and
-/// version.
-fn differs_in_labels(before: &ManagedCluster, now: &ManagedCluster) -> bool {
-    let parts = |cluster: &ManagedCluster| {
-        let metadata = &cluster.metadata;
-        (
-            metadata.uid.clone(),
-            metadata.deletion_timestamp.clone(),
-            cluster.spec.clone(),
-        )
-    };
-    parts(before) == parts(now) && before.conditions() == now.conditions()
-}
-
 /// Reads a cluster without fields that change often. An unreadable part counts as absent, which admits
 /// no cluster.
 fn cluster(object: DynamicObject) -> ManagedCluster {
@@ -367,47 +349,5 @@ fn cluster(object: DynamicObject) -> ManagedCluster {
         metadata,
         spec,
         status,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
-    use super::*;
-    use crate::{api::cluster::ClusterClaim, condition::Verdict};
-
-    #[test]
-    fn only_labels_annotations_and_claims_are_paced() {
-        let mut before = ManagedCluster::default();
-        before.spec.hub_accepts_client = true;
-        let mut flapped = before.clone();
-        let label = [("env".to_owned(), "dev".to_owned())];
-        flapped.metadata.labels = Some(label.clone().into());
-        flapped.metadata.annotations = Some(label.into());
-        let (name, value) = ("region".to_owned(), "eu".to_owned());
-        let claim = ClusterClaim { name, value };
-        flapped
-            .status
-            .get_or_insert_default()
-            .cluster_claims
-            .push(claim);
-        assert!(differs_in_labels(&before, &flapped));
-
-        let mut refused = flapped.clone();
-        refused.spec.hub_accepts_client = false;
-        let mut deleting = flapped.clone();
-        deleting.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
-        let mut recreated = flapped.clone();
-        recreated.metadata.uid = Some("another".to_owned());
-        let mut lost = flapped;
-        let verdict = Verdict::new("ManagedClusterConditionAvailable", false, "R", "");
-        let lost_status = lost.status.get_or_insert_default();
-        lost_status
-            .conditions
-            .push(verdict.onto(&[], jiff::Timestamp::UNIX_EPOCH));
-        for now in [refused, deleting, recreated, lost] {
-            assert!(!differs_in_labels(&before, &now), "{now:?}");
-        }
     }
 }
