@@ -8,13 +8,13 @@ use runtime::credentials::client_config;
 use rustls::ClientConnection;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use crate::{
     agent::Agent,
     authority::Leaf,
-    resource_proxy::{PODS, ProxyClient, get},
+    resource_proxy::{PODS, ProxyClient, credential, get},
     world::{World, bounded},
 };
 
@@ -112,6 +112,38 @@ async fn half_open_connections_do_not_delay_the_resource_proxy() {
     let mut client = ProxyClient::of(&world, "a").await;
     let (code, _no_agent) = client.fetch(get(PODS)).await;
     assert_eq!(code, 502);
+}
+
+#[tokio::test]
+async fn silent_resource_proxy_peers_evict_their_own_address() {
+    const MOST: usize = 64;
+    let world = patient(|limits| limits.unauthenticated = MOST).await;
+    let proxy = world.handle.resource_proxy.unwrap();
+    // The oldest of all, and as silent as the others at first.
+    let socket = TcpStream::connect(proxy).await.unwrap();
+    let credential = credential(&world, "a");
+    let mut slow = SteppedClient::new(&world, &credential, socket);
+    let mut silent = Vec::new();
+    let outcome = "argocd_principal_resource_requests_total{outcome=\"too_many_connections\"}";
+    for piece in [0, 1, usize::MAX] {
+        slow.send(piece).await;
+        for _ in 0..2 * MOST {
+            silent.push(from_elsewhere(proxy).await);
+        }
+        let evicted = silent.len() + 1 - MOST;
+        world.counted(&format!("{outcome} {evicted}")).await;
+    }
+    assert!(slow.receive().await, "evicted after its hello");
+    assert!(slow.opens().await);
+    let mut client = ProxyClient::of(&world, "a").await;
+    assert_eq!(client.fetch(get(PODS)).await.0, 502);
+}
+
+/// A connection from another address of the loopback.
+pub(crate) async fn from_elsewhere(to: std::net::SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 2], 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 #[tokio::test]

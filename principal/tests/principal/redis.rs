@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod event_refresh;
+mod limits;
 mod page;
 mod peers;
 
