@@ -12,6 +12,8 @@ use crate::process::Process;
 
 /// The lowest priority.
 const LOWEST: i32 = 19;
+/// The threads of a [`runtime()`].
+const THREADS: usize = 2;
 
 /// Runs the future of `work` on a thread of its own, with the lowest priority; it ends when this is dropped.
 ///
@@ -42,6 +44,23 @@ where
     reply
         .await
         .context("the background thread ended without a result")?
+}
+
+/// A runtime whose threads all have the lowest priority.
+///
+/// # Errors
+/// The system has no threads for it.
+pub(super) fn runtime() -> Result<runtime::Runtime> {
+    runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("background")
+        // Applies to this thread only, as in Linux. Lowering a priority needs no right.
+        .on_thread_start(|| {
+            let _unchanged = nice(LOWEST);
+        })
+        .enable_all()
+        .build()
+        .context("a runtime")
 }
 
 /// Gives a process the lowest priority, too.

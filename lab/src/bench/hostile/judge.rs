@@ -28,7 +28,7 @@ use crate::{
 /// A change of an honest cluster arrives within this during every attack. The machine of the tests is slow.
 pub const HONEST_BOUND: Duration = Duration::from_secs(10);
 /// The growth of the principal's memory that any attack may cause, in MiB.
-const MOST_MEMORY: u64 = 256;
+pub(super) const MOST_MEMORY: u64 = 256;
 /// The lines in the principal's log that any attack may cause.
 const MOST_LINES: u64 = 2_000;
 /// An attack that runs longer than its time by this much is stuck.
@@ -150,7 +150,7 @@ impl Target {
 }
 
 /// Notes the most memory of a process.
-async fn sample(process: u32, peak: &AtomicU64) -> Infallible {
+pub(super) async fn sample(process: u32, peak: &AtomicU64) -> Infallible {
     loop {
         peak.fetch_max(resident_kib(process).unwrap_or(0), Ordering::Relaxed);
         sleep(SAMPLE).await;

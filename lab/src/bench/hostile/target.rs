@@ -16,7 +16,7 @@ use crate::{
     audit::Log,
     bench::{
         applications,
-        simulated::{Principal, Simulated},
+        simulated::{Principal, Received, Simulated},
     },
     certs::Pair,
     peers::{Make, Mapping, PRINCIPAL_HEALTH, Setting, healthy, prepare_on, principal},
@@ -34,6 +34,8 @@ pub(super) const HOSTILE: &str = "hostile";
 pub(super) const PROBE: &str = "probe";
 /// The time limit for a session of an honest agent.
 const CONNECT: Duration = Duration::from_mins(1);
+/// The time limit for another session of one that lost its own.
+const RECONNECT: Duration = Duration::from_mins(3);
 
 /// A principal under attack. Its clusters exist on the hub only; their agents are simulated.
 pub struct Target {
@@ -43,6 +45,8 @@ pub struct Target {
     pub(super) argocd: String,
     pub(super) process: Process,
     pub(super) honest: Vec<Simulated>,
+    /// The certificates of the honest clusters, in the order of their agents.
+    pairs: Vec<Pair>,
     client: RawClient,
     version: String,
     victim: Named,
@@ -109,32 +113,73 @@ impl Target {
             argocd: setting.names.hub.clone(),
             process,
             honest: Vec::new(),
+            pairs,
             client,
             version,
             victims_credentials,
             hostile,
         };
-        target.connect_honest(pairs).await?;
+        target.connect_honest().await?;
         Ok(target)
     }
 
-    async fn connect_honest(&mut self, pairs: Vec<Pair>) -> Result<()> {
+    async fn connect_honest(&mut self) -> Result<()> {
+        let names = applications::names(HONEST, self.pairs.len());
+        for (name, pair) in names.into_iter().zip(self.pairs.clone()) {
+            let agent = self.connect(name, pair).await?;
+            self.honest.push(agent);
+        }
+        Ok(())
+    }
+
+    /// Connects an honest agent, and returns when it has its Application.
+    async fn connect(&self, name: String, pair: Pair) -> Result<Simulated> {
         let endpoint = Arc::new(Principal {
             address: self.client.address.clone(),
             authority: self.client.authority.clone(),
         });
-        for (name, pair) in applications::names(HONEST, pairs.len())
-            .into_iter()
-            .zip(pairs)
-        {
-            let connect = Simulated::connect(Arc::clone(&endpoint), name, pair);
-            let agent = timeout(CONNECT, connect).await.context("no session")??;
-            let has_probe = |received: &super::super::simulated::Received| !received.is_empty();
-            let received = agent.until(CONNECT, has_probe).await;
-            received.with_context(|| format!("{} gets its Application", agent.name))?;
-            self.honest.push(agent);
+        let connect = Simulated::connect(endpoint, name, pair);
+        let agent = timeout(CONNECT, connect).await.context("no session")??;
+        let has_probe = |received: &Received| !received.is_empty();
+        let received = agent.until(CONNECT, has_probe).await;
+        received.with_context(|| format!("{} gets its Application", agent.name))?;
+        Ok(agent)
+    }
+
+    /// The number of honest agents that have lost their session.
+    pub(super) fn lost(&self) -> usize {
+        let lost = self.honest.iter().filter(|agent| !agent.is_alive());
+        lost.count()
+    }
+
+    /// Restarts the principal if it has ended, connects honest agents that lost their session, and returns when a change of
+    /// an honest cluster arrives: a later attack does not inherit the damage of an earlier one.
+    pub(super) async fn repair(&mut self) -> Result<()> {
+        self.process.restart()?;
+        healthy(PRINCIPAL_HEALTH, wait::BOUND)
+            .await
+            .with_context(|| self.process.log_tail())?;
+        for number in 0..self.honest.len() {
+            let (Some(agent), Some(pair)) = (self.honest.get(number), self.pairs.get(number))
+            else {
+                continue;
+            };
+            if agent.is_alive() {
+                continue;
+            }
+            let (name, pair) = (agent.name.clone(), pair.clone());
+            // A principal that has just started, or that was short of memory, may refuse it for a while.
+            let connect = || self.connect(name.clone(), pair.clone());
+            let what = "an honest agent connects again";
+            let connected = wait::until_within(RECONNECT, what, connect, |_| true).await?;
+            if let Some(agent) = self.honest.get_mut(number) {
+                *agent = connected;
+            }
         }
-        Ok(())
+        let arrived = self.change("repaired", CONNECT).await?;
+        arrived.context("no change of an honest cluster arrives after an attack")?;
+        // The next repair has to make a change, too.
+        self.change("before-an-attack", CONNECT).await.map(drop)
     }
 
     /// The hostile agent for an attack, by its place among those of [`Self::start`].
