@@ -166,7 +166,7 @@ fn all_garbage() -> Vec<Garbage> {
         unread(
             "no end",
             event(APP, STATUS, &vec![b'['; 300_000]),
-            "recursion limit",
+            "EOF while parsing",
         ),
         unread(
             "an unknown target",
