@@ -5,6 +5,7 @@
 
 use argocd::{Meta, masked::Masked};
 use protocol::payload::{self, Undecodable};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// The fields of `status.operationState` that stay in the head: they identify an operation and its end.
@@ -75,6 +76,18 @@ impl Packed {
         self.status.as_ref().map_or(0, |text| text.len())
     }
 
+    /// The conditions of its status; nothing else of the status is decoded.
+    pub(crate) fn conditions(&self) -> Vec<Value> {
+        #[derive(Default, Deserialize)]
+        struct Status {
+            conditions: Option<Vec<Value>>,
+        }
+        // Anything else than a list is no condition.
+        let status = (self.status.as_deref()).and_then(|text| serde_json::from_str(text).ok());
+        let status: Status = status.flatten().unwrap_or_default();
+        status.conditions.unwrap_or_default()
+    }
+
     /// The whole object.
     pub fn whole(&self) -> Value {
         let mut object = self.head.clone();
@@ -125,6 +138,23 @@ mod tests {
         assert_eq!(packed.head()["spec"], application()["spec"]);
         assert_eq!(packed.whole(), application());
         assert_eq!(packed.meta().name(), "app");
+    }
+
+    #[test]
+    fn conditions_are_those_of_the_status() {
+        let conditions = |status: Value| Packed::of(json!({ "status": status })).conditions();
+        let condition = json!({ "type": "SyncError", "message": "m" });
+        let status = json!({ "resources": [{ "": 0 }], "conditions": [condition] });
+        assert_eq!(conditions(status), [condition]);
+        for none in [
+            Value::Null,
+            json!({}),
+            json!({ "conditions": null }),
+            json!({ "conditions": "text" }),
+        ] {
+            assert_eq!(conditions(none.clone()), [] as [Value; 0], "{none}");
+        }
+        assert_eq!(Packed::of(json!({})).conditions(), [] as [Value; 0]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub const MOST_OBJECT_BYTES: usize = 3 << 20;
 pub const MOST_OBJECT_MEMORY: usize = 32 << 20;
 
 /// The largest estimated memory of metadata, in bytes. Kubernetes accepts 256 KiB of annotations.
-pub const MOST_METADATA_MEMORY: usize = 8 << 20;
+const MOST_METADATA_MEMORY: usize = 8 << 20;
 
 /// Memory of a [`Value`] in a list; a growing list reserves up to twice as many.
 const ITEM: usize = 64;
@@ -42,7 +42,7 @@ pub fn decode_object(what: &'static str, body: &[u8]) -> Result<Value, Undecodab
 /// Decodes only the metadata of an object, into an object with nothing else: an identity is checked before the rest costs
 /// anything.
 ///
-/// Rejects a body above [`MOST_OBJECT_BYTES`], one with two metadata, and metadata above [`MOST_METADATA_MEMORY`].
+/// Rejects a body above [`MOST_OBJECT_BYTES`], one with two metadata, and metadata of more than 8 MiB of estimated memory.
 pub fn decode_metadata(what: &'static str, body: &[u8]) -> Result<Value, Undecodable> {
     metadata(body).map_err(|source| Undecodable { what, source })
 }

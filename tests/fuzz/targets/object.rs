@@ -1,6 +1,6 @@
 //! Bodies of objects, decoded within bounds on memory.
 
-use protocol::payload::{MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_object};
+use protocol::payload::{MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_metadata, decode_object};
 use serde_json::Value;
 
 /// The first byte of an input whose rest is the element of a long list.
@@ -14,6 +14,11 @@ pub(crate) fn check(input: &[u8]) {
         other => other.to_vec(),
     };
     let decoded = decode_object("object", &body);
+    // The header of an object that is decoded as a whole names the same one.
+    if let (Ok(header), Ok(whole)) = (decode_metadata("object", &body), &decoded) {
+        let of = |value: &Value| value.get("metadata").cloned().unwrap_or_default();
+        assert_eq!(of(&header), of(whole));
+    }
     match decoded {
         Ok(value) if body.is_empty() => assert_eq!(value, Value::Null),
         Ok(value) => {

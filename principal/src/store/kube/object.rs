@@ -66,13 +66,9 @@ impl Guarded for Object {
     type Object = Self;
 
     fn readable(self) -> Result<Self, String> {
-        match self.content {
-            Ok(content) => Ok(Self {
-                content: Ok(content),
-                ..self
-            }),
-            Err(error) => Err(error),
-        }
+        let Self { metadata, content } = self;
+        let content = Ok(content?);
+        Ok(Self { metadata, content })
     }
 }
 

@@ -180,11 +180,11 @@ fn plan(
     repository_trouble: Option<String>,
     now: Timestamp,
 ) -> Option<Patch> {
-    let hub = entry.object().whole();
-    let mut wanted = wanted(entry, &hub, connected);
+    let conditions = entry.object().conditions();
+    let mut wanted = wanted(entry, &conditions, connected);
     wanted.extend(repository_trouble.map(|trouble| (keys::CONDITION_REPOSITORY, trouble)));
     let now = rfc3339(now);
-    let mut shown = hub;
+    let mut shown = json!({ "status": { "conditions": conditions } });
     let mut changed = false;
     for kind in KINDS {
         let message = wanted
@@ -220,8 +220,8 @@ fn refresh_is_in_vain(entry: &Entry, connected: bool) -> bool {
     wants_refresh(entry.head()) && entry.cluster().is_some() && !(delivered && connected)
 }
 
-/// The conditions that the Application should have.
-fn wanted(entry: &Entry, hub: &Value, connected: bool) -> Vec<(&'static str, String)> {
+/// The conditions of ours that the Application should have, where it has those that are shown.
+fn wanted(entry: &Entry, shown: &[Value], connected: bool) -> Vec<(&'static str, String)> {
     let mut wanted = Vec::new();
     match &entry.placement {
         Placement::Conflict(reason) => wanted.push((keys::CONDITION_CONFLICT, reason.clone())),
@@ -229,14 +229,14 @@ fn wanted(entry: &Entry, hub: &Value, connected: bool) -> Vec<(&'static str, Str
             wanted.push((blocked.why.condition(), blocked.message.clone()));
         }
         Placement::Routed(place, None) if !connected => {
-            let waits = waiting(entry, hub, &place.cluster);
+            let waits = waiting(entry, shown, &place.cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
         Placement::Mirror(cluster) if !connected => {
-            let waits = waiting(entry, hub, cluster);
+            let waits = waiting(entry, shown, cluster);
             wanted.extend(waits.map(|message| (DISCONNECTED, message)));
         }
-        Placement::Local => wanted.extend(left_behind(entry, hub).map(|it| (DISCONNECTED, it))),
+        Placement::Local => wanted.extend(left_behind(entry, shown).map(|it| (DISCONNECTED, it))),
         Placement::Routed(_, None) | Placement::Mirror(_) | Placement::Ignored => {}
     }
     if let Some(contest) = &entry.contest {
@@ -249,15 +249,15 @@ fn wanted(entry: &Entry, hub: &Value, connected: bool) -> Vec<(&'static str, Str
 }
 
 /// The deletion that waits for a cluster that left the fleet. After a restart, only the condition names that cluster.
-fn left_behind(entry: &Entry, hub: &Value) -> Option<String> {
+fn left_behind(entry: &Entry, shown: &[Value]) -> Option<String> {
     const END: &str =
         "left the fleet; enrol it again and confirm the deletion, or remove the finalizers";
     let application = entry.application();
     if !application.is_deleting() || application.finalizers().is_empty() {
         return None;
     }
-    let shown = || {
-        let it = shown(hub).find(|it| it["type"] == DISCONNECTED)?;
+    let known = || {
+        let it = shown.iter().find(|it| it["type"] == DISCONNECTED)?;
         it["message"]
             .as_str()
             .filter(|message| message.ends_with(END))
@@ -266,18 +266,12 @@ fn left_behind(entry: &Entry, hub: &Value) -> Option<String> {
         Some(cluster) => Some(format!(
             "the deletion waits for cluster {cluster}, which {END}"
         )),
-        None => shown().map(str::to_owned),
+        None => known().map(str::to_owned),
     }
 }
 
-/// The conditions that the hub's object has.
-fn shown(hub: &Value) -> impl Iterator<Item = &Value> {
-    let shown = hub.pointer("/status/conditions");
-    shown.and_then(Value::as_array).into_iter().flatten()
-}
-
 /// The request that waits while the cluster is not connected.
-fn waiting(entry: &Entry, hub: &Value, cluster: &ClusterName) -> Option<String> {
+fn waiting(entry: &Entry, shown: &[Value], cluster: &ClusterName) -> Option<String> {
     let application = entry.application();
     if application.is_deleting() && !application.finalizers().is_empty() {
         return Some(format!(
@@ -286,7 +280,9 @@ fn waiting(entry: &Entry, hub: &Value, cluster: &ClusterName) -> Option<String> 
     }
     let refused = format!("not refreshed: cluster {cluster} is not connected");
     // Once answered, the condition itself keeps the answer, until the cluster is back.
-    let is_answered = shown(hub).any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
+    let is_answered = shown
+        .iter()
+        .any(|it| it["type"] == DISCONNECTED && it["message"] == refused);
     (is_answered || wants_refresh(entry.head())).then_some(refused)
 }
 

@@ -133,7 +133,8 @@ impl Reports {
 
     /// Whether the hub shows a status of this many bytes. A condition of the Application says why it does not.
     ///
-    /// Small ones always, so that a cluster with many Applications loses none; large ones within a limit for the cluster.
+    /// Small ones always, so that a cluster with many Applications loses none; large ones within a limit for the cluster,
+    /// or if they are no larger than the status that they replace.
     fn check_room(&self, cluster: &ClusterName, key: &Key, bytes: usize) -> Outcome {
         if bytes <= SMALL_STATUS {
             return Ok(());
@@ -141,7 +142,9 @@ impl Reports {
         let limit = self.objects.large_statuses;
         let mut state = self.objects.lock();
         let others = state.index.large_statuses(cluster, key, SMALL_STATUS);
-        if others.saturating_add(bytes) <= limit {
+        let entry = state.index.application(key);
+        let replaced = entry.map_or(0, |entry| entry.object().status_bytes());
+        if others.saturating_add(bytes) <= limit || bytes <= replaced {
             return Ok(());
         }
         let why = format!(

@@ -132,7 +132,7 @@ impl Ownership for Claims {
             self.missing.remove(&key);
             return None;
         }
-        let stub = match payload::decode_object("delete", &event.payload) {
+        let stub = match payload::decode_metadata("delete", &event.payload) {
             Ok(stub) => stub,
             Err(error) => return Some(Verdict::Refused(Chain(&error).to_string())),
         };

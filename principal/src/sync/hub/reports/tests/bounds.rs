@@ -40,6 +40,18 @@ async fn large_statuses_of_a_cluster_are_bounded_together() {
     assert!(second()["status"]["summary"].is_object());
     assert_eq!(report("2"), None);
     assert_eq!(apply(large("1", 190 << 10)).await, Verdict::Done);
+
+    // They exceed the limit together, as those from before a limit do: a smaller one is shown, a larger one is not.
+    let status = json!({ "status": { "summary": { "images": ["x".repeat(100 << 10)] } } });
+    setup
+        .memory
+        .edit(Watched::Application, "a", "second", status);
+    setup.hub.report(applied(Watched::Application, second()));
+    assert_eq!(apply(large("2", 99 << 10)).await, Verdict::Done);
+    assert!(matches!(
+        apply(large("2", 110 << 10)).await,
+        Verdict::Refused(_)
+    ));
 }
 
 /// The body of a foreign report is not decoded: its status would exceed the limit of memory.
