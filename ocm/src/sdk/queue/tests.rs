@@ -54,13 +54,19 @@ fn backoff_grows_with_failures_and_events_shorten_it_to_a_minimum() {
     assert_eq!(queue.next_due(), Some(now));
 }
 
-#[test]
-fn a_key_that_waits_for_its_own_write_runs_at_its_event() {
-    let now = Instant::now();
+/// A queue whose key has been reconciled with this outcome.
+fn ended(outcome: Outcome, now: Instant) -> Queue<&'static str> {
     let mut queue = Queue::default();
     queue.add("a", now);
     queue.take(now);
-    queue.finish("a", Outcome::Behind, now, 0.5);
+    queue.finish("a", outcome, now, 0.5);
+    queue
+}
+
+#[test]
+fn a_key_that_waits_for_its_own_write_runs_at_its_event() {
+    let now = Instant::now();
+    let mut queue = ended(Outcome::Behind, now);
     assert_eq!(queue.next_due(), Some(now + OWN_WRITE_PAUSE));
     queue.add("a", now);
     assert_eq!(queue.take(now), Some("a"));
@@ -73,10 +79,7 @@ fn a_key_that_waits_for_its_own_write_runs_at_its_event() {
 #[test]
 fn an_event_is_due_before_a_recheck() {
     let now = Instant::now();
-    let mut queue = Queue::default();
-    queue.add("a", now);
-    queue.take(now);
-    queue.finish("a", Outcome::Settled(Some(second(3600))), now, 0.5);
+    let mut queue = ended(Outcome::Settled(Some(second(3600))), now);
     assert_eq!(queue.next_due(), Some(now + second(3600)));
     queue.add("a", now + second(1));
     assert_eq!(queue.next_due(), Some(now + second(1)));
