@@ -155,7 +155,8 @@ impl Runner {
         let seen = self.runtime.block_on(world::keep(&lab, &kept));
         self.end(lab);
         let seen = seen.unwrap_or_else(|error| format!("it could not be kept: {error:#}"));
-        Err(format!("{error:#}\n\nthe world ({}):\n{seen}", kept.display()).into())
+        // The error is last: the end of an output is what a log viewer keeps.
+        Err(format!("the world ({}):\n{seen}\n\n{error:#}", kept.display()).into())
     }
 
     /// Runs a test to its end: in a task of its own, so that a panic is its failure and not ours.

@@ -1,12 +1,12 @@
 //! A klusterlet in wrong hands: what it may write on the hub costs the manager little, and no other cluster notices.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use lab::{
-    audit::Mark,
-    bench::hostile::{BY_KLUSTERLET, CONFIGURATION, CSRS, HONEST_BOUND, LABELS, Measure, Verdict},
+    audit::{Mark, Object},
+    bench::hostile::{BY_KLUSTERLET, CONFIGURATION, CSRS, LABELS, Measure, Verdict},
     product,
     raw_client::agent_name,
     steps::{ADDON, At, Objects, enrol},
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    programs::Program,
+    programs::{Program, Running},
     stage::{SOON, Stage},
 };
 
@@ -40,6 +40,7 @@ pub(crate) async fn a_hostile_klusterlet_is_bounded(stage: &Stage) -> Result<()>
     let app = stage.greeter("beside-a-klusterlet", 1).await?;
     app.apply(&stage.hub).await?;
     until_rendered(stage).await?;
+    until_quiet(stage).await?;
     let mut lines = Vec::new();
     let mut failed = 0;
     for (name, verdict) in BY_KLUSTERLET {
@@ -69,12 +70,25 @@ async fn until_rendered(stage: &Stage) -> Result<()> {
         .map(drop)
 }
 
+/// The manager has written all that the configuration changes: later writes are because of an attack.
+async fn until_quiet(stage: &Stage) -> Result<()> {
+    let look = || async {
+        let mark = stage.lab.hub().audit().mark()?;
+        sleep(TIME).await;
+        Ok(writes(stage, CONFIGURATION, mark)? + writes(stage, LABELS, mark)?)
+    };
+    let what = "the manager writes nothing for the cluster";
+    lab::wait::until(what, look, |count| *count == 0)
+        .await
+        .map(drop)
+}
+
 async fn judge(stage: &Stage, name: &str, verdict: Verdict, probe: &At) -> Result<String> {
     let Verdict::Bounded(measure, most) = verdict else {
         bail!("only bounded attacks")
     };
     let manager = Program::Manager.running(stage).await?;
-    let (leader, (pid, before)) = (leader(stage).await?, resident()?);
+    let (leader, before) = (leader(stage).await?, resident(&manager).await?);
     let mark = stage.lab.hub().audit().mark()?;
     let until = Instant::now() + TIME;
     let attack = async {
@@ -89,9 +103,9 @@ async fn judge(stage: &Stage, name: &str, verdict: Verdict, probe: &At) -> Resul
     attacked.context("the attack")?;
     changed?;
     sleep(PAUSE * 20).await;
-    let (pid_now, after) = resident()?;
+    manager.still_runs(stage).await?;
     let number = match measure {
-        Measure::Memory => after.saturating_sub(before) / 1024,
+        Measure::Memory => resident(&manager).await?.saturating_sub(before),
         Measure::Writes => writes(stage, name, mark)?,
         Measure::Forged | Measure::Replies | Measure::LogLines => {
             bail!("{measure:?} cannot be measured here")
@@ -100,8 +114,6 @@ async fn judge(stage: &Stage, name: &str, verdict: Verdict, probe: &At) -> Resul
     if name == CSRS {
         none_is_approved(stage).await?;
     }
-    manager.still_runs(stage).await?;
-    ensure!(pid == pid_now, "another process of the manager");
     ensure!(leader == self::leader(stage).await?, "another leader");
     ensure!(number <= most, "{measure:?} {number}, more than {most}");
     Ok(format!("{measure:?} {number}"))
@@ -116,7 +128,7 @@ async fn change(stage: &Stage, probe: &At, name: &str) -> Result<()> {
     let replica = Stage::replica(probe.name());
     let spoke = stage.spoke(1);
     spoke
-        .until(&replica, "gets the change", HONEST_BOUND, arrived)
+        .until(&replica, "gets the change", SOON, arrived)
         .await
         .map(drop)
 }
@@ -126,40 +138,32 @@ async fn leader(stage: &Stage) -> Result<Value> {
     Ok(stage.hub.read(&lease).await?["spec"]["holderIdentity"].clone())
 }
 
-/// The manager's process, and its resident memory in KiB.
-fn resident() -> Result<(u32, u64)> {
-    let mut largest = None;
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|it| it.parse().ok()) else {
-            continue;
-        };
-        // A process may end between two of these.
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
-        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
-        let memory = runtime::process::resident_kib(&status);
-        if let (true, Some(memory)) = (program.ends_with(b"addon-manager"), memory) {
-            largest = largest.max(Some((memory, pid)));
-        }
-    }
-    let (memory, pid) = largest.context("the manager is a process of the lab")?;
-    Ok((pid, memory))
+/// The manager's resident memory in MiB, by its own metric.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a positive number of MiB"
+)]
+async fn resident(manager: &Running) -> Result<u64> {
+    const MIB: f64 = 1024.0 * 1024.0;
+    let bytes = manager
+        .metrics()
+        .await?
+        .value("process_resident_memory_bytes");
+    ensure!(bytes > MIB, "resident memory of {bytes} bytes");
+    Ok((bytes / MIB).ceil() as u64)
 }
 
-/// The manager's writes that the attack wants to cause.
+/// The manager's writes that the attack wants to cause: of the attacker's cluster Secret or of its works.
 fn writes(stage: &Stage, name: &str, mark: Mark) -> Result<u64> {
-    let resource = if name == LABELS {
-        "secrets"
-    } else {
-        "manifestworks"
-    };
     let (namespace, manager) = (product::NAMESPACE, product::MANAGER);
     let user = format!("system:serviceaccount:{namespace}:{manager}");
+    let wanted = |object: &Object| match name {
+        LABELS => object.resource == "secrets" && object.name.contains(ATTACKER),
+        _ => object.resource == "manifestworks" && object.namespace == ATTACKER,
+    };
     let entries = stage.lab.hub().audit().by(&user, mark)?.into_iter();
-    let about = entries.filter(|it| {
-        let object = it.object.as_ref();
-        it.is_write() && object.is_some_and(|it| it.resource == resource)
-    });
+    let about = entries.filter(|it| it.is_write() && it.object.as_ref().is_some_and(wanted));
     Ok(about.count() as u64)
 }
 
@@ -219,15 +223,28 @@ async fn none_is_approved(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
+/// Whether a patch was applied. The API server gives up one that other writers overtake several times.
+fn is_applied(patched: Result<Value>) -> Result<bool> {
+    match patched {
+        Err(error) if is_conflict(&error) => Ok(false),
+        other => other.map(|_| true),
+    }
+}
+
+fn is_conflict(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.is_conflict())
+}
+
 async fn change_labels(stage: &Stage, until: Instant) -> Result<()> {
     let (klusterlet, at) = (klusterlet(stage).await?, At::cluster(ATTACKER));
-    let mut number = 0;
+    let (mut number, mut applied) = (0, 0);
     while Instant::now() < until {
         number += 1;
         let labels = json!({"metadata": {"labels": {"flap": number.to_string()}}});
-        klusterlet.merge(&at, labels).await?;
+        applied += u32::from(is_applied(klusterlet.merge(&at, labels).await)?);
         sleep(PAUSE).await;
     }
+    ensure!(applied > 1, "{applied} of {number} patches were applied");
     let none = json!({"metadata": {"labels": {"flap": null}}});
     klusterlet.merge(&at, none).await.map(drop)
 }
@@ -239,11 +256,13 @@ async fn drop_configuration(stage: &Stage, until: Instant) -> Result<()> {
         let references = addon["status"]["configReferences"].as_array();
         references.is_some_and(|it| !it.is_empty())
     };
+    let mut applied = 0;
     while Instant::now() < until {
         let none = json!({"status": {"configReferences": []}});
-        klusterlet.merge_status(&at, none).await?;
+        applied += u32::from(is_applied(klusterlet.merge_status(&at, none).await)?);
         sleep(PAUSE).await;
     }
+    ensure!(applied > 1, "{applied} patches were applied");
     // OCM's controller corrects it.
     stage
         .hub
