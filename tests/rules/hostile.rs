@@ -10,7 +10,7 @@ const PAGE: &str = "docs/security.md";
 const HEAD: &str = "| attack | result | test |";
 
 /// Attacks on live traffic, by a cluster on the hub's Argo CD or by other Pods of the hub: name, required result, and the
-/// integration test of the principal that asserts its number.
+/// test of the principal that asserts its number.
 const ON_LIVE_TRAFFIC: &[(&str, &str, &str)] = &[
     (
         "endless response to the hub's Argo CD",
@@ -26,6 +26,11 @@ const ON_LIVE_TRAFFIC: &[(&str, &str, &str)] = &[
         "redis value beyond its announced length of 1 MiB",
         "at most 1 MiB of a value",
         "redis_value_beyond_its_announced_length_is_cut",
+    ),
+    (
+        "redis values of several clusters that arrive byte by byte",
+        "at most 30 s for each",
+        "dripping_redis_value_ends_after_30_seconds",
     ),
     (
         "idle connections to the redis proxy",

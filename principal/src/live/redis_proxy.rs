@@ -37,6 +37,7 @@ mod event_refresh;
 mod feeds;
 mod follow;
 mod last_known;
+mod paced_body;
 mod page;
 mod reader;
 mod remote;

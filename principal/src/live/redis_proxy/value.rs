@@ -1,23 +1,20 @@
 //! Streams a value of a cluster to a client, and keeps it if it is small.
 
-use std::{io, time::Duration};
+use std::io;
 
 use bytes::BytesMut;
 use http::{Response, StatusCode, header::CONTENT_LENGTH};
-use http_body_util::BodyExt as _;
 use runtime::error::Chain;
-use tokio::{io::AsyncWrite, time::timeout};
+use tokio::io::AsyncWrite;
 
 use super::{
     error::Ended,
+    paced_body::PacedBody,
     remote::{self, AuditLine, Remote},
     shared::Shared,
     writer::Writer,
 };
 use crate::live::tunnel::{Body, NotAnswered};
-
-/// The longest pause within a value.
-const PAUSE: Duration = Duration::from_secs(30);
 
 /// Gets a value and sends it to the client. A disconnected cluster has its last known values only.
 pub(super) async fn carry<W: AsyncWrite + Unpin>(
@@ -57,7 +54,7 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
         (StatusCode::OK, Some(length)) => {
             line.outcome = "answered";
             let length = usize::try_from(length).map_err(|_too_long| Ended::Broken)?;
-            let mut body = response.into_body();
+            let mut body = PacedBody::new(response.into_body());
             let value = stream(&mut body, length, shared, &mut line, writer).await;
             if matches!(value, Err(Ended::Broken)) {
                 line.outcome = "broken";
@@ -87,7 +84,7 @@ pub(super) async fn carry<W: AsyncWrite + Unpin>(
 
 /// Streams a value; returns it if it is small enough to keep.
 async fn stream<W: AsyncWrite + Unpin>(
-    body: &mut Body,
+    body: &mut PacedBody,
     length: usize,
     shared: &Shared,
     line: &mut AuditLine,
@@ -96,21 +93,16 @@ async fn stream<W: AsyncWrite + Unpin>(
     writer.begin_bulk(length).await?;
     let is_small = length <= shared.last_known.largest();
     let (mut kept, mut left) = (BytesMut::new(), length);
-    loop {
-        let frame = match timeout(PAUSE, body.frame()).await {
-            Ok(None) if left == 0 => break,
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(_)) | None) | Err(_) => return Err(Ended::Broken),
-        };
-        let Some(data) = frame.data_ref() else {
-            continue;
-        };
+    while let Some(data) = body.next().await? {
         left = left.checked_sub(data.len()).ok_or(Ended::Broken)?;
         if is_small {
-            kept.extend_from_slice(data);
+            kept.extend_from_slice(&data);
         }
         line.carried(data.len());
-        writer.bytes(data).await?;
+        writer.bytes(&data).await?;
+    }
+    if left > 0 {
+        return Err(Ended::Broken);
     }
     writer.bytes(b"\r\n").await?;
     Ok(is_small.then_some(kept))
