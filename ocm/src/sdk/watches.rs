@@ -33,15 +33,22 @@ use crate::{
 };
 
 mod follow;
+#[cfg(test)]
+mod pages;
 mod wake;
+
+/// Objects per page of a list.
+const PAGE: u32 = 100;
+/// The same of certificate requests, of which one cluster may create any number of up to 1.5 MB each.
+const REQUESTS_PAGE: u32 = 20;
 
 impl<A: Addon> Hub<A> {
     fn by_name(&self) -> watcher::Config {
-        watcher::Config::default().fields(&format!("metadata.name={}", self.addon.name()))
+        all().fields(&format!("metadata.name={}", self.addon.name()))
     }
 
     fn by_label(&self) -> watcher::Config {
-        watcher::Config::default().labels(&format!("{}={}", keys::ADDON_NAME, self.addon.name()))
+        all().labels(&format!("{}={}", keys::ADDON_NAME, self.addon.name()))
     }
 
     /// `ManagedClusters` without fields that change often and decide nothing.
@@ -49,7 +56,7 @@ impl<A: Addon> Hub<A> {
         let source = Source {
             what: "managedclusters",
             resource: ApiResource::erase::<ManagedCluster>(&()),
-            config: watcher::Config::default(),
+            config: all(),
             key: |object: &DynamicObject| cluster_name(object.metadata.name.as_ref()),
             read: |object| Some(Arc::new(cluster(object))),
         };
@@ -189,7 +196,7 @@ impl<A: Addon> Hub<A> {
             None => ("certificatesigningrequests", self.by_label()),
             Some(signer) => (
                 "certificatesigningrequests without our label",
-                watcher::Config::default()
+                all()
                     .labels(&format!("{}!={}", keys::ADDON_NAME, self.addon.name()))
                     .fields(&format!("spec.signerName={signer}")),
             ),
@@ -197,7 +204,7 @@ impl<A: Addon> Hub<A> {
         let source = Source {
             what,
             resource: ApiResource::erase::<CertificateSigningRequest>(&()),
-            config,
+            config: config.page_size(REQUESTS_PAGE),
             key: |object: &DynamicObject| object.metadata.name.clone(),
             read: |object| Summary::read(&object).map(Arc::new),
         };
@@ -265,7 +272,7 @@ impl<A: Addon> Hub<A> {
         let source = Source {
             what: "configurations",
             resource: config.0,
-            config: watcher::Config::default(),
+            config: all(),
             key: |object: &DynamicObject| {
                 Some(AddOnConfig {
                     group: kind.group.clone(),
@@ -304,7 +311,7 @@ impl<A: Addon> Hub<A> {
         let source = Source {
             what: "placementdecisions",
             resource: placement_decisions(),
-            config: watcher::Config::default(),
+            config: all(),
             key: namespaced,
             read: |object| Decision::read(&object).map(Arc::new),
         };
@@ -318,6 +325,10 @@ impl<A: Addon> Hub<A> {
         };
         source.follow(&self.client, apply).await
     }
+}
+
+fn all() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE)
 }
 
 fn typed<T: DeserializeOwned>(object: &DynamicObject) -> Option<Arc<T>> {
