@@ -35,7 +35,7 @@ use crate::{
     store::{Store, kube::Kubernetes},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, Sessions, shed},
+        session::{self, Intake, Sessions, shed},
     },
     transport::listener::{self, Rules, accept::Port},
 };
@@ -267,6 +267,7 @@ fn assemble(
     let sessions = Sessions {
         gate,
         hub,
+        intake: Intake::default(),
         tunnels: live.tunnels.clone(),
         go_requests: live.go_requests.clone(),
         limits: settings.limits.clone(),

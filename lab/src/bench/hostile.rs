@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `HOSTILE_SECONDS` | how long each attack runs, in five interleaved runs together; 600 unless set |
 //! | `HOSTILE_AGENTS` | honest agents with heartbeats and statuses beside it; 100 unless set |
-//! | `HOSTILE_ATTACK` | a part of the names of the attacks to run; all unless set |
+//! | `HOSTILE_ATTACK` | parts of the names of the attacks to run, with commas between them; all unless set |
 
 mod attacker;
 mod attacks;
@@ -60,10 +60,11 @@ const CHANGES: Duration = Duration::from_millis(50);
 pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     let seconds: u64 = variable("HOSTILE_SECONDS", 600)?;
     let honest = variable("HOSTILE_AGENTS", 100_usize)?.max(2);
-    let part: String = variable("HOSTILE_ATTACK", String::new())?;
+    let parts: String = variable("HOSTILE_ATTACK", String::new())?;
+    let is_wanted = |attack: &Attack| parts.split(',').any(|part| attack.name.contains(part));
     let attacks: Vec<&Attack> = ATTACKS
         .iter()
-        .filter(|attack| attack.is_load() && attack.name.contains(&part))
+        .filter(|attack| attack.is_load() && is_wanted(attack))
         .collect();
     let title = format!("One principal under attack, {honest} honest agents, {seconds} s each");
     let mut table = Table::new(title, &Row::HEADS);

@@ -33,6 +33,7 @@ use crate::{
 mod brake;
 mod driver;
 mod end;
+mod intake;
 mod inventory;
 mod ownership;
 mod pace;
@@ -43,6 +44,7 @@ mod spoke_info;
 mod spoke_owned;
 mod violations;
 
+pub(crate) use intake::Intake;
 pub(crate) use shared::Sessions;
 
 /// Frames on their way to a peer; enough to fill a packet, few enough to stay fresh.

@@ -27,9 +27,12 @@ use crate::{
 const LARGEST: u32 = 1536 * 1024;
 const MOST: u32 = 32 * 1024 * 1024;
 
-/// A hub whose API has no objects, and the `limit` of each list, by resource.
-fn listed() -> (Arc<Hub<Author>>, Arc<Mutex<BTreeMap<String, u32>>>) {
-    let limits = Arc::<Mutex<BTreeMap<_, _>>>::default();
+/// The `limit` of each list, by resource.
+type Limits = Arc<Mutex<BTreeMap<String, u32>>>;
+
+/// A hub whose API has no objects, and the limits of its lists.
+fn listed() -> (Arc<Hub<Author>>, Limits) {
+    let limits = Limits::default();
     let seen = Arc::clone(&limits);
     let service = move |request: Request<Body>| {
         let path = request.uri().path().rsplit('/').next();

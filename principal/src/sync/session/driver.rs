@@ -189,7 +189,7 @@ impl Driver {
         }
         self.delete_unknown(now);
         self.release_deletions();
-        if !self.machine.has_room() {
+        if !self.machine.has_room() || !self.budget.may_read() {
             self.machine.skip_read(now);
         }
         let full = self.write(now);
@@ -202,7 +202,8 @@ impl Driver {
         match self.next(full).await {
             Next::Over(over) => Err(over),
             Next::Frame(frame) => {
-                self.budget.charge(frame_bytes(&frame));
+                let (intake, cluster) = (&self.sessions.intake, &self.from.cluster);
+                self.budget.read(frame_bytes(&frame), intake, cluster);
                 self.read(frame)
             }
             Next::Worked(id, verdict, reason) => {
@@ -351,6 +352,9 @@ impl Driver {
         }
         if self.resync.has_too_many() {
             self.peer_violations.record(Violation::TooManyObjects, now);
+        }
+        if self.budget.is_flooded() {
+            self.peer_violations.record(Violation::TooFast, now);
         }
         if let Update::Now(misconduct) = self.peer_violations.updates(stats.unacknowledged, now) {
             self.session_slot.report_misconduct(misconduct);

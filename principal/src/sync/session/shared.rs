@@ -9,7 +9,7 @@ use crate::{
     live::{go_compat::GoRequests, tunnel::Tunnels},
     metrics::Metrics,
     settings::Limits,
-    sync::hub::Hub,
+    sync::{hub::Hub, session::intake::Intake},
 };
 
 /// The state that all sessions share.
@@ -18,6 +18,8 @@ use crate::{
 pub(crate) struct Sessions {
     pub(crate) gate: Arc<Admission>,
     pub(crate) hub: Arc<Hub>,
+    /// What each cluster may still send at once.
+    pub(crate) intake: Intake,
     pub(crate) tunnels: Tunnels,
     pub(crate) go_requests: GoRequests,
     pub(crate) limits: Limits,

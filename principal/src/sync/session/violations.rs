@@ -21,6 +21,8 @@ pub(super) enum Violation {
     NotAllowed,
     /// It names far more objects than the hub delivers.
     TooManyObjects,
+    /// It sends more than the principal reads, for more than a minute.
+    TooFast,
     /// It does not acknowledge.
     Unacknowledged,
     /// Two agents use its identity.
@@ -43,6 +45,9 @@ impl Violation {
             Self::NotAllowed => "it sends messages that its mode does not allow",
             Self::TooManyObjects => {
                 "it names far more objects than the hub delivers, so none are deleted"
+            }
+            Self::TooFast => {
+                "it sends more than 4 MiB of messages a second, so the principal reads it slower"
             }
             Self::Unacknowledged => "it has not acknowledged messages for two minutes",
             Self::Contested => "two agents with the same identity take the session from each other",

@@ -30,7 +30,7 @@ use crate::{
     metrics::Metrics,
     settings::{Limits, Settings},
     store::{Packed, Reporter, Store, Watched, WriteError},
-    sync::session::shed,
+    sync::session::{Intake, shed},
     testing::{Authority, SIGNING_KEY, application, applied, enrolment, fleet, name, open_project},
 };
 
@@ -174,6 +174,7 @@ pub(in crate::sync::session) fn sessions_on(
     Arc::new(Sessions {
         gate: Arc::new(gate),
         hub: Arc::new(hub),
+        intake: Intake::default(),
         tunnels: crate::live::tunnel::Tunnels::default(),
         go_requests: crate::live::go_compat::GoRequests::default(),
         limits,
@@ -348,6 +349,31 @@ async fn session_lets_other_tasks_run_between_messages() {
         () = other => {}
     }
     assert!(longest <= 3, "{longest} messages in a row");
+}
+
+/// How long a session of cluster `a` takes to refuse this many messages of 100 KiB.
+async fn time_to_refuse(sessions: &Arc<Sessions>, count: u64) -> Duration {
+    let frames = (0..count).map(|number| status_of(&format!("unknown-{number}"), 100 << 10));
+    let (outbound, mut reads) = mpsc::channel(1_000);
+    let mut driver = driver_of(sessions, emitting(frames.collect()), outbound).await;
+    let begin = Instant::now();
+    while driver.machine.stats(driver.started.elapsed()).refused < count {
+        driver.turn().await.unwrap();
+        while reads.try_recv().is_ok() {}
+    }
+    begin.elapsed()
+}
+
+/// The reserve is 32 MiB and refills with 4 MiB a second.
+#[tokio::test(start_paused = true)]
+async fn flood_is_read_at_the_rate_also_after_a_reconnect() {
+    let sessions = sessions(&[], Limits::default());
+    let connect = time_to_refuse(&sessions, 300).await;
+    assert!(connect < Duration::from_millis(500), "{connect:?}");
+    let flood = time_to_refuse(&sessions, 200).await;
+    let reconnected = time_to_refuse(&sessions, 200).await;
+    assert!((4..=6).contains(&flood.as_secs()), "{flood:?}");
+    assert!((4..=6).contains(&reconnected.as_secs()), "{reconnected:?}");
 }
 
 #[tokio::test(start_paused = true)]

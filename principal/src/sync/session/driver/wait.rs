@@ -20,7 +20,8 @@ impl Driver {
     pub(super) async fn next(&mut self, full: bool) -> Next {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
-        let room = self.machine.has_room();
+        let (has_room, is_resting) = (self.machine.has_room(), !self.budget.may_read());
+        let may_read = has_room && !is_resting;
         let is_blocked = self.resync.waiting().is_blocking();
         let asks = !full && self.machine.can_emit_at_once();
         // None for an agent with a tunnel.
@@ -34,7 +35,7 @@ impl Driver {
                 Next::Worked(id, verdict, reason)
             }
             Some(()) = self.releases.next(), if !self.releases.is_empty() => Next::Turn,
-            frame = self.inbound.message(), if room => match frame {
+            frame = self.inbound.message(), if may_read => match frame {
                 Ok(Some(frame)) => Next::Frame(frame),
                 Ok(None) => Next::Over(Over::Peer("the agent closed the stream".to_owned())),
                 Err(status) => Next::Over(self.lost(&status)),
@@ -43,9 +44,10 @@ impl Driver {
             () = self.subscription.mailbox.changed() => Next::Turn,
             Some(Some(event)) = go_request, if asks => Next::GoRequest(event),
             _room = self.outbound.reserve(), if full => Next::Turn,
+            () = sleep_until(self.budget.rests_until()), if is_resting => Next::Turn,
             () = sleep(pause) => Next::Turn,
         };
-        if !room {
+        if !may_read {
             self.machine.skip_read(self.started.elapsed());
         }
         next

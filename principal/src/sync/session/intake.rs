@@ -1,0 +1,178 @@
+//! Limits the bytes of messages that one cluster may send over time. Pure but for its lock.
+//!
+//! A message costs processor time: to decode, to judge and to answer. A cluster that sends all the time would keep a
+//! processor busy. It has a reserve of bytes that refills with time. Without a reserve the principal does not read its
+//! session for a while, and flow control holds the cluster back. The reserve belongs to the cluster, not to the session: a
+//! new session does not fill it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::fleet::ClusterName;
+
+/// The bytes that refill the reserve in a second: two thousand small messages, more than a hub's API can write.
+const RATE: u32 = 4 << 20;
+/// The size of the reserve: the statuses of two thousand Applications after a connect.
+const RESERVE: u32 = 32 << 20;
+/// The cost of a message besides its bytes.
+const MESSAGE: usize = 2 << 10;
+/// The shortest time in which a session is not read.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// A flood that lasts longer is no connect of a large cluster.
+const LASTING: Duration = Duration::from_mins(1);
+/// Known clusters; above it, those with a full reserve are forgotten.
+const MOST: usize = 10_000;
+
+/// The reserves of all clusters.
+#[derive(Debug, Default)]
+pub(crate) struct Intake {
+    /// When the reserve of a cluster is full again. Locked for a lookup, never over an await.
+    full: Mutex<BTreeMap<ClusterName, Instant>>,
+}
+
+impl Intake {
+    /// Counts a message of this size that a cluster has sent; returns how long its session must not be read now.
+    pub(crate) fn charge(&self, cluster: &ClusterName, bytes: usize, now: Instant) -> Duration {
+        let mut all = self.full.lock();
+        if all.len() >= MOST {
+            all.retain(|_, full| *full > now);
+        }
+        let known = all.get(cluster).copied();
+        let full = known.map_or(now, |full| full.max(now)) + cost(bytes);
+        all.insert(cluster.clone(), full);
+        let debt = full.saturating_duration_since(now);
+        debt.saturating_sub(refill(u64::from(RESERVE)))
+    }
+}
+
+/// How long the reserve takes to refill after a message of this size.
+fn cost(bytes: usize) -> Duration {
+    refill(bytes.saturating_add(MESSAGE) as u64)
+}
+
+const fn refill(bytes: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_mul(1_000_000) / RATE as u64)
+}
+
+/// When one session is read again.
+#[derive(Debug)]
+pub(super) struct Rest {
+    until: Instant,
+    /// Since when its cluster has no reserve.
+    since: Option<Instant>,
+}
+
+impl Rest {
+    /// A session that is read.
+    pub(super) const fn none(now: Instant) -> Self {
+        Self {
+            until: now,
+            since: None,
+        }
+    }
+
+    /// Rests for this time, if it is worth a timer: a shorter one is added to the next.
+    pub(super) fn extend(&mut self, pause: Duration, now: Instant) {
+        if pause.is_zero() {
+            self.since = None;
+        } else {
+            self.since.get_or_insert(now);
+        }
+        if pause >= SHORTEST {
+            self.until = now + pause;
+        }
+    }
+
+    /// When it is read again.
+    pub(super) const fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Whether its cluster has been without a reserve for long.
+    pub(super) fn is_lasting(&self, now: Instant) -> bool {
+        self.since.is_some_and(|since| now - since >= LASTING)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::try_from(name).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn flood_of_small_messages_is_read_at_the_rate() {
+        let (intake, flooding) = (Intake::default(), cluster("a"));
+        let begin = Instant::now();
+        let (mut now, mut count) = (begin, 0_u64);
+        let minute = Duration::from_mins(1);
+        while now - begin < minute {
+            now += intake.charge(&flooding, 100, now);
+            count += 1;
+        }
+        let most = (u64::from(RESERVE) + 60 * u64::from(RATE)) / MESSAGE as u64;
+        assert!(count <= most + 1, "{count} messages, {most} allowed");
+        // Another cluster, whose name begins with that, has its own reserve.
+        assert_eq!(intake.charge(&cluster("ab"), 1 << 20, now), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn statuses_after_a_connect_are_read_at_once() {
+        let (intake, honest) = (Intake::default(), cluster("a"));
+        let now = Instant::now();
+        for _ in 0..2000 {
+            assert_eq!(intake.charge(&honest, 12 << 10, now), Duration::ZERO);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_flood_of_a_minute_is_lasting() {
+        let second = Duration::from_secs(1);
+        let begin = Instant::now();
+        let mut rest = Rest::none(begin);
+        rest.extend(SHORTEST / 2, begin);
+        assert_eq!(rest.until(), begin);
+        rest.extend(SHORTEST, begin + second);
+        assert_eq!(rest.until(), begin + second + SHORTEST);
+        assert!(!rest.is_lasting(begin + 59 * second));
+        assert!(rest.is_lasting(begin + 60 * second));
+        rest.extend(Duration::ZERO, begin + 60 * second);
+        assert!(!rest.is_lasting(begin + 200 * second));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clusters_with_a_full_reserve_are_forgotten() {
+        let intake = Intake::default();
+        let now = Instant::now();
+        for number in 0..MOST {
+            intake.charge(&cluster(&format!("c{number}")), 0, now);
+        }
+        intake.charge(&cluster("new"), 0, now + Duration::from_secs(1));
+        assert_eq!(intake.full.lock().len(), 1);
+    }
+
+    proptest! {
+        /// In any time, the principal reads no more of a cluster than its reserve and the rate.
+        #[test]
+        fn bytes_over_time_are_bounded(messages in prop::collection::vec((0_usize..4 << 20, 0_u64..2000), 1..200)) {
+            let (intake, sender) = (Intake::default(), cluster("a"));
+            let begin = Instant::now();
+            let (mut now, mut read) = (begin, 0_u64);
+            for (bytes, pause) in messages {
+                now += Duration::from_millis(pause);
+                let lasted = u64::try_from((now - begin).as_millis()).unwrap();
+                // The reserve may be overdrawn by one message.
+                let allowed = u64::from(RESERVE) + lasted * u64::from(RATE) / 1000;
+                prop_assert!(read <= allowed + (4 << 20) + MESSAGE as u64);
+                read += (bytes + MESSAGE) as u64;
+                now += intake.charge(&sender, bytes, now);
+            }
+        }
+    }
+}
