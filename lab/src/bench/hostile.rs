@@ -25,7 +25,6 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use futures::future::join_all;
 use tokio::{
     runtime::Runtime,
     time::{Instant, interval, sleep, sleep_until, timeout_at},
@@ -189,15 +188,18 @@ impl Drop for Attackers {
     }
 }
 
-/// All honest agents report a new status in each interval.
+/// Each honest agent reports a new status in each interval, one agent after the other: agents of a fleet are not in step, and
+/// a burst of all would be the slowest change of an idle principal.
 async fn report(target: &Target) -> Infallible {
-    let mut due = interval(STATUSES);
+    let agents = u32::try_from(target.honest.len()).unwrap_or(u32::MAX);
+    let mut due = interval(STATUSES / agents.max(1));
     for number in 0_u64.. {
-        due.tick().await;
         let revision = format!("s{number}");
-        // An agent that lost its session is counted after the run.
-        let reports = target.honest.iter().map(|agent| agent.report(&revision));
-        drop(join_all(reports).await);
+        for agent in &target.honest {
+            due.tick().await;
+            // An agent that lost its session is counted after the run.
+            drop(agent.report(&revision).await);
+        }
     }
     std::future::pending().await
 }
