@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::fleet::ClusterName;
 
-/// The bytes that refill the reserve in a second: two thousand small messages, more than a hub's API can write.
+/// The bytes that refill the reserve in a second: two thousand small messages.
 const RATE: u32 = 4 << 20;
 /// The size of the reserve: the statuses of two thousand Applications after a connect.
 const RESERVE: u32 = 32 << 20;
