@@ -284,16 +284,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{
-        api::addon::Version,
-        sdk::{
-            Metrics, View,
-            cache::{Change, Update},
-            csr::{OPEN_LIMIT, SIZE_LIMIT, Summary, samples::Sample},
-            event::Events,
-            queue::PendingWork,
-            reconcile::samples::{Author, author},
-        },
+    use crate::sdk::{
+        cache::{Change, Update},
+        csr::{OPEN_LIMIT, SIZE_LIMIT, Summary, samples::Sample},
+        reconcile::samples::{Author, hub_of},
     };
 
     /// A hub without the requests that its watch has delivered, and the paths that are called on it.
@@ -308,17 +302,7 @@ mod tests {
             std::future::ready(Ok::<_, Infallible>(gone))
         };
         let client = Client::new(tower::service_fn(answer), "default");
-        let addon = Arc::new(author(Vec::new()));
-        let hub = Hub {
-            events: Events::new(client.clone(), addon.name(), Metrics::default()),
-            addon,
-            client,
-            version: Version::V1Beta1,
-            world: Arc::clone(View::new().world()),
-            metrics: Metrics::default(),
-            pending: PendingWork::default(),
-        };
-        (hub, calls)
+        (hub_of(client), calls)
     }
 
     fn deliver(hub: &Hub<Author>, name: &str, request: &CertificateSigningRequest) {

@@ -6,11 +6,7 @@ use http::{Request, Response};
 use kube::{Client, client::Body};
 
 use super::*;
-use crate::{
-    api::addon::Version,
-    sdk::{Metrics, View, event::Events, queue::PendingWork},
-};
-use samples::{Author, author, cluster_name, observed};
+use samples::{Author, cluster_name, hub_of, observed};
 
 /// A hub that refuses every write.
 fn hub() -> Hub<Author> {
@@ -19,19 +15,6 @@ fn hub() -> Hub<Author> {
         Ok::<_, Infallible>(refused.unwrap())
     };
     hub_of(Client::new(tower::service_fn(refuse), "default"))
-}
-
-fn hub_of(client: Client) -> Hub<Author> {
-    let addon = Arc::new(author(Vec::new()));
-    Hub {
-        events: Events::new(client.clone(), addon.name(), Metrics::default()),
-        addon,
-        client,
-        version: Version::V1Beta1,
-        world: Arc::clone(View::new().world()),
-        metrics: Metrics::default(),
-        pending: PendingWork::default(),
-    }
 }
 
 #[tokio::test]

@@ -13,15 +13,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::*;
-use crate::{
-    api::addon::Version,
-    sdk::{
-        Metrics, View,
-        event::Events,
-        queue::PendingWork,
-        reconcile::samples::{Author, author},
-    },
-};
+use crate::sdk::reconcile::samples::{Author, hub_of};
 
 /// The largest object that etcd takes with its default.
 const LARGEST: u32 = 1536 * 1024;
@@ -46,17 +38,7 @@ fn listed() -> (Arc<Hub<Author>>, Limits) {
         async { Ok::<_, Infallible>(Response::new(body)) }
     };
     let client = Client::new(tower::service_fn(service), "default");
-    let addon = Arc::new(author(Vec::new()));
-    let hub = Hub {
-        events: Events::new(client.clone(), addon.name(), Metrics::default()),
-        addon,
-        client,
-        version: Version::V1Beta1,
-        world: Arc::clone(View::new().world()),
-        metrics: Metrics::default(),
-        pending: PendingWork::default(),
-    };
-    (Arc::new(hub), limits)
+    (Arc::new(hub_of(client)), limits)
 }
 
 #[tokio::test(start_paused = true)]

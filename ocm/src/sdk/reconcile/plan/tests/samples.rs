@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Mutex};
 
-use kube::api::DynamicObject;
+use kube::{Client, api::DynamicObject};
 use serde_json::Value;
 
 use super::super::*;
@@ -10,8 +10,8 @@ use crate::{
     api::{addon::ManagedClusterAddOn, cluster::ManagedCluster},
     name::AddonName,
     sdk::{
-        Health, HealthInput, Registration, RenderError, RenderInput, Rendered, SigningCa, hosting,
-        object_cache::Work,
+        Health, HealthInput, Metrics, Registration, RenderError, RenderInput, Rendered, SigningCa,
+        View, event::Events, hosting, hub::Hub, object_cache::Work, queue::PendingWork,
     },
 };
 
@@ -81,6 +81,20 @@ pub(crate) fn config_map(name: &str, size: usize) -> Value {
         "metadata": { "namespace": "n", "name": name },
         "data": { "text": "x".repeat(size) },
     })
+}
+
+/// A hub whose API is this client, with empty caches.
+pub(crate) fn hub_of(client: Client) -> Hub<Author> {
+    let addon = Arc::new(author(Vec::new()));
+    Hub {
+        events: Events::new(client.clone(), addon.name(), Metrics::default()),
+        addon,
+        client,
+        version: Version::V1Beta1,
+        world: Arc::clone(View::new().world()),
+        metrics: Metrics::default(),
+        pending: PendingWork::default(),
+    }
 }
 
 pub(crate) fn cluster_name() -> ClusterName {
