@@ -1,4 +1,4 @@
-//! Throttles expensive requests per key.
+//! Throttles expensive requests per key. A session throttles the messages of its cluster with the same budget, by their cost.
 //!
 //! Signing a token takes a millisecond of processor time, comparing a password tens of them. A client that asks in a
 //! loop must not take that time from others. Admission also checks signatures before it knows the cluster, and logs each
@@ -24,7 +24,9 @@ const LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// The rest of each key's budget.
 #[derive(Debug)]
 pub(crate) struct Budget<K> {
-    burst: u32,
+    /// What a full budget holds, in the time that it takes to refill.
+    reserve: Duration,
+    /// What one request takes of it.
     refill: Duration,
     /// When the budget of a key is full again. Locked for a lookup, never over an await.
     full: Mutex<BTreeMap<K, Instant>>,
@@ -40,8 +42,9 @@ impl Default for Budget<ClusterName> {
 impl<K: Ord + Clone> Budget<K> {
     /// Allows `burst` requests at once, and another one after each `refill`.
     pub(crate) const fn new(burst: u32, refill: Duration) -> Self {
+        let reserve = refill.saturating_mul(burst.saturating_sub(1));
         Self {
-            burst,
+            reserve,
             refill,
             full: Mutex::new(BTreeMap::new()),
         }
@@ -56,21 +59,39 @@ impl<K: Ord + Clone> Budget<K> {
     /// Takes one from the key's budget; false when nothing is left.
     pub(crate) fn spend(&self, key: &K) -> bool {
         let now = Instant::now();
+        self.update(key, now, |full| {
+            let is_open = self.is_open(*full, now);
+            if is_open {
+                *full += self.refill;
+            }
+            is_open
+        })
+    }
+
+    /// Takes a cost of the key's budget, which may overdraw it; returns the time until it is no longer overdrawn.
+    pub(crate) fn overdraw(&self, key: &K, cost: Duration, now: Instant) -> Duration {
+        self.update(key, now, |full| {
+            *full += cost;
+            full.saturating_duration_since(now)
+                .saturating_sub(self.reserve)
+        })
+    }
+
+    /// Changes when the budget of a key is full again, which is now at the earliest.
+    fn update<T>(&self, key: &K, now: Instant, change: impl FnOnce(&mut Instant) -> T) -> T {
         let mut all = self.full.lock();
+        if let Some(full) = all.get_mut(key) {
+            *full = now.max(*full);
+            return change(full);
+        }
         if all.len() >= MOST {
             all.retain(|_, full| *full > now);
         }
-        let full = all.entry(key.clone()).or_insert(now);
-        let is_open = self.is_open(*full, now);
-        if is_open {
-            *full = now.max(*full) + self.refill;
-        }
-        is_open
+        change(all.entry(key.clone()).or_insert(now))
     }
 
     fn is_open(&self, full: Instant, now: Instant) -> bool {
-        let spent = full.saturating_duration_since(now);
-        spent <= self.refill * self.burst.saturating_sub(1)
+        full.saturating_duration_since(now) <= self.reserve
     }
 
     /// Forgets keys that do not pass `keep`.

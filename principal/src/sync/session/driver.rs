@@ -189,7 +189,7 @@ impl Driver {
         }
         self.delete_unknown(now);
         self.release_deletions();
-        if !self.machine.has_room() || !self.budget.may_read() {
+        if !self.may_read() {
             self.machine.skip_read(now);
         }
         let full = self.write(now);

@@ -4,13 +4,11 @@ use tokio::time::Instant;
 
 use crate::{
     fleet::ClusterName,
-    sync::session::intake::{Intake, Rest},
+    sync::session::intake::{Intake, MESSAGE, Rest},
 };
 
 /// Bytes that a session decodes before it lets other tasks run: a few milliseconds.
 const BUDGET: usize = 256 << 10;
-/// The cost of a message besides its bytes.
-const MESSAGE: usize = 1 << 10;
 
 /// The bytes that a session may still decode before it lets other tasks run, and when it is read.
 #[derive(Debug)]
@@ -38,12 +36,13 @@ impl Budget {
 
     /// Counts one message.
     pub(super) const fn charge(&mut self, bytes: usize) {
-        self.left = self.left.saturating_sub(bytes.saturating_add(MESSAGE));
+        let cost = bytes.saturating_add(MESSAGE as usize);
+        self.left = self.left.saturating_sub(cost);
     }
 
-    /// Whether the session is read now.
-    pub(super) fn may_read(&self) -> bool {
-        self.rests_until() <= Instant::now()
+    /// Whether the session must not be read now.
+    pub(super) fn is_resting(&self) -> bool {
+        self.rests_until() > Instant::now()
     }
 
     /// When it is read again.

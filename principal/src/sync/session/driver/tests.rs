@@ -376,6 +376,31 @@ async fn flood_is_read_at_the_rate_also_after_a_reconnect() {
     assert!((4..=6).contains(&reconnected.as_secs()), "{reconnected:?}");
 }
 
+/// What the add-on's condition says after an agent has sent as fast as the principal reads for this long.
+async fn misconduct_after_a_flood_of(lasting: Duration) -> Option<String> {
+    let sessions = sessions(&[], Limits::default());
+    let frames = vec![status_of("unknown", 100 << 10); 4_000];
+    let (outbound, mut reads) = mpsc::channel(1_000);
+    let mut driver = driver_of(&sessions, emitting(frames), outbound).await;
+    let turning = async {
+        loop {
+            driver.turn().await.unwrap();
+            while reads.try_recv().is_ok() {}
+        }
+    };
+    drop(tokio::time::timeout(lasting, turning).await);
+    let report = sessions.gate.registry.reports.known(&name("a")).0.unwrap();
+    report.misconduct.as_ref().map(ToString::to_string)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_flood_of_more_than_a_minute_is_reported() {
+    let second = Duration::from_secs(1);
+    assert_eq!(misconduct_after_a_flood_of(50 * second).await, None);
+    let misconduct = misconduct_after_a_flood_of(75 * second).await;
+    assert!(misconduct.unwrap().contains("4 MiB"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn large_messages_are_applied_one_at_a_time() {
     let names: Vec<String> = (0..6).map(|number| format!("stuck-{number}")).collect();

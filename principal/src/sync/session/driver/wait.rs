@@ -20,8 +20,7 @@ impl Driver {
     pub(super) async fn next(&mut self, full: bool) -> Next {
         let now = self.started.elapsed();
         let pause = self.pause(now, full);
-        let (has_room, is_resting) = (self.machine.has_room(), !self.budget.may_read());
-        let may_read = has_room && !is_resting;
+        let (may_read, is_resting) = (self.may_read(), self.budget.is_resting());
         let is_blocked = self.resync.waiting().is_blocking();
         let asks = !full && self.machine.can_emit_at_once();
         // None for an agent with a tunnel.
@@ -51,6 +50,11 @@ impl Driver {
             self.machine.skip_read(self.started.elapsed());
         }
         next
+    }
+
+    /// Whether there is room for the next message and its cluster may send it.
+    pub(super) fn may_read(&self) -> bool {
+        self.machine.has_room() && !self.budget.is_resting()
     }
 
     /// The reason why the stream ended.
