@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use lab::{
-    audit::{Mark, Object},
-    bench::hostile::{BY_KLUSTERLET, CONFIGURATION, CSRS, LABELS, Measure, Verdict},
+    audit::Mark,
+    bench::hostile::{BY_KLUSTERLET, CONFIGURATION, CSRS, HONEST_BOUND, LABELS, Measure, Verdict},
     product,
     raw_client::agent_name,
     steps::{ADDON, At, Objects, enrol},
@@ -39,6 +39,9 @@ pub(crate) async fn a_hostile_klusterlet_is_bounded(stage: &Stage) -> Result<()>
     enrol::with_variable(&stage.hub, ATTACKER, "UI_ACCESS", "none").await?;
     let app = stage.greeter("beside-a-klusterlet", 1).await?;
     app.apply(&stage.hub).await?;
+    stage
+        .until_greets(1, "beside-a-klusterlet", "hello")
+        .await?;
     until_rendered(stage).await?;
     until_quiet(stage).await?;
     let mut lines = Vec::new();
@@ -70,14 +73,14 @@ async fn until_rendered(stage: &Stage) -> Result<()> {
         .map(drop)
 }
 
-/// The manager has written all that the configuration changes: later writes are because of an attack.
+/// The manager has written all that the enrolments and the configuration change: later writes are because of an attack.
 async fn until_quiet(stage: &Stage) -> Result<()> {
     let look = || async {
         let mark = stage.lab.hub().audit().mark()?;
         sleep(TIME).await;
         Ok(writes(stage, CONFIGURATION, mark)? + writes(stage, LABELS, mark)?)
     };
-    let what = "the manager writes nothing for the cluster";
+    let what = "the manager writes nothing more";
     lab::wait::until(what, look, |count| *count == 0)
         .await
         .map(drop)
@@ -128,7 +131,7 @@ async fn change(stage: &Stage, probe: &At, name: &str) -> Result<()> {
     let replica = Stage::replica(probe.name());
     let spoke = stage.spoke(1);
     spoke
-        .until(&replica, "gets the change", SOON, arrived)
+        .until(&replica, "gets the change", HONEST_BOUND, arrived)
         .await
         .map(drop)
 }
@@ -154,16 +157,20 @@ async fn resident(manager: &Running) -> Result<u64> {
     Ok((bytes / MIB).ceil() as u64)
 }
 
-/// The manager's writes that the attack wants to cause: of the attacker's cluster Secret or of its works.
+/// The manager's writes that the attack wants to cause.
 fn writes(stage: &Stage, name: &str, mark: Mark) -> Result<u64> {
+    let resource = if name == LABELS {
+        "secrets"
+    } else {
+        "manifestworks"
+    };
     let (namespace, manager) = (product::NAMESPACE, product::MANAGER);
     let user = format!("system:serviceaccount:{namespace}:{manager}");
-    let wanted = |object: &Object| match name {
-        LABELS => object.resource == "secrets" && object.name.contains(ATTACKER),
-        _ => object.resource == "manifestworks" && object.namespace == ATTACKER,
-    };
     let entries = stage.lab.hub().audit().by(&user, mark)?.into_iter();
-    let about = entries.filter(|it| it.is_write() && it.object.as_ref().is_some_and(wanted));
+    let about = entries.filter(|it| {
+        let object = it.object.as_ref();
+        it.is_write() && object.is_some_and(|it| it.resource == resource)
+    });
     Ok(about.count() as u64)
 }
 
