@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use tokio::{
     runtime::Runtime,
     time::{Instant, interval, sleep, sleep_until, timeout_at},
@@ -60,11 +60,14 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     let seconds: u64 = variable("HOSTILE_SECONDS", 600)?;
     let honest = variable("HOSTILE_AGENTS", 100_usize)?.max(2);
     let parts: String = variable("HOSTILE_ATTACK", String::new())?;
-    let is_wanted = |attack: &Attack| parts.split(',').any(|part| attack.name.contains(part));
+    let parts: Vec<&str> = parts.split(',').filter(|part| !part.is_empty()).collect();
+    let is_wanted =
+        |attack: &Attack| parts.is_empty() || parts.iter().any(|part| attack.name.contains(part));
     let attacks: Vec<&Attack> = ATTACKS
         .iter()
         .filter(|attack| attack.is_load() && is_wanted(attack))
         .collect();
+    ensure!(!attacks.is_empty(), "HOSTILE_ATTACK selects no attack");
     let title = format!("One principal under attack, {honest} honest agents, {seconds} s each");
     let mut table = Table::new(title, &Row::HEADS);
     let target = Target::start(&lab, honest, &attacks).await?;
