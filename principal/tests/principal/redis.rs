@@ -255,13 +255,7 @@ async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
         (Client::three(&world).await, Kind::Push),
         (Client::of(&world).await, Kind::Array),
     ] {
-        let response = client.ask(&["subscribe", channel]).await;
-        let confirmed = vec![
-            Value::bytes("subscribe"),
-            Value::bytes(CHANNEL),
-            Value::integer(1),
-        ];
-        assert_eq!(response, Value::Group(kind, confirmed));
+        client.send(&[b"subscribe", CHANNEL]).await;
         let asked = tunnel.next().await;
         assert_eq!(
             asked.request.uri().path_and_query().unwrap(),
@@ -269,7 +263,18 @@ async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
         );
         let (notifier, changes) = mpsc::channel(1);
         let body = stream(ReceiverStream::new(changes).boxed());
+        // Not confirmed yet: a message between the confirmation and the agent's answer would be lost.
+        client.send(&[b"ping", b"first"]).await;
+        let pong = match kind {
+            Kind::Push => Value::bytes("first"),
+            _ => Value::Group(kind, ["pong", "first"].map(Value::bytes).into()),
+        };
+        assert_eq!(client.response().await, Some(pong));
         asked.answer.send(Response::new(body)).unwrap();
+        assert_eq!(
+            client.response().await,
+            Some(confirmation(kind, "subscribe", 1))
+        );
         let message = ["message".into(), CHANNEL.to_vec(), vec![]].map(Value::bytes);
         let message = Value::Group(kind, message.into());
         for _ in 0..2 {
@@ -287,6 +292,60 @@ async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
         assert_eq!(response.elements()[2], Value::integer(0));
         bounded("the end of the stream", notifier.closed()).await;
     }
+}
+
+fn confirmation(kind: Kind, word: &str, subscriptions: i64) -> Value {
+    let elements = vec![
+        Value::bytes(word),
+        Value::bytes(CHANNEL),
+        Value::integer(subscriptions),
+    ];
+    Value::Group(kind, elements)
+}
+
+/// The client learns of the first answer, from a cluster that is disconnected when it subscribes.
+#[tokio::test]
+async fn redis_subscription_to_a_disconnected_cluster_is_confirmed() {
+    let world = lonely().await;
+    let mut client = Client::three(&world).await;
+    let channel = str::from_utf8(CHANNEL).unwrap();
+    let subscribed = confirmation(Kind::Push, "subscribe", 1);
+    assert_eq!(client.ask(&["subscribe", channel]).await, subscribed);
+    assert_eq!(
+        client.ask(&["subscribe", channel]).await,
+        subscribed,
+        "twice"
+    );
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let asked = tunnel.next().await;
+    let body = stream(futures::stream::pending().boxed());
+    asked.answer.send(Response::new(body)).unwrap();
+    let message = client.response().await.unwrap();
+    assert_eq!(message.elements()[0], Value::bytes("message"));
+}
+
+#[tokio::test]
+async fn redis_client_unsubscribes_before_the_agent_answers() {
+    let world = lonely().await;
+    let mut tunnel = AgentTunnel::of(&world, "a").await;
+    let mut client = Client::three(&world).await;
+    client.send(&[b"subscribe", CHANNEL]).await;
+    let asked = tunnel.next().await;
+    client.send(&[b"unsubscribe", CHANNEL]).await;
+    for (word, subscriptions) in [("subscribe", 1), ("unsubscribe", 0)] {
+        let confirmed = confirmation(Kind::Push, word, subscriptions);
+        assert_eq!(client.response().await, Some(confirmed));
+    }
+    drop(
+        asked
+            .answer
+            .send(Response::new(stream(futures::stream::pending().boxed()))),
+    );
+    assert_eq!(
+        client.ask(&["ping"]).await,
+        Value::simple("PONG"),
+        "and no second confirmation"
+    );
 }
 
 #[tokio::test]

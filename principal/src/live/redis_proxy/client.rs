@@ -18,12 +18,11 @@ use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
 };
-use tokio_util::sync::DropGuard;
 
 use super::{
     command::{self, Claim, Command, Version},
     error::{Ended, UpstreamError},
-    follow::Channel,
+    follow::{Channel, Notice},
     page,
     reader::{RawCommand, Reader, Unreadable},
     remote::Remote,
@@ -36,6 +35,8 @@ use crate::{domain::ObjectOwner, transport::listener::handshakes::Handshake};
 
 mod channels;
 mod password;
+
+use channels::Followed;
 
 /// Unauthenticated connections are closed after this time.
 const LOGIN: Duration = Duration::from_secs(10);
@@ -57,7 +58,7 @@ const NOT_REACHED: &str = "ERR the hub's redis does not answer";
 /// What happens next.
 enum Next {
     RawCommand(Option<RawCommand>),
-    Changed(Option<Channel>),
+    Notified(Option<Notice>),
     UpstreamReady(Result<(), UpstreamError>),
     TimedOut,
     Stop,
@@ -74,9 +75,9 @@ struct Client<S: AsyncWrite> {
     unauthenticated: Option<Handshake<IpAddr>>,
     wrong_passwords: u32,
     /// Its subscriptions: at clusters, and at the hub's redis.
-    follows: BTreeMap<Channel, DropGuard>,
+    follows: BTreeMap<Channel, Followed>,
     local: BTreeSet<Channel>,
-    notify: mpsc::Sender<Channel>,
+    notify: mpsc::Sender<Notice>,
 }
 
 /// Serves one client until either end closes the connection.
@@ -90,7 +91,7 @@ where
 {
     let stop = shared.live.spawner.token().clone();
     let (read, write) = tokio::io::split(stream);
-    let (notify, mut changes) = mpsc::channel(16);
+    let (notify, mut notices) = mpsc::channel(16);
     let mut reader = Reader::new(read);
     let mut client = Client {
         shared,
@@ -110,12 +111,12 @@ where
             biased;
             () = stop.cancelled() => Next::Stop,
             raw = reader.command() => Next::RawCommand(client.report_unreadable(raw).await?),
-            channel = changes.recv() => Next::Changed(channel),
+            notice = notices.recv() => Next::Notified(notice),
             ready = upstream_ready(client.upstream.as_mut()) => Next::UpstreamReady(ready),
             () = sleep_until(deadline) => Next::TimedOut,
         };
         match next {
-            Next::Stop | Next::RawCommand(None) | Next::Changed(None) => return Ok(()),
+            Next::Stop | Next::RawCommand(None) | Next::Notified(None) => return Ok(()),
             Next::TimedOut => return Err(Ended::TimedOut),
             Next::RawCommand(Some(raw)) => {
                 let goes = client.answer(&raw, &mut reader).await?;
@@ -127,7 +128,7 @@ where
                     deadline = Instant::now() + IDLE;
                 }
             }
-            Next::Changed(Some(channel)) => client.changed(channel).await?,
+            Next::Notified(Some(notice)) => client.notified(notice).await?,
             Next::UpstreamReady(ready) => {
                 ready?;
                 if let Some(upstream) = &mut client.upstream {

@@ -16,6 +16,7 @@ use super::{
     remote::{self, Remote},
     shared::Shared,
 };
+use crate::live::tunnel::Body;
 
 /// Backoff between attempts, and when it resets.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -24,13 +25,22 @@ const HEALTHY: Duration = Duration::from_mins(1);
 /// A channel of redis.
 pub(super) type Channel = Vec<u8>;
 
-/// Notifies of each message on the channel, and of each reconnect, since messages may be lost meanwhile. Dropping the
-/// guard ends the subscription, whose place becomes free when its task has ended. None: too many subscriptions.
+/// News of a subscription to a channel.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// From now on no message is lost without a later [`Self::Changed`]. The first notice, and sent once.
+    Subscribed(Channel),
+    /// There was a message, or the agent has answered again: messages may be lost until then.
+    Changed(Channel),
+}
+
+/// Subscribes to a channel of a cluster. Dropping the guard ends the subscription, whose place becomes free when its task
+/// has ended. None: too many subscriptions.
 pub(super) fn follow(
     shared: &Arc<Shared>,
     remote: Remote,
     channel: Channel,
-    notify: mpsc::Sender<Channel>,
+    notify: mpsc::Sender<Notice>,
 ) -> Option<DropGuard> {
     let place = shared.follows.take(remote.cluster.clone())?;
     let end = shared.live.spawner.token().child_token();
@@ -54,48 +64,58 @@ struct Follower {
     shared: Arc<Shared>,
     remote: Remote,
     channel: Channel,
-    notify: mpsc::Sender<Channel>,
+    notify: mpsc::Sender<Notice>,
 }
 
 impl Follower {
-    /// Reopens the response until the client is gone.
-    async fn run(&self) {
+    /// Reopens the response until the client is gone, which is an error.
+    async fn run(&self) -> Result<(), SendError<Notice>> {
         let mut backoff = Backoff::new(PAUSES.0, PAUSES.1, HEALTHY);
-        let mut is_first = true;
-        while self.follow_once(&mut backoff, is_first).await.is_ok() {
-            is_first = false;
+        let mut opened = self.open().await;
+        // Also when the agent does not answer: the client learns of its first answer.
+        let subscribed = Notice::Subscribed(self.channel.clone());
+        self.notify.send(subscribed).await?;
+        loop {
+            if let Some(body) = opened {
+                backoff.succeeded(Instant::now());
+                self.forward(body).await?;
+            }
             sleep(backoff.failed(Instant::now())).await;
+            opened = self.open().await;
+            if opened.is_some() {
+                self.changed().await?;
+            }
         }
     }
 
-    /// Follows one response to its end. An error means that the client is gone.
-    async fn follow_once(
-        &self,
-        backoff: &mut Backoff,
-        is_first: bool,
-    ) -> Result<(), SendError<Channel>> {
+    /// Requests the messages from the agent.
+    async fn open(&self) -> Option<Body> {
         let id = Uuid::new_v4().to_string();
-        let response = match remote::ask(&self.shared, &self.remote, true, &id).await {
-            Ok(response) if response.status() == StatusCode::OK => response,
+        match remote::ask(&self.shared, &self.remote, true, &id).await {
+            Ok(response) if response.status() == StatusCode::OK => Some(response.into_body()),
             Ok(response) => {
                 tracing::debug!(status = %response.status(), "refused a subscription");
-                return Ok(());
+                None
             }
             Err(error) => {
                 tracing::debug!(error = %Chain(&error), "cannot subscribe");
-                return Ok(());
+                None
             }
-        };
-        backoff.succeeded(Instant::now());
-        if !is_first {
-            self.notify.send(self.channel.clone()).await?;
         }
-        let mut body = response.into_body();
+    }
+
+    /// Notifies of each message until the response ends.
+    async fn forward(&self, mut body: Body) -> Result<(), SendError<Notice>> {
         while let Some(Ok(frame)) = body.frame().await {
             if frame.data_ref().is_some_and(|data| !data.is_empty()) {
-                self.notify.send(self.channel.clone()).await?;
+                self.changed().await?;
             }
         }
         Ok(())
+    }
+
+    async fn changed(&self) -> Result<(), SendError<Notice>> {
+        let notice = Notice::Changed(self.channel.clone());
+        self.notify.send(notice).await
     }
 }

@@ -2,6 +2,7 @@
 
 use live::resp::{self, Kind, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::DropGuard;
 
 use super::Client;
 use crate::{
@@ -9,13 +10,21 @@ use crate::{
     live::redis_proxy::{
         command::Version,
         error::Ended,
-        follow::{Channel, follow},
+        follow::{Channel, Notice, follow},
         remote::Remote,
     },
 };
 
 /// Channels of one client.
 const MOST: usize = 64;
+
+/// A subscription to a channel of a cluster.
+pub(super) struct Followed {
+    /// Ends it when dropped.
+    _follow: DropGuard,
+    /// Whether the client knows. Redis confirms when no later message is lost, and so does the proxy.
+    is_confirmed: bool,
+}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Whether it has any subscriptions.
@@ -33,6 +42,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 self.writer.error("ERR too many channels").await?;
                 continue;
             }
+            if self.follows.contains_key(*channel) {
+                self.confirm_first(channel).await?;
+                self.confirm("subscribe", Some(channel)).await?;
+                continue;
+            }
             let Some((key, ObjectOwner::Cluster(there))) = self.whose(channel) else {
                 let command = resp::command(&[b"SUBSCRIBE", channel]);
                 // The hub's redis confirms it.
@@ -44,9 +58,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             let notify = self.notify.clone();
             match follow(&self.shared, remote, channel.to_vec(), notify) {
                 None => self.writer.busy().await?,
-                Some(guard) => {
-                    self.follows.insert(channel.to_vec(), guard);
-                    self.confirm("subscribe", Some(channel)).await?;
+                // Its first notice confirms it.
+                Some(follow) => {
+                    let followed = Followed {
+                        _follow: follow,
+                        is_confirmed: false,
+                    };
+                    self.follows.insert(channel.to_vec(), followed);
                 }
             }
         }
@@ -68,6 +86,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 let command = resp::command(&[b"UNSUBSCRIBE", &channel]);
                 self.send_upstream(&command).await?;
             } else {
+                self.confirm_first(&channel).await?;
                 self.follows.remove(&channel);
                 self.confirm("unsubscribe", Some(&channel)).await?;
             }
@@ -75,15 +94,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Ok(())
     }
 
-    /// Forwards a change.
-    pub(super) async fn changed(&mut self, channel: Channel) -> Result<(), Ended> {
-        if self.follows.contains_key(&channel) {
-            // Argo CD's messages are empty.
-            let message = ["message".into(), channel, vec![]].map(Value::bytes);
-            self.writer.push(message.into()).await?;
-            self.writer.flush().await?;
+    /// Forwards a notice. Of a subscription that has ended there may be some left.
+    pub(super) async fn notified(&mut self, notice: Notice) -> Result<(), Ended> {
+        match notice {
+            Notice::Subscribed(channel) => self.confirm_first(&channel).await?,
+            Notice::Changed(channel) if self.follows.contains_key(&channel) => {
+                // Argo CD's messages are empty.
+                let message = ["message".into(), channel, vec![]].map(Value::bytes);
+                self.writer.push(message.into()).await?;
+            }
+            Notice::Changed(_) => {}
         }
-        Ok(())
+        Ok(self.writer.flush().await?)
+    }
+
+    /// Confirms a subscription, unless that is done.
+    async fn confirm_first(&mut self, channel: &[u8]) -> Result<(), Ended> {
+        match self.follows.get_mut(channel) {
+            Some(followed) if !followed.is_confirmed => followed.is_confirmed = true,
+            _ => return Ok(()),
+        }
+        self.confirm("subscribe", Some(channel)).await
     }
 
     pub(super) async fn ping(&mut self, text: Option<&[u8]>) -> Result<(), Ended> {
