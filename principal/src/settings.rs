@@ -117,7 +117,7 @@ impl Default for MirrorLimits {
         Self {
             objects: 10_000,
             object_bytes: 1_350_000,
-            memory: 256 << 20,
+            memory: 128 << 20,
         }
     }
 }

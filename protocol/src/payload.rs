@@ -16,7 +16,8 @@ pub use live::{
 };
 
 pub use object::{
-    MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_metadata, decode_object, decode_within, memory_of,
+    MOST_OBJECT_BYTES, MOST_OBJECT_MEMORY, decode_metadata, decode_object, decode_within,
+    estimate_of, memory_of,
 };
 
 /// A body that does not decode as its event's type requires.

@@ -42,10 +42,16 @@ impl Default for Budget<ClusterName> {
 impl<K: Ord + Clone> Budget<K> {
     /// Allows `burst` requests at once, and another one after each `refill`.
     pub(crate) const fn new(burst: u32, refill: Duration) -> Self {
-        let reserve = refill.saturating_mul(burst.saturating_sub(1));
+        let mut budget = Self::of(refill.saturating_mul(burst.saturating_sub(1)));
+        budget.refill = refill;
+        budget
+    }
+
+    /// A budget for costs that differ, which takes this long to refill.
+    pub(crate) const fn of(reserve: Duration) -> Self {
         Self {
             reserve,
-            refill,
+            refill: Duration::ZERO,
             full: Mutex::new(BTreeMap::new()),
         }
     }

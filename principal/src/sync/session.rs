@@ -33,6 +33,7 @@ use crate::{
 mod brake;
 mod driver;
 mod end;
+mod hub_writes;
 mod intake;
 mod inventory;
 mod ownership;
@@ -44,6 +45,7 @@ mod spoke_info;
 mod spoke_owned;
 mod violations;
 
+pub(crate) use hub_writes::HubWrites;
 pub(crate) use intake::Intake;
 pub(crate) use shared::Sessions;
 

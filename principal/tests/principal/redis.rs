@@ -265,9 +265,10 @@ async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
         let body = stream(ReceiverStream::new(changes).boxed());
         // Not confirmed yet: a message between the confirmation and the agent's answer would be lost.
         client.send(&[b"ping", b"first"]).await;
-        let pong = match kind {
-            Kind::Push => Value::bytes("first"),
-            _ => Value::Group(kind, ["pong", "first"].map(Value::bytes).into()),
+        let pong = if kind == Kind::Push {
+            Value::bytes("first")
+        } else {
+            Value::Group(kind, ["pong", "first"].map(Value::bytes).into())
         };
         assert_eq!(client.response().await, Some(pong));
         asked.answer.send(Response::new(body)).unwrap();

@@ -114,6 +114,20 @@ pub fn memory_of(value: &Value) -> usize {
     }
 }
 
+/// An upper bound of [`memory_of`] the value of this JSON, in bytes, from the text alone: decoding it would cost more than
+/// the answer is worth. Brackets and commas in strings count, too.
+pub fn estimate_of(body: &[u8]) -> usize {
+    let cost = |byte: &u8| match byte {
+        b'{' => NODE + ENTRY,
+        b'[' => ITEM,
+        // Between two entries of a map, or two items.
+        b',' => ENTRY,
+        _ => 0,
+    };
+    let structure = body.iter().map(cost).fold(0, usize::saturating_add);
+    structure.saturating_add(body.len())
+}
+
 /// Decodes a [`Value`] and pays for it from the memory that is left.
 struct Tree<'a> {
     left: &'a mut usize,
@@ -205,6 +219,8 @@ impl<'de> Visitor<'de> for Tree<'_> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn decode(text: &str) -> Result<Value, String> {
@@ -234,6 +250,45 @@ mod tests {
         let memory = memory_of(&value);
         assert!(decode_within("object", text.as_bytes(), memory).is_ok());
         assert!(decode_within("object", text.as_bytes(), memory - 1).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn estimate_of_a_text_is_at_least_its_memory(value in any_value()) {
+            let text = value.to_string();
+            let (estimate, memory) = (estimate_of(text.as_bytes()), memory_of(&value));
+            prop_assert!(estimate >= memory, "{estimate} for {memory} of {text}");
+        }
+    }
+
+    fn any_value() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i64>().prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 64, 8, |inner| {
+            let map = prop::collection::btree_map(".{0,4}", inner.clone(), 0..8);
+            prop_oneof![
+                prop::collection::vec(inner, 0..8).prop_map(Value::from),
+                map.prop_map(|map| map.into_iter().collect()),
+            ]
+        })
+    }
+
+    #[test]
+    fn estimate_of_a_usual_status_is_about_its_memory() {
+        let resource = json!({
+            "group": "apps", "kind": "Deployment", "name": "deployment-of-a-usual-name",
+            "namespace": "namespace", "status": "Synced", "version": "v1",
+            "health": { "status": "Healthy", "message": "" },
+        });
+        let status = Value::from(vec![resource; 100]);
+        let (estimate, memory) = (
+            estimate_of(status.to_string().as_bytes()),
+            memory_of(&status),
+        );
+        assert!(estimate < memory * 5 / 4, "{estimate} for {memory}");
     }
 
     #[test]

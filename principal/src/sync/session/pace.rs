@@ -105,6 +105,11 @@ impl Pace {
         None
     }
 
+    /// Marks the object as throttled, for another reason than its own reserve.
+    pub(super) fn hold(&mut self, key: &ObjectKey) {
+        self.throttled.insert(key.clone());
+    }
+
     /// Stops throttling the object; returns whether it was throttled.
     pub(super) fn release(&mut self, key: &ObjectKey) -> bool {
         self.throttled.remove(key)

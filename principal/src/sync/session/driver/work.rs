@@ -6,7 +6,8 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _};
-use protocol::{Event, Kind, Target, Verb, Verdict, Work, WorkId};
+use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict, Work, WorkId};
+use tokio::time::Instant;
 
 use super::Driver;
 use crate::sync::session::spoke_info;
@@ -94,11 +95,35 @@ impl Driver {
             self.pace.release(&key);
             return None;
         }
-        let wait = self.pace.throttle(&key, now)?;
+        if let Some(wait) = self.hub_writes_wait(event) {
+            self.pace.hold(&key);
+            return Some(wait);
+        }
+        let wait = self.paced(event, &key, now);
+        if wait.is_none() {
+            self.charge_hub_write(event);
+        }
+        wait
+    }
+
+    /// How long the reserve of its cluster makes a report wait.
+    fn hub_writes_wait(&self, event: &Event) -> Option<Duration> {
+        let (hub_writes, cluster) = (&self.sessions.hub_writes, &self.from.cluster);
+        hub_writes.wait(cluster, &event.payload, Instant::now())
+    }
+
+    fn charge_hub_write(&self, event: &Event) {
+        let (hub_writes, cluster) = (&self.sessions.hub_writes, &self.from.cluster);
+        hub_writes.charge(cluster, &event.payload, Instant::now());
+    }
+
+    /// How long the reserve of its object makes a report wait; none if it begins now, which counts against the reserve.
+    fn paced(&mut self, event: &Event, key: &ObjectKey, now: Duration) -> Option<Duration> {
+        let wait = self.pace.throttle(key, now)?;
         if self.hub.reports.awaits(&self.from, event) {
-            let wait = self.awaited.throttle(&key, now);
+            let wait = self.awaited.throttle(key, now);
             if wait.is_none() {
-                self.pace.release(&key);
+                self.pace.release(key);
             }
             return wait;
         }
@@ -157,7 +182,9 @@ impl Driver {
                 return;
             };
             let was_throttled = event.object().is_some_and(|key| self.pace.release(&key));
-            if was_throttled {
+            // Without a reserve, its newest value waits for the next session.
+            if was_throttled && self.hub_writes_wait(&event).is_none() {
+                self.charge_hub_write(&event);
                 self.begin(id, event);
             } else {
                 let after = Duration::MAX;

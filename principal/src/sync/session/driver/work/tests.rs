@@ -62,6 +62,11 @@ impl Flooded {
 
     /// The agent sends an event about its copy.
     fn notify(&mut self, verb: Verb, name: &str) {
+        self.notify_with(verb, name, 0);
+    }
+
+    /// The same, with this many resources in the status.
+    fn notify_with(&mut self, verb: Verb, name: &str, resources: usize) {
         self.stated += 1;
         let key = ObjectKey::new(Kind::Application, "argocd", name);
         let copy = json!({
@@ -69,7 +74,10 @@ impl Flooded {
                 "namespace": "argocd", "name": name, "uid": "local",
                 "annotations": { keys::SOURCE_UID: self.live(name)["metadata"]["uid"] },
             },
-            "status": { "health": { "message": self.stated.to_string() } },
+            "status": {
+                "health": { "message": self.stated.to_string() },
+                "resources": vec![json!({ "kind": "a" }); resources],
+            },
         });
         let body = serde_json::to_vec(&copy).unwrap().into();
         let event = Event::about(&key, verb, "local", &self.stated.to_string(), body);
@@ -178,7 +186,7 @@ async fn last_value_is_written_after_a_disconnect_and_at_a_stop() {
     for stops in [false, true] {
         let mut flooded = Flooded::begin().await;
         flooded.send_last().await;
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let registry = flooded.sessions.gate.registry.clone();
         let message = flooded.stated.to_string();
         let memory = flooded.memory.clone();
@@ -208,6 +216,51 @@ async fn superseded_session_writes_nothing_more() {
         .registry
         .end_where(|_, _, _| Some(End::Superseded));
     flooded.driver.run().await;
+    assert_eq!(memory.writes(), writes);
+}
+
+/// Resources of a status that nearly has the most memory.
+const MOST_RESOURCES: usize = 40_000;
+
+#[tokio::test(start_paused = true)]
+async fn large_statuses_wait_for_the_reserve_of_their_cluster_and_small_ones_do_not() {
+    let mut flooded = Flooded::begin().await;
+    for _ in 0..60 {
+        flooded.notify_with(Verb::StatusUpdate, "busy", MOST_RESOURCES);
+        flooded.turn_for(1000 * MOMENT).await;
+    }
+    let writes = flooded.memory.writes();
+    // The reserve and a minute of its refill: 304 MiB.
+    assert!((9..=12).contains(&writes), "{writes}");
+    flooded.notify(Verb::StatusUpdate, "other");
+    flooded.turn_for(MOMENT).await;
+    assert!(flooded.shows("other"));
+    flooded.notify_with(Verb::StatusUpdate, "busy", MOST_RESOURCES);
+    flooded.turn_for(10_000 * MOMENT).await;
+    assert!(
+        flooded.shows("busy"),
+        "the newest one is written when its turn comes"
+    );
+}
+
+/// Otherwise an agent that reconnects in a loop would have them all written.
+#[tokio::test(start_paused = true)]
+async fn large_status_without_a_reserve_is_not_written_after_a_disconnect() {
+    let mut flooded = Flooded::begin().await;
+    for _ in 0..4 {
+        flooded.notify_with(Verb::StatusUpdate, "busy", MOST_RESOURCES);
+        flooded.turn_for(MOMENT).await;
+    }
+    assert!(!flooded.shows("busy"), "it was written at once");
+    let Flooded {
+        driver,
+        reads,
+        memory,
+        ..
+    } = flooded;
+    let writes = memory.writes();
+    drop(reads);
+    driver.run().await;
     assert_eq!(memory.writes(), writes);
 }
 
