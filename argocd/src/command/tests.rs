@@ -80,7 +80,7 @@ fn status_from_before_the_command_keeps_it() {
     let hub = app(Some(sync("2")), None);
     let report = app(None, Some(state("Succeeded", &sync("1"), "t1")));
     assert_eq!(operation(&hub, &report, OURS), Operation::Hold);
-    let shown = status_patch_for_hub(&hub, &report, &judge(&hub, &report, OURS));
+    let shown = status_patch_for_hub(hub.clone(), &report, &judge(&hub, &report, OURS));
     assert_eq!(shown, None);
 }
 
@@ -126,7 +126,7 @@ fn spoke_operation_is_shown_but_is_no_command() {
         Some(state("Running", &automated, "t1")),
     );
     assert_eq!(operation(&hub, &running, RESTARTED), show(&automated));
-    let shown = status_patch_for_hub(&hub, &running, &judge(&hub, &running, RESTARTED))
+    let shown = status_patch_for_hub(hub.clone(), &running, &judge(&hub, &running, RESTARTED))
         .unwrap()
         .applied_to(&hub);
     assert_eq!(introduced(&hub, &shown), Introduced::default());
@@ -236,7 +236,10 @@ fn a_termination_is_repeated_until_the_spoke_knows() {
     let judgement = judge(&hub, &running, OURS);
     assert!(judgement.terminate);
     // the hub continues to show the termination
-    assert_eq!(status_patch_for_hub(&hub, &running, &judgement), None);
+    assert_eq!(
+        status_patch_for_hub(hub.clone(), &running, &judgement),
+        None
+    );
     let ended = named(
         app(None, Some(state("Failed", &sync("2"), "t2"))),
         ID,

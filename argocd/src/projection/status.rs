@@ -14,20 +14,26 @@ mod tests;
 ///
 /// The hub owns conditions of our own types, which stay. Fields that `judgement` blocks, because a command was not taken
 /// yet, stay as they are on the hub.
-pub fn status_patch_for_hub(hub: &Value, report: &Value, judgement: &Judgement) -> Option<Patch> {
-    let asked = to_map(requests(hub));
-    let from = part(
-        Application::of(hub).status().cloned(),
-        Application::of(hub).operation().cloned(),
-        &asked,
-    );
+///
+/// Consumes the hub's object: a copy of its status may need megabytes.
+pub fn status_patch_for_hub(
+    mut hub: Value,
+    report: &Value,
+    judgement: &Judgement,
+) -> Option<Patch> {
+    let asked = to_map(requests(&hub));
+    let done = Map::new();
     let left = if judgement.refresh_done {
-        Map::new()
+        &done
     } else {
-        asked
+        &asked
     };
-    let operation = judgement.next_operation(hub).cloned();
-    let to = part(shown_status(hub, report, judgement), operation, &left);
+    let operation = judgement.next_operation(&hub).cloned();
+    let to = part(shown_status(&hub, report, judgement), operation, left);
+    let operation = Application::of(&hub).operation().cloned();
+    let status = hub.get_mut("status").map(Value::take);
+    let status = status.filter(|status| !status.is_null());
+    let from = part(status, operation, &asked);
     patch::between(&from, &to)
 }
 

@@ -3,10 +3,13 @@
 //! A status is most of an Application, a spoke writes it, and a tree costs up to a hundred times its text. A decision
 //! about a report reads the whole status; everything else needs only a few fields of it.
 
+use std::collections::BTreeMap;
+
 use argocd::{Meta, masked::Masked};
 use protocol::payload::{self, Undecodable};
+use runtime::error::Chain;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 /// The fields of `status.operationState` that stay in the head: they identify an operation and its end.
 const STATE: [&str; 4] = ["operation", "phase", "startedAt", "finishedAt"];
@@ -29,25 +32,31 @@ impl Packed {
     /// Packs a whole object.
     pub fn of(mut object: Value) -> Self {
         let status = object.as_object_mut().and_then(|it| it.remove("status"));
+        let state = status.as_ref().and_then(|it| it.get("operationState"));
+        let state = state.map(|state| {
+            let kept = |name: &str| Some((name.to_owned(), state.get(name)?.clone()));
+            STATE.into_iter().filter_map(kept).collect()
+        });
         let text = status.as_ref().map(Value::to_string);
-        Self::with(object, text.map(String::into_boxed_str), status.as_ref())
+        Self::with(object, text.map(String::into_boxed_str), state)
     }
 
     /// An object without its status, and the text of that; fails if no tree of it is within the bounds of a decoder.
-    pub(crate) fn from_parts(head: Value, status: Option<Box<str>>) -> Result<Self, Undecodable> {
-        let whole = status.as_deref().map(decoded).transpose()?;
-        Ok(Self::with(head, status, whole.as_ref()))
+    ///
+    /// It builds no such tree: the watch reads one object after the other, so a large one delays all others.
+    pub(crate) fn from_parts(head: Value, status: Option<Box<str>>) -> Result<Self, String> {
+        let state = status.as_deref().map(operation_state);
+        let state = state.transpose()?.flatten();
+        Ok(Self::with(head, status, state))
     }
 
-    fn with(mut head: Value, status: Option<Box<str>>, whole: Option<&Value>) -> Self {
-        let state = whole.and_then(|status| status.get("operationState"));
-        if let (Some(state), Some(fields)) = (state, head.as_object_mut()) {
-            let kept = STATE.into_iter().filter_map(|name| {
-                let field = state.get(name)?;
-                Some((name.to_owned(), field.clone()))
-            });
-            let kept = Value::Object(kept.collect());
-            let kept = Map::from_iter([("operationState".to_owned(), kept)]);
+    fn with(
+        mut head: Value,
+        status: Option<Box<str>>,
+        operation_state: Option<Map<String, Value>>,
+    ) -> Self {
+        if let (Some(state), Some(fields)) = (operation_state, head.as_object_mut()) {
+            let kept = Map::from_iter([("operationState".to_owned(), state.into())]);
             fields.insert("status".to_owned(), kept.into());
         }
         Self { head, status }
@@ -91,13 +100,42 @@ impl Packed {
     /// The whole object.
     pub fn whole(&self) -> Value {
         let mut object = self.head.clone();
-        // It was decoded once, when it was packed.
+        // It is within the bounds since it was packed; only one of more levels than the decoder takes is left out.
         let status = (self.status.as_deref()).and_then(|text| decoded(text).ok());
         if let (Some(status), Some(fields)) = (status, object.as_object_mut()) {
             fields.insert("status".to_owned(), status);
         }
         object
     }
+}
+
+/// The fields of `operationState` that stay in the head, if the status has one.
+fn operation_state(status: &str) -> Result<Option<Map<String, Value>>, String> {
+    #[derive(Default, Deserialize)]
+    struct Status {
+        #[serde(rename = "operationState")]
+        state: Option<Box<RawValue>>,
+    }
+    if payload::estimate_of(status.as_bytes()) > MOST_MEMORY {
+        decoded(status).map_err(shown)?;
+    }
+    let status: Option<Status> = serde_json::from_str(status).map_err(shown)?;
+    let Some(state) = status.unwrap_or_default().state else {
+        return Ok(None);
+    };
+    // Anything else than a map has no fields.
+    let fields = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(state.get());
+    let fields = fields.unwrap_or_default();
+    let kept = STATE.into_iter().filter_map(|name| {
+        let value = decoded(fields.get(name)?.get());
+        Some(value.map(|value| (name.to_owned(), value)))
+    });
+    let kept: Result<_, Undecodable> = kept.collect();
+    kept.map(Some).map_err(shown)
+}
+
+fn shown(error: impl std::error::Error + 'static) -> String {
+    Chain(&error).to_string()
 }
 
 fn decoded(status: &str) -> Result<Value, Undecodable> {
@@ -163,7 +201,6 @@ mod tests {
             application()["status"].clone(),
             json!({}),
             Value::Null,
-            json!({ "operationState": null }),
             json!({ "operationState": "text" }),
         ] {
             let mut object = application();
@@ -177,6 +214,14 @@ mod tests {
         }
         let packed = Packed::from_parts(json!({ "kind": "Secret" }), None).unwrap();
         assert_eq!(packed.whole(), json!({ "kind": "Secret" }));
-        assert!(Packed::from_parts(Value::Null, Some("{".into())).is_err());
+        let without = Packed::of(json!({ "status": {} }));
+        for status in [json!({ "operationState": null }), Value::Null] {
+            let packed = Packed::from_parts(json!({}), Some(status.to_string().into())).unwrap();
+            assert_eq!(packed.head(), without.head(), "{status}");
+        }
+        let many = format!("{{\"resources\":[{}0]}}", r#"{"":0},"#.repeat(100_000));
+        for refused in ["{", &many] {
+            assert!(Packed::from_parts(json!({}), Some(refused.into())).is_err());
+        }
     }
 }

@@ -152,7 +152,7 @@ fn a_hydration_goes_with_its_refresh() {
     assert!(judgement.refresh_done);
     // a Go agent would remove it from its copy as soon as the hub removes it
     assert!(!judge(&hub, &done, known(false)).refresh_done);
-    let patch = status_patch_for_hub(&hub, &done, &judgement).unwrap();
+    let patch = status_patch_for_hub(hub.clone(), &done, &judgement).unwrap();
     let shown = patch.applied_to(&hub);
     assert_eq!(
         keys::REQUESTS.map(|key| annotation(&shown, key)),

@@ -22,7 +22,7 @@ fn report() -> Value {
 #[test]
 fn reported_status_converges_to_a_no_op() {
     let hub = json!({ "metadata": {}, "operation": { "sync": {} }, "status": { "health": { "status": "Missing" } } });
-    let patch = status_patch_for_hub(&hub, &report(), &FOLLOW).unwrap();
+    let patch = status_patch_for_hub(hub.clone(), &report(), &FOLLOW).unwrap();
     let Patch::Merge(body) = &patch else {
         panic!("expected a merge patch")
     };
@@ -30,7 +30,10 @@ fn reported_status_converges_to_a_no_op() {
     assert_eq!(body["status"]["health"], Value::Null);
     let shown = patch.applied_to(&hub);
     assert_eq!(shown["status"], report()["status"]);
-    assert_eq!(status_patch_for_hub(&shown, &report(), &FOLLOW), None);
+    assert_eq!(
+        status_patch_for_hub(shown.clone(), &report(), &FOLLOW),
+        None
+    );
 }
 
 #[test]
@@ -44,7 +47,7 @@ fn the_hubs_own_conditions_stay_and_a_spoke_cannot_forge_them() {
         .as_array_mut()
         .unwrap()
         .push(json!({ "type": "ArgoCDAgentNotAdmitted", "message": "forged" }));
-    let shown = status_patch_for_hub(&hub, &report, &FOLLOW)
+    let shown = status_patch_for_hub(hub.clone(), &report, &FOLLOW)
         .unwrap()
         .applied_to(&hub);
     assert_eq!(
@@ -54,7 +57,7 @@ fn the_hubs_own_conditions_stay_and_a_spoke_cannot_forge_them() {
             { "type": "ArgoCDAgentConflict", "message": "ours" },
         ])
     );
-    assert_eq!(status_patch_for_hub(&shown, &report, &FOLLOW), None);
+    assert_eq!(status_patch_for_hub(shown.clone(), &report, &FOLLOW), None);
 }
 
 #[test]
@@ -64,13 +67,13 @@ fn unfinished_command_keeps_the_operation_and_its_state() {
         operation: Operation::Hold,
         ..FOLLOW
     };
-    let shown = status_patch_for_hub(&hub, &report(), &hold)
+    let shown = status_patch_for_hub(hub.clone(), &report(), &hold)
         .unwrap()
         .applied_to(&hub);
     assert_eq!(shown["operation"], hub["operation"]);
     assert_eq!(shown["status"].get("operationState"), None);
     assert_eq!(shown["status"]["sync"], report()["status"]["sync"]);
-    assert_eq!(status_patch_for_hub(&shown, &report(), &hold), None);
+    assert_eq!(status_patch_for_hub(shown.clone(), &report(), &hold), None);
 }
 
 #[test]
@@ -85,14 +88,15 @@ fn a_refresh_that_was_done_takes_its_annotation_away_and_nothing_else() {
     };
     let expected = json!({ "metadata": { "annotations": { keys::REFRESH: null } } });
     assert_eq!(
-        status_patch_for_hub(&hub, &report(), &done),
+        status_patch_for_hub(hub.clone(), &report(), &done),
         Some(Patch::Merge(expected))
     );
-    assert_eq!(status_patch_for_hub(&hub, &report(), &FOLLOW), None);
+    assert_eq!(status_patch_for_hub(hub.clone(), &report(), &FOLLOW), None);
     // also if a null in the status requires a JSON patch
     let mut report = report();
     report["status"]["odd"] = json!({ "null": null });
-    let Some(json_patch @ Patch::Json(_)) = status_patch_for_hub(&hub, &report, &done) else {
+    let Some(json_patch @ Patch::Json(_)) = status_patch_for_hub(hub.clone(), &report, &done)
+    else {
         panic!("expected a JSON patch")
     };
     let shown = json_patch.applied_to(&hub);
@@ -109,7 +113,7 @@ fn links_that_a_browser_must_not_follow_are_dropped() {
     report["status"]["summary"] =
         json!({ "externalURLs": ["https://ok", "javascript:alert(1)", 5, "http://ok"] });
     let hub = json!({ "metadata": {} });
-    let shown = status_patch_for_hub(&hub, &report, &FOLLOW)
+    let shown = status_patch_for_hub(hub.clone(), &report, &FOLLOW)
         .unwrap()
         .applied_to(&hub);
     assert_eq!(
@@ -147,12 +151,12 @@ proptest! {
         let hub = json!({ "metadata": {}, "status": hub_status, "operation": operation });
         let report = json!({ "metadata": {}, "status": status });
         let judgement = judge(&hub, &report, Known::default());
-        let reached = match status_patch_for_hub(&hub, &report, &judgement) {
+        let reached = match status_patch_for_hub(hub.clone(), &report, &judgement) {
             Some(patch) => patch.applied_to(&hub),
             None => hub,
         };
         let again = judge(&reached, &report, Known::default());
-        prop_assert_eq!(status_patch_for_hub(&reached, &report, &again), None);
+        prop_assert_eq!(status_patch_for_hub(reached.clone(), &report, &again), None);
     }
 }
 
@@ -166,11 +170,14 @@ fn an_empty_list_of_conditions_is_neither_left_behind_nor_written_about() {
     assert_eq!(cleared["status"], json!({}));
     let report = json!({ "status": { "sync": { "status": "Synced" } } });
     let judgement = judge(&cleared, &report, Known::default());
-    let first = status_patch_for_hub(&cleared, &report, &judgement).unwrap();
+    let first = status_patch_for_hub(cleared.clone(), &report, &judgement).unwrap();
     let shown = first.applied_to(&cleared);
     assert_eq!(shown["status"], report["status"]);
 
     let mut by_another = shown.clone();
     by_another["status"]["conditions"] = json!([]);
-    assert_eq!(status_patch_for_hub(&by_another, &report, &judgement), None);
+    assert_eq!(
+        status_patch_for_hub(by_another.clone(), &report, &judgement),
+        None
+    );
 }

@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     command::{self, Claim, Command, Version},
     error::{Ended, UpstreamError},
-    follow::{Channel, Notice},
+    follow::{Channel, Followed, Notice},
     page,
     reader::{RawCommand, Reader, Unreadable},
     remote::Remote,
@@ -35,8 +35,6 @@ use crate::{domain::ObjectOwner, transport::listener::handshakes::Handshake};
 
 mod channels;
 mod password;
-
-use channels::Followed;
 
 /// Unauthenticated connections are closed after this time.
 const LOGIN: Duration = Duration::from_secs(10);

@@ -34,14 +34,21 @@ pub(super) enum Notice {
     Changed(Channel),
 }
 
-/// Subscribes to a channel of a cluster. Dropping the guard ends the subscription, whose place becomes free when its task
-/// has ended. None: too many subscriptions.
+/// A subscription to a channel of a cluster. Its place becomes free when its task has ended.
+pub(super) struct Followed {
+    /// Ends it when dropped.
+    _end: DropGuard,
+    /// Whether the client knows. Redis confirms when no later message is lost, and so does the proxy.
+    pub(super) is_confirmed: bool,
+}
+
+/// Subscribes to a channel of a cluster. None: too many subscriptions.
 pub(super) fn follow(
     shared: &Arc<Shared>,
     remote: Remote,
     channel: Channel,
     notify: mpsc::Sender<Notice>,
-) -> Option<DropGuard> {
+) -> Option<Followed> {
     let place = shared.follows.take(remote.cluster.clone())?;
     let end = shared.live.spawner.token().child_token();
     let follower = Follower {
@@ -57,7 +64,10 @@ pub(super) fn follow(
     };
     let spawner = shared.live.spawner.background();
     spawner.spawn_short("follow", following);
-    Some(end.drop_guard())
+    Some(Followed {
+        _end: end.drop_guard(),
+        is_confirmed: false,
+    })
 }
 
 struct Follower {

@@ -8,7 +8,7 @@ use kube::{
     api::{ApiResource, DynamicObject},
     core::DynamicResourceScope,
 };
-use runtime::{error::Chain, kube::Guarded};
+use runtime::kube::Guarded;
 use serde::Deserialize;
 use serde_json::{Map, value::RawValue};
 
@@ -45,8 +45,7 @@ fn packed(mut fields: BTreeMap<String, Box<RawValue>>) -> Result<Packed, String>
         let value = serde_json::from_str(text.get());
         head.insert(name, value.map_err(|error| error.to_string())?);
     }
-    let packed = Packed::from_parts(head.into(), status);
-    packed.map_err(|error| Chain(&error).to_string())
+    Packed::from_parts(head.into(), status)
 }
 
 impl Object {

@@ -122,7 +122,7 @@ impl Reports {
                 let is_theirs = entry.cluster() == Some(&from.cluster);
                 let hub = entry.object().whole();
                 judged = is_theirs.then(|| Judged::of(from, &key, (entry, &hub), &report));
-                status_patch_for_hub(&hub, &report, &judged.as_ref()?.judgement)
+                status_patch_for_hub(hub, &report, &judged.as_ref()?.judgement)
             })
             .await;
         if let (Ok(_), Some(judged)) = (&written, judged) {

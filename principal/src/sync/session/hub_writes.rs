@@ -32,7 +32,7 @@ impl Default for HubWrites {
     fn default() -> Self {
         Self {
             small: Reserve::new(256 << 20, 16 << 20),
-            large: Reserve::new(64 << 20, 4 << 20),
+            large: Reserve::new(64 << 20, 2 << 20),
         }
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     async fn reports_of_many_values_are_written_at_the_rate_of_their_memory() {
         let minute = Duration::from_mins(1);
         let hub_writes = HubWrites::default();
-        for (count, reserve, rate) in [(40_000, 64_u64, 4), (1_000, 256, 16)] {
+        for (count, reserve, rate) in [(40_000, 64_u64, 2), (1_000, 256, 16)] {
             let body = dense(count);
             let memory = payload::estimate_of(&body) as u64;
             let allowed = (reserve + 60 * rate) << 20;

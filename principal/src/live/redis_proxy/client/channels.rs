@@ -2,7 +2,6 @@
 
 use live::resp::{self, Kind, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::DropGuard;
 
 use super::Client;
 use crate::{
@@ -17,14 +16,6 @@ use crate::{
 
 /// Channels of one client.
 const MOST: usize = 64;
-
-/// A subscription to a channel of a cluster.
-pub(super) struct Followed {
-    /// Ends it when dropped.
-    _follow: DropGuard,
-    /// Whether the client knows. Redis confirms when no later message is lost, and so does the proxy.
-    is_confirmed: bool,
-}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     /// Whether it has any subscriptions.
@@ -59,11 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             match follow(&self.shared, remote, channel.to_vec(), notify) {
                 None => self.writer.busy().await?,
                 // Its first notice confirms it.
-                Some(follow) => {
-                    let followed = Followed {
-                        _follow: follow,
-                        is_confirmed: false,
-                    };
+                Some(followed) => {
                     self.follows.insert(channel.to_vec(), followed);
                 }
             }
