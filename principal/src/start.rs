@@ -35,7 +35,7 @@ use crate::{
     store::{Store, kube::Kubernetes},
     sync::{
         hub::{Hub, Objects, Serving},
-        session::{self, HubWrites, Intake, Sessions, shed},
+        session::{self, Intake, Sessions, shed},
     },
     transport::listener::{self, Rules, accept::Port},
 };
@@ -268,7 +268,6 @@ fn assemble(
         gate,
         hub,
         intake: Intake::default(),
-        hub_writes: HubWrites::default(),
         tunnels: live.tunnels.clone(),
         go_requests: live.go_requests.clone(),
         limits: settings.limits.clone(),

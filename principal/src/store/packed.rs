@@ -85,6 +85,12 @@ impl Packed {
         self.status.as_ref().map_or(0, |text| text.len())
     }
 
+    /// The estimated memory of the whole object when it is decoded, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        let status = (self.status.as_ref()).map_or(0, |text| payload::estimate_of(text.as_bytes()));
+        payload::memory_of(&self.head).saturating_add(status)
+    }
+
     /// The conditions of its status; nothing else of the status is decoded.
     pub(crate) fn conditions(&self) -> Vec<Value> {
         #[derive(Default, Deserialize)]

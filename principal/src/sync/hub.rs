@@ -35,6 +35,7 @@ mod reports;
 mod serving;
 mod spans;
 mod subscription;
+mod write_reserves;
 mod writer;
 
 pub(crate) use crate::domain::Sender;

@@ -33,7 +33,6 @@ use crate::{
 mod brake;
 mod driver;
 mod end;
-mod hub_writes;
 mod intake;
 mod inventory;
 mod ownership;
@@ -45,7 +44,6 @@ mod spoke_info;
 mod spoke_owned;
 mod violations;
 
-pub(crate) use hub_writes::HubWrites;
 pub(crate) use intake::Intake;
 pub(crate) use shared::Sessions;
 

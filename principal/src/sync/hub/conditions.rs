@@ -54,6 +54,27 @@ const KINDS: [&str; 8] = [
     ERROR,
 ];
 
+/// The cost of a write: a cluster can make an Application large, and its conditions alternate.
+struct Cost {
+    cluster: ClusterName,
+    /// The decoded size of the object, in bytes.
+    memory: usize,
+}
+
+impl Cost {
+    /// Until when the reserve of the cluster makes the write wait.
+    fn waits(&self, objects: &Objects, now: Instant) -> Option<Instant> {
+        let reserves = &objects.write_reserves;
+        let wait = reserves.wait(&self.cluster, self.memory, now)?;
+        Some(now + wait)
+    }
+
+    fn charge(&self, objects: &Objects) {
+        let reserves = &objects.write_reserves;
+        reserves.charge(&self.cluster, self.memory, Instant::now());
+    }
+}
+
 /// Writes the conditions.
 #[derive(Debug)]
 pub(crate) struct Conditions {
@@ -78,7 +99,9 @@ impl Conditions {
             let Some(key) = token.run_until_cancelled(next).await else {
                 return;
             };
-            if let Some(at) = turns.throttled(&key, Instant::now()) {
+            let (cost, now) = (self.cost(&key), Instant::now());
+            let throttled = turns.throttled(&key, now);
+            if let Some(at) = throttled.or_else(|| cost.as_ref()?.waits(&self.objects, now)) {
                 self.objects.conditions.mark_at(at, &key);
                 continue;
             }
@@ -87,6 +110,7 @@ impl Conditions {
                     failing.remove(&key);
                     if changed {
                         turns.wrote(&key, Instant::now());
+                        cost.inspect(|cost| cost.charge(&self.objects));
                     }
                 }
                 Err(WriteError::Refused(reason)) => {
@@ -105,6 +129,17 @@ impl Conditions {
                 }
             }
         }
+    }
+
+    /// The cost of a write to an Application of a cluster.
+    fn cost(&self, key: &Key) -> Option<Cost> {
+        let (cluster, object) = {
+            let state = self.objects.lock();
+            let entry = state.index.application(key)?;
+            (entry.cluster()?.clone(), Arc::clone(entry.object()))
+        };
+        let memory = object.memory();
+        Some(Cost { cluster, memory })
     }
 
     /// Waits for the next Application whose conditions may have to change. Cancel-safe.

@@ -30,6 +30,7 @@ use super::{
     known_mirrors::KnownMirrors,
     mailbox::Mailbox,
     spans::Cause,
+    write_reserves::WriteReserves,
 };
 use crate::{
     domain::{ClusterName, Key},
@@ -52,6 +53,7 @@ pub(crate) struct Objects {
     /// Mirrors that differ from their source.
     pub(super) mirrors: WorkQueue<ObjectKey>,
     pub(super) failing_writes: FailingWrites,
+    pub(crate) write_reserves: WriteReserves,
     /// Notifies waiting writers of each reported object.
     updates: ChangeNotifier,
     principal_uid: OnceLock<Arc<str>>,
@@ -133,6 +135,7 @@ impl Objects {
             conditions: WorkQueue::default(),
             mirrors: WorkQueue::default(),
             failing_writes: FailingWrites::new(metrics),
+            write_reserves: WriteReserves::default(),
             updates: ChangeNotifier::default(),
             principal_uid: OnceLock::new(),
             argocd_namespace: settings.argocd_namespace.clone(),

@@ -9,10 +9,7 @@ use crate::{
     live::{go_compat::GoRequests, tunnel::Tunnels},
     metrics::Metrics,
     settings::Limits,
-    sync::{
-        hub::Hub,
-        session::{hub_writes::HubWrites, intake::Intake},
-    },
+    sync::{hub::Hub, session::intake::Intake},
 };
 
 /// The state that all sessions share.
@@ -23,8 +20,6 @@ pub(crate) struct Sessions {
     pub(crate) hub: Arc<Hub>,
     /// What each cluster may still send at once.
     pub(crate) intake: Intake,
-    /// What the reports of each cluster may still cost the hub.
-    pub(crate) hub_writes: HubWrites,
     pub(crate) tunnels: Tunnels,
     pub(crate) go_requests: GoRequests,
     pub(crate) limits: Limits,

@@ -390,6 +390,31 @@ async fn alternating_reports_are_written_at_a_bounded_rate() {
     setup.stop().await;
 }
 
+/// Each write makes the hub's API decode the whole object again.
+#[tokio::test(start_paused = true)]
+async fn conditions_of_a_large_application_are_written_at_the_rate_of_its_memory() {
+    let mut large = application("a", "large", "1", 1);
+    large["status"]["resources"] = vec![json!({ "kind": "a" }); 40_000].into();
+    let setup = setup(vec![large, application("a", "small", "2", 1)]);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let before = setup.memory.writes();
+    for _ in 0..30 {
+        for contest in [Contest::On, Contest::Over] {
+            report_contest(&setup, "a", "large", contest).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    // The reserve and a minute of its refill: 184 MiB, 30 for each.
+    let written = setup.memory.writes() - before;
+    assert!((5..=8).contains(&written), "{written}");
+    report_contest(&setup, "a", "small", Contest::On).await;
+    let before = Instant::now();
+    let shows = |memory: &Memory| kinds(memory, "a", "small") == [keys::CONDITION_CONTESTED];
+    setup.until("small ones do not wait", shows).await;
+    assert!(before.elapsed() < Duration::from_secs(1));
+    setup.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_conditions_of_one_cluster_do_not_delay_another() {
     let names: Vec<String> = (0..100).map(|number| format!("app-{number}")).collect();

@@ -30,7 +30,7 @@ use crate::{
     metrics::Metrics,
     settings::{Limits, Settings},
     store::{Packed, Reporter, Store, Watched, WriteError},
-    sync::session::{HubWrites, Intake, shed},
+    sync::session::{Intake, shed},
     testing::{Authority, SIGNING_KEY, application, applied, enrolment, fleet, name, open_project},
 };
 
@@ -175,7 +175,6 @@ pub(in crate::sync::session) fn sessions_on(
         gate: Arc::new(gate),
         hub: Arc::new(hub),
         intake: Intake::default(),
-        hub_writes: HubWrites::default(),
         tunnels: crate::live::tunnel::Tunnels::default(),
         go_requests: crate::live::go_compat::GoRequests::default(),
         limits,

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, StreamExt as _};
-use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict, Work, WorkId};
+use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict, Work, WorkId, payload};
 use tokio::time::Instant;
 
 use super::Driver;
@@ -95,26 +95,27 @@ impl Driver {
             self.pace.release(&key);
             return None;
         }
-        if let Some(wait) = self.hub_writes_wait(event) {
+        let memory = payload::estimate_of(&event.payload);
+        if let Some(wait) = self.waits_for_reserve(memory) {
             self.pace.hold(&key);
             return Some(wait);
         }
         let wait = self.paced(event, &key, now);
         if wait.is_none() {
-            self.charge_hub_write(event);
+            self.charge_reserve(memory);
         }
         wait
     }
 
-    /// How long the reserve of its cluster makes a report wait.
-    fn hub_writes_wait(&self, event: &Event) -> Option<Duration> {
-        let (hub_writes, cluster) = (&self.sessions.hub_writes, &self.from.cluster);
-        hub_writes.wait(cluster, &event.payload, Instant::now())
+    /// How long the reserve of its cluster makes a report with this decoded size wait; none if it begins now.
+    fn waits_for_reserve(&self, memory: usize) -> Option<Duration> {
+        let (reserves, cluster) = (&self.hub.objects.write_reserves, &self.from.cluster);
+        reserves.wait(cluster, memory, Instant::now())
     }
 
-    fn charge_hub_write(&self, event: &Event) {
-        let (hub_writes, cluster) = (&self.sessions.hub_writes, &self.from.cluster);
-        hub_writes.charge(cluster, &event.payload, Instant::now());
+    fn charge_reserve(&self, memory: usize) {
+        let (reserves, cluster) = (&self.hub.objects.write_reserves, &self.from.cluster);
+        reserves.charge(cluster, memory, Instant::now());
     }
 
     /// How long the reserve of its object makes a report wait; none if it begins now, which counts against the reserve.
@@ -182,9 +183,10 @@ impl Driver {
                 return;
             };
             let was_throttled = event.object().is_some_and(|key| self.pace.release(&key));
+            let memory = payload::estimate_of(&event.payload);
             // Without a reserve, its newest value waits for the next session.
-            if was_throttled && self.hub_writes_wait(&event).is_none() {
-                self.charge_hub_write(&event);
+            if was_throttled && self.waits_for_reserve(memory).is_none() {
+                self.charge_reserve(memory);
                 self.begin(id, event);
             } else {
                 let after = Duration::MAX;

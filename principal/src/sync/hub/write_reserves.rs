@@ -1,0 +1,148 @@
+//! Limits what writes to the objects of one cluster cost the hub over time.
+//!
+//! A report becomes a write to the hub's API, and so does a condition about it. The API server and all watchers decode the
+//! whole object, so the cost is the memory of the decoded object: text of many small values needs up to seventy times its
+//! bytes. Each cluster has a reserve of decoded bytes that refills with time. Without a reserve its next write waits, and a
+//! newer value replaces the waiting one. The reserve belongs to the cluster, not to the session: a new session does not
+//! fill it.
+//!
+//! Large objects have a slower reserve of their own: while one is decoded, changes of other clusters wait behind it. Small
+//! objects of their cluster do not wait for them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{admission::admit::Budget, fleet::ClusterName};
+
+/// The decoded bytes above which an object is large: about 130 KB of a usual status.
+const LARGE: usize = 1 << 20;
+/// The shortest wait: the end of each wait examines all that waits of the cluster.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// The reserves of all clusters.
+#[derive(Debug)]
+pub(crate) struct WriteReserves {
+    small: Reserve,
+    large: Reserve,
+}
+
+impl Default for WriteReserves {
+    /// The sizes are for a connect: the statuses of a thousand usual Applications, and those of sixty large ones.
+    fn default() -> Self {
+        Self {
+            small: Reserve::new(256 << 20, 16 << 20),
+            large: Reserve::new(64 << 20, 2 << 20),
+        }
+    }
+}
+
+impl WriteReserves {
+    /// How long the write of an object with this decoded size has to wait; none if it may begin now.
+    pub(crate) fn wait(
+        &self,
+        cluster: &ClusterName,
+        memory: usize,
+        now: Instant,
+    ) -> Option<Duration> {
+        let wait = self.reserve(memory).take(cluster, 0, now);
+        (!wait.is_zero()).then(|| wait.max(SHORTEST))
+    }
+
+    /// Counts the write of an object with this decoded size.
+    pub(crate) fn charge(&self, cluster: &ClusterName, memory: usize, now: Instant) {
+        self.reserve(memory).take(cluster, memory, now);
+    }
+
+    const fn reserve(&self, memory: usize) -> &Reserve {
+        if memory > LARGE {
+            &self.large
+        } else {
+            &self.small
+        }
+    }
+}
+
+/// One reserve of each cluster, in decoded bytes.
+#[derive(Debug)]
+struct Reserve {
+    /// The bytes that refill in a second.
+    rate: u64,
+    left: Budget<ClusterName>,
+}
+
+impl Reserve {
+    fn new(size: u64, rate: u64) -> Self {
+        let left = Budget::of(refill(size, rate));
+        Self { rate, left }
+    }
+
+    /// Takes these bytes, which may overdraw the reserve; returns the time until it is no longer overdrawn.
+    fn take(&self, cluster: &ClusterName, bytes: usize, now: Instant) -> Duration {
+        let cost = refill(bytes as u64, self.rate);
+        self.left.overdraw(cluster, cost, now)
+    }
+}
+
+fn refill(bytes: u64, rate: u64) -> Duration {
+    Duration::from_micros(bytes.saturating_mul(1_000_000) / rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::try_from(name).unwrap()
+    }
+
+    /// How many objects of this size are written in this time, one after the other.
+    fn written(reserves: &WriteReserves, from: &str, memory: usize, time: Duration) -> usize {
+        let (from, begin) = (cluster(from), Instant::now());
+        let (mut now, mut count) = (begin, 0);
+        while now - begin < time {
+            if let Some(wait) = reserves.wait(&from, memory, now) {
+                now += wait;
+                continue;
+            }
+            reserves.charge(&from, memory, now);
+            count += 1;
+        }
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn objects_are_written_at_the_rate_of_their_memory() {
+        let reserves = WriteReserves::default();
+        for (memory, reserve, rate) in [(30 << 20, 64, 2), (100 << 10, 256, 16)] {
+            let allowed = (reserve + 60 * rate) << 20;
+            let count = written(&reserves, "a", memory, Duration::from_mins(1));
+            // The last one may overdraw.
+            let range = allowed * 9 / 10..=allowed + memory;
+            assert!(range.contains(&(count * memory)), "{count} of {memory} bytes");
+        }
+        let now = Instant::now();
+        assert_eq!(reserves.wait(&cluster("ab"), 30 << 20, now), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn small_objects_do_not_wait_for_large_ones() {
+        let (reserves, from, now) = (WriteReserves::default(), cluster("a"), Instant::now());
+        while reserves.wait(&from, LARGE + 1, now).is_none() {
+            reserves.charge(&from, LARGE + 1, now);
+        }
+        assert_eq!(reserves.wait(&from, LARGE, now), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn statuses_after_a_connect_are_written_at_once() {
+        let resource = r#"{"group":"apps","kind":"Deployment","name":"a","namespace":"b","status":"Synced","version":"v1"},"#;
+        let status = resource.repeat(12_000 / resource.len());
+        let memory = protocol::payload::estimate_of(status.as_bytes());
+        let (reserves, from, now) = (WriteReserves::default(), cluster("a"), Instant::now());
+        for _ in 0..1000 {
+            assert_eq!(reserves.wait(&from, memory, now), None);
+            reserves.charge(&from, memory, now);
+        }
+    }
+}
