@@ -119,7 +119,10 @@ mod tests {
             let count = written(&reserves, "a", memory, Duration::from_mins(1));
             // The last one may overdraw.
             let range = allowed * 9 / 10..=allowed + memory;
-            assert!(range.contains(&(count * memory)), "{count} of {memory} bytes");
+            assert!(
+                range.contains(&(count * memory)),
+                "{count} of {memory} bytes"
+            );
         }
         let now = Instant::now();
         assert_eq!(reserves.wait(&cluster("ab"), 30 << 20, now), None);

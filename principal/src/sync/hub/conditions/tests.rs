@@ -392,7 +392,7 @@ async fn alternating_reports_are_written_at_a_bounded_rate() {
 
 /// Each write makes the hub's API decode the whole object again.
 #[tokio::test(start_paused = true)]
-async fn conditions_of_a_large_application_are_written_at_the_rate_of_its_memory() {
+async fn conditions_of_a_large_application_are_paced_by_its_size() {
     let mut large = application("a", "large", "1", 1);
     large["status"]["resources"] = vec![json!({ "kind": "a" }); 40_000].into();
     let setup = setup(vec![large, application("a", "small", "2", 1)]);
