@@ -54,8 +54,12 @@ impl Sums {
 
     /// Adds an object: its name on the hub, and its content.
     pub fn add(&mut self, name: &str, content: &str) {
+        self.add_sum(name, sum_of(name, content));
+    }
+
+    /// Adds an object by its name on the hub and the [sum of it](sum_of).
+    pub fn add_sum(&mut self, name: &str, sum: u64) {
         let range = self.range_of(name);
-        let sum = hash(&format!("{name}\n{content}"));
         if let Some(slot) = self.0.get_mut(range) {
             // Not exclusive or, in which a duplicate would cancel itself.
             *slot = slot.wrapping_add(sum);
@@ -132,8 +136,18 @@ pub fn uid_of(object: &Value) -> &str {
     meta.source_uid().unwrap_or_else(|| meta.uid())
 }
 
+/// The sum of an object: its name on the hub, and its content.
+pub fn sum_of(name: &str, content: &str) -> u64 {
+    let parts = [name, "\n", content];
+    first_of(parts.into_iter().fold(Sha256::new(), Sha256::chain_update))
+}
+
 fn hash(text: &str) -> u64 {
-    let digest = Sha256::digest(text.as_bytes());
+    first_of(Sha256::new_with_prefix(text))
+}
+
+fn first_of(digest: Sha256) -> u64 {
+    let digest = digest.finalize();
     let first: Option<&[u8; WIDTH]> = digest.first_chunk();
     first.map_or(0, |first| u64::from_be_bytes(*first))
 }

@@ -3,10 +3,13 @@
 //! A status is most of an Application, a spoke writes it, and a tree costs up to a hundred times its text. A decision
 //! about a report reads the whole status; everything else needs only a few fields of it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock};
 
-use argocd::{Meta, masked::Masked};
-use protocol::payload::{self, Undecodable};
+use argocd::{Meta, masked::Masked, ranges};
+use protocol::{
+    Kind,
+    payload::{self, Undecodable},
+};
 use runtime::error::Chain;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -26,7 +29,21 @@ pub struct Packed {
     /// The status as JSON; none if the object has none.
     #[debug(skip)]
     status: Option<Box<str>>,
+    #[debug(skip)]
+    shown: Cached,
 }
+
+/// A sum that is computed when it is first needed, and no part of the object.
+#[derive(Clone, Default)]
+struct Cached(OnceLock<u64>);
+
+impl PartialEq for Cached {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Cached {}
 
 impl Packed {
     /// Packs a whole object.
@@ -59,7 +76,12 @@ impl Packed {
             let kept = Map::from_iter([("operationState".to_owned(), state.into())]);
             fields.insert("status".to_owned(), kept.into());
         }
-        Self { head, status }
+        let shown = Cached::default();
+        Self {
+            head,
+            status,
+            shown,
+        }
     }
 
     /// The object with only those fields of the status that identify an operation.
@@ -72,6 +94,7 @@ impl Packed {
         if let Some(fields) = self.head.as_object_mut() {
             fields.insert("metadata".to_owned(), metadata);
         }
+        self.shown = Cached::default();
         self
     }
 
@@ -89,6 +112,21 @@ impl Packed {
     pub(crate) fn memory(&self) -> usize {
         let status = (self.status.as_ref()).map_or(0, |text| payload::estimate_of(text.as_bytes()));
         payload::memory_of(&self.head).saturating_add(status)
+    }
+
+    /// The [sum](ranges::sum_of) of what an Application shows of its cluster's report. The first call decodes the status, which
+    /// takes up to a tenth of a second.
+    pub(crate) fn shown_sum(&self) -> u64 {
+        *self.shown.0.get_or_init(|| {
+            let (kind, meta) = (Kind::Application.as_str(), self.meta());
+            let name = ranges::name_of(kind, meta.namespace(), meta.name());
+            ranges::sum_of(&name, &ranges::shown(&self.whole()))
+        })
+    }
+
+    /// Whether [`Self::shown_sum`] is known.
+    pub(crate) fn has_shown_sum(&self) -> bool {
+        self.shown.0.get().is_some()
     }
 
     /// The conditions of its status; nothing else of the status is decoded.
@@ -182,6 +220,17 @@ mod tests {
         assert_eq!(packed.head()["spec"], application()["spec"]);
         assert_eq!(packed.whole(), application());
         assert_eq!(packed.meta().name(), "app");
+    }
+
+    #[test]
+    fn sum_of_a_changed_object_is_another_one() {
+        let packed = Packed::of(application());
+        assert!(!packed.has_shown_sum());
+        let sum = packed.shown_sum();
+        assert!(packed.has_shown_sum());
+        assert_eq!(packed, Packed::of(application()), "the sum is no part of it");
+        let renamed = packed.with_metadata(json!({ "name": "other" }));
+        assert_ne!(renamed.shown_sum(), sum);
     }
 
     #[test]

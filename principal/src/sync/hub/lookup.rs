@@ -1,6 +1,8 @@
 //! Compares the objects that a cluster claims to have with those that it should have.
 
-use argocd::{ranges, routing::SpokeNamespace};
+use std::sync::Arc;
+
+use argocd::routing::SpokeNamespace;
 use protocol::{Kind, ObjectKey, payload::RequestUpdate};
 
 use super::{
@@ -10,6 +12,7 @@ use super::{
 use crate::{
     domain::{ClusterName, Key, ObjectOwner, Place, Placement, RemoteApplication},
     live::ApplicationDirectory,
+    store::Packed,
 };
 
 /// One object that a cluster should have.
@@ -18,8 +21,8 @@ pub(crate) struct Expected {
     pub(crate) key: ObjectKey,
     /// The digest of the expected state.
     pub(crate) digest: String,
-    /// The status of an Application on the hub.
-    pub(crate) shown: Option<String>,
+    /// The sum of what an Application shows.
+    pub(crate) shown: Option<u64>,
 }
 
 impl ApplicationDirectory for Objects {
@@ -71,7 +74,7 @@ impl Objects {
                 let entry = self.lock().index.application(&application)?.clone();
                 return Some(Expected {
                     digest: entry.digest(),
-                    shown: Some(ranges::shown(&entry.object().whole())),
+                    shown: Some(entry.object().shown_sum()),
                     key,
                 });
             }
@@ -83,6 +86,17 @@ impl Objects {
             Some(Expected { key, digest, shown })
         };
         keys.into_iter().filter_map(expected).collect()
+    }
+
+    /// The Applications that a cluster should have and whose sums are not known yet.
+    pub(crate) fn without_sums(&self, cluster: &ClusterName) -> Vec<Arc<Packed>> {
+        let state = self.lock();
+        let delivered = state.index.delivered_to(cluster).into_iter();
+        let objects = delivered.filter_map(|key| {
+            let entry = state.index.application(&Key::from_object(&key)?)?;
+            (!entry.object().has_shown_sum()).then(|| Arc::clone(entry.object()))
+        });
+        objects.collect()
     }
 
     /// The number of objects that a cluster should have.

@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use protocol::payload::MOST_OBJECT_MEMORY;
 use tokio::time::Instant;
 
 use crate::{admission::admit::Budget, fleet::ClusterName};
@@ -49,8 +50,10 @@ impl WriteReserves {
         (!wait.is_zero()).then(|| wait.max(SHORTEST))
     }
 
-    /// Counts the write of an object with this decoded size.
+    /// Counts the write of an object with this decoded size. Above the limit of the decoder an object is refused, and costs no
+    /// more than the largest one.
     pub(crate) fn charge(&self, cluster: &ClusterName, memory: usize, now: Instant) {
+        let memory = memory.min(MOST_OBJECT_MEMORY);
         self.reserve(memory).take(cluster, memory, now);
     }
 
@@ -135,6 +138,13 @@ mod tests {
             reserves.charge(&from, LARGE + 1, now);
         }
         assert_eq!(reserves.wait(&from, LARGE, now), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn object_above_the_limit_of_the_decoder_costs_no_more() {
+        let (reserves, from, now) = (WriteReserves::default(), cluster("a"), Instant::now());
+        reserves.charge(&from, usize::MAX, now);
+        assert_eq!(reserves.wait(&from, 30 << 20, now), None);
     }
 
     #[tokio::test(start_paused = true)]

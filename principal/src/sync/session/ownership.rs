@@ -22,6 +22,11 @@ pub(super) trait Ownership: fmt::Debug + Send {
     /// Handles a resync message of the agent; an error is the reason of a refusal.
     fn take(&mut self, step: &mut Step<'_>, event: &Event) -> Result<(), String>;
 
+    /// Whether the next list has the checksums of the agent.
+    fn expects_sums(&self) -> bool {
+        false
+    }
+
     /// Handles a message about an object that the agent owns before it is applied; a verdict if nothing remains to be
     /// applied.
     fn take_message(&mut self, _hub: &Hub, _event: &Event, _now: Duration) -> Option<Verdict> {

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use argocd::ranges::Sums;
+use argocd::ranges::{Sums, sum_of};
 use protocol::{
     Event, Facet, ObjectKey, Session, Verb,
     payload::{RequestUpdate, ResyncRequest, SyncedResourceList},
@@ -92,6 +92,10 @@ impl Ownership for Resync {
             return Err("a managed cluster may not send this".to_owned());
         }
         self.claim(step, &decoded("request-update", event)?)
+    }
+
+    fn expects_sums(&self) -> bool {
+        self.rounds.expects_sums()
     }
 
     fn next_timeout(&self, now: Duration) -> Option<Duration> {
@@ -291,8 +295,8 @@ impl Resync {
         };
         let mut expected = step.hub.objects.expected(&self.cluster);
         expected.retain(|it| step.session.peer().knows(it.key.kind));
-        let objects = differing(&theirs, &expected, |it| Some(it.digest.as_str()));
-        let statuses = differing(&shown, &expected, |it| it.shown.as_deref());
+        let objects = differing(&theirs, &expected, |name, it| Some(sum_of(name, &it.digest)));
+        let statuses = differing(&shown, &expected, |_name, it| it.shown);
         self.inventory = Inventory::new(expected.len());
         self.unconfirmed.clear();
         for it in expected {

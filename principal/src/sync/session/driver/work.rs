@@ -28,6 +28,10 @@ impl Driver {
             };
             self.budget.charge(event.payload.len());
             if event.target == Target::Resync {
+                let is_list = event.verb == Verb::RequestSyncedResourceList;
+                if is_list && self.resync.expects_sums() && !self.sum_up().await {
+                    return;
+                }
                 let (resync, mut step) = self.resync_step(now);
                 let taken = resync.take(&mut step, &event);
                 let verdict = taken.map_or_else(Verdict::Refused, |()| Verdict::Done);
@@ -54,6 +58,24 @@ impl Driver {
                 continue;
             }
             self.begin(id, event);
+        }
+    }
+
+    /// Computes the sums for a comparison one by one and lets other tasks run between them: those of a cluster with many
+    /// large statuses take seconds. False if the session has to end before that.
+    async fn sum_up(&mut self) -> bool {
+        let ended = self.session_slot.ended();
+        let summing = async {
+            for object in self.hub.objects.without_sums(&self.from.cluster) {
+                object.shown_sum();
+                self.budget.charge(object.status_bytes());
+                self.budget.settle().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            _end = ended => false,
+            () = summing => true,
         }
     }
 

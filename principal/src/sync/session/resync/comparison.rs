@@ -121,6 +121,11 @@ impl Comparison {
         }
     }
 
+    /// Whether checksums were requested.
+    pub(super) const fn expects_sums(&self) -> bool {
+        matches!(self.phase, Phase::Sums(_))
+    }
+
     /// Checksums arrived; returns whether they were requested.
     pub(super) const fn take_sums(&mut self) -> bool {
         let Phase::Sums(until) = self.phase else {
@@ -159,15 +164,18 @@ fn name(expected: &Expected) -> String {
     name_of(key.kind.as_str(), &key.namespace, &key.name)
 }
 
-/// The ranges that differ from the expected objects.
-pub(super) fn differing<'a>(
+/// The ranges that differ from the expected objects, of which `sum` has the sums.
+pub(super) fn differing(
     theirs: &Sums,
-    expected: &'a [Expected],
-    what: impl Fn(&'a Expected) -> Option<&'a str>,
+    expected: &[Expected],
+    sum: impl Fn(&str, &Expected) -> Option<u64>,
 ) -> BTreeSet<usize> {
     let mut ours = Sums::like(theirs);
-    for (it, what) in expected.iter().filter_map(|it| Some((it, what(it)?))) {
-        ours.add(&name(it), what);
+    for it in expected {
+        let name = name(it);
+        if let Some(sum) = sum(&name, it) {
+            ours.add_sum(&name, sum);
+        }
     }
     ours.differing(theirs)
 }

@@ -1,3 +1,9 @@
+use std::{
+    future,
+    sync::atomic::{AtomicUsize, Ordering},
+    task::Poll,
+};
+
 use argocd::keys;
 use protocol::{Kind, ObjectKey};
 use serde_json::{Value, json};
@@ -262,6 +268,34 @@ async fn large_status_without_a_reserve_is_not_written_after_a_disconnect() {
     drop(reads);
     driver.run().await;
     assert_eq!(memory.writes(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sums_of_large_statuses_let_other_tasks_run() {
+    let mut flooded = Flooded::begin().await;
+    let resources = vec![json!({ "kind": "a" }); MOST_RESOURCES];
+    for name in ["busy", "other"] {
+        let status = json!({ "status": { "resources": resources } });
+        flooded.memory.edit(Watched::Application, "a", name, status);
+        flooded.watch(name);
+    }
+    let others = AtomicUsize::new(0);
+    let other = future::poll_fn(|_| {
+        others.fetch_add(1, Ordering::Relaxed);
+        Poll::<()>::Pending
+    });
+    let is_whole = tokio::select! {
+        biased;
+        is_whole = flooded.driver.sum_up() => is_whole,
+        () = other => false,
+    };
+    assert!(is_whole);
+    assert_eq!(others.load(Ordering::Relaxed), 2, "after each");
+    let (driver, cluster) = (&mut flooded.driver, crate::testing::name("a"));
+    assert!(driver.hub.objects.without_sums(&cluster).is_empty());
+    let registry = &flooded.sessions.gate.registry;
+    registry.end_where(|_, _, _| Some(End::Superseded));
+    assert!(!driver.sum_up().await);
 }
 
 #[tokio::test(start_paused = true)]
