@@ -228,7 +228,11 @@ mod tests {
         assert!(!packed.has_shown_sum());
         let sum = packed.shown_sum();
         assert!(packed.has_shown_sum());
-        assert_eq!(packed, Packed::of(application()), "the sum is no part of it");
+        assert_eq!(
+            packed,
+            Packed::of(application()),
+            "the sum is no part of it"
+        );
         let renamed = packed.with_metadata(json!({ "name": "other" }));
         assert_ne!(renamed.shown_sum(), sum);
     }

@@ -295,7 +295,9 @@ impl Resync {
         };
         let mut expected = step.hub.objects.expected(&self.cluster);
         expected.retain(|it| step.session.peer().knows(it.key.kind));
-        let objects = differing(&theirs, &expected, |name, it| Some(sum_of(name, &it.digest)));
+        let objects = differing(&theirs, &expected, |name, it| {
+            Some(sum_of(name, &it.digest))
+        });
         let statuses = differing(&shown, &expected, |_name, it| it.shown);
         self.inventory = Inventory::new(expected.len());
         self.unconfirmed.clear();
