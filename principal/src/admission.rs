@@ -10,6 +10,7 @@ mod credentials;
 pub mod identity;
 pub(crate) mod peer;
 pub(crate) mod registry;
+pub(crate) mod reserve;
 pub mod revoked;
 pub mod tokens;
 pub(crate) mod trust;

@@ -1,35 +1,31 @@
-//! Throttles expensive requests per key. A session throttles the messages of its cluster with the same budget, by their cost.
+//! Throttles expensive requests per key.
 //!
 //! Signing a token takes a millisecond of processor time, comparing a password tens of them. A client that asks in a
 //! loop must not take that time from others. Admission also checks signatures before it knows the cluster, and logs each
 //! refusal: a certificate with too many refusals is rejected before that. Accepted requests do not count there.
 
-use std::{borrow::Borrow, collections::BTreeMap, mem::take, time::Duration};
+use std::{borrow::Borrow, mem::take, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::{admission::identity::Thumbprint, fleet::ClusterName};
+use super::{identity::Thumbprint, reserve::Reserve};
+use crate::fleet::ClusterName;
 
 /// Several times the need of a reconnect, and of an agent that retries while its cluster is being enrolled.
 const BURST: u32 = 30;
 /// A connect needs about three: an agent that restarts again and again can still connect.
 const REFILL: Duration = Duration::from_millis(500);
 const REFUSAL_REFILL: Duration = Duration::from_secs(2);
-/// Remembered keys; above it, those with a full budget are forgotten.
-const MOST: usize = 10_000;
 /// Interval between two log lines about rejected requests.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// The rest of each key's budget.
+/// The requests that each key has left.
 #[derive(Debug)]
 pub(crate) struct Budget<K> {
-    /// What a full budget holds, in the time that it takes to refill.
-    reserve: Duration,
+    left: Reserve<K>,
     /// What one request takes of it.
     refill: Duration,
-    /// When the budget of a key is full again. Locked for a lookup, never over an await.
-    full: Mutex<BTreeMap<K, Instant>>,
 }
 
 impl Default for Budget<ClusterName> {
@@ -42,62 +38,18 @@ impl Default for Budget<ClusterName> {
 impl<K: Ord + Clone> Budget<K> {
     /// Allows `burst` requests at once, and another one after each `refill`.
     pub(crate) const fn new(burst: u32, refill: Duration) -> Self {
-        let mut budget = Self::of(refill.saturating_mul(burst.saturating_sub(1)));
-        budget.refill = refill;
-        budget
-    }
-
-    /// A budget for costs that differ, which takes this long to refill.
-    pub(crate) const fn of(reserve: Duration) -> Self {
-        Self {
-            reserve,
-            refill: Duration::ZERO,
-            full: Mutex::new(BTreeMap::new()),
-        }
+        let left = Reserve::new(refill.saturating_mul(burst.saturating_sub(1)));
+        Self { left, refill }
     }
 
     /// Whether the key's budget has anything left.
     pub(crate) fn has_left(&self, key: &K) -> bool {
-        let full = self.full.lock().get(key).copied();
-        full.is_none_or(|full| self.is_open(full, Instant::now()))
+        self.left.has_left(key, Instant::now())
     }
 
     /// Takes one from the key's budget; false when nothing is left.
     pub(crate) fn spend(&self, key: &K) -> bool {
-        let now = Instant::now();
-        self.update(key, now, |full| {
-            let is_open = self.is_open(*full, now);
-            if is_open {
-                *full += self.refill;
-            }
-            is_open
-        })
-    }
-
-    /// Takes a cost of the key's budget, which may overdraw it; returns the time until it is no longer overdrawn.
-    pub(crate) fn overdraw(&self, key: &K, cost: Duration, now: Instant) -> Duration {
-        self.update(key, now, |full| {
-            *full += cost;
-            full.saturating_duration_since(now)
-                .saturating_sub(self.reserve)
-        })
-    }
-
-    /// Changes when the budget of a key is full again, which is now at the earliest.
-    fn update<T>(&self, key: &K, now: Instant, change: impl FnOnce(&mut Instant) -> T) -> T {
-        let mut all = self.full.lock();
-        if let Some(full) = all.get_mut(key) {
-            *full = now.max(*full);
-            return change(full);
-        }
-        if all.len() >= MOST {
-            all.retain(|_, full| *full > now);
-        }
-        change(all.entry(key.clone()).or_insert(now))
-    }
-
-    fn is_open(&self, full: Instant, now: Instant) -> bool {
-        full.saturating_duration_since(now) <= self.reserve
+        self.left.take(key, self.refill, Instant::now())
     }
 
     /// Forgets keys that do not pass `keep`.
@@ -105,7 +57,7 @@ impl<K: Ord + Clone> Budget<K> {
     where
         K: Borrow<str>,
     {
-        self.full.lock().retain(|key, _| keep(key.borrow()));
+        self.left.keep(keep);
     }
 }
 
@@ -147,7 +99,7 @@ impl Unlogged {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::reserve::MOST, *};
 
     #[tokio::test(start_paused = true)]
     async fn a_cluster_in_a_loop_spends_its_own_budget_only() {
@@ -161,7 +113,7 @@ mod tests {
         assert!(budget.has_left(&a));
         assert_eq!((0..100).filter(|_| budget.spend(&a)).count(), 2);
         budget.keep(|name| name == "ab");
-        assert_eq!(budget.full.lock().len(), 1);
+        assert_eq!(budget.left.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,7 +124,7 @@ mod tests {
         }
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(budget.spend(&MOST));
-        assert_eq!(budget.full.lock().len(), 1);
+        assert_eq!(budget.left.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

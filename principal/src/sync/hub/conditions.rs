@@ -99,9 +99,16 @@ impl Conditions {
             let Some(key) = token.run_until_cancelled(next).await else {
                 return;
             };
-            let (cost, now) = (self.cost(&key), Instant::now());
-            let throttled = turns.throttled(&key, now);
-            if let Some(at) = throttled.or_else(|| cost.as_ref()?.waits(&self.objects, now)) {
+            let now = Instant::now();
+            if let Some(at) = turns.throttled(&key, now) {
+                self.objects.conditions.mark_at(at, &key);
+                continue;
+            }
+            let cost = self.cost(&key);
+            if let Some(at) = cost
+                .as_ref()
+                .and_then(|cost| cost.waits(&self.objects, now))
+            {
                 self.objects.conditions.mark_at(at, &key);
                 continue;
             }

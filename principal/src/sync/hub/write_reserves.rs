@@ -14,9 +14,9 @@ use std::time::Duration;
 use protocol::payload::MOST_OBJECT_MEMORY;
 use tokio::time::Instant;
 
-use crate::{admission::admit::Budget, fleet::ClusterName};
+use crate::{admission::reserve::ByteReserve, fleet::ClusterName};
 
-/// The decoded bytes above which an object is large: about 130 KB of a usual status.
+/// The decoded bytes above which an object is large: about 67 KB of a usual status.
 const LARGE: usize = 1 << 20;
 /// The shortest wait: the end of each wait examines all that waits of the cluster.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -24,16 +24,16 @@ const SHORTEST: Duration = Duration::from_secs(1);
 /// The reserves of all clusters.
 #[derive(Debug)]
 pub(crate) struct WriteReserves {
-    small: Reserve,
-    large: Reserve,
+    small: ByteReserve,
+    large: ByteReserve,
 }
 
 impl Default for WriteReserves {
     /// The sizes are for a connect: the statuses of a thousand usual Applications, and those of sixty large ones.
     fn default() -> Self {
         Self {
-            small: Reserve::new(256 << 20, 16 << 20),
-            large: Reserve::new(64 << 20, 2 << 20),
+            small: ByteReserve::new(256 << 20, 16 << 20),
+            large: ByteReserve::new(64 << 20, 2 << 20),
         }
     }
 }
@@ -57,38 +57,13 @@ impl WriteReserves {
         self.reserve(memory).take(cluster, memory, now);
     }
 
-    const fn reserve(&self, memory: usize) -> &Reserve {
+    const fn reserve(&self, memory: usize) -> &ByteReserve {
         if memory > LARGE {
             &self.large
         } else {
             &self.small
         }
     }
-}
-
-/// One reserve of each cluster, in decoded bytes.
-#[derive(Debug)]
-struct Reserve {
-    /// The bytes that refill in a second.
-    rate: u64,
-    left: Budget<ClusterName>,
-}
-
-impl Reserve {
-    fn new(size: u64, rate: u64) -> Self {
-        let left = Budget::of(refill(size, rate));
-        Self { rate, left }
-    }
-
-    /// Takes these bytes, which may overdraw the reserve; returns the time until it is no longer overdrawn.
-    fn take(&self, cluster: &ClusterName, bytes: usize, now: Instant) -> Duration {
-        let cost = refill(bytes as u64, self.rate);
-        self.left.overdraw(cluster, cost, now)
-    }
-}
-
-fn refill(bytes: u64, rate: u64) -> Duration {
-    Duration::from_micros(bytes.saturating_mul(1_000_000) / rate)
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::{admission::admit::Budget, fleet::ClusterName};
+use crate::{admission::reserve::ByteReserve, fleet::ClusterName};
 
 /// The bytes that refill the reserve in a second: two thousand small messages.
-const RATE: u32 = 4 << 20;
+const RATE: u64 = 4 << 20;
 /// The size of the reserve: the statuses of two thousand Applications after a connect.
-const RESERVE: u32 = 32 << 20;
+const RESERVE: u64 = 32 << 20;
 /// The cost of a message besides its bytes.
-pub(super) const MESSAGE: u32 = 2 << 10;
+pub(super) const MESSAGE: usize = 2 << 10;
 /// The shortest time in which a session is not read.
 const SHORTEST: Duration = Duration::from_millis(50);
 /// A flood that lasts longer is no connect of a large cluster.
@@ -24,28 +24,19 @@ const LASTING: Duration = Duration::from_mins(1);
 
 /// The reserves of all clusters.
 #[derive(Debug)]
-pub(crate) struct Intake(Budget<ClusterName>);
+pub(crate) struct Intake(ByteReserve);
 
 impl Default for Intake {
     fn default() -> Self {
-        Self(Budget::new(
-            RESERVE / MESSAGE + 1,
-            refill(u64::from(MESSAGE)),
-        ))
+        Self(ByteReserve::new(RESERVE, RATE))
     }
 }
 
 impl Intake {
     /// Counts a message of this size that a cluster has sent; returns how long its session must not be read now.
     pub(crate) fn charge(&self, cluster: &ClusterName, bytes: usize, now: Instant) -> Duration {
-        let cost = refill((bytes as u64).saturating_add(MESSAGE.into()));
-        self.0.overdraw(cluster, cost, now)
+        self.0.take(cluster, bytes.saturating_add(MESSAGE), now)
     }
-}
-
-/// How long the reserve takes to refill with this many bytes.
-fn refill(bytes: u64) -> Duration {
-    Duration::from_micros(bytes.saturating_mul(1_000_000) / u64::from(RATE))
 }
 
 /// When one session is read again.
@@ -108,7 +99,7 @@ mod tests {
             now += intake.charge(&flooding, 100, now);
             count += 1;
         }
-        let most = (u64::from(RESERVE) + 60 * u64::from(RATE)) / u64::from(MESSAGE);
+        let most = (RESERVE + 60 * RATE) / MESSAGE as u64;
         assert!(count <= most + 1, "{count} messages, {most} allowed");
         // Each has a hundred bytes besides its cost.
         assert!(count > most * 9 / 10, "{count} messages of {most}");
@@ -151,9 +142,9 @@ mod tests {
                 now += Duration::from_millis(pause);
                 let lasted = u64::try_from((now - begin).as_millis()).unwrap();
                 // The reserve may be overdrawn by one message.
-                let allowed = u64::from(RESERVE) + lasted * u64::from(RATE) / 1000;
-                prop_assert!(read <= allowed + (4 << 20) + u64::from(MESSAGE));
-                read += bytes as u64 + u64::from(MESSAGE);
+                let allowed = RESERVE + lasted * RATE / 1000;
+                prop_assert!(read <= allowed + (4 << 20) + MESSAGE as u64);
+                read += bytes as u64 + MESSAGE as u64;
                 now += intake.charge(&sender, bytes, now);
             }
         }

@@ -36,7 +36,7 @@ impl Budget {
 
     /// Counts one message.
     pub(super) const fn charge(&mut self, bytes: usize) {
-        let cost = bytes.saturating_add(MESSAGE as usize);
+        let cost = bytes.saturating_add(MESSAGE);
         self.left = self.left.saturating_sub(cost);
     }
 
