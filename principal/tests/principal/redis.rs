@@ -30,6 +30,7 @@ mod event_refresh;
 mod limits;
 mod page;
 mod peers;
+mod subscriptions;
 
 use peers::{Client, Redis, free_address};
 
@@ -247,109 +248,6 @@ async fn redis_proxy_serves_last_known_value_of_a_disconnected_cluster() {
 }
 
 #[tokio::test]
-async fn redis_subscriber_gets_cluster_messages_and_reconnects() {
-    let world = lonely().await;
-    let mut tunnel = AgentTunnel::of(&world, "a").await;
-    let channel = str::from_utf8(CHANNEL).unwrap();
-    for (mut client, kind) in [
-        (Client::three(&world).await, Kind::Push),
-        (Client::of(&world).await, Kind::Array),
-    ] {
-        client.send(&[b"subscribe", CHANNEL]).await;
-        let asked = tunnel.next().await;
-        assert_eq!(
-            asked.request.uri().path_and_query().unwrap(),
-            "/argocd/cache/managed-resources/-/guestbook/0/1.8.3?watch=true"
-        );
-        let (notifier, changes) = mpsc::channel(1);
-        let body = stream(ReceiverStream::new(changes).boxed());
-        // Not confirmed yet: a message between the confirmation and the agent's answer would be lost.
-        client.send(&[b"ping", b"first"]).await;
-        let pong = if kind == Kind::Push {
-            Value::bytes("first")
-        } else {
-            Value::Group(kind, ["pong", "first"].map(Value::bytes).into())
-        };
-        assert_eq!(client.response().await, Some(pong));
-        asked.answer.send(Response::new(body)).unwrap();
-        assert_eq!(
-            client.response().await,
-            Some(confirmation(kind, "subscribe", 1))
-        );
-        let message = ["message".into(), CHANNEL.to_vec(), vec![]].map(Value::bytes);
-        let message = Value::Group(kind, message.into());
-        for _ in 0..2 {
-            notifier.send(Ok(Bytes::from_static(b"\n"))).await.unwrap();
-            assert_eq!(client.response().await.as_ref(), Some(&message));
-        }
-        // The stream breaks: it is opened again, and messages may be lost meanwhile.
-        drop(notifier);
-        let asked = tunnel.next().await;
-        let (notifier, changes) = mpsc::channel(1);
-        let body = stream(ReceiverStream::new(changes).boxed());
-        asked.answer.send(Response::new(body)).unwrap();
-        assert_eq!(client.response().await.as_ref(), Some(&message));
-        let response = client.ask(&["unsubscribe", channel]).await;
-        assert_eq!(response.elements()[2], Value::integer(0));
-        bounded("the end of the stream", notifier.closed()).await;
-    }
-}
-
-fn confirmation(kind: Kind, word: &str, subscriptions: i64) -> Value {
-    let elements = vec![
-        Value::bytes(word),
-        Value::bytes(CHANNEL),
-        Value::integer(subscriptions),
-    ];
-    Value::Group(kind, elements)
-}
-
-/// The client learns of the first answer, from a cluster that is disconnected when it subscribes.
-#[tokio::test]
-async fn redis_subscription_to_a_disconnected_cluster_is_confirmed() {
-    let world = lonely().await;
-    let mut client = Client::three(&world).await;
-    let channel = str::from_utf8(CHANNEL).unwrap();
-    let subscribed = confirmation(Kind::Push, "subscribe", 1);
-    assert_eq!(client.ask(&["subscribe", channel]).await, subscribed);
-    assert_eq!(
-        client.ask(&["subscribe", channel]).await,
-        subscribed,
-        "twice"
-    );
-    let mut tunnel = AgentTunnel::of(&world, "a").await;
-    let asked = tunnel.next().await;
-    let body = stream(futures::stream::pending().boxed());
-    asked.answer.send(Response::new(body)).unwrap();
-    let message = client.response().await.unwrap();
-    assert_eq!(message.elements()[0], Value::bytes("message"));
-}
-
-#[tokio::test]
-async fn redis_client_unsubscribes_before_the_agent_answers() {
-    let world = lonely().await;
-    let mut tunnel = AgentTunnel::of(&world, "a").await;
-    let mut client = Client::three(&world).await;
-    client.send(&[b"subscribe", CHANNEL]).await;
-    let asked = tunnel.next().await;
-    client.send(&[b"unsubscribe", CHANNEL]).await;
-    for (word, subscriptions) in [("subscribe", 1), ("unsubscribe", 0)] {
-        let confirmed = confirmation(Kind::Push, word, subscriptions);
-        assert_eq!(client.response().await, Some(confirmed));
-    }
-    drop(
-        asked
-            .answer
-            .send(Response::new(stream(futures::stream::pending().boxed()))),
-    );
-    assert_eq!(
-        client.ask(&["ping"]).await,
-        Value::simple("PONG"),
-        "and no second confirmation"
-    );
-}
-
-#[tokio::test]
 async fn invalid_redis_bytes_end_only_their_own_connection() {
     let world = lonely().await;
     let mut other = Client::of(&world).await;
@@ -382,34 +280,6 @@ async fn invalid_redis_bytes_end_only_their_own_connection() {
         assert!(response.as_error().unwrap().starts_with(b"NOAUTH"));
     }
     assert_eq!(other.ask(&["ping"]).await, Value::simple("PONG"));
-}
-
-#[tokio::test]
-async fn unauthenticated_redis_clients_leave_room_for_others() {
-    let world = lonely().await;
-    let mut known = Client::of(&world).await;
-    let mut strangers = vec![];
-    for _ in 0..128 {
-        let mut stranger = Client::stranger(&world).await;
-        assert!(stranger.error(&["ping"]).await.starts_with("NOAUTH"));
-        strangers.push(stranger);
-    }
-    strangers.push(Client::stranger(&world).await);
-    let evicted = strangers[0].response().await;
-    assert_eq!(evicted, None, "the oldest made room");
-    let counted = "argocd_principal_redis_requests_total{outcome=\"too_many_connections\"} 1";
-    world.counted(counted).await;
-    assert_eq!(known.ask(&["ping"]).await, Value::simple("PONG"));
-    // Authenticated, it takes no slot of others.
-    let login = ["AUTH", PASSWORD];
-    assert_eq!(strangers[1].ask(&login).await, Value::ok());
-    for _ in 0..500 {
-        strangers.push(Client::stranger(&world).await);
-    }
-    let mut newcomer = Client::of(&world).await;
-    for client in [&mut known, &mut newcomer, &mut strangers[1]] {
-        assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
-    }
 }
 
 /// A client that speaks TLS.

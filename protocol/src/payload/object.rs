@@ -276,14 +276,17 @@ mod tests {
         })
     }
 
-    #[test]
-    fn estimate_of_a_usual_status_is_about_its_memory() {
-        let resource = json!({
+    fn usual_resource() -> Value {
+        json!({
             "group": "apps", "kind": "Deployment", "name": "deployment-of-a-usual-name",
             "namespace": "namespace", "status": "Synced", "version": "v1",
             "health": { "status": "Healthy", "message": "" },
-        });
-        let status = Value::from(vec![resource; 100]);
+        })
+    }
+
+    #[test]
+    fn estimate_of_a_usual_status_is_about_its_memory() {
+        let status = Value::from(vec![usual_resource(); 100]);
         let (estimate, memory) = (
             estimate_of(status.to_string().as_bytes()),
             memory_of(&status),
@@ -316,12 +319,7 @@ mod tests {
 
     #[test]
     fn the_largest_application_of_etcd_is_accepted() {
-        let resource = json!({
-            "group": "apps", "kind": "Deployment", "name": "deployment-of-a-usual-name",
-            "namespace": "namespace", "status": "Synced", "version": "v1",
-            "health": { "status": "Healthy", "message": "" },
-        });
-        let resources = vec![resource; 8_700];
+        let resources = vec![usual_resource(); 8_700];
         let application =
             json!({ "metadata": { "name": "a" }, "status": { "resources": resources } });
         let text = application.to_string();

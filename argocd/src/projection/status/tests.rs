@@ -156,7 +156,7 @@ proptest! {
             None => hub,
         };
         let again = judge(&reached, &report, Known::default());
-        prop_assert_eq!(status_patch_for_hub(reached.clone(), &report, &again), None);
+        prop_assert_eq!(status_patch_for_hub(reached, &report, &again), None);
     }
 }
 
@@ -176,8 +176,5 @@ fn an_empty_list_of_conditions_is_neither_left_behind_nor_written_about() {
 
     let mut by_another = shown.clone();
     by_another["status"]["conditions"] = json!([]);
-    assert_eq!(
-        status_patch_for_hub(by_another.clone(), &report, &judgement),
-        None
-    );
+    assert_eq!(status_patch_for_hub(by_another, &report, &judgement), None);
 }

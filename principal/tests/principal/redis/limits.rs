@@ -45,3 +45,31 @@ async fn idle_redis_connections_evict_their_own_address() {
     let mut newcomer = Client::of(&world).await;
     assert_eq!(newcomer.ask(&["ping"]).await, Value::simple("PONG"));
 }
+
+#[tokio::test]
+async fn unauthenticated_redis_clients_leave_room_for_others() {
+    let world = lonely().await;
+    let mut known = Client::of(&world).await;
+    let mut strangers = vec![];
+    for _ in 0..UNAUTHENTICATED {
+        let mut stranger = Client::stranger(&world).await;
+        assert!(stranger.error(&["ping"]).await.starts_with("NOAUTH"));
+        strangers.push(stranger);
+    }
+    strangers.push(Client::stranger(&world).await);
+    let evicted = strangers[0].response().await;
+    assert_eq!(evicted, None, "the oldest made room");
+    let counted = "argocd_principal_redis_requests_total{outcome=\"too_many_connections\"} 1";
+    world.counted(counted).await;
+    assert_eq!(known.ask(&["ping"]).await, Value::simple("PONG"));
+    // Authenticated, it takes no slot of others.
+    let login = ["AUTH", PASSWORD];
+    assert_eq!(strangers[1].ask(&login).await, Value::ok());
+    for _ in 0..500 {
+        strangers.push(Client::stranger(&world).await);
+    }
+    let mut newcomer = Client::of(&world).await;
+    for client in [&mut known, &mut newcomer, &mut strangers[1]] {
+        assert_eq!(client.ask(&["ping"]).await, Value::simple("PONG"));
+    }
+}

@@ -368,17 +368,22 @@ async fn report_contest(setup: &Setup, cluster: &str, name: &str, contest: Conte
     setup.hub.reports.apply(&from, &error).await;
 }
 
+/// The agent of cluster `a` reports a contest so many times, and each time its end.
+async fn alternate(setup: &Setup, name: &str, times: u32, pause: Duration) {
+    for _ in 0..times {
+        for contest in [Contest::On, Contest::Over] {
+            report_contest(setup, "a", name, contest).await;
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn alternating_reports_are_written_at_a_bounded_rate() {
     let setup = setup(vec![application("a", "app", "1", 1)]);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let before = setup.memory.writes();
-    for _ in 0..500 {
-        for contest in [Contest::On, Contest::Over] {
-            report_contest(&setup, "a", "app", contest).await;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
+    alternate(&setup, "app", 500, Duration::from_millis(10)).await;
     let written = setup.memory.writes() - before;
     assert!((10..=32).contains(&written), "{written}");
     report_contest(&setup, "a", "app", Contest::On).await;
@@ -398,12 +403,7 @@ async fn conditions_of_a_large_application_are_paced_by_its_size() {
     let setup = setup(vec![large, application("a", "small", "2", 1)]);
     tokio::time::sleep(Duration::from_secs(20)).await;
     let before = setup.memory.writes();
-    for _ in 0..30 {
-        for contest in [Contest::On, Contest::Over] {
-            report_contest(&setup, "a", "large", contest).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    }
+    alternate(&setup, "large", 30, Duration::from_secs(1)).await;
     // The reserve and a minute of its refill: 184 MiB, 30 for each.
     let written = setup.memory.writes() - before;
     assert!((5..=8).contains(&written), "{written}");
