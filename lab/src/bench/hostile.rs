@@ -10,6 +10,7 @@
 //! | `HOSTILE_SECONDS` | how long each attack runs, in five interleaved runs together; 600 unless set |
 //! | `HOSTILE_AGENTS` | honest agents with heartbeats and statuses beside it; 100 unless set |
 //! | `HOSTILE_ATTACK` | parts of the names of the attacks to run, with commas between them; all unless set |
+//! | `HOSTILE_TOGETHER` | how many attacks run at the same time, each from a cluster of its own; 1 unless set |
 
 mod attacker;
 mod attacks;
@@ -47,7 +48,7 @@ use row::{Pace, Row};
 /// The interleaved runs of each attack.
 const RUNS: usize = 5;
 /// The longest idle time before each run.
-const IDLE: Duration = Duration::from_mins(1);
+const IDLE: Duration = Duration::from_secs(20);
 /// The pause after each run, in which the principal works off what the attack left.
 const PAUSE: Duration = Duration::from_secs(5);
 /// The interval of the statuses of the other honest agents.
@@ -59,6 +60,7 @@ const CHANGES: Duration = Duration::from_millis(50);
 pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
     let seconds: u64 = variable("HOSTILE_SECONDS", 600)?;
     let honest = variable("HOSTILE_AGENTS", 100_usize)?.max(2);
+    let together = variable("HOSTILE_TOGETHER", 1_usize)?.max(1);
     let parts: String = variable("HOSTILE_ATTACK", String::new())?;
     let parts: Vec<&str> = parts.split(',').filter(|part| !part.is_empty()).collect();
     let is_wanted =
@@ -77,13 +79,15 @@ pub(super) async fn tables(lab: Arc<Lab>) -> Result<Vec<Table>> {
         run: Duration::from_secs(seconds) / u32::try_from(RUNS)?,
         changes: 0,
     };
-    for (number, attack) in attacks.into_iter().enumerate() {
-        let row = bench.attack(number, attack).await;
-        let row = row.with_context(|| attack.name)?;
+    let attacks: Vec<_> = attacks.into_iter().enumerate().collect();
+    for group in attacks.chunks(together) {
+        let names = group.iter().map(|(_, attack)| attack.name);
+        let names = names.collect::<Vec<_>>().join("; ");
+        let row = bench.attack(names.clone(), group).await.context(names)?;
         // The whole table takes hours.
         let _closed = writeln!(std::io::stderr(), "{row}");
         if !row.is_within() {
-            table.exceeded.push(row.name.to_owned());
+            table.exceeded.push(row.name.clone());
         }
         table.rows.push(row.cells());
     }
@@ -103,12 +107,13 @@ struct Bench {
 }
 
 impl Bench {
-    async fn attack(&mut self, number: usize, attack: &'static Attack) -> Result<Row> {
+    /// Carries out these attacks at the same time.
+    async fn attack(&mut self, name: String, attacks: &[(usize, &'static Attack)]) -> Result<Row> {
         let id = self.target.process.id().context("the principal runs")?;
         let before = resident_kib(id)?;
         let peak = AtomicU64::new(before);
         let mut row = Row {
-            name: attack.name,
+            name,
             idle: Vec::new(),
             attacked: Vec::new(),
             memory: [before, before],
@@ -119,7 +124,9 @@ impl Bench {
             let until = Instant::now() + self.run.min(IDLE);
             row.idle.push(self.sample(until, &peak).await?);
             let until = Instant::now() + self.run;
-            let _attack = self.begin(number, attack, until)?;
+            let begun = attacks.iter();
+            let begun = begun.map(|(number, attack)| self.begin(*number, attack, until));
+            let _attacks: Vec<_> = begun.collect::<Result<_>>()?;
             row.attacked.push(self.sample(until, &peak).await?);
             sleep(PAUSE).await;
             row.restarts += usize::from(self.target.process.check().is_err());

@@ -353,6 +353,13 @@ pub const ATTACKS: &[Attack] = &[
         20
     ),
     attack!(
+        "medium statuses of 20 Applications in a loop",
+        Managed,
+        Bounded(Memory, 96),
+        bombs::medium_statuses,
+        20
+    ),
+    attack!(
         "mirrors with many nodes",
         Autonomous,
         Bounded(Memory, 240),

@@ -28,7 +28,7 @@ impl Pace {
 /// The measurements of one attack.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// The honest changes of each run, in the idle time before it and during it.
     pub(super) idle: Vec<Pace>,
     pub(super) attacked: Vec<Pace>,
@@ -59,7 +59,7 @@ impl Row {
             format!("{} / {}", pace.half, pace.slowest)
         };
         vec![
-            self.name.to_owned(),
+            self.name.clone(),
             format!("{} / {} MiB", before / 1024, peak / 1024),
             both(&self.idle),
             both(&self.attacked),
@@ -149,7 +149,7 @@ mod tests {
 
     fn row(idle: [u64; 5], attacked: [u64; 5]) -> Row {
         Row {
-            name: "an attack",
+            name: "an attack".to_owned(),
             idle: idle.map(pace).to_vec(),
             attacked: attacked.map(pace).to_vec(),
             memory: [50 << 10, 306 << 10],

@@ -74,8 +74,17 @@ fn list(count: usize, element: &str) -> String {
 
 /// Each Application gets a status whose tree is just within the limit, and another one, and so on.
 pub(super) async fn statuses(attacker: &Attacker, until: Instant) -> Result<Observed> {
+    statuses_with(attacker, until, 40_000).await
+}
+
+/// The same with trees of less than 256 KiB, which the principal does not count as large.
+pub(super) async fn medium_statuses(attacker: &Attacker, until: Instant) -> Result<Observed> {
+    statuses_with(attacker, until, 290).await
+}
+
+async fn statuses_with(attacker: &Attacker, until: Instant, count: usize) -> Result<Observed> {
     let own = attacker.all().await?;
-    let resources = list(40_000, r#"{"kind":"a"}"#);
+    let resources = list(count, r#"{"kind":"a"}"#);
     let next = |number: u64| {
         let of = own
             .iter()
