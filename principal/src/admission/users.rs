@@ -19,7 +19,10 @@ use protocol::refusal::Refusal;
 use runtime::{error::Chain, parts::Spawner};
 use tokio::sync::{Semaphore, watch};
 
-use crate::{admission::budget::Budget, fleet::ClusterName};
+use crate::{
+    admission::{budget::Budget, peer::Network},
+    fleet::ClusterName,
+};
 
 /// How often the file is looked at.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(3);
@@ -82,7 +85,7 @@ pub(crate) struct Passwords {
     pub(crate) users: watch::Receiver<Users>,
     hands: Semaphore,
     waiting: Semaphore,
-    wrong: Budget<IpAddr>,
+    wrong: Budget<Network>,
     /// None on a system without randomness, where every check computes the hash.
     key: Option<hmac::Key>,
     /// The digest of the last correct password, by its hash. Locked for a lookup only.
@@ -119,7 +122,8 @@ impl Passwords {
         {
             return Ok(name.clone());
         }
-        if !self.wrong.has_left(&address) {
+        let network = Network::from(address);
+        if !self.wrong.has_left(&network) {
             return Err(Refusal::TooMany);
         }
         let waiting = self.waiting.try_acquire();
@@ -135,7 +139,7 @@ impl Passwords {
                 Ok(name)
             }
             Some(_) | None => {
-                self.wrong.spend(&address);
+                self.wrong.spend(&network);
                 Err(Refusal::AuthenticationFailed)
             }
         }

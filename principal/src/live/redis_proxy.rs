@@ -16,15 +16,13 @@
 //!
 //! Values of any size are streamed; the proxy closes connections of clients that do not read.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{net::SocketAddr, sync::Arc};
 
 use runtime::{error::Chain, metrics::Open};
 use tokio::net::TcpStream;
 
 use crate::{
+    admission::peer::Network,
     live::LiveContext,
     settings,
     transport::listener::{accept::Port, handshaker, handshakes::Handshake},
@@ -81,7 +79,7 @@ async fn serve_client(
     shared: Arc<Shared>,
     socket: TcpStream,
     address: SocketAddr,
-    mut unauthenticated: Handshake<IpAddr>,
+    mut unauthenticated: Handshake<Network>,
 ) {
     let metrics = shared.live.metrics.clone();
     let shaken = (shared.handshaker)

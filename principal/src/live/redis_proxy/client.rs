@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::IpAddr,
     ops::ControlFlow,
     sync::Arc,
     time::Duration,
@@ -31,7 +30,9 @@ use super::{
     value,
     writer::Writer,
 };
-use crate::{domain::ObjectOwner, transport::listener::handshakes::Handshake};
+use crate::{
+    admission::peer::Network, domain::ObjectOwner, transport::listener::handshakes::Handshake,
+};
 
 mod channels;
 mod password;
@@ -70,7 +71,7 @@ struct Client<S: AsyncWrite> {
     /// The login that it authenticated with.
     login: Option<Arc<Login>>,
     /// Its place among the unauthenticated connections.
-    unauthenticated: Option<Handshake<IpAddr>>,
+    unauthenticated: Option<Handshake<Network>>,
     wrong_passwords: u32,
     /// Its subscriptions: at clusters, and at the hub's redis.
     follows: BTreeMap<Channel, Followed>,
@@ -82,7 +83,7 @@ struct Client<S: AsyncWrite> {
 pub(super) async fn serve<S>(
     shared: Arc<Shared>,
     stream: S,
-    unauthenticated: Handshake<IpAddr>,
+    unauthenticated: Handshake<Network>,
 ) -> Result<(), Ended>
 where
     S: AsyncRead + AsyncWrite + Unpin,

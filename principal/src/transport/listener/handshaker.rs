@@ -20,7 +20,10 @@ use super::{
     handshakes::{Handshake, Handshakes, Progress},
     slots::{Slot, Slots},
 };
-use crate::{admission::identity::PeerCertificate, settings::Limits};
+use crate::{
+    admission::{identity::PeerCertificate, peer::Network},
+    settings::Limits,
+};
 
 /// The outcome of an evicted connection.
 const EVICTED: &str = "too_many_from_address";
@@ -47,16 +50,16 @@ enum Step {
 /// Completes the handshakes of one port.
 #[derive(Debug)]
 pub(crate) struct Handshaker {
-    unauthenticated: Handshakes<IpAddr>,
+    unauthenticated: Handshakes<Network>,
     /// Those that compute.
     turns: Slots<()>,
     /// Those of an address that compute or wait for it: no address fills the queue of `turns`.
-    by_address: Slots<(IpAddr, Step)>,
+    by_address: Slots<(Network, Step)>,
     time: Duration,
 }
 
 /// A permission to compute.
-type Turn = (Slot<(IpAddr, Step)>, Slot<()>);
+type Turn = (Slot<(Network, Step)>, Slot<()>);
 
 impl Handshaker {
     /// With the handshake limits of the settings, but so many unauthenticated connections.
@@ -86,8 +89,8 @@ impl Handshaker {
     }
 
     /// Counts a connection as unauthenticated; none when its address has too many.
-    pub(crate) fn begin(&self, address: IpAddr) -> Option<Handshake<IpAddr>> {
-        self.unauthenticated.begin(address)
+    pub(crate) fn begin(&self, address: IpAddr) -> Option<Handshake<Network>> {
+        self.unauthenticated.begin(address.into())
     }
 
     /// Does the handshake. The caller closes the connection when it is evicted.
@@ -95,7 +98,7 @@ impl Handshaker {
         &self,
         tls: Option<&ServerTls>,
         mut socket: TcpStream,
-        handshake: &mut Handshake<IpAddr>,
+        handshake: &mut Handshake<Network>,
     ) -> Result<(Stream, Option<PeerCertificate>), &'static str> {
         // Without it a small answer may wait for the peer's delayed acknowledgement.
         socket.set_nodelay(true).map_err(|_gone| "closed")?;
@@ -126,7 +129,7 @@ impl Handshaker {
         &self,
         mut accept: Accept<TcpStream>,
         mut turn: Turn,
-        handshake: &mut Handshake<IpAddr>,
+        handshake: &mut Handshake<Network>,
     ) -> io::Result<TlsStream<TcpStream>> {
         loop {
             let polled = poll!(&mut accept);
@@ -141,7 +144,7 @@ impl Handshaker {
     }
 
     /// Waits for a turn of this address, then for one of all. Cancel-safe.
-    async fn turn(&self, address: IpAddr, step: Step) -> Turn {
+    async fn turn(&self, address: Network, step: Step) -> Turn {
         let of_address = self.by_address.wait((address, step)).await;
         (of_address, self.turns.wait(()).await)
     }
