@@ -404,9 +404,9 @@ async fn conditions_of_a_large_application_are_paced_by_its_size() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     let before = setup.memory.writes();
     alternate(&setup, "large", 30, Duration::from_secs(1)).await;
-    // The reserve and a minute of its refill: 184 MiB, 30 for each.
+    // The reserve and a minute of its refill: 76 MiB, 30 for each.
     let written = setup.memory.writes() - before;
-    assert!((5..=8).contains(&written), "{written}");
+    assert!((2..=4).contains(&written), "{written}");
     report_contest(&setup, "a", "small", Contest::On).await;
     let before = Instant::now();
     let shows = |memory: &Memory| kinds(memory, "a", "small") == [keys::CONDITION_CONTESTED];

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use super::Driver;
 use crate::sync::session::spoke_info;
 
-/// Messages above this size are applied one at a time: a decoded one may need a hundred times its bytes.
-const LARGE: usize = 256 << 10;
+/// Messages above this decoded size are applied one at a time, so that one cluster occupies one processor of the hub's API
+/// at most: that of a status with about 40 resources.
+const LARGE: usize = 64 << 10;
 
 impl Driver {
     /// Starts the work that is ready, as far as there is room.
@@ -88,7 +89,7 @@ impl Driver {
 
     fn begin(&self, id: WorkId, event: Event) {
         let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-        let large = (event.payload.len() > LARGE).then(|| Arc::clone(&self.large));
+        let large = (payload::estimate_of(&event.payload) > LARGE).then(|| Arc::clone(&self.large));
         let work = async move {
             let _permit = match large {
                 Some(large) => large.acquire_owned().await.ok(),
@@ -105,15 +106,7 @@ impl Driver {
     /// Throttles only the state of an object: no commands, no deletions, and less what the hub waits for.
     fn throttle(&mut self, event: &Event, now: Duration) -> Option<Duration> {
         let key = event.object()?;
-        // An autonomous cluster sends whole objects.
-        let is_whole =
-            self.from.is_autonomous && matches!(event.verb, Verb::Create | Verb::SpecUpdate);
-        let shows = match key.kind {
-            Kind::Application => is_whole || event.verb == Verb::StatusUpdate,
-            Kind::AppProject => is_whole,
-            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => false,
-        };
-        if !shows {
+        if !self.is_state(event) {
             self.pace.release(&key);
             return None;
         }
@@ -127,6 +120,20 @@ impl Driver {
             self.charge_reserve(memory);
         }
         wait
+    }
+
+    /// Whether an event has the state of an object, of which only the newest counts.
+    fn is_state(&self, event: &Event) -> bool {
+        // An autonomous cluster sends whole objects.
+        let is_whole =
+            self.from.is_autonomous && matches!(event.verb, Verb::Create | Verb::SpecUpdate);
+        match event.object().map(|key| key.kind) {
+            Some(Kind::Application) => is_whole || event.verb == Verb::StatusUpdate,
+            Some(Kind::AppProject) => is_whole,
+            Some(Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts) | None => {
+                false
+            }
+        }
     }
 
     /// How long the reserve of its cluster makes a report with this decoded size wait; none if it begins now.
