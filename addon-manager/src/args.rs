@@ -151,6 +151,9 @@ pub struct ManagerArgs {
     /// Our pod, which gets the label that the Service selects; without it no label is set.
     #[arg(long, env = "POD_NAME", default_value = "", hide_default_value = true)]
     pub pod_name: Optional<String>,
+    /// UID of our pod, which owns the Lease of this replica.
+    #[arg(long, env = "POD_UID", default_value = "", hide_default_value = true)]
+    pub pod_uid: Optional<String>,
     /// Image of the agent.
     #[arg(
         long,

@@ -2,7 +2,8 @@
 //! are in [`argocd::keys::addon`].
 
 pub use argocd::keys::addon::{
-    ADDON, ARGOCD, ARGOCD_PLACE, INSTALLED, MODE, PRINCIPAL_SERVICE, REKEY, REVOKED,
+    ADDON, ARGOCD, ARGOCD_PLACE, INSTALLED, MANAGER, MODE, PRINCIPAL_SERVICE, REKEY, REPLICA_OF,
+    REVOKED, VERSION,
 };
 
 /// The custom signer of the agents' certificates.

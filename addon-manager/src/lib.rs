@@ -26,7 +26,7 @@
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
-//! | [`active`], [`address`], [`api`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
+//! | [`active`], [`replicas`], [`address`], [`api`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
 
 pub mod active;
 pub mod addon;
@@ -47,6 +47,7 @@ pub mod optin;
 pub mod publish;
 pub mod ready;
 pub mod registration;
+pub mod replicas;
 pub mod requeue;
 pub mod token_key;
 pub mod uninstall;

@@ -14,6 +14,15 @@ const COMMIT: &str = match option_env!("GIT_COMMIT") {
     None => "unknown",
 };
 
+/// The version of this program, with the commit of its build if that is known, as in semantic versioning.
+pub fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match COMMIT {
+        "unknown" => version.to_owned(),
+        commit => format!("{version}+{commit}"),
+    }
+}
+
 /// The metrics of the whole hub program.
 #[derive(Clone, Debug)]
 pub struct Whole {
@@ -51,6 +60,7 @@ type Label = [(&'static str, &'static str); 1];
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     leader: Gauge,
+    replicas: Gauge,
     expiry: Family<Label, Gauge>,
     rotation: Family<Label, Gauge>,
     waits_for: Gauge,
@@ -69,6 +79,7 @@ impl Metrics {
         }
         let Self {
             leader,
+            replicas,
             expiry,
             rotation,
             waits_for,
@@ -77,6 +88,8 @@ impl Metrics {
             let all = all.sub_registry_with_prefix("argocd_agent_addon_manager");
             let help = "1 if this replica is the leader; the sum over all replicas should be one";
             all.register("leader", help, leader);
+            let help = "Live replicas, as this one sees them; 0 before it has renewed its own Lease";
+            all.register("replicas", help, replicas);
             let help = "Expiry of a certificate in Unix seconds, by Secret; 0 while this replica does not know it; \
             less than a month ahead means that renewal fails";
             all.register("certificate_expiry_timestamp_seconds", help, expiry);
@@ -91,6 +104,11 @@ impl Metrics {
     /// Sets whether this replica leads.
     pub fn leads(&self, leads: bool) {
         self.leader.set(i64::from(leads));
+    }
+
+    /// Sets the number of live replicas.
+    pub fn replicas(&self, count: usize) {
+        self.replicas.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Sets the stage of the CA rotation, and the number of agents and Secrets that block it.

@@ -4,6 +4,7 @@
 mod argo_cd;
 mod hub;
 mod live;
+mod replicas;
 mod rights;
 pub mod spoke;
 
@@ -32,6 +33,8 @@ pub struct Facts {
     pub offer: Result<Option<Value>, String>,
     /// The hub program's Deployment.
     pub manager: Result<Option<Value>, String>,
+    /// The Leases in the hub program's namespace.
+    pub leases: Result<Vec<Value>, String>,
     /// The principal's Service.
     pub service: Result<Option<Value>, String>,
     /// Hosts that agents dial, and whether their names lead somewhere from here.
@@ -145,6 +148,7 @@ pub fn check(facts: &Facts) -> Findings {
     let add_on = [
         ("add-on", offer(&facts.offer)),
         ("hub program", hub::program(facts)),
+        ("replicas", replicas::replicas(facts)),
         ("address", hub::address(facts)),
     ];
     checks.extend(add_on.map(Finding::of));

@@ -1,7 +1,8 @@
 //! Leader election with a Lease, as a value to watch.
 //!
 //! Another holder's lease has expired when its record has not *changed* for its duration, by our own monotonic clock.
-//! Clocks of other machines are never compared with ours.
+//! Clocks of other machines are never compared with ours. An earlier process of our own Pod needs no such wait: a
+//! container is started again only after its process has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,21 @@ pub struct Candidate {
     pub name: String,
     /// Our identity; must differ between replicas and between restarts of a process.
     pub identity: String,
+    /// Our Pod, if we run in one: its name is the first part of `identity`.
+    pub pod: Option<String>,
+}
+
+impl Candidate {
+    /// The identity of a process of this Pod, or of this program outside of a Pod.
+    pub fn identity_of(pod: &str, process: u32, started: jiff::Timestamp) -> String {
+        format!("{pod}_{process}_{}", started.as_millisecond())
+    }
+
+    /// Whether this holder was an earlier process of our Pod. No name of a Pod contains an underscore.
+    fn succeeds(&self, holder: &str) -> bool {
+        let pod = holder.split_once('_').map(|(pod, _)| pod);
+        pod.is_some() && pod == self.pod.as_deref()
+    }
 }
 
 /// Campaigns for the lease until the spawner stops, and then releases it.
@@ -137,8 +153,7 @@ impl Campaign {
         let begun = Instant::now();
         let lease = self.api.get_opt(&self.candidate.name).await?;
         self.seen = observe(self.seen.take(), lease.as_ref(), begun);
-        let identity = &self.candidate.identity;
-        let step = plan(lease.as_ref(), identity, self.seen.as_ref(), begun);
+        let step = plan(lease.as_ref(), &self.candidate, self.seen.as_ref(), begun);
         let next = self.record(step, lease);
         let written = match step {
             Step::Wait => {
@@ -228,14 +243,15 @@ fn observe(seen: Option<SeenRecord>, lease: Option<&Lease>, now: Instant) -> Opt
 }
 
 /// Decides what to write; pure.
-fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant) -> Step {
+fn plan(lease: Option<&Lease>, me: &Candidate, seen: Option<&SeenRecord>, now: Instant) -> Step {
     let Some(lease) = lease else {
         return Step::Create;
     };
     let spec = lease.spec.as_ref();
     match spec.and_then(|spec| spec.holder_identity.as_deref()) {
         None | Some("") => Step::Take,
-        Some(holder) if holder == me => Step::Renew,
+        Some(holder) if holder == me.identity => Step::Renew,
+        Some(holder) if me.succeeds(holder) => Step::Take,
         Some(_) => {
             // The lease of another implementation has a duration of its own.
             let lasts = spec
@@ -256,6 +272,15 @@ fn plan(lease: Option<&Lease>, me: &str, seen: Option<&SeenRecord>, now: Instant
 mod tests {
     use super::*;
 
+    fn me() -> Candidate {
+        Candidate {
+            namespace: "ns".to_owned(),
+            name: "lease".to_owned(),
+            identity: "pod-a_1_2".to_owned(),
+            pod: Some("pod-a".to_owned()),
+        }
+    }
+
     fn lease_of(holder: Option<&str>) -> Lease {
         Lease {
             spec: Some(LeaseSpec {
@@ -270,10 +295,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn free_lease_is_taken_and_own_lease_is_renewed() {
         let now = Instant::now();
-        assert_eq!(plan(None, "me", None, now), Step::Create);
-        assert_eq!(plan(Some(&lease_of(None)), "me", None, now), Step::Take);
+        assert_eq!(plan(None, &me(), None, now), Step::Create);
+        assert_eq!(plan(Some(&lease_of(None)), &me(), None, now), Step::Take);
         assert_eq!(
-            plan(Some(&lease_of(Some("me"))), "me", None, now),
+            plan(Some(&lease_of(Some("pod-a_1_2"))), &me(), None, now),
             Step::Renew
         );
     }
@@ -291,17 +316,30 @@ mod tests {
         let begun = Instant::now();
         let lease = lease_of(Some("other"));
         let seen = observe(None, Some(&lease), begun);
-        assert_eq!(plan(Some(&lease), "me", seen.as_ref(), begun), Step::Wait);
+        assert_eq!(plan(Some(&lease), &me(), seen.as_ref(), begun), Step::Wait);
 
         let mut renewed = lease.clone();
         renewed.spec.as_mut().unwrap().lease_transitions = Some(1);
         let later = begun + Duration::from_secs(14);
         let seen = observe(seen, Some(&renewed), later);
         let then = later + Duration::from_secs(14);
-        assert_eq!(plan(Some(&renewed), "me", seen.as_ref(), then), Step::Wait);
+        assert_eq!(plan(Some(&renewed), &me(), seen.as_ref(), then), Step::Wait);
 
         let seen = observe(seen, Some(&renewed), then);
         let over = later + Duration::from_secs(15);
-        assert_eq!(plan(Some(&renewed), "me", seen.as_ref(), over), Step::Take);
+        assert_eq!(plan(Some(&renewed), &me(), seen.as_ref(), over), Step::Take);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lease_of_an_earlier_process_of_our_pod_is_taken_at_once() {
+        let now = Instant::now();
+        let step = |holder, me: &Candidate| plan(Some(&lease_of(Some(holder))), me, None, now);
+        assert_eq!(step("pod-a_1_1", &me()), Step::Take);
+        for other in ["pod-ab_1_1", "pod_1_1", "pod-a", "_1_1"] {
+            assert_eq!(step(other, &me()), Step::Wait, "{other}");
+        }
+        // Outside of a Pod, two processes of a name may run at a time.
+        let outside = Candidate { pod: None, ..me() };
+        assert_eq!(step("pod-a_1_1", &outside), Step::Wait);
     }
 }

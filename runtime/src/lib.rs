@@ -21,6 +21,7 @@ pub mod error;
 pub mod kube;
 pub mod lease;
 pub mod log;
+pub mod members;
 pub mod metrics;
 pub mod notifier;
 mod own_threads;

@@ -239,6 +239,7 @@ pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) ->
     for check in [
         "add-on",
         "hub program",
+        "replicas",
         "address",
         "controllers",
         "your rights",
@@ -254,7 +255,9 @@ pub(crate) async fn check_reports_hub_prerequisites_and_rights(stage: &Stage) ->
     let without_rights = stage.lab.hub().kubeconfig_for(NO_RIGHTS, None)?;
     let found = ask(without_rights, 0, &["check"]).await?;
     ensure!(results(&found, "your rights") == ["warning"], "{found:#}");
-    ensure!(results(&found, "hub program") == ["unclear"], "{found:#}");
+    for check in ["hub program", "replicas"] {
+        ensure!(results(&found, check) == ["unclear"], "{check}: {found:#}");
+    }
     let elsewhere = ["check", "--own-namespace", "default"];
     let found = ask(stage.admin(), 1, &elsewhere).await?;
     ensure!(results(&found, "hub program") == ["failed"], "{found:#}");

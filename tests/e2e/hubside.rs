@@ -1,6 +1,4 @@
-//! The hub's side of a cluster: its cluster Secret, the principal's address, its project, and leader election.
-
-use std::time::Duration;
+//! The hub's side of a cluster: its cluster Secret, the principal's address, and its project.
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
@@ -20,11 +18,11 @@ const WRITTEN: &str = "argocd-agent.open-cluster-management.io/written";
 const REGION: &str = "e2e.example.org/region";
 const TEAM: &str = "e2e.example.org/team";
 
-fn label(value: &Value, key: &str) -> Value {
+pub(crate) fn label(value: &Value, key: &str) -> Value {
     value["metadata"]["labels"][key].clone()
 }
 
-fn labelled(key: &str, value: &Value) -> Value {
+pub(crate) fn labelled(key: &str, value: &Value) -> Value {
     json!({"metadata": {"labels": {key: value}}})
 }
 
@@ -248,96 +246,4 @@ pub(crate) async fn each_cluster_has_a_project_where_it_is_wanted(stage: &Stage)
     product::upgrade(&helm, &["--wait"]).await?;
     by_label(hub, "spoke2").await?;
     until_available(hub, "spoke2").await.map(drop)
-}
-
-/// The second replica acquires the lease within seconds after the leader was killed, and at once after a graceful stop;
-/// agents reconnect to it, and nothing is written twice.
-pub(crate) async fn another_replica_takes_the_lease_of_a_lost_leader(stage: &Stage) -> Result<()> {
-    stage.enrolled(1).await?;
-    let hub = &stage.hub;
-    let app = stage.greeter("two-replicas", 1).await?;
-    app.apply(hub).await?;
-    deliver::until_healthy(hub, &app.at, "").await?;
-    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
-    hub.merge(&manager, json!({"spec": {"replicas": 2}}))
-        .await?;
-    let both = |manager: &Value| manager["status"]["availableReplicas"] == 2;
-    for (how, bound) in [("killed", 15), ("asked", 8)] {
-        hub.until(&manager, "has two replicas", SOON * 2, both)
-            .await?;
-        let mark = stage.lab.hub().audit().mark()?;
-        let took = lead_away(stage, how == "killed").await?;
-        let bound = Duration::from_secs(bound);
-        ensure!(took < bound, "{how}: another leads after {took:?}");
-
-        let value = labelled("e2e.example.org/leader", &json!(how));
-        hub.merge(&app.at, value).await?;
-        let arrived = |app: &Value| label(app, "e2e.example.org/leader") == how;
-        let replica = Stage::replica("two-replicas");
-        let spoke = stage.spoke(1);
-        spoke
-            .until(&replica, "has the change", SOON, arrived)
-            .await?;
-        let written = writes_of_enrolments(stage, mark)?;
-        ensure!(written.is_empty(), "unnecessary writes: {written:?}");
-    }
-    hub.merge(&manager, json!({"spec": {"replicas": 1}}))
-        .await?;
-    let one = |manager: &Value| {
-        manager["status"]["replicas"] == 1 && manager["status"]["availableReplicas"] == 1
-    };
-    hub.until(&manager, "has one replica", SOON * 2, one)
-        .await?;
-    until_available(hub, "spoke1").await?;
-    stage.clear(&app).await
-}
-
-/// Removes the leader's pod; returns the time until another replica acquired the lease.
-async fn lead_away(stage: &Stage, kills: bool) -> Result<Duration> {
-    let hub = &stage.hub;
-    let lease = At::lease(product::NAMESPACE, product::MANAGER);
-    let before = holder(&hub.read(&lease).await?)?;
-    let leader = At::pod(product::NAMESPACE, &before);
-    let gone = jiff::Timestamp::now();
-    if kills {
-        hub.kill(&leader).await?;
-    } else {
-        hub.delete(&leader).await?;
-    }
-    let other = |lease: &Value| holder(lease).is_ok_and(|now| now != before);
-    let lease = hub.until(&lease, "has another holder", SOON, other).await?;
-    let at = lease["spec"]["acquireTime"].as_str().context("a time")?;
-    let at: jiff::Timestamp = at.parse()?;
-    Ok(Duration::try_from(at.duration_since(gone)).unwrap_or_default())
-}
-
-/// The pod that holds the lease.
-fn holder(lease: &Value) -> Result<String> {
-    let identity = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
-    let mut parts = identity.rsplitn(3, '_');
-    let pod = parts.nth(2).filter(|pod| !pod.is_empty());
-    Ok(pod
-        .with_context(|| format!("no holder: {identity:?}"))?
-        .to_owned())
-}
-
-/// The manager's writes of enrolments: add-ons, works, CSRs and Secrets.
-fn writes_of_enrolments(stage: &Stage, mark: lab::audit::Mark) -> Result<Vec<(String, u64)>> {
-    let user = format!(
-        "system:serviceaccount:{}:{}",
-        product::NAMESPACE,
-        product::MANAGER
-    );
-    let kinds = [
-        "managedclusteraddons",
-        "manifestworks",
-        "certificatesigningrequests",
-        "secrets",
-    ];
-    let all = stage.lab.hub().audit().writes(mark)?;
-    let ours = all.get(&user).into_iter().flatten();
-    let of_enrolments = ours.filter(|(what, _)| kinds.iter().any(|kind| what.contains(kind)));
-    Ok(of_enrolments
-        .map(|(what, times)| (what.clone(), u64::try_from(*times).unwrap_or_default()))
-        .collect())
 }

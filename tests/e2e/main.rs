@@ -40,6 +40,7 @@ mod interop;
 mod intruders;
 mod kills;
 mod kubectl;
+mod leaders;
 mod live;
 mod lost;
 mod migration;
@@ -341,7 +342,8 @@ fn hub_side() -> TestGroup {
             staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
             staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
             staged!(monitored::a_prometheus_that_follows_the_page_sees_everything),
-            staged!(hubside::another_replica_takes_the_lease_of_a_lost_leader),
+            staged!(leaders::another_replica_takes_the_lease_of_a_lost_leader),
+            staged!(leaders::a_restarted_container_leads_at_once),
         ],
     )
 }

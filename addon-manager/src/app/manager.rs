@@ -38,7 +38,7 @@ use crate::{
     keys,
     metrics::{self, Metrics},
     publish::publish,
-    token_key,
+    replicas, token_key,
 };
 
 /// The pause between attempts to read the hub's identity at start.
@@ -64,7 +64,9 @@ pub(super) async fn start(
         channels,
         metrics: metrics.manager,
     };
-    let leading = context.leading().await?;
+    let vital = context.vital().await?;
+    let leading = context.leading(&vital);
+    context.spawn_replicas(&vital);
     context.spawn_active_label();
     context.spawn_issuer(leading.clone());
     context.spawn_address();
@@ -93,6 +95,13 @@ pub(super) async fn start(
     Ok(())
 }
 
+/// What renews the Leases of this process.
+struct Vital {
+    client: Client,
+    spawner: Spawner,
+    identity: String,
+}
+
 /// The dependencies of all parts of the hub program.
 pub(super) struct HubContext {
     pub(super) config: Manager,
@@ -103,31 +112,47 @@ pub(super) struct HubContext {
 }
 
 impl HubContext {
-    /// Whether this replica leads. No load of the other tasks delays the renewal of the lease: it has threads,
-    /// connections and a request rate of its own.
-    async fn leading(&self) -> anyhow::Result<watch::Receiver<bool>> {
+    /// What the Leases need. No load of the other tasks delays their renewal: they have threads, connections and a request
+    /// rate of their own.
+    async fn vital(&self) -> anyhow::Result<Vital> {
+        let spawner = self.spawner.vital();
+        let kube = &self.config.shared.args.kube;
+        let client = runtime::kube::client_of(kube, super::USER_AGENT, &spawner).await?;
+        let pod = self.config.args.pod_name.0.as_deref();
+        let name = pod.unwrap_or("addon-manager");
+        let (process, started) = (std::process::id(), Clock::system().now());
+        Ok(Vital {
+            client,
+            spawner,
+            identity: Candidate::identity_of(name, process, started),
+        })
+    }
+
+    /// Whether this replica leads.
+    fn leading(&self, vital: &Vital) -> watch::Receiver<bool> {
         if !self.config.args.leader_election {
-            return Ok(super::always(&self.spawner));
+            return super::always(&self.spawner);
         }
-        let vital = self.spawner.vital();
-        let client =
-            runtime::kube::client_of(&self.config.shared.args.kube, super::USER_AGENT, &vital)
-                .await?;
-        let name = self
-            .config
-            .args
-            .pod_name
-            .0
-            .as_deref()
-            .unwrap_or("addon-manager");
-        let (life, process) = (Clock::system().now().as_millisecond(), std::process::id());
         let candidate = Candidate {
             namespace: self.config.args.own_namespace.clone(),
             name: keys::LEASE.to_owned(),
-            // The process, not the pod: a restarted container is another candidate.
-            identity: format!("{name}_{process}_{life}"),
+            identity: vital.identity.clone(),
+            pod: self.config.args.pod_name.0.clone(),
         };
-        Ok(lease::campaign(client, candidate, Clock::system(), &vital))
+        let client = vital.client.clone();
+        lease::campaign(client, candidate, Clock::system(), &vital.spawner)
+    }
+
+    /// Keeps the Lease of this replica, and counts the live ones.
+    fn spawn_replicas(&self, vital: &Vital) {
+        let (client, identity) = (vital.client.clone(), vital.identity.clone());
+        let joined = replicas::join(client, &self.config.args, identity, &vital.spawner);
+        let Some(members) = joined else {
+            return;
+        };
+        let (metrics, token) = (self.metrics.clone(), self.spawner.token().clone());
+        let counting = forward(members, token, move |now| metrics.replicas(now.len()));
+        self.spawner.spawn("replicas", counting);
     }
 
     /// Labels the pod that serves agents, so that the Service selects it.

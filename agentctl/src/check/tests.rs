@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A hub on which all is well.
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     let served = GROUPS.iter().map(|(version, kinds, _)| {
         let kinds = kinds.iter().map(|kind| (*kind).to_owned());
         (*version, Ok(kinds.collect()))
@@ -23,6 +23,7 @@ fn facts() -> Facts {
             "spec": {"template": {"spec": {"containers": [container]}}},
             "status": {"availableReplicas": 2},
         }))),
+        leases: Ok(leases()),
         service: Ok(Some(json!({
             "spec": {"type": "LoadBalancer"},
             "status": {"loadBalancer": {"ingress": [{"hostname": "agents.example.com"}]}},
@@ -60,6 +61,31 @@ fn facts() -> Facts {
         },
         own_namespace: "argocd-agent-addon".to_owned(),
     }
+}
+
+/// Two replicas, and the Lease of the leader.
+fn leases() -> Vec<Value> {
+    let lease = |name: &str, of: Value, holder: &str| {
+        json!({
+            "metadata": {
+                "name": name,
+                "labels": of,
+                "annotations": {"argocd-agent.open-cluster-management.io/version": "0.1.0"},
+            },
+            "spec": {"holderIdentity": holder, "renewTime": "2026-11-22T12:00:00.000000Z"},
+        })
+    };
+    let of =
+        json!({"argocd-agent.open-cluster-management.io/replica-of": "argocd-agent-addon-manager"});
+    let replica = |pod| {
+        lease(
+            &format!("argocd-agent-addon-manager-6d9f8b7c5-{pod}"),
+            of.clone(),
+            pod,
+        )
+    };
+    let leader = lease("argocd-agent-addon-manager", json!({}), "q7x2c");
+    vec![replica("q7x2c"), replica("z4k8p"), leader]
 }
 
 fn clock(seconds: i64) -> Reading {

@@ -42,6 +42,8 @@ pub const KLUSTERLETS: Kind = Kind("operator.open-cluster-management.io", "v1", 
 pub const SERVICES: Kind = Kind("", "v1", "services");
 /// Deployments.
 pub const DEPLOYMENTS: Kind = Kind("apps", "v1", "deployments");
+/// Leases.
+pub const LEASES: Kind = Kind("coordination.k8s.io", "v1", "leases");
 /// `StatefulSets`.
 pub const STATEFUL_SETS: Kind = Kind("apps", "v1", "statefulsets");
 /// Questions what the caller may do.

@@ -15,8 +15,8 @@ use crate::{
         asked, check, spoke::Source,
     },
     hub::{
-        ACCESS_REVIEWS, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, OFFERS,
-        OTHERS_ACCESS_REVIEWS, SECRETS, SERVICES, STATEFUL_SETS, labelled,
+        ACCESS_REVIEWS, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, LEASES, OFFERS,
+        OTHERS_ACCESS_REVIEWS, SECRETS, SERVICES, STATEFUL_SETS, all, labelled,
     },
     object::{present, text},
 };
@@ -55,6 +55,7 @@ pub(super) async fn findings(context: &Context<'_>) -> Findings {
     let facts = Facts {
         served: served(hub).await,
         offer: hub.find(OFFERS, None, ADDON).await,
+        leases: hub.find_all(LEASES, own, all()).await,
         resolved: resolved(addresses).await,
         way: spoke::gone(address, None, &roots, context.place).await,
         clock: about.ok().and_then(|about| about.clock),

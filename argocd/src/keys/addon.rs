@@ -4,6 +4,11 @@
 pub const ADDON: &str = "argocd-agent-addon";
 /// The hub program's Deployment.
 pub const MANAGER: &str = "argocd-agent-addon-manager";
+/// Label on the Lease of each replica of the hub program, with [`MANAGER`] as its value. The leader's Lease has the name
+/// [`MANAGER`] and no label.
+pub const REPLICA_OF: &str = "argocd-agent.open-cluster-management.io/replica-of";
+/// Annotation on the Lease of a replica: the version of its program.
+pub const VERSION: &str = "argocd-agent.open-cluster-management.io/version";
 /// The Service of the principal in the hub program's namespace.
 pub const PRINCIPAL_SERVICE: &str = "argocd-agent-principal";
 /// The Service that Argo CD on the hub uses as its redis.
