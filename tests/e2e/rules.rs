@@ -75,6 +75,8 @@ pub(crate) async fn the_older_of_two_namesakes_keeps_the_name(stage: &Stage) -> 
     first.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &first.at, "").await?;
 
+    // Creation times are whole seconds, and the delivery may take less.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let mut second = first.clone();
     second.at = At::application(ARGOCD, "one-name");
     let mut body = second.body();
