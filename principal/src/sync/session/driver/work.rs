@@ -14,7 +14,7 @@ use crate::sync::session::spoke_info;
 
 /// Messages above this decoded size are applied one at a time, so that one cluster occupies one processor of the hub's API
 /// at most: that of a status with about 40 resources.
-const LARGE: usize = 64 << 10;
+const ONE_AT_A_TIME: usize = 64 << 10;
 
 impl Driver {
     /// Starts the work that is ready, as far as there is room.
@@ -54,11 +54,12 @@ impl Driver {
                 self.machine.finished(id, verdict, now);
                 continue;
             }
-            if let Some(after) = self.throttle(&event, now) {
+            let memory = payload::estimate_of(&event.payload);
+            if let Some(after) = self.throttle(&event, memory, now) {
                 self.machine.finished(id, Verdict::Retry { after }, now);
                 continue;
             }
-            self.begin(id, event);
+            self.begin(id, event, memory);
         }
     }
 
@@ -87,9 +88,10 @@ impl Driver {
         }
     }
 
-    fn begin(&self, id: WorkId, event: Event) {
+    /// Begins to apply an event with this decoded size.
+    fn begin(&self, id: WorkId, event: Event, memory: usize) {
         let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
-        let large = (payload::estimate_of(&event.payload) > LARGE).then(|| Arc::clone(&self.large));
+        let large = (memory > ONE_AT_A_TIME).then(|| Arc::clone(&self.large));
         let work = async move {
             let _permit = match large {
                 Some(large) => large.acquire_owned().await.ok(),
@@ -101,16 +103,23 @@ impl Driver {
         self.working.push(work.boxed());
     }
 
-    /// How long a throttled event has to wait; none if it begins now.
+    /// How long a throttled event with this decoded size has to wait; none if it begins now.
     ///
     /// Throttles only the state of an object: no commands, no deletions, and less what the hub waits for.
-    fn throttle(&mut self, event: &Event, now: Duration) -> Option<Duration> {
+    fn throttle(&mut self, event: &Event, memory: usize, now: Duration) -> Option<Duration> {
         let key = event.object()?;
-        if !self.is_state(event) {
+        // An autonomous cluster sends whole objects.
+        let is_whole =
+            self.from.is_autonomous && matches!(event.verb, Verb::Create | Verb::SpecUpdate);
+        let shows = match key.kind {
+            Kind::Application => is_whole || event.verb == Verb::StatusUpdate,
+            Kind::AppProject => is_whole,
+            Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => false,
+        };
+        if !shows {
             self.pace.release(&key);
             return None;
         }
-        let memory = payload::estimate_of(&event.payload);
         if let Some(wait) = self.waits_for_reserve(memory) {
             self.pace.hold(&key);
             return Some(wait);
@@ -120,20 +129,6 @@ impl Driver {
             self.charge_reserve(memory);
         }
         wait
-    }
-
-    /// Whether an event has the state of an object, of which only the newest counts.
-    fn is_state(&self, event: &Event) -> bool {
-        // An autonomous cluster sends whole objects.
-        let is_whole =
-            self.from.is_autonomous && matches!(event.verb, Verb::Create | Verb::SpecUpdate);
-        match event.object().map(|key| key.kind) {
-            Some(Kind::Application) => is_whole || event.verb == Verb::StatusUpdate,
-            Some(Kind::AppProject) => is_whole,
-            Some(Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts) | None => {
-                false
-            }
-        }
     }
 
     /// How long the reserve of its cluster makes a report with this decoded size wait; none if it begins now.
@@ -216,7 +211,7 @@ impl Driver {
             // Without a reserve, its newest value waits for the next session.
             if was_throttled && self.waits_for_reserve(memory).is_none() {
                 self.charge_reserve(memory);
-                self.begin(id, event);
+                self.begin(id, event, memory);
             } else {
                 let after = Duration::MAX;
                 self.machine.finished(id, Verdict::Retry { after }, now);
