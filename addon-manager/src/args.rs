@@ -151,7 +151,7 @@ pub struct ManagerArgs {
     /// Our pod, which gets the label that the Service selects; without it no label is set.
     #[arg(long, env = "POD_NAME", default_value = "", hide_default_value = true)]
     pub pod_name: Optional<String>,
-    /// UID of our pod, which owns the Lease of this replica.
+    /// UID of our pod, which owns the Lease of this replica; without it this replica has none.
     #[arg(long, env = "POD_UID", default_value = "", hide_default_value = true)]
     pub pod_uid: Optional<String>,
     /// Image of the agent.
@@ -184,6 +184,13 @@ pub struct ManagerArgs {
     /// Lead only while holding the lease; `false` is for a single process outside of the cluster.
     #[arg(long, action = clap::ArgAction::Set, value_parser = boolean, default_value = "true")]
     pub leader_election: bool,
+}
+
+impl ManagerArgs {
+    /// Name and UID of our Pod, if we run in one. A name alone may belong to any process.
+    pub fn pod(&self) -> Option<(&str, &str)> {
+        Some((self.pod_name.0.as_deref()?, self.pod_uid.0.as_deref()?))
+    }
 }
 
 /// Flags of `uninstall`.

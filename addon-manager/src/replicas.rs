@@ -20,21 +20,20 @@ pub fn join(
     identity: String,
     spawner: &Spawner,
 ) -> Option<watch::Receiver<Members>> {
-    let pod = args.pod_name.0.clone()?;
-    let owner = args.pod_uid.0.clone().map(|uid| OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        name: pod.clone(),
-        uid,
-        ..OwnerReference::default()
-    });
+    let (name, uid) = args.pod()?;
     let replica = Replica {
         namespace: args.own_namespace.clone(),
-        name: pod,
+        name: name.to_owned(),
         identity,
         label: (keys::REPLICA_OF, keys::MANAGER),
-        owner,
-        facts: BTreeMap::from([(keys::VERSION.to_owned(), metrics::version())]),
+        owner: OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "Pod".to_owned(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        },
+        annotations: BTreeMap::from([(keys::VERSION.to_owned(), metrics::version())]),
     };
     Some(members::join(client, replica, Clock::system(), spawner))
 }

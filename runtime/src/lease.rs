@@ -118,9 +118,9 @@ enum Step {
 
 /// A record of the lease, and the time since which it has not changed.
 #[derive(Debug, Clone, PartialEq)]
-struct SeenRecord {
+pub(crate) struct SeenRecord {
     spec: LeaseSpec,
-    since: Instant,
+    pub(crate) since: Instant,
 }
 
 struct Campaign {
@@ -236,7 +236,11 @@ impl Campaign {
 }
 
 /// Updates the time since which the record has not changed.
-fn observe(seen: Option<SeenRecord>, lease: Option<&Lease>, now: Instant) -> Option<SeenRecord> {
+pub(crate) fn observe(
+    seen: Option<SeenRecord>,
+    lease: Option<&Lease>,
+    now: Instant,
+) -> Option<SeenRecord> {
     let spec = lease?.spec.clone().unwrap_or_default();
     let known = seen.filter(|seen| seen.spec == spec);
     Some(known.unwrap_or(SeenRecord { spec, since: now }))

@@ -4,7 +4,10 @@
 //! ([`crate::lease`]). A replica that cannot renew its own Lease judges no other one: during an outage of the API the
 //! members stay the same, and after it each of them has a whole duration to renew.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use ::kube::{
     Api, Client,
@@ -19,10 +22,15 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, timeout},
 };
 
-use crate::{clock::Clock, error::Chain, parts::Spawner};
+use crate::{
+    clock::Clock,
+    error::Chain,
+    lease::{SeenRecord, observe},
+    parts::Spawner,
+};
 
 /// The time without a change after which a replica is no member any more.
-pub const DURATION: Duration = Duration::from_secs(6);
+const DURATION: Duration = Duration::from_secs(6);
 /// The interval of renewals and reads.
 const ROUND: Duration = Duration::from_millis(1500);
 
@@ -38,22 +46,13 @@ pub struct Replica {
     /// Label, with its value, of the Leases of all replicas.
     pub label: (&'static str, &'static str),
     /// The Pod, which owns the Lease: without the Pod the Lease is garbage.
-    pub owner: Option<OwnerReference>,
-    /// What others read about it, as annotations of the Lease.
-    pub facts: BTreeMap<String, String>,
+    pub owner: OwnerReference,
+    /// Annotations of the Lease.
+    pub annotations: BTreeMap<String, String>,
 }
 
-/// A live replica.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Member {
-    /// Identity of its process.
-    pub identity: String,
-    /// Its annotations, as it wrote them.
-    pub facts: BTreeMap<String, String>,
-}
-
-/// The live replicas by name, this one included; empty before the first renewal.
-pub type Members = BTreeMap<String, Member>;
+/// The names of the live replicas, this one included; empty before the first renewal.
+pub type Members = BTreeSet<String>;
 
 /// Renews the Lease of this replica until the spawner stops, and then deletes it.
 pub fn join(
@@ -107,7 +106,7 @@ fn replace(known: &mut Members, now: Members) -> bool {
     if *known == now {
         return false;
     }
-    tracing::info!(replicas = ?now.keys().collect::<Vec<_>>(), "the live replicas changed");
+    tracing::info!(replicas = ?now, "the live replicas changed");
     *known = now;
     true
 }
@@ -179,8 +178,8 @@ impl Replica {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some([(key.to_owned(), value.to_owned())].into()),
-                annotations: Some(self.facts.clone()),
-                owner_references: self.owner.clone().map(|it| vec![it]),
+                annotations: Some(self.annotations.clone()),
+                owner_references: Some(vec![self.owner.clone()]),
                 resource_version: known.metadata.resource_version,
                 ..ObjectMeta::default()
             },
@@ -204,7 +203,7 @@ fn holder(lease: &Lease) -> &str {
 /// The Leases that were read, and since when each has not changed. Pure.
 #[derive(Debug, Default)]
 struct Roster {
-    seen: BTreeMap<String, (Option<LeaseSpec>, Instant)>,
+    seen: BTreeMap<String, SeenRecord>,
     /// Whether this replica could not renew its own Lease since the last list.
     is_suspended: bool,
 }
@@ -212,25 +211,18 @@ struct Roster {
 impl Roster {
     /// The members as of a complete list of Leases.
     fn observe(&mut self, leases: &[Lease], now: Instant) -> Members {
-        let is_suspended = std::mem::take(&mut self.is_suspended);
         let mut before = std::mem::take(&mut self.seen);
-        let mut members = Members::new();
-        for lease in leases {
-            let Some(name) = lease.metadata.name.clone() else {
-                continue;
-            };
-            let unchanged = before
-                .remove(&name)
-                .filter(|(spec, _)| *spec == lease.spec && !is_suspended);
-            let since = unchanged.map_or(now, |(_, since)| since);
-            self.seen.insert(name.clone(), (lease.spec.clone(), since));
-            let facts = lease.metadata.annotations.clone().unwrap_or_default();
-            let identity = holder(lease).to_owned();
-            if now.duration_since(since) < DURATION {
-                members.insert(name, Member { identity, facts });
-            }
+        if std::mem::take(&mut self.is_suspended) {
+            before.clear();
         }
-        members
+        for lease in leases {
+            let name = lease.metadata.name.clone().unwrap_or_default();
+            let seen = observe(before.remove(&name), Some(lease), now);
+            self.seen.extend(seen.map(|seen| (name, seen)));
+        }
+        let is_live = |seen: &SeenRecord| now.duration_since(seen.since) < DURATION;
+        let live = self.seen.iter().filter(|(_, seen)| is_live(seen));
+        live.map(|(name, _)| name.clone()).collect()
     }
 
     /// The next list gives each replica a whole duration to renew.

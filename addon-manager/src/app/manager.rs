@@ -133,18 +133,11 @@ impl HubContext {
         if !self.config.args.leader_election {
             return super::always(&self.spawner);
         }
-        // Only Kubernetes gives a UID: other processes may share a name.
-        let args = &self.config.args;
-        let pod = args
-            .pod_uid
-            .0
-            .as_ref()
-            .and_then(|_uid| args.pod_name.0.clone());
         let candidate = Candidate {
             namespace: self.config.args.own_namespace.clone(),
             name: keys::LEASE.to_owned(),
             identity: vital.identity.clone(),
-            pod,
+            pod: self.config.args.pod().map(|(name, _)| name.to_owned()),
         };
         let client = vital.client.clone();
         lease::campaign(client, candidate, Clock::system(), &vital.spawner)

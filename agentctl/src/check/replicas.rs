@@ -12,14 +12,12 @@ use serde_json::Value;
 use super::{Checked, Facts, ok, unclear, warning};
 use crate::object::{text, time};
 
-/// A replica renews its Lease every 1.5 s, and others count it out after 6 s.
-const DURATION: SignedDuration = SignedDuration::from_secs(8);
-
 /// A replica, as its Lease shows it.
 struct Replica<'a> {
     name: &'a str,
     version: &'a str,
     renewed: Timestamp,
+    duration: SignedDuration,
     leads: bool,
 }
 
@@ -59,9 +57,11 @@ pub(super) fn replicas(facts: &Facts) -> Checked {
     )
 }
 
-/// Those that renewed their Lease about as recently as the last one. No clock is needed for that.
+/// Those whose Lease had not expired when another replica renewed its own last. So the clock of this machine does not
+/// matter, but those of the replicas may differ by less than the duration of a Lease only.
 fn live(leases: &[Value]) -> Vec<Replica<'_>> {
     let holder = |lease| text(lease, "/spec/holderIdentity");
+    let duration = |lease: &Value| lease.pointer("/spec/leaseDurationSeconds")?.as_i64();
     let mut leader = leases
         .iter()
         .filter(|lease| Meta::of(lease).name() == MANAGER);
@@ -74,12 +74,14 @@ fn live(leases: &[Value]) -> Vec<Replica<'_>> {
             name: Meta::of(lease).name(),
             version: Meta::of(lease).annotation(VERSION).unwrap_or("unknown"),
             renewed: time(lease, "/spec/renewTime")?,
+            duration: SignedDuration::from_secs(duration(lease)?),
             leads: !leader.is_empty() && holder(lease) == leader,
         })
     });
     let mut replicas: Vec<_> = replicas.collect();
     let newest = replicas.iter().map(|it| it.renewed).max();
-    replicas.retain(|it| newest.is_none_or(|newest| newest.duration_since(it.renewed) < DURATION));
+    replicas
+        .retain(|it| newest.is_none_or(|newest| newest.duration_since(it.renewed) < it.duration));
     replicas
 }
 
@@ -99,6 +101,7 @@ mod tests {
             },
             "spec": {
                 "holderIdentity": format!("{name}_1_1"),
+                "leaseDurationSeconds": 6,
                 "renewTime": format!("2026-11-26T10:00:{renewed}Z"),
             },
         })

@@ -72,7 +72,7 @@ fn leases() -> Vec<Value> {
                 "labels": of,
                 "annotations": {"argocd-agent.open-cluster-management.io/version": "0.1.0"},
             },
-            "spec": {"holderIdentity": holder, "renewTime": "2026-11-22T12:00:00.000000Z"},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": 6, "renewTime": "2026-11-22T12:00:00.000000Z"},
         })
     };
     let of =

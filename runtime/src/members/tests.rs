@@ -15,7 +15,7 @@ fn lease(name: &str, renewal: i32) -> Lease {
 }
 
 fn names(members: &Members) -> Vec<&str> {
-    members.keys().map(String::as_str).collect()
+    members.iter().map(String::as_str).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,8 +64,8 @@ fn renewal_keeps_the_acquire_time_of_its_process() {
         name: "pod-a".to_owned(),
         identity: identity.to_owned(),
         label: ("replica-of", "program"),
-        owner: None,
-        facts: [("version".to_owned(), "1".to_owned())].into(),
+        owner: OwnerReference::default(),
+        annotations: [("version".to_owned(), "1".to_owned())].into(),
     };
     let at = |second| jiff::Timestamp::from_second(second).unwrap();
     let first = replica("one").record(None, at(10));
@@ -73,7 +73,7 @@ fn renewal_keeps_the_acquire_time_of_its_process() {
     let spec = next.spec.clone().unwrap();
     assert_eq!(spec.acquire_time, Some(MicroTime(at(10))));
     assert_eq!(spec.renew_time, Some(MicroTime(at(20))));
-    assert_eq!(next.metadata.annotations, Some(replica("one").facts));
+    assert_eq!(next.metadata.annotations, Some(replica("one").annotations));
     let restarted = replica("two").record(Some(&next), at(30)).spec.unwrap();
     assert_eq!(restarted.acquire_time, Some(MicroTime(at(30))));
     assert_eq!(restarted.holder_identity.as_deref(), Some("two"));
