@@ -108,6 +108,8 @@ pub struct MirrorLimits {
     pub objects: usize,
     /// Bytes of one of them. An object in etcd is 1.5 MiB at most, with the fields that the API server adds.
     pub object_bytes: usize,
+    /// Estimated memory of one of them without its status, in bytes. A write needs several copies of it at a time.
+    pub object_memory: usize,
     /// Estimated memory of all of them, in bytes.
     pub memory: usize,
 }
@@ -117,6 +119,7 @@ impl Default for MirrorLimits {
         Self {
             objects: 10_000,
             object_bytes: 1_350_000,
+            object_memory: 8 << 20,
             memory: 128 << 20,
         }
     }

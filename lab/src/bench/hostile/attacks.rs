@@ -362,7 +362,7 @@ pub const ATTACKS: &[Attack] = &[
     attack!(
         "mirrors with many nodes",
         Autonomous,
-        Bounded(Memory, 240),
+        Bounded(Memory, 192),
         bombs::mirrors
     ),
     attack!(

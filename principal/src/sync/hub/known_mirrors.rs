@@ -131,6 +131,12 @@ impl KnownMirrors {
                 size.text, limits.object_bytes
             ));
         }
+        if size.memory > limits.object_memory {
+            return Err(format!(
+                "its many small values need {} bytes of memory, which exceeds the limit of {} for a mirror",
+                size.memory, limits.object_memory
+            ));
+        }
         if after.objects > limits.objects || after.memory > limits.memory {
             return Err(format!(
                 "this cluster reached its limit of {} mirrored objects and {} bytes of memory",

@@ -109,11 +109,15 @@ fn time(number: u64) -> String {
     )
 }
 
-/// Each mirror has a spec whose tree is just within the limit.
+/// Mirrors whose trees are just within the limit of a mirror, and between them others just within that of a message.
 pub(super) async fn mirrors(attacker: &Attacker, until: Instant) -> Result<Observed> {
-    let info = list(34_000, r#"{"name":"a","value":"b"}"#);
+    let infos = [8_000, 34_000].map(|count| list(count, r#"{"name":"a","value":"b"}"#));
     let next = |number: u64| {
-        let mirror = floods::mirror_with(&format!("m{}", number % 40), number, &info);
+        let info = infos
+            .iter()
+            .cycle()
+            .nth(usize::try_from(number).ok()? % 2)?;
+        let mirror = floods::mirror_with(&format!("m{}", number % 40), number, info);
         Some(raw(mirror))
     };
     Ok(attacker.session().await?.flood(until, next).await.into())

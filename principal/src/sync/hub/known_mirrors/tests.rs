@@ -26,6 +26,19 @@ fn late_result_of_the_former_owner_of_a_name_changes_nothing() {
 }
 
 #[test]
+fn memory_of_one_mirror_is_bounded() {
+    let mut mirrors = KnownMirrors::new(MirrorLimits::default());
+    let key = ObjectKey::new(Kind::Application, "own", "a");
+    let size = |memory| Size { text: 1, memory };
+    let refused = mirrors.begin(&key, &name("own"), "a", size((8 << 20) + 1));
+    let refused = refused.unwrap_err();
+    assert!(refused.contains("for a mirror"), "{refused}");
+    mirrors
+        .begin(&key, &name("own"), "a", size(8 << 20))
+        .unwrap();
+}
+
+#[test]
 fn memory_of_the_mirrors_of_a_cluster_is_bounded() {
     let limits = MirrorLimits {
         memory: 100,
