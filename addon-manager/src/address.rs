@@ -3,7 +3,13 @@
 pub mod find;
 pub mod follow;
 
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    str::FromStr,
+};
+
+use runtime::net::authority;
 
 /// The default port, as in the Service in `manifests/hub`.
 pub const DEFAULT_PORT: u16 = 443;
@@ -35,16 +41,19 @@ impl FromStr for Address {
                 port: DEFAULT_PORT,
             });
         }
+        // Colons inside of brackets belong to the address.
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => (host, port.parse().map_err(|_not_a_port| wrong())?),
-            None => (text, DEFAULT_PORT),
+            Some((host, port)) if !text.ends_with(']') => {
+                (host, port.parse().map_err(|_not_a_port| wrong())?)
+            }
+            Some(_) | None => (text, DEFAULT_PORT),
         };
         let bare = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'));
         let host = match bare {
             Some(v6) => v6
-                .parse::<std::net::Ipv6Addr>()
+                .parse::<Ipv6Addr>()
                 .map_err(|_not_v6| wrong())?
                 .to_string(),
             None if is_dns_name(host) => host.to_ascii_lowercase(),
@@ -57,12 +66,7 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') {
-            write!(f, "[{host}]:{port}")
-        } else {
-            write!(f, "{host}:{port}")
-        }
+        f.write_str(&authority(&self.host, self.port))
     }
 }
 
@@ -87,6 +91,8 @@ mod tests {
             ("10.240.0.1:8443", "10.240.0.1:8443"),
             ("2001:db8::1", "[2001:db8::1]:443"),
             ("[2001:db8::1]:1", "[2001:db8::1]:1"),
+            ("[2001:DB8::1]", "[2001:db8::1]:443"),
+            ("::1", "[::1]:443"),
         ] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
         }
@@ -103,6 +109,12 @@ mod tests {
             "hub:",
             "a b",
             "[x]:1",
+            "[10.0.0.1]:1",
+            "[2001:db8::1",
+            "2001:db8::1]",
+            "[2001:db8::1]443",
+            "[2001:db8::1]:",
+            "[fe80::1%eth0]:443",
             "hub/p",
             "-a",
         ];

@@ -7,7 +7,7 @@ mod unsupported;
 
 use std::{
     ffi::OsString,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     str::FromStr,
     time::Duration,
 };
@@ -17,7 +17,10 @@ use clap::{
     builder::RangedU64ValueParser,
 };
 use ocm::name::is_dns_label;
-use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env};
+use runtime::{
+    args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env},
+    net,
+};
 
 use crate::address::Address;
 
@@ -100,7 +103,7 @@ pub struct SharedArgs {
     /// Where traces go.
     #[command(flatten)]
     pub otlp: OtlpArgs,
-    /// Address that the principal listens on; empty for all.
+    /// IP address that the principal listens on; empty or `::` for all, IPv4 and IPv6.
     #[arg(long, value_parser = host, default_value = "")]
     pub listen_host: IpAddr,
     /// Port that the principal listens on.
@@ -299,9 +302,8 @@ impl SharedArgs {
 }
 
 fn host(text: &str) -> Result<IpAddr, String> {
-    let all = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let host = Some(text).filter(|text| !text.is_empty());
-    let parsed = host.map_or(Ok(all), str::parse);
+    let parsed = host.map_or(Ok(net::ALL), str::parse);
     parsed.map_err(|error| error.to_string())
 }
 
@@ -325,81 +327,4 @@ fn certificate_life(text: &str) -> Result<Duration, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(line: &str) -> Result<Parsed, clap::Error> {
-        parse(line.split_whitespace().map(OsString::from))
-    }
-
-    #[test]
-    fn clap_accepts_the_definitions() {
-        command().debug_assert();
-    }
-
-    #[test]
-    fn without_a_subcommand_the_whole_program_runs_with_gos_ports() {
-        let Parsed { cli, .. } = parsed("addon-manager --own-namespace=x").unwrap();
-        assert!(cli.command.is_none());
-        let shared = cli.shared;
-        let listen = shared.listen(shared.listen_port);
-        assert_eq!(listen.to_string(), "0.0.0.0:8443");
-        assert_eq!(
-            (shared.admin.healthz_port, shared.admin.metrics_port),
-            (8003, 8000)
-        );
-        assert_eq!(cli.manager.certificate_life, Duration::from_hours(720));
-    }
-
-    #[test]
-    fn rotate_ca_needs_few_flags() {
-        let parsed = parsed("addon-manager rotate-ca --own-namespace x").unwrap();
-        assert!(matches!(
-            parsed.cli.command,
-            Some(Only::RotateCa(args)) if args.own_namespace == "x"
-        ));
-    }
-
-    #[test]
-    fn flags_of_the_go_principal_are_accepted() {
-        let line = "addon-manager principal -n argocd --listen-host=127.0.0.1 --auth=mtls:CN=([^,]+) \
-                    --allowed-namespaces=a,b --healthz-port=0x1F43 --redis-compression-type none --redis-tls-insecure=false --destination-based-mapping";
-        let Parsed {
-            cli,
-            without_effect,
-        } = parsed(line).unwrap();
-        let Some(Only::Principal(principal)) = cli.command else {
-            panic!("a subcommand")
-        };
-        let shared = principal.shared;
-        assert_eq!(shared.allowed_namespaces, ["a", "b"]);
-        let listen = shared.listen(shared.listen_port);
-        assert_eq!(listen.to_string(), "127.0.0.1:8443");
-        assert_eq!(
-            without_effect,
-            ["destination-based-mapping", "redis-compression-type"]
-        );
-    }
-
-    #[test]
-    fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
-        for flag in [
-            "--client-cert-subject-match=true",
-            "--ha-enabled",
-            "--redis-tls-insecure",
-        ] {
-            let refused = parsed(&format!("addon-manager principal {flag}")).unwrap_err();
-            assert!(
-                refused.to_string().contains("not supported yet"),
-                "{refused}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_flag_that_is_switched_off_is_accepted() {
-        let Parsed { without_effect, .. } =
-            parsed("addon-manager principal --ha-enabled=false").unwrap();
-        assert!(without_effect.is_empty());
-    }
-}
+mod tests;

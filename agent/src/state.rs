@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use protocol::Mode;
+use runtime::net::authority;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -34,7 +35,7 @@ impl State {
     /// The state of an agent with this link.
     pub fn of(link: &Link) -> Self {
         Self {
-            principal: format!("{}:{}", link.dialer.hub.host, link.dialer.hub.port),
+            principal: authority(&link.dialer.hub.host, link.dialer.hub.port),
             mode: link.replica.mode(),
             link: link.state.subscribe(),
             sync_status: link.replica.sync_status(),

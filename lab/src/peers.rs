@@ -249,7 +249,12 @@ pub async fn healthy(port: u16, within: Duration) -> Result<()> {
 
 /// The response of a port of the loopback to a GET, headers and all.
 pub async fn get(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    get_at("127.0.0.1", port, path).await
+}
+
+/// Like [`get`], at another address, such as the loopback of IPv6.
+pub async fn get_at(address: &str, port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect((address, port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = Vec::new();

@@ -19,6 +19,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Registry;
+use crate::net;
 use crate::ready::Readiness;
 
 mod debug;
@@ -108,7 +109,7 @@ impl Admin {
     /// # Errors
     /// Cannot listen on the address.
     pub async fn bind(address: SocketAddr, state: AdminState) -> Result<Self, Error> {
-        let bound = tokio::net::TcpListener::bind(address).await;
+        let bound = net::bind(address).await;
         let listener = bound
             .and_then(tokio::net::TcpListener::into_std)
             .map_err(|source| Error::Listen { address, source })?;

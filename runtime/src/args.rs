@@ -3,7 +3,7 @@
 //! Flags here have no environment variables of their own, because the two programs name them
 //! differently; a program adds its names with [`with_env`].
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,8 +32,8 @@ pub enum LogFormat {
 /// Where health and metrics are served.
 #[derive(Debug, Clone, Args)]
 pub struct AdminArgs {
-    /// Address that the health and metrics endpoints listen on.
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::UNSPECIFIED))]
+    /// Address that the health and metrics endpoints listen on; `::` for all, IPv4 and IPv6.
+    #[arg(long, default_value = "::")]
     pub admin_listen_address: IpAddr,
     /// Port of /livez, /readyz and /healthz.
     #[arg(long, value_parser = port, default_value = "8003")]
@@ -172,6 +172,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]

@@ -23,6 +23,7 @@ pub mod lease;
 pub mod log;
 pub mod members;
 pub mod metrics;
+pub mod net;
 pub mod notifier;
 mod own_threads;
 pub mod parts;

@@ -19,8 +19,10 @@ use serde_json::json;
 
 use crate::interop::{Replicated, SOON, delivery, finish};
 
+mod ipv6;
 mod newcomer;
 
+use ipv6::session_and_probes_work_over_the_ipv6_loopback;
 use newcomer::an_agent_without_a_cluster_secret_registers_itself;
 
 const OURS: Pairing = Pairing {
@@ -80,6 +82,10 @@ pub(crate) fn chapter() -> TestGroup {
         each_pairing!(mesh_header_identifies_the_agent, None),
         each_pairing!(mesh_header_identifies_a_go_agent, Some(GO)),
         each_pairing!(an_agent_without_a_cluster_secret_registers_itself, None),
+        each_pairing!(
+            session_and_probes_work_over_the_ipv6_loopback,
+            ipv6::missing()
+        ),
         each_pairing!(
             a_revoked_cluster_disconnects_and_reconnects_when_allowed,
             None

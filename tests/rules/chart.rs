@@ -45,6 +45,14 @@ fn values_that_cannot_be_are_refused_by_name() {
         ),
         ("principal.service.type=External", "principal.service.type"),
         ("principal.service.port=70000", "principal.service.port"),
+        (
+            "principal.service.ipFamilyPolicy=DualStack",
+            "principal.service.ipFamilyPolicy",
+        ),
+        (
+            "principal.service.ipFamilies={v6}",
+            "principal.service.ipFamilies",
+        ),
         ("argocd.namespace=Argo_CD", "argocd.namespace"),
         ("agent.variables.LOGLEVEL=debug", "LOGLEVEL"),
         ("agent.variables.MODE=manged", "agent.variables.MODE"),
@@ -75,6 +83,8 @@ fn an_undialable_address_is_refused_with_a_reason() {
         ("hub.example.org/agents", "has a path"),
         ("hub.example.org 443", "has a blank in it"),
         ("hub.example.org:port", "is no host and no host:port"),
+        ("2001:db8::1", "is an IPv6 address without brackets"),
+        ("::1", "is an IPv6 address without brackets"),
     ] {
         let output = template(&[&format!("principal.address={address}")]);
         assert!(!output.success, "{address} was taken");
@@ -82,10 +92,33 @@ fn an_undialable_address_is_refused_with_a_reason() {
             assert!(output.err.contains(part), "{address}: {}", output.err);
         }
     }
-    for address in ["", "hub.example.org", "10.0.0.1:8443", "[2001:db8::1]:443"] {
+    for address in [
+        "",
+        "hub.example.org",
+        "10.0.0.1:8443",
+        "[2001:db8::1]:443",
+        "[2001:db8::1]",
+    ] {
         let output = template(&[&format!("principal.address={address}")]);
         assert!(output.success, "{address}: {}", output.err);
     }
+}
+
+#[test]
+fn principal_service_has_the_chosen_ip_families() {
+    let families = |sets: &[&str]| {
+        let service = one(sets, "Service", "argocd-agent-principal");
+        ["ipFamilyPolicy", "ipFamilies"].map(|field| service["spec"][field].clone())
+    };
+    assert_eq!(families(&[]), [Value::Null, Value::Null]);
+    let both = [
+        "principal.service.ipFamilyPolicy=PreferDualStack",
+        "principal.service.ipFamilies={IPv6,IPv4}",
+    ];
+    assert_eq!(
+        families(&both),
+        [json!("PreferDualStack"), json!(["IPv6", "IPv4"])]
+    );
 }
 
 #[test]

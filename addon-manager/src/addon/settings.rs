@@ -84,7 +84,7 @@ pub fn address(
     config: &AddOnDeploymentConfigSpec,
     default: Option<&Address>,
 ) -> Result<Address, Error> {
-    let wanted = "a host or host:port";
+    let wanted = "a host or host:port, with brackets for an IPv6 address: [2001:db8::1]:443";
     variable("PRINCIPAL_ADDRESS", config, wanted, parsed)?
         .or_else(|| default.cloned())
         .ok_or(Error::NoAddress)

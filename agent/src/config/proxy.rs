@@ -4,6 +4,7 @@ use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
+use runtime::net::authority;
 
 use crate::args::ProxyArgs;
 
@@ -60,7 +61,8 @@ impl Proxy {
         let host = uri.host().filter(|host| !host.is_empty());
         let host = host.ok_or("it has no host")?;
         let ca = args.proxy_ca_path.clone();
-        let matcher = Matcher::builder().https(full).no(args.no_proxy.as_str());
+        let except = without_brackets(&args.no_proxy);
+        let matcher = Matcher::builder().https(full).no(except);
         Ok(Self {
             shown: format!("{}://{host}", uri.scheme_str().unwrap_or_default()),
             matcher: Some(Arc::new(matcher.build())),
@@ -70,17 +72,12 @@ impl Proxy {
 
     /// The proxy for this address; none: the agent connects directly.
     pub(crate) fn route(&self, host: &str, port: u16) -> Option<Route> {
-        let is_here = |ip: IpAddr| ip.is_loopback();
+        let is_here = |ip: IpAddr| ip.to_canonical().is_loopback();
         // As Go: connections to this machine never use a proxy.
         if host == "localhost" || host.parse().is_ok_and(is_here) {
             return None;
         }
-        let host = if host.contains(':') {
-            format!("[{host}]")
-        } else {
-            host.to_owned()
-        };
-        let uri: Uri = format!("https://{host}:{port}").parse().ok()?;
+        let uri: Uri = format!("https://{}", authority(host, port)).parse().ok()?;
         let found = self.matcher.as_ref()?.intercept(&uri)?;
         let proxy = found.uri();
         let tls = proxy.scheme_str() == Some("https");
@@ -95,6 +92,18 @@ impl Proxy {
             ca: self.ca.clone(),
         })
     }
+}
+
+/// The entries of `NO_PROXY`; an IPv6 address may have the brackets that it has in URLs.
+fn without_brackets(except: &str) -> String {
+    let entries = except.split(',').map(|entry| {
+        let entry = entry.trim();
+        let bare = entry
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
+        bare.unwrap_or(entry)
+    });
+    entries.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -133,10 +142,19 @@ mod tests {
             ("10.0.0.0/8", "10.1.2.3", false),
             ("10.0.0.0/8", "11.1.2.3", true),
             ("10.1.2.3", "10.1.2.3", false),
+            ("2001:db8::/32", "2001:db8:1::2", false),
+            ("2001:db8::/32", "2001:db9::2", true),
+            ("10.0.0.0/8,2001:db8::/32", "2001:db8::2", false),
+            ("10.0.0.0/8", "2001:db8::2", true),
+            ("2001:DB8::2", "2001:db8::2", false),
+            ("[2001:db8::2]", "2001:db8::2", false),
+            (" [2001:db8::2] ,.svc", "2001:db8::2", false),
+            ("[2001:db8::2]", "2001:db8::3", true),
             ("*", "hub.example", false),
             ("", "localhost", false),
             ("", "127.0.0.1", false),
             ("", "::1", false),
+            ("", "::ffff:127.0.0.1", false),
         ] {
             assert_eq!(goes_through(no, host), through, "NO_PROXY={no} {host}");
         }
@@ -166,6 +184,8 @@ mod tests {
             (route("https://proxy").port, route("https://proxy").tls),
             (443, true)
         );
+        let six = route("http://[2001:db8::3128]:3128");
+        assert_eq!((six.host.as_str(), six.port), ("2001:db8::3128", 3128));
         assert!(proxy("socks5://proxy:1080", "").is_err());
         assert!(proxy("http://", "").is_err());
     }

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt as _, TryFutureExt as _};
 use http::Uri;
 use runtime::credentials::ClientTls;
+use runtime::net::authority;
 use runtime::parts::Spawner;
 use tokio::time::Instant;
 use tonic::Status;
@@ -103,7 +104,7 @@ impl Network {
         } else {
             Some(self.tls.current().ok_or(Error::NoTls)?)
         };
-        let address = connector::authority(&hub.host, hub.port);
+        let address = authority(&hub.host, hub.port);
         let Some(connector) = Connector::new(hub, tls) else {
             return Err(Error::Address { address });
         };

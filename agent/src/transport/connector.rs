@@ -4,7 +4,10 @@ use std::{error::Error as StdError, io, sync::Arc};
 
 use http::Uri;
 use hyper_util::{client::legacy::connect::proxy::Tunnel, rt::TokioIo};
-use runtime::credentials::{Material, Pem, provider};
+use runtime::{
+    credentials::{Material, Pem, provider},
+    net::authority,
+};
 use rustls::{AlertDescription, ClientConfig, Error as Tls};
 use rustls_pki_types::ServerName;
 use tokio::{
@@ -217,15 +220,6 @@ fn error_text(error: impl StdError + 'static) -> String {
     runtime::error::Chain(&error).to_string()
 }
 
-/// `host:port`, with the brackets of an IPv6 address.
-pub(crate) fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rustls::ServerConfig;
@@ -233,12 +227,6 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-
-    #[test]
-    fn an_ipv6_address_gets_brackets() {
-        assert_eq!(authority("::1", 443), "[::1]:443");
-        assert_eq!(authority("hub.example", 443), "hub.example:443");
-    }
 
     /// A proxy behind TLS that accepts any target for one peer; returns the request.
     async fn proxy_once(listener: TcpListener, key: rcgen::CertifiedKey<rcgen::KeyPair>) -> String {

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::Path,
 };
 
@@ -34,7 +34,10 @@ impl Credentials {
     /// Creates an authority and signs certificates for a principal on the loopback and an agent of this name.
     pub fn new(agent: &str) -> Result<Self> {
         let authority = Authority::new("argocd-agent-ca")?;
-        let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+        let loopback = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
         let token_key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048)
             .context("make the key of the tokens")?;
         Ok(Self {

@@ -12,6 +12,8 @@ principal.address, checked here for a better message than a regular expression i
 {{- $because = "has a blank in it" -}}
 {{- else if contains "/" $address -}}
 {{- $because = "has a path, which agents would not ask for" -}}
+{{- else if regexMatch "^[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*:" $address -}}
+{{- $because = "is an IPv6 address without brackets" -}}
 {{- else -}}
 {{- $because = "is no host and no host:port" -}}
 {{- end -}}

@@ -89,9 +89,6 @@ fn flag(id: &str, settings: &TokenStream) -> Option<Flag> {
 /// The few defaults that are written as expressions.
 fn computed(expression: &[TokenTree]) -> String {
     let text: String = expression.iter().map(ToString::to_string).collect();
-    if text.contains("UNSPECIFIED") {
-        return "0.0.0.0".to_owned();
-    }
     let text = text.replace('_', "");
     match text
         .split_once("<<")

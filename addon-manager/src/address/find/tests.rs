@@ -41,6 +41,15 @@ fn a_load_balancers_name_or_address_will_do_and_nothing_else() {
             Some("lb.example.org:443"),
         ),
         (json!([{ "ip": "2001:db8::1" }]), Some("[2001:db8::1]:443")),
+        // Of a Service with two families; the first is that of the Service's first address.
+        (
+            json!([{ "ip": "2001:db8::1" }, { "ip": "10.240.0.1" }]),
+            Some("[2001:db8::1]:443"),
+        ),
+        (
+            json!([{ "ip": "10.240.0.1" }, { "ip": "2001:db8::1" }]),
+            Some("10.240.0.1:443"),
+        ),
         (json!([]), None),
         (json!([{ "ip": "" }]), None),
     ] {
@@ -162,6 +171,13 @@ fn a_ready_node_will_do_for_a_node_port_and_the_one_in_use_stays() {
         node("b", "True", &outside),
     ]);
     assert_eq!(found(&mixed), Some(at("192.0.2.3:30443", Source::NodePort)));
+    let dual_stack = json!([
+        { "type": "InternalIP", "address": "2001:db8::3" },
+        { "type": "InternalIP", "address": "10.0.0.3" },
+    ]);
+    let six = seen(vec![node("a", "True", &dual_stack)]);
+    let first = at("[2001:db8::3]:30443", Source::NodePort);
+    assert_eq!(found(&six), Some(first));
     assert_eq!(found(&seen(Vec::new())), None);
 }
 

@@ -123,6 +123,8 @@ pub fn address(
     if let Some(host) = variable_of(agent, "ARGOCD_AGENT_REMOTE_SERVER") {
         let port = variable_of(agent, "ARGOCD_AGENT_REMOTE_PORT");
         let port = port.and_then(|port| port.parse().ok()).unwrap_or(443);
+        // The agent accepts an IPv6 address with brackets, too.
+        let host = host.trim_matches(['[', ']']);
         return Some((host.to_owned(), port, Source::Agent));
     }
     if let Some(configured) = configured.variable("PRINCIPAL_ADDRESS") {

@@ -2,6 +2,7 @@
 //! Pure.
 
 use jiff::{SignedDuration, Timestamp};
+use runtime::net::authority;
 
 use super::{Checked, Finding, Outcome, failed, ok, unclear, warning};
 use crate::{object::first_names, output::span};
@@ -80,7 +81,8 @@ pub(super) fn findings(way: &Way) -> Vec<Finding> {
             "set it with --principal-address HOST:PORT, or run argocd-agentctl check on the hub";
         return vec![Finding::of(("address", unclear(cause, next)))];
     };
-    let mut all = vec![("address", ok(format!("{host}:{port}, from {source}")))];
+    let address = authority(host, *port);
+    let mut all = vec![("address", ok(format!("{address}, from {source}")))];
     if let Some(met) = &way.met {
         all.push(("port", port_of(way, host, met.as_ref().err())));
         let shaken = met.as_ref().ok();

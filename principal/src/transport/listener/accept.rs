@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use runtime::{error::Chain, parts::Spawner};
+use runtime::{error::Chain, net, parts::Spawner};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Pause after a failed accept, usually for want of file descriptors.
@@ -19,13 +19,13 @@ pub(crate) struct Port {
 impl Port {
     /// Takes a port.
     pub(crate) async fn bind(address: SocketAddr) -> io::Result<Self> {
-        let tcp = TcpListener::bind(address).await?;
+        let tcp = net::bind(address).await?;
         let address = tcp.local_addr()?;
         Ok(Self { tcp, address })
     }
 
     /// Serves each connection in a task of this name, until the program stops. Failed accepts are retried, and logged
-    /// once.
+    /// once. The address of an IPv4 peer is an IPv4 address.
     pub(crate) async fn serve<F>(
         self,
         spawner: &Spawner,
@@ -39,7 +39,7 @@ impl Port {
             match accepted {
                 Ok((socket, address)) => {
                     failing = false;
-                    spawner.spawn_short(name, serve(socket, address));
+                    spawner.spawn_short(name, serve(socket, net::canonical(address)));
                 }
                 Err(error) => {
                     if !failing {
@@ -49,6 +49,38 @@ impl Port {
                     tokio::time::sleep(PAUSE).await;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::parts::Parts;
+    use tokio::sync::mpsc;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn ipv4_peer_has_an_ipv4_address() {
+        let port = Port::bind(SocketAddr::new(net::ALL, 0)).await.unwrap();
+        let to = SocketAddr::from(([127, 0, 0, 1], port.address.port()));
+        let parts = Parts::new(CancellationToken::new());
+        let spawner = parts.spawner();
+        let (send, mut peers) = mpsc::channel(1);
+        let serve = |_socket: TcpStream, address: SocketAddr| {
+            let send = send.clone();
+            async move {
+                send.send(address).await.unwrap();
+            }
+        };
+        let client = async {
+            let socket = TcpStream::connect(to).await.unwrap();
+            assert_eq!(peers.recv().await, socket.local_addr().ok());
+        };
+        tokio::select! {
+            () = port.serve(&spawner, "test", serve) => panic!("the port is closed"),
+            () = client => {}
         }
     }
 }

@@ -89,12 +89,14 @@ fn near_are_those_on_the_loopback_at_both_ends() {
     assert!(!are_loopback("127.0.0.1".parse().unwrap(), None));
 }
 
-/// Over a real socket: the loopback address is accepted, and another address of the machine is not.
+/// Over a real socket of the default address: the loopback address is accepted, also as the mapped one that such a socket
+/// has for IPv4, and another address of the machine is not.
 #[tokio::test]
 async fn server_rejects_clients_that_are_not_on_loopback() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let all = SocketAddr::new(crate::net::ALL, 0);
+    let listener = crate::net::bind(all).await.unwrap();
+    let address = SocketAddr::from(([127, 0, 0, 1], listener.local_addr().unwrap().port()));
     let service = router(shown()).into_make_service_with_connect_info::<Loopback>();
     let ask = async {
         let mut text = Vec::new();

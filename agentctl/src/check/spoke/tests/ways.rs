@@ -147,6 +147,25 @@ fn namespaces_resolve_from_flag_cluster_config_or_default() {
 }
 
 #[test]
+fn an_ipv6_address_is_read_and_shown_with_brackets() {
+    let mut six = agent();
+    let env = six["spec"]["template"]["spec"]["containers"][0]["env"]
+        .as_array_mut()
+        .unwrap();
+    env.retain(|it| it["name"] != "ARGOCD_AGENT_REMOTE_SERVER");
+    env.push(json!({"name": "ARGOCD_AGENT_REMOTE_SERVER", "value": "[2001:db8::1]"}));
+    let read = address(&Given::default(), &[six], &Configured::default(), &[]);
+    let expected = ("2001:db8::1".to_owned(), 443, Source::Agent);
+    assert_eq!(read, Some(expected));
+    let mut facts = facts();
+    facts.way.address = read;
+    let found = check(&facts).checks.into_iter();
+    let found = found.filter(|it| it.check == "address").map(|it| it.cause);
+    let found: Vec<_> = found.collect();
+    assert!(found[0].starts_with("[2001:db8::1]:443, "), "{found:?}");
+}
+
+#[test]
 fn the_configuration_is_that_of_the_add_on_or_the_default_of_all() {
     let kind = "addondeploymentconfigs";
     let addon = json!({"status": {"configReferences": [
