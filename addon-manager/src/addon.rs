@@ -192,6 +192,10 @@ impl sdk::Addon for ArgocdAgent {
         vec![keys::SIGNER.to_owned()]
     }
 
+    fn accepts_awsirsa(&self) -> bool {
+        self.parts.accepts_awsirsa
+    }
+
     fn signing_ca(&self, signer: &str) -> Option<Arc<SigningCa>> {
         if signer != keys::SIGNER {
             return None;

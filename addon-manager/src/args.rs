@@ -177,6 +177,11 @@ pub struct ManagerArgs {
     /// The redis proxy, which Argo CD on the hub uses as its redis.
     #[command(flatten)]
     pub redis: RedisArgs,
+    /// Sign certificates for clusters that joined with OCM's registration driver awsirsa: the hub is in EKS, and a cluster is
+    /// the user of its name in the group open-cluster-management:NAME.
+    #[arg(long, env = "ACCEPT_AWSIRSA", value_parser = boolean, num_args = 0..=1, require_equals = true,
+          default_value = "false", default_missing_value = "true")]
+    pub accept_awsirsa: bool,
     /// Maximum lifetime of an agent's certificate.
     #[arg(long, value_parser = certificate_life, default_value = "720h")]
     pub certificate_life: Duration,

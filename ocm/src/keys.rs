@@ -65,3 +65,10 @@ pub const GRPC_SERVER_USER: &str =
 pub const KUBE_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// Prefix of every user and group of OCM.
 pub const IDENTITY_PREFIX: &str = "system:open-cluster-management:";
+/// Prefix of the group of a cluster that joined with the registration driver `awsirsa`; its user is its name.
+pub const AWSIRSA_GROUP_PREFIX: &str = "open-cluster-management:";
+/// Annotation on such a ManagedCluster: the ARN of its cluster in EKS.
+pub const MANAGED_CLUSTER_ARN: &str = "agent.open-cluster-management.io/managed-cluster-arn";
+/// Annotation on such a ManagedCluster: the end of the name of its IAM roles.
+pub const MANAGED_CLUSTER_ROLE_SUFFIX: &str =
+    "agent.open-cluster-management.io/managed-cluster-iam-role-suffix";

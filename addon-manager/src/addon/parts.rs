@@ -26,6 +26,8 @@ pub struct Parts {
     pub image: String,
     /// The maximum lifetime of an agent's certificate.
     pub certificate_life: Duration,
+    /// Whether clusters of OCM's registration driver `awsirsa` get certificates.
+    pub accepts_awsirsa: bool,
     /// Whether clusters get the repositories without a project, unless their configuration overrides that.
     pub shares_unscoped: bool,
     /// Since when the principal serves.

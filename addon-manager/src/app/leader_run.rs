@@ -214,6 +214,7 @@ fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon
         own: own.clone(),
         image: config.args.agent_image.clone(),
         certificate_life: config.args.certificate_life,
+        accepts_awsirsa: config.args.accept_awsirsa,
         shares_unscoped: config.shared.args.share_unscoped_repositories,
         serving_since: Clock::system().now(),
         secrets: secrets.clone(),

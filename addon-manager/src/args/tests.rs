@@ -37,6 +37,20 @@ fn an_address_to_listen_on_is_kept_as_given() {
 }
 
 #[test]
+fn clusters_of_awsirsa_are_accepted_on_request_only() {
+    for (line, accepted) in [
+        ("addon-manager", false),
+        ("addon-manager --accept-awsirsa", true),
+        ("addon-manager --accept-awsirsa=true", true),
+        ("addon-manager --accept-awsirsa=false", false),
+    ] {
+        let Parsed { cli, .. } = parsed(line).unwrap();
+        assert_eq!(cli.manager.accept_awsirsa, accepted, "{line}");
+    }
+    assert!(parsed("addon-manager --accept-awsirsa=maybe").is_err());
+}
+
+#[test]
 fn rotate_ca_needs_few_flags() {
     let parsed = parsed("addon-manager rotate-ca --own-namespace x").unwrap();
     assert!(matches!(

@@ -77,6 +77,16 @@ pub trait Addon: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Whether requests of clusters that joined with OCM's registration driver `awsirsa` count, the same for the whole life
+    /// of the process.
+    ///
+    /// The user of such a cluster is its name, and its only group is `open-cluster-management:<cluster>`. Neither begins with
+    /// `system:`, so another source of identities on the hub could issue both: accept them only as a setting of
+    /// the administrator. The Event on a refused request names the flag `--accept-awsirsa`.
+    fn accepts_awsirsa(&self) -> bool {
+        false
+    }
+
     /// The CA of a custom signer that a registration names.
     ///
     /// `None` means that the CA is not available yet: the SDK retries the request.

@@ -20,6 +20,7 @@ use crate::{
     name::{AddonName, ClusterName},
 };
 
+mod awsirsa;
 mod request;
 mod summary;
 
@@ -133,6 +134,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) cluster_addon: Option<&'a ManagedClusterAddOn>,
     /// The identities that the author registers for it.
     pub(crate) wanted: &'a [Registration],
+    /// Whether the author accepts clusters of the registration driver `awsirsa`.
+    pub(crate) accepts_awsirsa: bool,
 }
 
 /// The result of a valid request: the content of its certificate.
@@ -150,7 +153,7 @@ pub(crate) fn check(
     situation: Situation<'_>,
 ) -> Result<Granted, Refusal> {
     check_labels(request, situation)?;
-    check_requester(request, situation.cluster)?;
+    check_requester(request, situation)?;
     check_enrolment(situation)?;
     let granted = grant(request, situation)?;
     check_usages(request)?;
@@ -196,8 +199,12 @@ fn requester(request: &CertificateSigningRequest) -> &str {
 }
 
 /// The cluster whose registration agent sent a request, by the API server's word; `None` for other requesters.
-pub(crate) fn sender(request: &CertificateSigningRequest) -> Option<ClusterName> {
-    agent_cluster(requester(request))
+pub(crate) fn sender(
+    request: &CertificateSigningRequest,
+    accepts_awsirsa: bool,
+) -> Option<ClusterName> {
+    let by_certificate = agent_cluster(requester(request));
+    by_certificate.or_else(|| awsirsa::cluster(request).filter(|_| accepts_awsirsa))
 }
 
 /// The cluster whose registration agent this user is: the user must be the cluster's prefix and one more part.
@@ -207,17 +214,21 @@ fn agent_cluster(user: &str) -> Option<ClusterName> {
     ClusterName::new(cluster).ok().filter(|_| is_agent)
 }
 
-/// The user must be the cluster's registration agent, and a member of the cluster's group.
+/// The user must be the cluster's registration agent, and a member of the cluster's group; or the cluster's access entry in
+/// EKS.
 fn check_requester(
     request: &CertificateSigningRequest,
-    cluster: &ClusterName,
+    situation: Situation<'_>,
 ) -> Result<(), Refusal> {
-    let requester = requester(request);
+    let (requester, cluster) = (requester(request), situation.cluster);
     let group = format!("{}{cluster}", keys::IDENTITY_PREFIX);
     let through_grpc = request.spec.username.as_deref() == Some(keys::GRPC_SERVER_USER);
     let is_member = through_grpc || request.spec.groups.iter().flatten().any(|g| *g == group);
     if agent_cluster(requester).as_ref() == Some(cluster) && is_member {
         return Ok(());
+    }
+    if awsirsa::cluster(request).as_ref() == Some(cluster) {
+        return awsirsa::check(situation);
     }
     let message = format!(
         "requested by {requester:?}, which is not the registration agent of cluster {cluster}"

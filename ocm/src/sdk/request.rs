@@ -145,6 +145,7 @@ fn judge<A: Addon>(hub: &Hub<A>, request: &CertificateSigningRequest) -> Result<
         managed_cluster: observed.cluster.as_deref(),
         cluster_addon: observed.addon.as_deref(),
         wanted: &wanted,
+        accepts_awsirsa: hub.addon.accepts_awsirsa(),
     };
     let granted = csr::check(request, situation)?;
     let blocked =
@@ -172,7 +173,7 @@ async fn warn_about<A: Addon>(
 ) -> bool {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     let about = regarding(name, request.metadata.uid.clone());
-    let sender = csr::sender(request);
+    let sender = csr::sender(request, hub.addon.accepts_awsirsa());
     hub.events.warn(sender.as_ref(), about, reason, note).await
 }
 
@@ -307,7 +308,7 @@ mod tests {
 
     fn deliver(hub: &Hub<Author>, name: &str, request: &CertificateSigningRequest) {
         let object = serde_json::from_value(json!(request)).unwrap();
-        let summary = Arc::new(Summary::read(&object).unwrap());
+        let summary = Arc::new(Summary::read(&object, false).unwrap());
         let (change, version) = (Change::Applied(name.to_owned(), summary), None);
         let update = Update { change, version };
         hub.world

@@ -201,12 +201,13 @@ impl<A: Addon> Hub<A> {
                     .fields(&format!("spec.signerName={signer}")),
             ),
         };
+        let accepts_awsirsa = self.addon.accepts_awsirsa();
         let source = Source {
             what,
             resource: ApiResource::erase::<CertificateSigningRequest>(&()),
             config: config.page_size(REQUESTS_PAGE),
             key: |object: &DynamicObject| object.metadata.name.clone(),
-            read: |object| Summary::read(&object).map(Arc::new),
+            read: |object| Summary::read(&object, accepts_awsirsa).map(Arc::new),
         };
         let apply = |change| {
             let changed = self.world.apply(

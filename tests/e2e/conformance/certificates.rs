@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
+use kube::api::{DynamicObject, PostParams};
 use lab::{
     product,
     raw_client::agent_name,
@@ -23,10 +24,12 @@ const SAN: &str = "argocd-agent-addon.addon.open-cluster-management.io";
 
 /// A CSR that is valid except for the change of a case.
 #[derive(Clone)]
-struct Request<'a> {
-    name: &'a str,
+pub(super) struct Request<'a> {
+    pub(super) name: &'a str,
     cluster: &'a str,
-    requester: String,
+    pub(super) requester: String,
+    /// The groups of the requester.
+    pub(super) member_of: Vec<String>,
     signer: &'a str,
     groups: Vec<String>,
     alternatives: Vec<&'a str>,
@@ -35,12 +38,17 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    fn good(name: &'a str, cluster: &'a str) -> Self {
+    pub(super) fn good(name: &'a str, cluster: &'a str) -> Self {
         let group = format!("system:open-cluster-management:cluster:{cluster}:addon:{ADDON}");
         Self {
             name,
             cluster,
             requester: format!("system:open-cluster-management:{cluster}:agent"),
+            // This does not test rights: every spoke may create requests.
+            member_of: vec![
+                format!("system:open-cluster-management:{cluster}"),
+                "system:masters".to_owned(),
+            ],
             signer: SIGNER,
             groups: vec![
                 group,
@@ -52,30 +60,32 @@ impl<'a> Request<'a> {
     }
 
     /// Makes it, in the name of its requester.
-    async fn ask(&self, stage: &Stage) -> Result<At> {
-        let group = self
-            .requester
-            .rsplit_once(':')
-            .map_or("", |(group, _)| group);
-        // This does not test rights: every spoke may create requests.
-        let groups = [group, "system:masters"];
+    pub(super) async fn ask(&self, stage: &Stage) -> Result<At> {
+        let groups: Vec<_> = self.member_of.iter().map(String::as_str).collect();
         let asking = stage.lab.hub().client_as(&self.requester, &groups).await?;
         let units = enrol::registered_units(&stage.hub, self.cluster).await?;
         let name = agent_name(self.cluster);
         let (_key, pem) = certificate_request(&name, &self.groups, &units, &self.alternatives)?;
         let mut labels = BTreeMap::from([(ADDON_LABEL, ADDON), (CLUSTER_LABEL, self.cluster)]);
         labels.retain(|label, _| !self.is_missing.contains(label));
+        let at = At::csr(self.name);
+        let (api_version, kind) = at.kind();
         let body = json!({
-            "metadata": { "labels": labels },
+            "apiVersion": api_version,
+            "kind": kind,
+            "metadata": { "name": self.name, "labels": labels },
             "spec": {
                 "signerName": self.signer,
                 "usages": ["digital signature", "key encipherment", "client auth"],
                 "request": base64::engine::general_purpose::STANDARD.encode(pem),
             },
         });
-        let at = At::csr(self.name);
+        let body: DynamicObject = serde_json::from_value(body)?;
         stage.hub.delete(&at).await?;
-        Objects::new(asking).apply(&at, body).await?;
+        // A spoke may create requests, but not apply them.
+        let asking = Objects::new(asking).api(&at);
+        let created = asking.create(&PostParams::default(), &body).await;
+        created.with_context(|| format!("create {at}"))?;
         Ok(at)
     }
 }

@@ -173,7 +173,12 @@ fn request_body(request: &Request, units: &[String]) -> Result<String> {
 }
 
 /// Waits for the Event that says why a request stays pending.
-async fn explained(hub: &Objects, request: &str, reason: &str, part: &str) -> Result<()> {
+pub(crate) async fn explained(
+    hub: &Objects,
+    request: &str,
+    reason: &str,
+    part: &str,
+) -> Result<()> {
     let events = At::event("default");
     let look = || hub.list(&events, "");
     let about = |events: &Vec<Value>| {

@@ -33,11 +33,11 @@ pub(crate) struct Summary {
 
 impl Summary {
     /// Reads a request; `None` if it is unreadable.
-    pub(crate) fn read(object: &DynamicObject) -> Option<Self> {
+    pub(crate) fn read(object: &DynamicObject, accepts_awsirsa: bool) -> Option<Self> {
         let text = serde_json::to_vec(object).ok()?;
         let request: CertificateSigningRequest = serde_json::from_slice(&text).ok()?;
         Some(Self {
-            sender: sender(&request),
+            sender: sender(&request, accepts_awsirsa),
             claimed: claimed_cluster(&request),
             open: matches!(progress(&request), Progress::Pending | Progress::Approved),
             size: text.len(),
@@ -82,7 +82,7 @@ mod tests {
 
     fn read(request: &CertificateSigningRequest) -> Summary {
         let object = serde_json::from_value(json!(request)).unwrap();
-        Summary::read(&object).unwrap()
+        Summary::read(&object, false).unwrap()
     }
 
     fn named(name: &str, second: i64, version: &str) -> (String, Box<Summary>) {

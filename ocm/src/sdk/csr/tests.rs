@@ -27,6 +27,7 @@ fn judge_on(
         managed_cluster,
         cluster_addon,
         wanted: &wanted,
+        accepts_awsirsa: false,
     };
     check(request, situation)
 }
