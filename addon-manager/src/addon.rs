@@ -165,9 +165,12 @@ impl sdk::Addon for ArgocdAgent {
         }
         // The registration depends on the CA, and a change makes the agent enrol again.
         if self.parts.channels.authority.borrow().is_none() {
+            let certificates = Arc::clone(&self.parts.channels.certificates.borrow());
+            let cause = certificates.troubles.first();
+            let cause = cause.map(|cause| format!(": {cause}"));
             return Admission::Hold {
                 reason: "NoCertificateAuthority".to_owned(),
-                message: settings::Error::NoAuthority.to_string(),
+                message: settings::Error::NoAuthority.to_string() + &cause.unwrap_or_default(),
             };
         }
         Admission::Serve

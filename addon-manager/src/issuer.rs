@@ -161,10 +161,12 @@ impl Issuer {
                 return Ok((None, true));
             }
             Some(Err(reason)) => {
-                return Err(Error::Unusable {
+                let error = Error::Unusable {
                     name: CA_SECRET,
                     reason: reason.clone(),
-                });
+                };
+                self.publish_trouble(&error);
+                return Err(error);
             }
             Some(Ok(stored)) => stored,
         };
@@ -189,6 +191,13 @@ impl Issuer {
             info!(?step, from = stage, "rotated the certificate authority");
         }
         Ok((problems, again))
+    }
+
+    /// Publishes why the CA cannot be used. Everything else stays as it was known last.
+    fn publish_trouble(&self, error: &Error) {
+        let mut now = Certificates::clone(&self.certificates.borrow());
+        now.troubles = vec![error.to_string()];
+        publish(&self.certificates, Arc::new(now));
     }
 
     fn publish_state(
@@ -287,3 +296,6 @@ impl Observed {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage, text};
 
+pub(crate) mod own;
+
 const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
 const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";
 const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";

@@ -357,6 +357,7 @@ fn certificates() -> TestGroup {
             staged!(certificates::frequent_certificate_renewal_loses_no_change),
             staged!(certificates::a_certificate_is_renewed_through_ocm),
             staged!(certificates::ca_rotates_twice_without_interruption),
+            staged!(certificates::own::an_rsa_ca_of_a_user_takes_over_and_is_replaced),
             staged!(certificates::a_revoked_agent_is_rejected_and_others_stay_connected),
             staged!(certificates::an_expired_serving_certificate_is_replaced),
             staged!(agentctl::status_needs_only_the_documented_roles),

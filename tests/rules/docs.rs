@@ -6,6 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use argocd::keys::addon::CA_SECRET;
+use serde_json::Value;
+
 use crate::shared::names;
 
 use names::test_names;
@@ -53,6 +56,34 @@ fn every_point_of_conformance_has_a_test() {
         let tests = backticked(line).filter(|it| is_sentence(it)).count();
         assert!(tests > 0, "point {point} has no test");
     }
+}
+
+/// The example for cert-manager makes the Secret that the manager reads, and each of its issuers.
+#[test]
+fn cert_manager_example_makes_the_secret_of_the_ca() {
+    let page = fs::read_to_string(root().join("docs/certificates.md")).expect("the page");
+    let (_, rest) = page.split_once("```yaml\n").expect("the example");
+    let (example, _) = rest.split_once("```").expect("its end");
+    let objects = example.split("---\n");
+    let objects: Vec<Value> = objects
+        .map(|object| serde_saphyr::from_str(object).expect("YAML"))
+        .collect();
+    let of = |kind: &str| {
+        let kind = Value::from(kind);
+        objects.iter().filter(move |it| it["kind"] == kind)
+    };
+    for certificate in of("Certificate") {
+        assert_eq!(certificate["spec"]["isCA"], true);
+        let issuer = &certificate["spec"]["issuerRef"]["name"];
+        assert!(of("Issuer").any(|it| it["metadata"]["name"] == *issuer));
+    }
+    let mut namespaces = objects.iter().map(|it| &it["metadata"]["namespace"]);
+    assert!(namespaces.all(|namespace| namespace == "argocd-agent-addon"));
+    let secrets = of("Certificate").map(|it| &it["spec"]["secretName"]);
+    let secrets: Vec<_> = secrets.filter_map(Value::as_str).collect();
+    assert!(secrets.contains(&CA_SECRET), "{secrets:?}");
+    let mut made = of("Issuer").filter_map(|it| it["spec"]["ca"]["secretName"].as_str());
+    assert!(made.all(|secret| secrets.contains(&secret)));
 }
 
 fn every_proof_exists(page: &str, least: usize) {

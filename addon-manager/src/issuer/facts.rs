@@ -3,9 +3,12 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use jiff::Timestamp;
-use x509_parser::{certificate::X509Certificate, extensions::GeneralName};
+use ocm::sdk::signing_key;
+use x509_parser::{
+    certificate::X509Certificate, extensions::GeneralName, pem::parse_x509_pem, time::ASN1Time,
+};
 
-use super::authority::{Authority, read_pair};
+use super::Authority;
 
 /// The CA's Secret, read: none if it does not exist, the reason if it is invalid.
 pub type ReadAuthority = Option<Result<Box<StoredAuthority>, String>>;
@@ -65,17 +68,26 @@ pub struct Leaf {
     pub der: Vec<u8>,
 }
 
-/// Parses a certificate and its key.
+/// Parses a certificate and its key, and checks that the key belongs to the certificate.
 pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, String> {
-    read_pair(certificate, key, |x509, der, [not_before, not_after]| {
-        Leaf {
-            not_before,
-            not_after,
-            names: names(x509),
-            issued_by_ca: is_issued_by(x509, ca),
-            der: der.to_owned(),
-        }
+    let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(in_certificate)?;
+    let x509 = pem.parse_x509().map_err(in_certificate)?;
+    let pair = signing_key(key).map_err(|error| format!("tls.key: {error}"))?;
+    if *rcgen::PublicKeyData::subject_public_key_info(&pair) != *x509.public_key().raw {
+        return Err("tls.key does not belong to tls.crt".to_owned());
+    }
+    let time = |at: ASN1Time| Timestamp::from_second(at.timestamp()).map_err(in_certificate);
+    Ok(Leaf {
+        not_before: time(x509.validity().not_before)?,
+        not_after: time(x509.validity().not_after)?,
+        names: names(&x509),
+        issued_by_ca: is_issued_by(&x509, ca),
+        der: pem.contents.clone(),
     })
+}
+
+fn in_certificate(error: impl std::fmt::Display) -> String {
+    format!("tls.crt: {error}")
 }
 
 fn names(certificate: &X509Certificate<'_>) -> BTreeSet<String> {

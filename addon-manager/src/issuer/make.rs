@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use ocm::sdk::signing_key;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
@@ -18,11 +19,11 @@ pub const SERVING_LIFE: Duration = Duration::days(90);
 /// Tolerates peers whose clock is behind ours; a twentieth of a short life.
 const BACKDATED: Duration = Duration::minutes(5);
 
-/// A serving certificate and its key, as PEM.
+/// A certificate and its key, as PEM.
 #[derive(derive_more::Debug)]
 #[debug("Leaf({certificate})")]
 pub struct Leaf {
-    /// The certificate.
+    /// The certificate, and those of intermediate CAs.
     pub certificate: String,
     /// Its private key, PKCS#8.
     pub key: String,
@@ -70,8 +71,8 @@ fn leaf(
     now: Timestamp,
 ) -> Result<Leaf, Error> {
     let failed = failed(what);
-    let signing = KeyPair::from_pem(&ca.key).map_err(failed)?;
-    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, signing).map_err(failed)?;
+    let signing = signing_key(&ca.key).map_err(failed)?;
+    let issuer = Issuer::from_ca_cert_der(&ca.der.as_slice().into(), signing).map_err(failed)?;
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -81,7 +82,7 @@ fn leaf(
     set_life(&mut params, now, SERVING_LIFE.min(Duration::seconds(left)))?;
     let certificate = params.signed_by(&key, &issuer).map_err(failed)?.pem();
     Ok(Leaf {
-        certificate,
+        certificate: certificate + &ca.chain,
         key: key.serialize_pem(),
     })
 }
@@ -148,6 +149,7 @@ mod tests {
         let names = [
             "argocd-agent-principal.x.svc".to_owned(),
             "10.240.0.7".to_owned(),
+            "2001:db8::7".to_owned(),
         ]
         .into();
         let leaf = serving(&ca, &names, now()).unwrap();

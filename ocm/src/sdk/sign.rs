@@ -14,9 +14,14 @@ use rcgen::{
     SerialNumber, SubjectPublicKeyInfo,
 };
 use time::OffsetDateTime;
-use x509_parser::{pem::parse_x509_pem, prelude::parse_x509_certificate, time::ASN1Time};
+use x509_parser::{prelude::parse_x509_certificate, time::ASN1Time};
 
 use crate::api::addon::Subject;
+
+mod chain;
+mod key;
+
+pub use key::signing_key;
 
 /// A CA that signs client certificates. Its key cannot be printed.
 #[derive(derive_more::Debug)]
@@ -25,9 +30,12 @@ pub struct SigningCa {
     issuer: Issuer<'static, KeyPair>,
     not_before: Timestamp,
     not_after: Timestamp,
-    /// The CA's own certificate if another CA signed it; it accompanies each leaf.
+    /// The CA's own certificate, and those above it in the text.
     #[debug(skip)]
-    intermediate: Option<String>,
+    path: Vec<chain::Certificate>,
+    /// The certificates that accompany each leaf, as PEM: those of an intermediate CA and of the ones above it.
+    #[debug(skip)]
+    chain: String,
 }
 
 /// Why a CA cannot be used, or a certificate cannot be issued.
@@ -40,8 +48,25 @@ pub enum SigningCaError {
     #[error("the CA's certificate is not one of a CA")]
     NotACa,
     /// The CA's key is not readable.
-    #[error("the CA's key is not readable")]
+    #[error(
+        "the CA's key is not readable; it must be PEM (PKCS#8, PKCS#1 or SEC1) without a password"
+    )]
     ReadKey(#[source] rcgen::Error),
+    /// The CA's key is of a kind that peers do not accept.
+    #[error(
+        "the CA's key must be RSA with 2048 to 8192 bits, ECDSA on P-256 or P-384, or Ed25519, and is {found}; issue \
+         the CA again with such a key"
+    )]
+    CaKeyKind {
+        /// The kind of the key.
+        found: String,
+    },
+    /// Certificates cannot name the CA as their issuer.
+    #[error(
+        "the CA's subject has several attributes of one type or several in one part, which certificates cannot name \
+         as their issuer; issue the CA again with one attribute of each type, such as a common name alone"
+    )]
+    CaSubject,
     /// The key does not match the certificate.
     #[error("the CA's key does not belong to its certificate")]
     WrongKey,
@@ -54,7 +79,7 @@ pub enum SigningCaError {
         not_after: Timestamp,
     },
     /// The algorithm of the agent's key is not accepted.
-    #[error("the key must be ECDSA on P-256 or P-384")]
+    #[error("the key of the request must be ECDSA on P-256 or P-384")]
     KeyKind,
     /// The subject cannot be encoded.
     #[error("the subject has more than two groups or more than two units")]
@@ -65,33 +90,48 @@ pub enum SigningCaError {
 }
 
 impl SigningCa {
-    /// Reads a CA: its certificate (the first of the PEM) and its key (PKCS#8, SEC1 or PKCS#1).
+    /// Reads a CA: its key (PKCS#8, PKCS#1 or SEC1), and its certificate, which is the first of the PEM.
+    ///
+    /// Certificates of intermediate CAs above it may follow, in any order.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, SigningCaError> {
-        let key = KeyPair::from_pem(key).map_err(SigningCaError::ReadKey)?;
         let unreadable = || SigningCaError::ReadCertificate;
-        let (_, pem) = parse_x509_pem(certificate.as_bytes()).map_err(|_broken| unreadable())?;
-        let (_, parsed) = parse_x509_certificate(&pem.contents).map_err(|_broken| unreadable())?;
-        if !parsed.is_ca() {
-            return Err(SigningCaError::NotACa);
-        }
-        if parsed.public_key().subject_public_key.as_ref() != key.public_key_raw() {
-            return Err(SigningCaError::WrongKey);
-        }
-        let at =
-            |time: ASN1Time| Timestamp::from_second(time.timestamp()).map_err(|_far| unreadable());
-        let validity = parsed.validity();
-        let (not_before, not_after) = (at(validity.not_before)?, at(validity.not_after)?);
-        let self_signed = parsed.subject().as_raw() == parsed.issuer().as_raw();
-        let issuer = Issuer::from_ca_cert_der(&pem.contents.as_slice().into(), key)
-            .map_err(|_broken| unreadable())?;
-        let first = first_block(certificate).ok_or_else(unreadable)?;
-        let intermediate = (!self_signed).then(|| first.to_owned());
+        let path = chain::path(chain::certificates(certificate).ok_or_else(unreadable)?);
+        let first = path.first().ok_or_else(unreadable)?;
+        let (issuer, [not_before, not_after]) = issuer(&first.der, key)?;
+        let sent = path.iter().filter(|it| !chain::is_self_signed(&it.der));
+        let chain = sent.flat_map(|it| [it.pem.as_str(), "\n"]).collect();
         Ok(Self {
             issuer,
             not_before,
             not_after,
-            intermediate,
+            path,
+            chain,
         })
+    }
+
+    /// The CA's certificate, as DER.
+    pub fn certificate(&self) -> &[u8] {
+        self.path.first().map_or(&[], |it| it.der.as_slice())
+    }
+
+    /// The certificates that accompany each one that it signs, as PEM; empty if the CA is a root.
+    pub fn chain(&self) -> &str {
+        &self.chain
+    }
+
+    /// Whether a peer that trusts these certificates (DER) accepts what the CA signs.
+    pub fn is_trusted_by(&self, roots: &[impl AsRef<[u8]>]) -> bool {
+        let is_anchored = |it: &chain::Certificate| {
+            roots
+                .iter()
+                .any(|root| chain::is_anchored(&it.der, root.as_ref()))
+        };
+        self.path.iter().any(is_anchored)
+    }
+
+    /// When the CA's certificate becomes valid.
+    pub const fn not_before(&self) -> Timestamp {
+        self.not_before
     }
 
     /// When the CA's certificate expires.
@@ -125,10 +165,7 @@ impl SigningCa {
             .signed_by(&key, &self.issuer)
             .map_err(SigningCaError::Make)?
             .pem();
-        Ok(self
-            .intermediate
-            .iter()
-            .fold(leaf, |chain, next| format!("{chain}{next}\n")))
+        Ok(leaf + &self.chain)
     }
 
     /// The validity of a certificate that is issued now.
@@ -170,11 +207,29 @@ pub(crate) struct Validity {
     pub(crate) not_after: Timestamp,
 }
 
-fn first_block(pem: &str) -> Option<&str> {
-    const END: &str = "-----END CERTIFICATE-----";
-    let begin = pem.find("-----BEGIN CERTIFICATE-----")?;
-    let block = pem.get(begin..)?;
-    block.get(..block.find(END)? + END.len())
+/// Checks a CA's certificate and its key, and returns them as an issuer, with the begin and the end of its validity.
+fn issuer(
+    certificate: &[u8],
+    key: &str,
+) -> Result<(Issuer<'static, KeyPair>, [Timestamp; 2]), SigningCaError> {
+    let unreadable = || SigningCaError::ReadCertificate;
+    let (_, parsed) = parse_x509_certificate(certificate).map_err(|_broken| unreadable())?;
+    if !parsed.is_ca() {
+        return Err(SigningCaError::NotACa);
+    }
+    key::check(parsed.public_key())?;
+    if !chain::has_plain_subject(&parsed) {
+        return Err(SigningCaError::CaSubject);
+    }
+    let key = signing_key(key).map_err(SigningCaError::ReadKey)?;
+    if parsed.public_key().subject_public_key.as_ref() != key.public_key_raw() {
+        return Err(SigningCaError::WrongKey);
+    }
+    let at = |time: ASN1Time| Timestamp::from_second(time.timestamp()).map_err(|_far| unreadable());
+    let validity = parsed.validity();
+    let validity = [at(validity.not_before)?, at(validity.not_after)?];
+    let issuer = Issuer::from_ca_cert_der(&certificate.into(), key);
+    Ok((issuer.map_err(|_broken| unreadable())?, validity))
 }
 
 /// rcgen keeps one value per attribute type. A second value uses a custom type with the same OID, so two

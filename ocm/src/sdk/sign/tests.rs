@@ -2,7 +2,7 @@ use rcgen::{
     BasicConstraints, CertifiedIssuer, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
     SignatureAlgorithm,
 };
-use x509_parser::prelude::X509Certificate;
+use x509_parser::{pem::parse_x509_pem, prelude::X509Certificate};
 
 use super::*;
 use crate::sdk::csr::{
