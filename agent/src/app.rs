@@ -1,5 +1,7 @@
 //! Builds every part, starts it, and waits; no decisions.
 
+mod redis;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use protocol::version::Capabilities;
 use runtime::admin::{self, Admin, AdminState, DebugState};
 use runtime::args::KubeArgs;
 use runtime::clock::Clock;
-use runtime::credentials::{self, ClientTls, Material, files, login, secrets};
+use runtime::credentials::{self, ClientTls, Material, files, secrets};
 use runtime::metrics::Registry;
 use runtime::parts::{Parts, Spawner, Stopped};
 use runtime::ready::Readiness;
@@ -32,12 +34,6 @@ use crate::transport::{Dialer, Network};
 
 /// How long parts may take to end; a pod has 30 s.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Argo CD's Secret with the password of its redis.
-const REDIS_SECRET: &str = "argocd-redis";
-const REDIS_KEYS: login::Keys = login::Keys {
-    user: "auth_username",
-    password: "auth",
-};
 const USER_AGENT: &str = concat!("argocd-agent/", env!("CARGO_PKG_VERSION"));
 
 /// Why the process ended.
@@ -84,7 +80,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let reports = Arc::new(Reports::new(Arc::clone(&store)));
     let Config { hub, scope, ui, .. } = config;
     let (argocd_namespace, mode) = (scope.argocd_namespace.clone(), scope.mode);
-    let redis = redis(config.redis, &client, &argocd_namespace, &spawner);
+    let redis = redis::start(config.redis, ui.access, &client, &scope, &spawner).await;
     let census = cluster_stats::watch(Arc::clone(&redis), ui.access, config.recount, &spawner);
     let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
     let material = material(config.tls, &client, &argocd_namespace, &spawner).await;
@@ -134,12 +130,6 @@ fn spawn_all(link: Link, api_handler: Arc<ApiHandler>, parts: &Parts, token: &Ca
     let agent_tunnel = link.tunnel(api_handler, background.clone());
     background.spawn("tunnel", agent_tunnel.run(token.clone()));
     parts.spawn("link", link.run(token.clone()));
-}
-
-fn redis(address: String, client: &Client, namespace: &str, spawner: &Spawner) -> Arc<Redis> {
-    let client = client.clone();
-    let login = login::watch(client, namespace, REDIS_SECRET, REDIS_KEYS, spawner);
-    Arc::new(Redis::new(address, login))
 }
 
 /// The handler of live requests; it has its own client, so that a list for a user delays no request of the agent.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::{Args as Group, CommandFactory as _, FromArgMatches as _, Parser};
 use runtime::args::{AdminArgs, KubeArgs, LogArgs, OtlpArgs, boolean, duration, port, with_env};
 
-pub use unsupported::{LaterArgs, Unread};
+pub use redis::RedisArgs;
+pub use unsupported::LaterArgs;
 
 /// Keeps the Argo CD of this cluster as the hub wants it.
 #[derive(Debug, Clone, Parser)]
@@ -30,6 +31,9 @@ pub struct Args {
     /// The rights of users of the hub.
     #[command(flatten)]
     pub ui: UiArgs,
+    /// The redis of Argo CD.
+    #[command(flatten)]
+    pub redis: RedisArgs,
     /// Accepted, but not supported yet.
     #[command(flatten)]
     pub later: LaterArgs,
@@ -202,17 +206,11 @@ pub struct UiArgs {
     /// User that live requests impersonate; without it they use the agent's own identity.
     #[arg(long, env = "ARGOCD_AGENT_UI_USER", default_value = "")]
     pub ui_user: String,
-    /// host:port of Argo CD's redis; without it port 6379 of the Service argocd-redis beside Argo CD.
-    #[arg(long, env = "REDIS_ADDR", default_value = "")]
-    pub redis_addr: String,
     /// Report to the hub whether an Argo CD runs in its namespace, whether the add-on installed it, and why it is
     /// unhealthy. Needs `list` and `watch` on Deployments and `StatefulSets` there.
     #[arg(long, env = "ARGOCD_AGENT_REPORT_ARGOCD", value_parser = boolean, num_args = 0..=1,
           require_equals = true, default_value = "false", default_missing_value = "true")]
     pub report_argocd: bool,
-    /// Pause between reads of Argo CD's statistics of this cluster, for the hub's page of clusters.
-    #[arg(long, env = "ARGOCD_AGENT_CACHE_REFRESH_INTERVAL", value_parser = duration, default_value = "10s")]
-    pub cache_refresh_interval: Duration,
 }
 
 /// Environment variables of the flags that the agent shares with the hub program.
@@ -293,4 +291,5 @@ pub(crate) mod tests {
         );
     }
 }
+mod redis;
 mod unsupported;

@@ -9,9 +9,11 @@ use runtime::trace;
 mod error;
 mod hub;
 pub mod proxy;
+mod redis;
 
 pub use error::Error;
 pub use hub::{Hub, Method};
+pub use redis::{Ca, LoginSource, Redis};
 
 use crate::args::{Args, LaterArgs, PolicyArgs, ScopeArgs, TlsArgs, UiArgs};
 
@@ -31,8 +33,8 @@ pub struct Config {
     pub policy: Policy,
     /// The rights of users of the hub.
     pub ui: Ui,
-    /// host:port of Argo CD's redis.
-    pub redis: String,
+    /// Argo CD's redis.
+    pub redis: Redis,
     /// Pause between reads of Argo CD's statistics.
     pub recount: Duration,
     /// The collector of traces; without one the agent exports none.
@@ -118,18 +120,14 @@ impl TryFrom<&Args> for Config {
         if tls.tls_client_cert.is_some() != tls.tls_client_key.is_some() {
             return Err(Error::HalfCertificate);
         }
-        let redis = match ui.redis_addr.as_str() {
-            "" => format!("argocd-redis.{}.svc:6379", args.scope.namespace),
-            address => address.to_owned(),
-        };
         Ok(Self {
             hub: hub.try_into()?,
             tls: tls.clone(),
             scope: scope_of(&args.scope, &hub.agent_mode)?,
             policy: (&args.policy).try_into()?,
             ui: ui.try_into()?,
-            redis,
-            recount: ui.cache_refresh_interval.max(FASTEST_RECOUNT),
+            redis: (&args.redis).try_into()?,
+            recount: args.redis.cache_refresh_interval.max(FASTEST_RECOUNT),
             otlp: trace::Settings::checked(&args.otlp)?,
             reports_argocd: ui.report_argocd,
         })
@@ -252,6 +250,7 @@ fn check_unsupported(later: &LaterArgs) -> Result<(), Error> {
     let left_out = [
         (!later.tls_ciphersuites.is_empty(), "--tls-ciphersuites"),
         (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
+        (later.redis_tls_insecure, "--redis-tls-insecure"),
         (later.pprof_port != 0, "--pprof-port"),
         (!later.full_detail.is_empty(), "--full-detail"),
     ];

@@ -7,4 +7,5 @@
 pub mod cluster_stats;
 pub(crate) mod go_compat;
 pub mod redis;
+pub mod redis_discovery;
 pub mod tunnel;

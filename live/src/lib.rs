@@ -15,6 +15,7 @@
 //! | [`cache_key`] | keys of Argo CD's redis cache that concern an Application |
 //! | [`cluster_info`] | the values that Argo CD's cluster page reads in redis |
 //! | [`events`] | Events of a cluster about an Application, as Events of the hub |
+//! | [`redis_service`] | the Service and the Secret of Argo CD's redis on a cluster |
 //! | [`resp`] | the redis protocol (RESP2 and RESP3), parsed as a stream within limits |
 
 pub mod belonging;
@@ -23,6 +24,7 @@ pub mod change;
 pub mod channels;
 pub mod cluster_info;
 pub mod events;
+pub mod redis_service;
 pub mod request;
 pub mod resp;
 pub mod ui_access;

@@ -16,6 +16,7 @@ pub mod admin;
 pub mod args;
 pub mod backoff;
 pub mod clock;
+pub mod connection;
 pub mod credentials;
 pub mod error;
 pub mod kube;

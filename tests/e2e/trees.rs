@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use lab::{
+    certs::Authority,
     faults::Fault,
     product,
     redis::Client,
@@ -20,7 +21,7 @@ use lab::{
     },
     wait,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::stage::{Stage, text};
@@ -29,6 +30,14 @@ const NAME: &str = "treed";
 const PASSWORD: &str = "of-the-hubs-redis";
 const TREE: &str = "app|resources-tree|spoke1_treed|1.8.3.gz";
 const CHANNEL: &str = "app|managed-resources|spoke1_treed|1.8.3";
+/// The Application whose tree is read from the redis with TLS, and the objects of that redis.
+const SECURED: &str = "secured";
+const SECURED_TREE: &str = "app|resources-tree|spoke1_secured|1.8.3.gz";
+const SECURE_REDIS: &str = "secure-redis";
+const SECURE_PASSWORD: &str = "of-the-secure-redis";
+const FLAGS: &str = "--port 0 --tls-port 6379 --tls-auth-clients no --tls-cert-file /tls/tls.crt \
+                     --tls-key-file /tls/tls.key --dir /data --replicaof argocd-redis 6379";
+
 /// A client that has shown the password to the redis proxy.
 pub(crate) async fn client(stage: &Stage, password: &str) -> Result<Client> {
     let service = At::service(product::NAMESPACE, "argocd-agent-redis-proxy");
@@ -37,14 +46,18 @@ pub(crate) async fn client(stage: &Stage, password: &str) -> Result<Client> {
     Client::at((ip, 6379), password).await
 }
 
-/// The tree, if it is known.
-async fn tree(client: &mut Client) -> Result<Option<String>> {
+/// The tree of this key, if it is known.
+async fn tree(client: &mut Client, key: &str) -> Result<Option<String>> {
     client
-        .value(TREE)
+        .value(key)
         .await?
         .as_deref()
         .map(unzipped)
         .transpose()
+}
+
+fn has_all(tree: Option<&str>) -> bool {
+    tree.is_some_and(|tree| tree.contains(workload::NAME) && tree.contains("ConfigMap"))
 }
 
 fn unzipped(bytes: &[u8]) -> Result<String> {
@@ -88,12 +101,9 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     let wrong = client(stage, "wrong").await.err();
     let error = wrong.context("a wrong password was accepted")?.to_string();
     ensure!(error.contains("WRONGPASS"), "{error}");
-    let look = async || tree(&mut client(stage, &password).await?).await;
-    let has_all = |tree: &Option<String>| {
-        tree.as_ref()
-            .is_some_and(|tree| tree.contains(workload::NAME) && tree.contains("ConfigMap"))
-    };
-    wait::until("the tree is read", look, has_all).await?;
+    let look = async || tree(&mut client(stage, &password).await?, TREE).await;
+    let fits = |tree: &Option<String>| has_all(tree.as_deref());
+    wait::until("the tree is read", look, fits).await?;
 
     let mut listener = client(stage, &password).await?;
     let confirmed = listener.ask(&["SUBSCRIBE", CHANNEL]).await?;
@@ -111,10 +121,13 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     let mut reader = client(stage, &password).await?;
     stage.lab.faults().set("spoke1", Fault::Stall);
     let begun = Instant::now();
-    let known = tree(&mut reader).await?;
+    let known = tree(&mut reader, TREE).await?;
     let took = begun.elapsed();
     stage.lab.faults().heal("spoke1");
-    ensure!(has_all(&known), "of a cluster that is away: {known:?}");
+    ensure!(
+        has_all(known.as_deref()),
+        "of a cluster that is away: {known:?}"
+    );
     ensure!(took < Duration::from_secs(4), "after {took:?}");
     enrol::until_available(hub, "spoke1").await?;
 
@@ -125,4 +138,110 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
         "an Application that is gone has no tree"
     );
     product::upgrade(&helm, &["--wait"]).await.map(drop)
+}
+
+/// With variables for its address, Secret and certificates the hub reads a tree from a redis with TLS and another password:
+/// a replica of Argo CD's own, which listens to nothing but TLS.
+pub(crate) async fn a_tree_is_read_from_a_redis_with_tls_and_another_secret(
+    stage: &Stage,
+) -> Result<()> {
+    stage.enrolled(1).await?;
+    let (hub, helm) = (&stage.hub, stage.lab.helm());
+    let password = password(stage).await?;
+    product::upgrade(&helm, &["--set", "redisProxy.enabled=true", "--wait"]).await?;
+    let objects = secure_redis(stage).await?;
+    let variables = [
+        ("REDIS_ADDR", format!("{SECURE_REDIS}.{ARGOCD}.svc:6379")),
+        ("REDIS_SECRET", SECURE_REDIS.to_owned()),
+        ("REDIS_SECRET_KEY", "word".to_owned()),
+        ("REDIS_TLS", format!("Secret/{SECURE_REDIS}")),
+    ];
+    let variables = variables.map(|(name, value)| json!({"name": name, "value": value}));
+    enrol::with_configuration(hub, "spoke1", json!({"customizedVariables": variables})).await?;
+    until_agent(stage, "has the other redis", |it| it.contains(SECURE_REDIS)).await?;
+    enrol::until_available(hub, "spoke1").await?;
+
+    let app = stage.greeter(SECURED, 1).await?;
+    app.apply(hub).await?;
+    until_healthy(hub, &app.at, "").await?;
+    let look = async || tree(&mut client(stage, &password).await?, SECURED_TREE).await;
+    let fits = |tree: &Option<String>| has_all(tree.as_deref());
+    wait::until("the tree is read over TLS", look, fits).await?;
+
+    stage.clear(&app).await?;
+    enrol::without_variables(hub, "spoke1").await?;
+    until_agent(stage, "has its own redis", |it| !it.contains(SECURE_REDIS)).await?;
+    enrol::until_available(hub, "spoke1").await?;
+    for at in &objects {
+        stage.spoke(1).delete(at).await?;
+    }
+    product::upgrade(&helm, &["--wait"]).await.map(drop)
+}
+
+/// Waits until the agent's Deployment fits, and its Pod runs.
+async fn until_agent(stage: &Stage, what: &str, fits: impl Fn(&str) -> bool) -> Result<()> {
+    let at = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let is_done = |it: &Value| {
+        let status = &it["status"];
+        fits(&it["spec"]["template"].to_string())
+            && status["observedGeneration"] == it["metadata"]["generation"]
+            && status["readyReplicas"] == 1
+            && status["updatedReplicas"] == 1
+    };
+    let spoke = stage.spoke(1);
+    spoke.until(&at, what, wait::BOUND, is_done).await.map(drop)
+}
+
+/// A redis on the first spoke that replicates that of Argo CD and has its own password and certificate.
+async fn secure_redis(stage: &Stage) -> Result<[At; 3]> {
+    let spoke = stage.spoke(1);
+    let own = At::deployment(ARGOCD, "argocd-redis");
+    let own = spoke.read(&own).await?;
+    let image = &own["spec"]["template"]["spec"]["containers"][0]["image"];
+    let master = spoke.read(&At::secret(ARGOCD, "argocd-redis")).await?;
+    let master = text(&master, "auth")?;
+    let authority = Authority::new(SECURE_REDIS)?;
+    let host = format!("{SECURE_REDIS}.{ARGOCD}.svc");
+    let serving = authority.serving(SECURE_REDIS, &[&host], &[])?;
+    let encoded = |text: &str| STANDARD.encode(text);
+    let secret = json!({"data": {
+        "word": encoded(SECURE_PASSWORD), "ca.crt": encoded(&authority.pair().cert),
+        "tls.crt": encoded(&serving.cert), "tls.key": encoded(&serving.key),
+    }});
+    let labels = json!({"app": SECURE_REDIS});
+    let own_values = [
+        "--save",
+        "",
+        "--requirepass",
+        SECURE_PASSWORD,
+        "--masterauth",
+        &master,
+    ];
+    let arguments: Vec<&str> = FLAGS.split(' ').chain(own_values).collect();
+    let pod = json!({
+        "terminationGracePeriodSeconds": 5,
+        "containers": [{
+            "name": "redis", "image": image, "args": arguments,
+            "volumeMounts": [
+                {"name": "tls", "mountPath": "/tls"}, {"name": "data", "mountPath": "/data"},
+            ],
+        }],
+        "volumes": [
+            {"name": "tls", "secret": {"secretName": SECURE_REDIS}}, {"name": "data", "emptyDir": {}},
+        ],
+    });
+    let deployment = json!({"spec": {
+        "replicas": 1, "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }});
+    let service = json!({"spec": {"selector": labels, "ports": [{"port": 6379}]}});
+    let all = [
+        At::secret(ARGOCD, SECURE_REDIS),
+        At::service(ARGOCD, SECURE_REDIS),
+        At::deployment(ARGOCD, SECURE_REDIS),
+    ];
+    for (at, object) in all.iter().zip([secret, service, deployment]) {
+        spoke.apply(at, object).await?;
+    }
+    Ok(all)
 }

@@ -56,6 +56,10 @@ fn values_that_cannot_be_are_refused_by_name() {
         ("argocd.namespace=Argo_CD", "argocd.namespace"),
         ("agent.variables.LOGLEVEL=debug", "LOGLEVEL"),
         ("agent.variables.MODE=manged", "agent.variables.MODE"),
+        (
+            "agent.variables.REDIS_TLS=true",
+            "agent.variables.REDIS_TLS",
+        ),
         ("agent.registries[0].source=quay.io", "mirror"),
         ("certificateLife=30", "certificateLife"),
         ("log.format=xml", "log.format"),

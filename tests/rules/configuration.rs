@@ -17,6 +17,7 @@ const MANAGER_REDIS: &str = "addon-manager/src/args/redis.rs";
 const PRINCIPAL: &str = "addon-manager/src/args/principal.rs";
 const PRINCIPAL_LATER: &str = "addon-manager/src/args/unsupported.rs";
 const AGENT: &str = "agent/src/args.rs";
+const AGENT_REDIS: &str = "agent/src/args/redis.rs";
 const AGENT_LATER: &str = "agent/src/args/unsupported.rs";
 
 #[test]
@@ -59,7 +60,7 @@ fn settings_that_agentctl_reads_are_hub_program_flags() {
 
 #[test]
 fn every_flag_of_the_agent_has_its_row() {
-    let groups = groups(&[SHARED, AGENT]);
+    let groups = groups(&[SHARED, AGENT, AGENT_REDIS]);
     let changed = changed_defaults(tokens(AGENT));
     assert!(!changed.is_empty(), "the agent has ports of its own");
     let rows = rows_of(&groups, &variables(AGENT), "Args", &changed);

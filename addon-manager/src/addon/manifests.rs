@@ -8,7 +8,10 @@ use ocm::api::addon::NodePlacement;
 use principal::Mode;
 use serde_json::{Value, json};
 
-use super::template::{Error, Template, embedded};
+use super::{
+    settings::RedisOptions,
+    template::{Error, Template, embedded},
+};
 use crate::address::Address;
 
 pub use argocd::keys::addon::AGENT as DEPLOYMENT;
@@ -94,6 +97,8 @@ pub struct Spoke {
     pub resources: Option<Value>,
     /// The export of traces, if enabled.
     pub traces: Option<Traces>,
+    /// How the agent reaches Argo CD's redis.
+    pub redis: RedisOptions,
 }
 
 /// Proxies for the connection to the hub; empty values are not passed on.
@@ -155,6 +160,9 @@ impl Templates {
             if object.pointer("/kind") == Some(&json!("Deployment")) {
                 adjust(&mut object, spoke);
             }
+            if [MANAGED_ROLE, AUTONOMOUS_ROLE].contains(&template.name()) {
+                spoke.redis.grant(&mut object);
+            }
             if object.pointer("/metadata/name") == Some(&json!(TRUST)) {
                 trust_others(&mut object, spoke);
             }
@@ -203,6 +211,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         proxy: _,
         resources: _,
         traces: _,
+        redis: _,
     } = spoke;
     BTreeMap::from([
         ("AGENT_NAMESPACE", agent_namespace.clone()),
@@ -234,7 +243,7 @@ fn adjust(deployment: &mut Value, spoke: &Spoke) {
     let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
         return;
     };
-    let optional = variables(spoke).into_iter();
+    let optional = variables(spoke).into_iter().chain(spoke.redis.variables());
     let optional = optional.filter(|(_, value)| !value.is_empty());
     env.extend(optional.map(|(name, value)| json!({"name": name, "value": value})));
 }

@@ -18,9 +18,11 @@ use crate::{
 };
 
 mod image;
+mod redis;
 mod traces;
 
 pub(super) use image::mirrored;
+pub use redis::{RedisOptions, RedisTls};
 
 /// The defaults for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +162,7 @@ pub fn spoke(
         proxy: proxy(config)?,
         resources: resources(config),
         traces: traces::traces(config)?,
+        redis: redis::options(config)?,
     })
 }
 

@@ -1,6 +1,5 @@
 //! Flags of the Go agent that this agent does not support yet.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as Group;
@@ -8,10 +7,6 @@ use runtime::args::{boolean, duration, port};
 
 /// Accepted so that manifests of the Go agent work. [`crate::config`] rejects some of them.
 #[derive(Debug, Clone, Group)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of the Go agent"
-)]
 #[command(next_help_heading = "Not supported yet")]
 pub struct LaterArgs {
     /// Do not check the principal's certificate.
@@ -31,35 +26,7 @@ pub struct LaterArgs {
     #[arg(long, env = "ARGOCD_AGENT_IGNORE_UNMANAGED_APPS", value_parser = boolean, num_args = 0..=1,
           require_equals = true, default_value = "false", default_missing_value = "true")]
     pub ignore_unmanaged_apps: bool,
-    /// User of redis.
-    #[arg(long, env = "REDIS_USERNAME", default_value = "")]
-    pub redis_username: String,
-    /// Password of redis; not read.
-    #[arg(
-        long,
-        env = "REDIS_PASSWORD",
-        default_value = "",
-        hide_env_values = true
-    )]
-    pub redis_password: Unread,
-    /// Directory with user and password of redis.
-    #[arg(long, env = "REDIS_CREDS_DIR_PATH")]
-    pub redis_creds_dir_path: Option<PathBuf>,
-    /// Connect to redis with TLS.
-    #[arg(long, env = "ARGOCD_AGENT_REDIS_TLS_ENABLED", value_parser = boolean, num_args = 0..=1,
-          require_equals = true, default_value = "false", default_missing_value = "true")]
-    pub redis_tls_enabled: bool,
-    /// Certificates to trust for redis.
-    #[arg(long, env = "ARGOCD_AGENT_REDIS_TLS_CA_PATH")]
-    pub redis_tls_ca_path: Option<PathBuf>,
-    /// Secret with the certificates to trust for redis.
-    #[arg(
-        long,
-        env = "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME",
-        default_value = "argocd-redis-tls"
-    )]
-    pub redis_tls_ca_secret_name: String,
-    /// Do not check the certificate of redis.
+    /// Do not check the certificate of redis; this agent always checks it.
     #[arg(long, env = "ARGOCD_AGENT_REDIS_TLS_INSECURE", value_parser = boolean, num_args = 0..=1,
           require_equals = true, default_value = "false", default_missing_value = "true")]
     pub redis_tls_insecure: bool,
@@ -75,15 +42,4 @@ pub struct LaterArgs {
     /// Log whole objects.
     #[arg(long, env = "ARGOCD_AGENT_FULL_DETAIL", value_delimiter = ',')]
     pub full_detail: Vec<String>,
-}
-
-/// A secret that is accepted and dropped.
-#[derive(Clone, derive_more::Debug)]
-#[debug("***")]
-pub struct Unread;
-
-impl From<&str> for Unread {
-    fn from(_secret: &str) -> Self {
-        Self
-    }
 }

@@ -34,6 +34,9 @@ pub enum Error {
     /// The name of the user is invalid.
     #[error("--ui-user {0:?} is not the name of a user")]
     User(String),
+    /// The address of redis is invalid.
+    #[error("--redis-addr (REDIS_ADDR) {0:?} is not host:port, such as argocd-redis:6379")]
+    Redis(String),
     /// A setting of traces is invalid.
     #[error(transparent)]
     Traces(#[from] trace::Invalid),

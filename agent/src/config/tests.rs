@@ -29,7 +29,7 @@ fn the_least_that_is_needed_is_an_address_and_a_mode() {
     assert_eq!(config.tls.tls_client_cert, None);
     assert_eq!(config.tls.tls_secret_name, "argocd-agent-client-tls");
     assert_eq!(config.policy.mismatch, Mismatch::Upsert);
-    assert_eq!(config.redis, "argocd-redis.argocd.svc:6379");
+    assert_eq!(config.redis.address, None);
     assert_eq!(config.recount, Duration::from_secs(10));
     assert_eq!(config.hub.keep_alive, None);
     assert!(config.hub.heartbeat.is_some());

@@ -53,21 +53,45 @@ async fn follow(redis: &Redis, every: Duration, reported: &watch::Sender<Option<
     let mut ticks = interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut at = Instant::now();
+    let mut read_log = ReadLog::default();
     loop {
         ticks.tick().await;
-        let census = match read(redis).await {
-            Ok(Some(census)) => census,
-            // The last value stays: an Argo CD that is being replaced writes a new one soon.
-            Ok(None) => continue,
-            Err(error) => {
-                tracing::debug!(error = %Chain(&*error), "cannot read Argo CD's cluster statistics");
-                continue;
-            }
-        };
+        let read = read(redis).await;
+        read_log.take(&read);
+        // The last value stays: an Argo CD that is being replaced writes a new one soon.
+        let Ok(Some(census)) = read else { continue };
         let is_change = is_change(reported.borrow().as_ref(), &census, at.elapsed());
         if is_change {
             at = Instant::now();
             reported.send_replace(Some(census));
+        }
+    }
+}
+
+/// The log of reads, which show whether the settings of redis are right.
+#[derive(Debug, Default)]
+struct ReadLog {
+    failures: u32,
+    /// The last logged error, so that it is logged once.
+    complaint: Option<String>,
+}
+
+impl ReadLog {
+    /// Logs an error that lasts, and its end. At the start the password is not known yet.
+    fn take(&mut self, read: &Result<Option<Census>, Error>) {
+        let Err(error) = read else {
+            self.failures = 0;
+            if self.complaint.take().is_some() {
+                tracing::info!("reading Argo CD's redis again");
+            }
+            return;
+        };
+        self.failures = self.failures.saturating_add(1);
+        let error = Chain(&**error).to_string();
+        if self.failures > 1 && self.complaint.as_ref() != Some(&error) {
+            let effect = "users of the hub see no resource trees of this cluster";
+            tracing::warn!(error, effect, "cannot read Argo CD's redis");
+            self.complaint = Some(error);
         }
     }
 }

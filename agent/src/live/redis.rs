@@ -8,9 +8,10 @@ use bytes::{Bytes, BytesMut};
 use futures::Stream;
 use futures::stream::try_unfold;
 use live::resp::{self, Event, Kind, Limits, Malformed, Scanner, Step, Value};
+use runtime::connection::{self, Stream as Io};
+use runtime::credentials::ClientTls;
 use runtime::credentials::login::Login;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -29,12 +30,17 @@ const LIMITS: Limits = Limits {
     bytes: 1 << 30,
 };
 
-/// Why a request to redis failed.
+/// Why a request to redis failed; what an administrator can repair names the variables to set.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("connect to redis at {0}")]
+    #[error("connect to redis at {0} (if this is wrong, set REDIS_ADDR, or REDIS_TLS for TLS)")]
     Connect(String, #[source] io::Error),
-    #[error("redis refused the login: {0}")]
+    #[error(
+        "redis at {0} refused the login (if another one is right, set REDIS_SECRET, REDIS_SECRET_KEY or \
+         REDIS_USERNAME): {1}"
+    )]
+    Login(String, String),
+    #[error("redis refused the request: {0}")]
     Refused(String),
     #[error("read from or write to redis")]
     Talk(#[from] io::Error),
@@ -50,11 +56,24 @@ impl From<Error> for io::Error {
     }
 }
 
+/// The current login, if there is one.
+pub type LoginReceiver = watch::Receiver<Option<Arc<Login>>>;
+
 /// The address and login of redis.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Host and port.
+    pub address: String,
+    /// The login.
+    pub login: LoginReceiver,
+}
+
+/// Argo CD's redis.
 #[derive(Debug)]
 pub struct Redis {
-    address: String,
-    login: watch::Receiver<Option<Arc<Login>>>,
+    endpoint: watch::Receiver<Endpoint>,
+    user: Option<String>,
+    tls: Option<ClientTls>,
 }
 
 /// A value that is being read.
@@ -70,8 +89,29 @@ pub(crate) struct Messages(Connection);
 
 impl Redis {
     /// The redis at this address (host and port).
-    pub const fn new(address: String, login: watch::Receiver<Option<Arc<Login>>>) -> Self {
-        Self { address, login }
+    pub fn new(address: String, login: LoginReceiver) -> Self {
+        Self::following(watch::channel(Endpoint { address, login }).1)
+    }
+
+    /// The redis at the current endpoint.
+    pub const fn following(endpoint: watch::Receiver<Endpoint>) -> Self {
+        Self {
+            endpoint,
+            user: None,
+            tls: None,
+        }
+    }
+
+    /// Logs in as this user, if there is one, instead of that of the login.
+    #[must_use]
+    pub fn with_user(self, user: Option<String>) -> Self {
+        Self { user, ..self }
+    }
+
+    /// Connects with TLS, if it is given.
+    #[must_use]
+    pub fn with_tls(self, tls: Option<ClientTls>) -> Self {
+        Self { tls, ..self }
     }
 
     /// The value of a key, if it has one.
@@ -97,32 +137,46 @@ impl Redis {
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
-        let cannot = |error| Error::Connect(self.address.clone(), error);
-        let io = timeout(RESPONSE_TIMEOUT, TcpStream::connect(&self.address))
+        let Endpoint { address, login } = self.endpoint.borrow().clone();
+        let cannot = |error| Error::Connect(address.clone(), error);
+        let connecting = connection::connect(&address, self.tls.as_ref());
+        let io = timeout(RESPONSE_TIMEOUT, connecting)
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
-        io.set_nodelay(true).map_err(cannot)?;
         let mut connection = Connection {
             io,
             buffer: BytesMut::new(),
             scanner: Scanner::new(LIMITS),
         };
-        let login = self.login.borrow().clone();
-        // A redis may need no password; one that does rejects the command.
+        let login = login.borrow().clone();
+        let answered = self.log_in(&mut connection, login.as_deref()).await;
+        match answered {
+            Err(Error::Refused(text)) if text.contains("without any password configured") => {
+                Ok(connection)
+            }
+            Err(Error::Refused(text)) => Err(Error::Login(address, text)),
+            // A redis with TLS ends a connection without it in this way.
+            Err(error @ (Error::Talk(_) | Error::Malformed(_))) => Err(cannot(error.into())),
+            Err(error) => Err(error),
+            Ok(_) => Ok(connection),
+        }
+    }
+
+    /// Authenticates; without a login, shows whether redis needs one.
+    async fn log_in(
+        &self,
+        connection: &mut Connection,
+        login: Option<&Login>,
+    ) -> Result<Value, Error> {
         let Some(login) = login else {
-            return Ok(connection);
+            return connection.ask(&[b"PING"]).await;
         };
         let password = login.password.as_bytes();
-        let answered = match &login.user {
+        match self.user.as_ref().or(login.user.as_ref()) {
             None => connection.ask(&[b"AUTH", password]).await,
             Some(user) => connection.ask(&[b"AUTH", user.as_bytes(), password]).await,
-        };
-        match answered {
-            Err(Error::Refused(text)) if text.contains("without any password configured") => {}
-            other => drop(other?),
         }
-        Ok(connection)
     }
 }
 
@@ -171,14 +225,16 @@ enum Part {
 
 #[derive(Debug)]
 struct Connection {
-    io: TcpStream,
+    io: Io,
     buffer: BytesMut,
     scanner: Scanner,
 }
 
 impl Connection {
     async fn send(&mut self, words: &[&[u8]]) -> io::Result<()> {
-        self.io.write_all(&resp::command(words)).await
+        self.io.write_all(&resp::command(words)).await?;
+        // TLS may still have some of it.
+        self.io.flush().await
     }
 
     /// Sends a command and reads a small answer.
@@ -264,3 +320,6 @@ fn is_word(value: &Value, word: &str) -> bool {
 fn late(late: tokio::time::error::Elapsed) -> Error {
     Error::Talk(late.into())
 }
+
+#[cfg(test)]
+mod tests;

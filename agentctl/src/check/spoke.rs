@@ -6,6 +6,7 @@ mod definitions;
 mod joined;
 mod places;
 mod redis;
+mod redis_place;
 mod time;
 mod way;
 
@@ -14,6 +15,7 @@ use serde_json::Value;
 pub use joined::{NEEDS, Need, work_account};
 pub use places::{Configured, Given, Places, address, configuration, matters, places, proxy};
 pub use redis::REDIS;
+pub use redis_place::{RedisPlace, redis_place};
 pub(super) use time::from_here as clock_from_here;
 pub(super) use way::from_here as way_from_here;
 pub use way::{Handshake, Met, Source, Verdict, Way};
@@ -63,8 +65,8 @@ pub struct Spoke {
     pub definitions: Vec<(&'static str, One)>,
     /// Whether the Secret of redis has a password; none if there is no such Secret.
     pub password: Result<Option<bool>, String>,
-    /// The Service of redis.
-    pub redis: One,
+    /// The redis that the agent uses, if the Services could be read or its address is configured.
+    pub redis: Result<RedisPlace, String>,
     /// The `NetworkPolicies` in Argo CD's namespace.
     pub fences: Many,
 }

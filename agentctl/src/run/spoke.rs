@@ -13,8 +13,9 @@ use crate::{
     check::{
         asked,
         spoke::{
-            Configured, DEFINITIONS, Facts, Hub as AtHub, Many, NEEDS, Need, One, Places, REDIS,
-            Source, Spoke, Way, address, check, matters, places, proxy, work_account,
+            Configured, DEFINITIONS, Facts, Hub as AtHub, Many, NEEDS, Need, One, Places,
+            RedisPlace, Source, Spoke, Way, address, check, matters, places, proxy, redis_place,
+            work_account,
         },
     },
     hub::{
@@ -82,7 +83,7 @@ async fn facts(
     let roots = roots(beside, hub).await;
     let way = gone(address, proxy(known), &roots, place).await;
     let spoke = match &api {
-        Ok(_) => Some(of_spoke(spoke, &places, programs).await),
+        Ok(_) => Some(of_spoke(spoke, &places, &configured, programs).await),
         Err(_) => None,
     };
     Ok(Facts {
@@ -115,22 +116,52 @@ pub(super) async fn gone(
     }
 }
 
-async fn of_spoke(spoke: &Hub, places: &Places, programs: Many) -> Spoke {
+async fn of_spoke(spoke: &Hub, places: &Places, configured: &Configured, programs: Many) -> Spoke {
     let argocd = Some(places.argocd.as_str());
-    let account = work_account(programs.as_deref().unwrap_or_default());
-    // What the password is goes no further.
-    let secret = spoke.find(SECRETS, argocd, REDIS).await;
-    let has_password = |secret: Value| secret.pointer("/data/auth").is_some();
+    let known = programs.as_deref().unwrap_or_default();
+    let account = work_account(known);
+    let redis = redis(spoke, places, configured, known).await;
     Spoke {
         system: spoke.find(NAMESPACES, None, "kube-system").await,
         rights: rights(spoke, places, &account).await,
         pods: spoke.find_all(PODS, Some(&places.agent), all()).await,
         definitions: definitions(spoke).await,
-        password: secret.map(|secret| secret.map(has_password)),
-        redis: spoke.find(SERVICES, argocd, REDIS).await,
+        password: password(spoke, places, &redis).await,
+        redis,
         fences: spoke.find_all(FENCES, argocd, all()).await,
         programs,
     }
+}
+
+/// The redis that the agent uses; where its address is configured, the Services do not matter.
+async fn redis(
+    spoke: &Hub,
+    places: &Places,
+    configured: &Configured,
+    programs: &[Value],
+) -> Result<RedisPlace, String> {
+    let services = spoke.find_all(SERVICES, Some(&places.argocd), all()).await;
+    let found = services.as_deref().unwrap_or_default();
+    let place = redis_place(configured, programs, found);
+    match services {
+        Err(reason) if place.address.is_none() => Err(reason),
+        Ok(_) | Err(_) => Ok(place),
+    }
+}
+
+/// Whether its Secret has a password. What the password is goes no further.
+async fn password(
+    spoke: &Hub,
+    places: &Places,
+    redis: &Result<RedisPlace, String>,
+) -> Result<Option<bool>, String> {
+    let known = redis.as_ref().ok().and_then(|it| it.password.as_ref());
+    let Some((secret, key)) = known else {
+        return Ok(None);
+    };
+    let secret = spoke.find(SECRETS, Some(&places.argocd), secret).await?;
+    let value = |secret: Value| secret.get("data")?.get(key).cloned();
+    Ok(secret.map(|secret| value(secret).is_some()))
 }
 
 async fn programs(spoke: &Hub) -> Many {

@@ -1,5 +1,6 @@
 //! User and password for password authentication, from a Secret of the Kubernetes API or from files.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::watch;
 
 use super::files::POLL_INTERVAL;
-use super::secrets::follow_secret;
+use super::secrets::follow_object;
 use crate::parts::Spawner;
 
 /// A configured password. Cannot be printed.
@@ -39,12 +40,22 @@ impl Login {
 }
 
 /// The keys of a login in a Secret, or its files in a folder.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Keys {
     /// The key of the user.
-    pub user: &'static str,
+    pub user: Cow<'static, str>,
     /// The key of the password.
-    pub password: &'static str,
+    pub password: Cow<'static, str>,
+}
+
+impl Keys {
+    /// Fixed keys.
+    pub const fn of(user: &'static str, password: &'static str) -> Self {
+        Self {
+            user: Cow::Borrowed(user),
+            password: Cow::Borrowed(password),
+        }
+    }
 }
 
 /// Watches one Secret and publishes its login, once there is one.
@@ -59,14 +70,14 @@ pub fn watch(
 ) -> watch::Receiver<Option<Arc<Login>>> {
     let (send, receive) = watch::channel(None);
     let object = format!("Secret/{namespace}/{name}");
-    follow_secret(
+    follow_object(
         client,
         (namespace, name),
         "a password",
         spawner,
-        move |secret| {
-            let Some(login) = login(&secret, keys) else {
-                return tracing::warn!(%object, key = keys.password, "a Secret has no password");
+        move |secret: Secret| {
+            let Some(login) = login(&secret, &keys) else {
+                return tracing::warn!(%object, key = %keys.password, "a Secret has no password");
             };
             if publish(&send, login) {
                 tracing::info!(%object, "reloaded a password");
@@ -91,7 +102,7 @@ pub fn follow_folder(
         let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while token.run_until_cancelled(ticks.tick()).await.is_some() {
-            let read = read(&folder, keys).await.map_err(|why| why.to_string());
+            let read = read(&folder, &keys).await.map_err(|why| why.to_string());
             let found = read.and_then(|it| it.ok_or_else(|| "no password found in it".to_owned()));
             match found {
                 Ok(login) => {
@@ -119,9 +130,9 @@ fn publish(send: &watch::Sender<Option<Arc<Login>>>, login: Login) -> bool {
     })
 }
 
-async fn read(folder: &Path, keys: Keys) -> io::Result<Option<Login>> {
-    let password = tokio::fs::read(folder.join(keys.password)).await?;
-    let user = match tokio::fs::read(folder.join(keys.user)).await {
+async fn read(folder: &Path, keys: &Keys) -> io::Result<Option<Login>> {
+    let password = tokio::fs::read(folder.join(&*keys.password)).await?;
+    let user = match tokio::fs::read(folder.join(&*keys.user)).await {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Vec::new(),
         read => read?,
     };
@@ -131,11 +142,11 @@ async fn read(folder: &Path, keys: Keys) -> io::Result<Option<Login>> {
     }))
 }
 
-fn login(secret: &Secret, keys: Keys) -> Option<Login> {
+fn login(secret: &Secret, keys: &Keys) -> Option<Login> {
     let text = |key: &str| text(&secret.data.as_ref()?.get(key)?.0);
     Some(Login {
-        user: text(keys.user),
-        password: text(keys.password)?,
+        user: text(&keys.user),
+        password: text(&keys.password)?,
     })
 }
 
@@ -153,10 +164,7 @@ mod tests {
     use super::*;
     use crate::parts::Parts;
 
-    const KEYS: Keys = Keys {
-        user: "auth_username",
-        password: "auth",
-    };
+    const KEYS: Keys = Keys::of("auth_username", "auth");
 
     fn secret(data: &[(&str, &str)]) -> Secret {
         let data = data.iter();
@@ -169,17 +177,17 @@ mod tests {
 
     #[test]
     fn a_login_is_a_password_and_perhaps_a_user_and_never_printed() {
-        let only = login(&secret(&[("auth", "secret\n")]), KEYS).unwrap();
+        let only = login(&secret(&[("auth", "secret\n")]), &KEYS).unwrap();
         assert_eq!((only.user.as_deref(), &*only.password), (None, "secret"));
         let both = login(
             &secret(&[("auth", "secret"), ("auth_username", "argo")]),
-            KEYS,
+            &KEYS,
         )
         .unwrap();
         assert_eq!(both.user.as_deref(), Some("argo"));
         assert!(!format!("{both:?}").contains("secret"));
         for nothing in [&[][..], &[("auth", " ")], &[("auth_username", "argo")]] {
-            assert_eq!(login(&secret(nothing), KEYS), None);
+            assert_eq!(login(&secret(nothing), &KEYS), None);
         }
     }
 
@@ -221,7 +229,7 @@ mod tests {
         assert_eq!(user.as_deref(), Some("argo"));
         // The known login stays after the files are deleted.
         std::fs::remove_file(folder.path().join("auth")).unwrap();
-        assert!(read(folder.path(), KEYS).await.is_err());
+        assert!(read(folder.path(), &KEYS).await.is_err());
         assert!(known.borrow().is_some());
     }
 }

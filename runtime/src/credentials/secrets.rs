@@ -1,10 +1,13 @@
-//! TLS material from Secrets of the Kubernetes API.
+//! TLS material from Secrets and `ConfigMap`s of the Kubernetes API.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use ::kube::{Api, Client};
-use k8s_openapi::api::core::v1::Secret;
+use ::kube::{Api, Client, Resource};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::material::{Material, Pem};
@@ -39,16 +42,53 @@ pub fn watch(
     clock: Clock,
     spawner: &Spawner,
 ) -> watch::Receiver<Arc<Material>> {
+    let pem = move |secret: Secret| {
+        let data = secret.data.unwrap_or_default().into_iter();
+        pem(data.map(|(key, value)| (key, value.0)), &take)
+    };
+    publish(client, (namespace, name), pem, clock, spawner)
+}
+
+/// Watches one `ConfigMap` and publishes the trusted certificates of all its keys, as [`watch()`] does.
+pub fn watch_config_map(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    clock: Clock,
+    spawner: &Spawner,
+) -> watch::Receiver<Arc<Material>> {
+    let pem = |map: ConfigMap| {
+        let data = map.data.unwrap_or_default().into_iter();
+        pem(
+            data.map(|(key, value)| (key, value.into_bytes())),
+            &Take::AllRoots,
+        )
+    };
+    publish(client, (namespace, name), pem, clock, spawner)
+}
+
+/// Watches one object, and publishes what `pem` takes from it.
+fn publish<K>(
+    client: Client,
+    (namespace, name): (&str, &str),
+    pem: impl Fn(K) -> Pem + Send + 'static,
+    clock: Clock,
+    spawner: &Spawner,
+) -> watch::Receiver<Arc<Material>>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
     let (send, receive) = watch::channel(Arc::new(Material::default()));
-    let object = format!("Secret/{namespace}/{name}");
+    let object = full_name::<K>(namespace, name);
     let mut last = None;
-    follow_secret(
+    follow_object(
         client,
         (namespace, name),
         "TLS material",
         spawner,
-        move |secret| {
-            let pem = pem(&secret.data.unwrap_or_default(), &take);
+        move |found: K| {
+            let pem = pem(found);
             let content = pem.fingerprint();
             if last == Some(content) {
                 return;
@@ -68,33 +108,36 @@ pub fn watch(
     receive
 }
 
-/// Watches one Secret, which has `what`, and calls `handle` for each of its versions.
+/// Watches one object, which has `what`, and calls `handle` for each of its versions.
 ///
-/// The part logs a deleted and a missing Secret: the owner keeps what it has.
-pub(super) fn follow_secret(
+/// The part logs a deleted and a missing object: the owner keeps what it has.
+pub(super) fn follow_object<K>(
     client: Client,
     (namespace, name): (&str, &str),
     what: &'static str,
     spawner: &Spawner,
-    mut handle: impl FnMut(Secret) + Send + 'static,
-) {
-    let watched = Watch::<Secret>::new(Api::namespaced(client, namespace))
+    mut handle: impl FnMut(K) + Send + 'static,
+) where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    K: Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+{
+    let watched = Watch::<K>::new(Api::namespaced(client, namespace))
         .fields(&format!("metadata.name={name}"));
-    let object = format!("Secret/{namespace}/{name}");
+    let object = full_name::<K>(namespace, name);
     let token = spawner.token().clone();
     spawner.spawn(format!("credential {object}"), async move {
         let mut there = false;
         watch_trimmed(watched, token, |event| match event {
-            Event::Applied { object: secret, .. } => {
+            Event::Applied { object: found, .. } => {
                 there = true;
-                handle(*secret);
+                handle(*found);
             }
             Event::Deleted(_) => {
                 there = false;
-                tracing::warn!(%object, "a Secret with {what} was deleted; keeping the {what} that it had");
+                tracing::warn!(%object, "an object with {what} was deleted; keeping the {what} that it had");
             }
             Event::Synced if !there => {
-                tracing::warn!(%object, "waiting for a Secret with {what}");
+                tracing::warn!(%object, "waiting for an object with {what}");
             }
             Event::Synced | Event::Rewound => {}
         })
@@ -102,8 +145,14 @@ pub(super) fn follow_secret(
     });
 }
 
-fn pem(data: &BTreeMap<String, k8s_openapi::ByteString>, take: &Take) -> Pem {
-    let text = |key: &str| Some(data.get(key).cloned().unwrap_or_default().0);
+/// Kind, namespace and name, for logs.
+fn full_name<K: Resource<DynamicType = ()>>(namespace: &str, name: &str) -> String {
+    format!("{}/{namespace}/{name}", K::kind(&()))
+}
+
+fn pem(data: impl Iterator<Item = (String, Vec<u8>)>, take: &Take) -> Pem {
+    let data: BTreeMap<String, Vec<u8>> = data.collect();
+    let text = |key: &str| Some(data.get(key).cloned().unwrap_or_default());
     let roots = match take {
         Take::Identity => {
             return Pem {
@@ -122,10 +171,29 @@ fn pem(data: &BTreeMap<String, k8s_openapi::ByteString>, take: &Take) -> Pem {
 }
 
 /// Concatenates PEM texts; a text need not end with a new line.
-fn joined<'a>(texts: impl Iterator<Item = &'a k8s_openapi::ByteString>) -> Vec<u8> {
+fn joined<'a>(texts: impl Iterator<Item = &'a Vec<u8>>) -> Vec<u8> {
     texts.fold(vec![], |mut all, text| {
-        all.extend_from_slice(&text.0);
+        all.extend_from_slice(text);
         all.push(b'\n');
         all
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_of_the_chosen_keys_and_never_of_a_private_key() {
+        let data = [("ca.crt", "a"), ("other", "b\n"), ("tls.key", "key")];
+        let roots = |take: Take| {
+            let data = data.map(|(key, text)| (key.to_owned(), text.as_bytes().to_vec()));
+            let pem = pem(data.into_iter(), &take);
+            assert!(pem.chain.is_none() && pem.key.is_none());
+            String::from_utf8(pem.roots.unwrap()).unwrap()
+        };
+        assert_eq!(roots(Take::AllRoots), "a\nb\n\n");
+        assert_eq!(roots(Take::Roots(&["ca.crt", "tls.crt"])), "a\n");
+        assert_eq!(roots(Take::Roots(&["tls.crt"])), "");
+    }
 }

@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::addon::golden;
 
+mod redis;
+
 fn spoke() -> Spoke {
     Spoke {
         agent_namespace: "open-cluster-management-agent-addon".to_owned(),
@@ -18,6 +20,7 @@ fn spoke() -> Spoke {
         proxy: Proxy::default(),
         resources: None,
         traces: None,
+        redis: RedisOptions::default(),
     }
 }
 
@@ -116,8 +119,11 @@ fn an_agent_that_owns_its_applications_may_make_and_delete_nothing() {
             .collect()
     };
     assert!(verbs(Mode::Managed).contains(&"create".to_owned()));
-    // It watches Applications and projects, sends commands to Applications, reads one Secret, and lists programs.
-    let few = ["list", "watch", "patch", "list", "watch", "list", "watch"];
+    // It watches Applications and projects, sends commands to Applications, reads the Secret of redis, and lists programs
+    // and Services.
+    let few = [
+        "list", "watch", "patch", "list", "watch", "list", "watch", "list",
+    ];
     assert_eq!(verbs(Mode::Autonomous), few);
     let objects = render(&Spoke {
         mode: Mode::Autonomous,

@@ -24,3 +24,25 @@ fn cluster_stats_are_reported_on_change_and_throttled() {
     };
     assert!(is_change(Some(&stated), &upgraded, soon));
 }
+
+#[test]
+fn a_lasting_error_is_logged_once_until_it_changes() {
+    let fails = |why: &str| -> Result<Option<Census>, Error> { Err(why.into()) };
+    let mut log = ReadLog::default();
+    let mut logged = |read: &Result<Option<Census>, Error>| {
+        let before = log.complaint.clone();
+        log.take(read);
+        log.complaint
+            .clone()
+            .filter(|now| before.as_ref() != Some(now))
+    };
+    assert_eq!(logged(&fails("no password yet")), None);
+    assert_eq!(logged(&Ok(None)), None);
+    assert_eq!(logged(&fails("a")), None);
+    assert_eq!(logged(&fails("a")).as_deref(), Some("a"));
+    assert_eq!(logged(&fails("a")), None);
+    assert_eq!(logged(&fails("b")).as_deref(), Some("b"));
+    assert_eq!(logged(&Ok(None)), None);
+    assert_eq!(logged(&fails("b")), None);
+    assert_eq!(logged(&fails("b")).as_deref(), Some("b"));
+}

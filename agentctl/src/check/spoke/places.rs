@@ -74,7 +74,7 @@ pub(super) fn agent<'a>(mut programs: impl Iterator<Item = &'a Value>) -> Option
     programs.find(|it| argocd::Meta::of(it).name() == AGENT)
 }
 
-fn variable_of<'a>(agent: Option<&'a Value>, name: &str) -> Option<&'a str> {
+pub(super) fn variable_of<'a>(agent: Option<&'a Value>, name: &str) -> Option<&'a str> {
     // It has no flags of ours: variables carry all of its settings.
     variable(container(agent?)?, name).filter(|value| !value.is_empty())
 }

@@ -9,7 +9,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::LabelSelector,
 };
 use kube::core::{Selector, SelectorExt as _};
-use live::ui_access::UiAccess;
+use live::{redis_service::Doubt, ui_access::UiAccess};
 use serde_json::Value;
 
 use super::{Checked, Facts, Places, Spoke, argo_cd, ok, warning};
@@ -26,7 +26,8 @@ const AGENT: &str = "argocd-agent-agent";
 pub(super) fn checks(facts: &Facts, spoke: &Spoke) -> Vec<(&'static str, Checked)> {
     let none = UiAccess::None.to_string();
     let is_off = facts.configured.variable("UI_ACCESS") == Some(none.as_str());
-    let is_missing = matches!(spoke.redis, Ok(None));
+    let doubt = spoke.redis.as_ref().ok().and_then(|it| it.doubt.as_ref());
+    let is_missing = doubt == Some(&Doubt::NotFound);
     if is_off || is_missing && argo_cd::is_installed_by_add_on(facts, spoke) {
         return Vec::new();
     }
@@ -37,18 +38,30 @@ pub(super) fn checks(facts: &Facts, spoke: &Spoke) -> Vec<(&'static str, Checked
 
 fn redis(facts: &Facts, spoke: &Spoke) -> Checked {
     let namespace = &facts.places.argocd;
-    if spoke.redis.as_ref()?.is_none() {
+    let place = spoke.redis.as_ref()?;
+    if let Some(doubt) = &place.doubt {
         return warning(
-            format!("there is no Service {namespace}/{REDIS}"),
-            "people at the hub see no trees of this cluster; the agent looks for redis there (--redis-addr)",
+            format!("in namespace {namespace}: {doubt}"),
+            "set the variable in the AddOnDeploymentConfig, or users of the hub see no trees of this cluster",
         );
     }
     if *spoke.password.as_ref()? == Some(true) {
-        return ok(format!("Service and password are in namespace {namespace}"));
+        return ok(match &place.address {
+            None => format!("Service and password are in namespace {namespace}"),
+            Some(address) => {
+                format!(
+                    "it is configured as {address}, and its password is in namespace {namespace}"
+                )
+            }
+        });
     }
+    let (secret, key) = match &place.password {
+        Some((secret, key)) => (secret.as_str(), key.as_str()),
+        None => (REDIS, "auth"),
+    };
     warning(
-        format!("the Secret {namespace}/{REDIS} has no password (auth)"),
-        "if redis wants one, people at the hub see no trees of this cluster",
+        format!("the Secret {namespace}/{secret} has no password ({key})"),
+        "if redis needs one, set REDIS_SECRET and REDIS_SECRET_KEY, or users of the hub see no trees of this cluster",
     )
 }
 

@@ -107,6 +107,14 @@ fn ours() -> Value {
     }])
 }
 
+/// The redis that the agent uses with these Services of Argo CD.
+fn redis_of(names: &[&str]) -> RedisPlace {
+    let labels = json!({"app.kubernetes.io/part-of": "argocd"});
+    let service = |name: &&str| json!({"metadata": {"name": name, "labels": labels}});
+    let services: Vec<_> = names.iter().map(service).collect();
+    redis_place(&Configured::default(), &[], &services)
+}
+
 /// A cluster on which all is well.
 fn facts() -> Facts {
     let object = addon_object("paris", "managed", &[]);
@@ -128,7 +136,7 @@ fn facts() -> Facts {
             pods: Ok(Vec::new()),
             definitions: all_definitions(),
             password: Ok(Some(true)),
-            redis: Ok(Some(json!({}))),
+            redis: Ok(redis_of(&["argocd-redis"])),
             fences: Ok(vec![fence(&ours())]),
         }),
         hub: Some(Hub {
@@ -193,7 +201,7 @@ fn healthy_cluster_passes_all_checks() {
 fn empty_cluster_passes_because_the_add_on_installs_everything() {
     let mut facts = facts();
     let here = spoke(&mut facts);
-    (here.programs, here.redis, here.password) = (Ok(Vec::new()), Ok(None), Ok(None));
+    (here.programs, here.redis, here.password) = (Ok(Vec::new()), Ok(redis_of(&[])), Ok(None));
     here.definitions = DEFINITIONS.map(|name| (name, Ok(None))).to_vec();
     here.fences = Ok(Vec::new());
     (facts.hub, facts.cluster) = (None, None);
@@ -320,7 +328,8 @@ fn unreadable_facts_are_unclear_and_fail_no_check() {
     let no = || Err("you may not".to_owned());
     let mut facts = facts();
     let here = spoke(&mut facts);
-    (here.system, here.redis, here.password) = (no(), no(), Err("you may not".to_owned()));
+    (here.redis, here.password) = (Err("no".to_owned()), Err("you may not".to_owned()));
+    here.system = no();
     (here.programs, here.pods, here.fences) = (
         Err("no".to_owned()),
         Err("no".to_owned()),

@@ -16,10 +16,7 @@ use crate::settings::Settings;
 /// The Secret with the password of Argo CD's redis.
 const REDIS_SECRET: &str = "argocd-redis";
 /// The keys of the Secret.
-pub const REDIS_KEYS: login::Keys = login::Keys {
-    user: "auth_username",
-    password: "auth",
-};
+pub const REDIS_KEYS: login::Keys = login::Keys::of("auth_username", "auth");
 
 /// The password in Argo CD's Secret.
 pub fn redis_login(

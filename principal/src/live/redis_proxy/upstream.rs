@@ -1,18 +1,17 @@
 //! The hub's own redis: one connection for each client that uses it.
 
-use std::{borrow::Cow, io, sync::Arc, time::Duration};
+use std::{borrow::Cow, io, time::Duration};
 
 use bytes::BytesMut;
 use live::resp::{self, Event, Kind, Limits, Scanner, Step};
-use runtime::credentials::{ClientTls, login::Login};
-use rustls_pki_types::ServerName;
+use runtime::{
+    connection::{self, Stream},
+    credentials::login::Login,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
-    net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::{TlsConnector, client::TlsStream};
-use tokio_util::either::Either;
 
 use super::{
     command::Version,
@@ -32,9 +31,6 @@ const LIMITS: Limits = Limits {
     bytes: 1 << 30,
 };
 
-/// TLS, or TCP.
-type Stream = Either<Box<TlsStream<TcpStream>>, TcpStream>;
-
 /// A connection to the hub's redis.
 #[derive(Debug)]
 pub(super) struct Upstream {
@@ -51,7 +47,7 @@ impl Upstream {
     ) -> Result<Self, UpstreamError> {
         let (address, tls) = (&shared.settings.server, shared.server_tls.as_ref());
         let cannot = |error| UpstreamError::Connect(address.clone(), error);
-        let io = timeout(TIMEOUT, connect_stream(address, tls))
+        let io = timeout(TIMEOUT, connection::connect(address, tls))
             .await
             .map_err(|late| cannot(late.into()))?
             .map_err(cannot)?;
@@ -158,25 +154,4 @@ impl Upstream {
             _ => Ok(()),
         }
     }
-}
-
-async fn connect_stream(address: &str, tls: Option<&ClientTls>) -> io::Result<Stream> {
-    let tcp = TcpStream::connect(address).await?;
-    tcp.set_nodelay(true)?;
-    let Some(tls) = tls else {
-        return Ok(Either::Right(tcp));
-    };
-    let config = tls.current();
-    let config = config.ok_or_else(|| io::Error::other("the CA of the hub's redis is unknown"))?;
-    let mut config = Arc::unwrap_or_clone(config);
-    // That of HTTP/2, which redis does not speak.
-    config.alpn_protocols.clear();
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    let name = ServerName::try_from(host).map_err(io::Error::other)?;
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp);
-    Ok(Either::Left(Box::new(stream.await?)))
 }

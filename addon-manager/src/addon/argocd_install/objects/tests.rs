@@ -8,7 +8,7 @@ use principal::Mode;
 
 use super::*;
 use crate::addon::golden;
-use crate::addon::manifests::Proxy;
+use crate::addon::{manifests::Proxy, settings::RedisOptions};
 
 pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
     Spoke {
@@ -25,6 +25,7 @@ pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
         proxy: Proxy::default(),
         resources: None,
         traces: None,
+        redis: RedisOptions::default(),
     }
 }
 

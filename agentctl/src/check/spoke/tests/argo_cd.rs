@@ -52,7 +52,7 @@ fn bare() -> Facts {
     let here = spoke(&mut facts);
     here.programs = Ok(vec![agent(), klusterlet()]);
     here.definitions = DEFINITIONS.map(|name| (name, Ok(None))).to_vec();
-    (here.redis, here.password, here.fences) = (Ok(None), Ok(None), Ok(Vec::new()));
+    (here.redis, here.password, here.fences) = (Ok(redis_of(&[])), Ok(None), Ok(Vec::new()));
     facts
 }
 
@@ -172,8 +172,17 @@ fn redis_obstacles_are_reported() {
     let mut open = facts();
     spoke(&mut open).password = Ok(Some(false));
     assert_eq!(troubles(&open), [("redis", Outcome::Warning)]);
-    spoke(&mut open).redis = Ok(None);
-    assert_eq!(troubles(&open), [("redis", Outcome::Warning)]);
+    for services in [&[][..], &["team-a-redis", "team-b-redis"]] {
+        spoke(&mut open).redis = Ok(redis_of(services));
+        assert_eq!(troubles(&open), [("redis", Outcome::Warning)]);
+        let finding = redis::checks(&open, open.spoke.as_ref().unwrap());
+        let cause = finding[0].1.as_ref().unwrap().cause.clone();
+        assert!(cause.contains("REDIS_ADDR"), "{cause}");
+    }
+    spoke(&mut open).redis = Ok(redis_of(&["team-a-redis"]));
+    spoke(&mut open).password = Ok(Some(true));
+    assert_eq!(troubles(&open), []);
+    spoke(&mut open).password = Ok(Some(false));
     open.configured = Configured::read(
         &json!({"spec": {"customizedVariables": [{"name": "UI_ACCESS", "value": "none"}]}}),
     );

@@ -1,0 +1,280 @@
+//! How the agent reaches Argo CD's redis on a spoke, and the permissions that it needs for that. Pure.
+
+use std::net::IpAddr;
+
+use argocd::claim::is_name;
+use live::redis_service;
+use ocm::api::addon::AddOnDeploymentConfigSpec;
+use serde_json::{Value, json};
+
+use super::{Error, variable};
+use crate::address::Address;
+
+/// The longest key of a Secret.
+const LONGEST_KEY: usize = 253;
+
+/// How the agent reaches Argo CD's redis. What is not set the agent finds, or has its own default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// host:port of redis.
+    pub address: Option<String>,
+    /// The Secret of the password.
+    pub secret: Option<String>,
+    /// Its key.
+    pub key: Option<String>,
+    /// The user.
+    pub user: Option<String>,
+    /// TLS, and the trusted certificates.
+    pub tls: RedisTls,
+}
+
+/// Whether redis uses TLS, and the source of the certificates to trust, in Argo CD's namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RedisTls {
+    /// No TLS.
+    #[default]
+    Off,
+    /// With a Secret.
+    Secret(String),
+    /// With a `ConfigMap`.
+    ConfigMap(String),
+}
+
+impl RedisOptions {
+    /// The variables of the agent, with empty values for those that it does not get.
+    pub(in crate::addon) fn variables(&self) -> [(&'static str, String); 7] {
+        let text = |option: Option<&String>| option.cloned().unwrap_or_default();
+        let (is_on, secret, map) = match &self.tls {
+            RedisTls::Off => ("", "", ""),
+            RedisTls::Secret(name) => ("true", name.as_str(), ""),
+            RedisTls::ConfigMap(name) => ("true", "", name.as_str()),
+        };
+        [
+            ("REDIS_ADDR", text(self.address.as_ref())),
+            ("REDIS_USERNAME", text(self.user.as_ref())),
+            ("ARGOCD_AGENT_REDIS_SECRET_NAME", text(self.secret.as_ref())),
+            ("ARGOCD_AGENT_REDIS_SECRET_KEY", text(self.key.as_ref())),
+            ("ARGOCD_AGENT_REDIS_TLS_ENABLED", is_on.to_owned()),
+            ("ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME", secret.to_owned()),
+            ("ARGOCD_AGENT_REDIS_TLS_CA_CONFIGMAP_NAME", map.to_owned()),
+        ]
+    }
+
+    /// Changes the rules of the agent's Role that differ from those of the manifest: which Secrets it reads by name, and
+    /// the `ConfigMap` of the certificates. In mode managed it reads all Secrets of the namespace anyway.
+    pub(in crate::addon) fn grant(&self, role: &mut Value) {
+        let Some(rules) = role.get_mut("rules").and_then(Value::as_array_mut) else {
+            return;
+        };
+        let secrets = json!(["secrets"]);
+        let by_name = rules
+            .iter_mut()
+            .filter(|rule| rule.get("resources") == Some(&secrets));
+        for names in by_name.filter_map(|rule| rule.get_mut("resourceNames")) {
+            *names = self.secrets().into();
+        }
+        if let RedisTls::ConfigMap(name) = &self.tls {
+            rules.push(json!({
+                "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [name], "verbs": ["list", "watch"],
+            }));
+        }
+    }
+
+    /// The Secrets that the agent reads for redis.
+    fn secrets(&self) -> Vec<&str> {
+        let password = self.secret.as_deref();
+        let mut names = password.map_or_else(|| redis_service::secrets().collect(), |it| vec![it]);
+        if let RedisTls::Secret(name) = &self.tls
+            && !names.contains(&name.as_str())
+        {
+            names.push(name);
+        }
+        names
+    }
+}
+
+/// Reads the variables.
+pub(super) fn options(config: &AddOnDeploymentConfigSpec) -> Result<RedisOptions, Error> {
+    let secret = variable("REDIS_SECRET", config, "the name of a Secret", object)?;
+    let key = variable("REDIS_SECRET_KEY", config, "a key of a Secret", key)?;
+    if let (None, Some(value)) = (&secret, &key) {
+        return Err(Error::Variable {
+            name: "REDIS_SECRET_KEY",
+            value: value.clone(),
+            wanted: "empty where REDIS_SECRET is",
+        });
+    }
+    let wanted = "none, Secret/NAME or ConfigMap/NAME";
+    Ok(RedisOptions {
+        address: variable("REDIS_ADDR", config, "host:port", address)?,
+        secret,
+        key,
+        user: variable("REDIS_USERNAME", config, "a user name without spaces", user)?,
+        tls: variable("REDIS_TLS", config, wanted, tls)?.unwrap_or_default(),
+    })
+}
+
+/// Unlike other addresses it needs its port, which is not 443.
+fn address(text: &str) -> Option<String> {
+    let address: Address = text.parse().ok()?;
+    let has_port = text.parse::<IpAddr>().is_err() && text.ends_with(&format!(":{}", address.port));
+    has_port.then(|| address.to_string())
+}
+
+fn object(text: &str) -> Option<String> {
+    is_name(text).then(|| text.to_owned())
+}
+
+fn key(text: &str) -> Option<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (text.len() <= LONGEST_KEY && text.chars().all(is_part)).then(|| text.to_owned())
+}
+
+fn user(text: &str) -> Option<String> {
+    let is_printable = text.bytes().all(|byte| byte.is_ascii_graphic());
+    (is_printable && text.len() <= LONGEST_KEY).then(|| text.to_owned())
+}
+
+fn tls(text: &str) -> Option<RedisTls> {
+    match text.split_once('/') {
+        None if text == "none" => Some(RedisTls::Off),
+        Some(("Secret", name)) => object(name).map(RedisTls::Secret),
+        Some(("ConfigMap", name)) => object(name).map(RedisTls::ConfigMap),
+        None | Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ocm::api::addon::CustomizedVariable;
+
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Result<RedisOptions, Error> {
+        let variable = |(name, value): &(&str, &str)| CustomizedVariable {
+            name: (*name).to_owned(),
+            value: (*value).to_owned(),
+        };
+        options(&AddOnDeploymentConfigSpec {
+            customized_variables: variables.iter().map(variable).collect(),
+            ..AddOnDeploymentConfigSpec::default()
+        })
+    }
+
+    /// The variables of the agent that have values.
+    fn passed_on(options: &RedisOptions) -> Vec<(&'static str, String)> {
+        let all = options.variables().into_iter();
+        all.filter(|(_, value)| !value.is_empty()).collect()
+    }
+
+    #[test]
+    fn without_variables_the_agent_finds_redis_itself() {
+        for nothing in [&[][..], &[("REDIS_ADDR", "")], &[("REDIS_TLS", "none")]] {
+            let options = of(nothing).unwrap();
+            assert_eq!(options, RedisOptions::default());
+            assert_eq!(passed_on(&options), []);
+        }
+    }
+
+    #[test]
+    fn variables_reach_the_agent_under_its_own_names() {
+        let all = [
+            ("REDIS_ADDR", "Redis.shared.example.com:7000"),
+            ("REDIS_SECRET", "team-redis-initial-password"),
+            ("REDIS_SECRET_KEY", "admin.password"),
+            ("REDIS_USERNAME", "argo"),
+            ("REDIS_TLS", "ConfigMap/openshift-service-ca.crt"),
+        ];
+        let expected = [
+            ("REDIS_ADDR", "redis.shared.example.com:7000"),
+            ("REDIS_USERNAME", "argo"),
+            (
+                "ARGOCD_AGENT_REDIS_SECRET_NAME",
+                "team-redis-initial-password",
+            ),
+            ("ARGOCD_AGENT_REDIS_SECRET_KEY", "admin.password"),
+            ("ARGOCD_AGENT_REDIS_TLS_ENABLED", "true"),
+            (
+                "ARGOCD_AGENT_REDIS_TLS_CA_CONFIGMAP_NAME",
+                "openshift-service-ca.crt",
+            ),
+        ];
+        let expected = expected.map(|(name, value)| (name, value.to_owned()));
+        assert_eq!(passed_on(&of(&all).unwrap()), expected);
+        let of_secret = of(&[("REDIS_TLS", "Secret/redis-ca")]).unwrap();
+        let name = "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME";
+        assert!(passed_on(&of_secret).contains(&(name, "redis-ca".to_owned())));
+        for address in ["[2001:db8::1]:6379", "10.0.0.1:443", "redis:6379"] {
+            let options = of(&[("REDIS_ADDR", address)]).unwrap();
+            assert_eq!(options.address.as_deref(), Some(address));
+        }
+    }
+
+    #[test]
+    fn an_invalid_redis_variable_is_refused() {
+        let long = "a".repeat(254);
+        for (name, value) in [
+            ("REDIS_ADDR", "redis"),
+            ("REDIS_ADDR", "redis:0"),
+            ("REDIS_ADDR", "redis://redis:6379"),
+            ("REDIS_ADDR", "2001:db8::443"),
+            ("REDIS_ADDR", "[2001:db8::1]"),
+            ("REDIS_SECRET", "Redis"),
+            ("REDIS_SECRET", "../redis"),
+            ("REDIS_SECRET", "a b"),
+            ("REDIS_SECRET", &long),
+            ("REDIS_SECRET_KEY", "auth"),
+            ("REDIS_SECRET_KEY", "a/b"),
+            ("REDIS_USERNAME", "a b"),
+            ("REDIS_USERNAME", "a\nb"),
+            ("REDIS_TLS", "true"),
+            ("REDIS_TLS", "redis-ca"),
+            ("REDIS_TLS", "Secret/"),
+            ("REDIS_TLS", "secret/redis-ca"),
+            ("REDIS_TLS", "ConfigMap/a/b"),
+            ("REDIS_TLS", "none/a"),
+        ] {
+            let message = of(&[(name, value)]).unwrap_err().to_string();
+            assert!(message.contains(name), "{value}: {message}");
+        }
+        let with_secret = [("REDIS_SECRET", "s"), ("REDIS_SECRET_KEY", "a b")];
+        assert!(of(&with_secret).is_err());
+    }
+
+    fn granted(variables: &[(&str, &str)], rules: &Value) -> Value {
+        let mut role = json!({ "rules": rules });
+        of(variables).unwrap().grant(&mut role);
+        role["rules"].take()
+    }
+
+    #[test]
+    fn secrets_are_granted_by_name_where_not_all_are() {
+        let by_name = |names: &[&str]| json!([{ "resources": ["secrets"], "resourceNames": names, "verbs": ["list"] }]);
+        for (variables, names) in [
+            (&[][..], redis_service::secrets().collect::<Vec<_>>()),
+            (&[("REDIS_SECRET", "s")], vec!["s"]),
+            (
+                &[("REDIS_SECRET", "s"), ("REDIS_TLS", "Secret/ca")],
+                vec!["s", "ca"],
+            ),
+            (
+                &[("REDIS_SECRET", "s"), ("REDIS_TLS", "Secret/s")],
+                vec!["s"],
+            ),
+        ] {
+            assert_eq!(granted(variables, &by_name(&["any"])), by_name(&names));
+            let all = json!([{ "resources": ["secrets"], "verbs": ["list"] }]);
+            assert_eq!(granted(variables, &all), all);
+        }
+    }
+
+    #[test]
+    fn certificates_in_a_config_map_are_granted_by_name() {
+        let rules = granted(&[("REDIS_TLS", "ConfigMap/ca")], &json!([]));
+        let expected = json!([{
+            "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["ca"], "verbs": ["list", "watch"],
+        }]);
+        assert_eq!(rules, expected);
+        assert_eq!(granted(&[], &json!([])), json!([]));
+    }
+}

@@ -1,0 +1,164 @@
+//! Finds Argo CD's redis on this cluster, unless its address is configured.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use live::redis_service::{self, Choice, Doubt, PasswordKey};
+use runtime::credentials::login::{self, Keys};
+use runtime::error::Chain;
+use runtime::parts::Spawner;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::live::redis::{Endpoint, LoginReceiver};
+
+/// How often the agent looks: Argo CD may be installed later, or be replaced by another installation.
+const EVERY: Duration = Duration::from_secs(30);
+/// The key of the user, in every Secret.
+pub const USER_KEY: &str = "auth_username";
+
+/// Looks for the Service and the Secret of redis in Argo CD's namespace, and publishes what it finds; `login` replaces
+/// the Secret. Until the first look there is no password.
+pub fn watch(
+    client: Client,
+    namespace: &str,
+    login: Option<LoginReceiver>,
+    spawner: &Spawner,
+) -> watch::Receiver<Endpoint> {
+    let first = Endpoint {
+        address: Choice::usual().address(namespace),
+        login: login.clone().unwrap_or_else(no_login),
+    };
+    let (endpoint, receiver) = watch::channel(first);
+    let discovery = Discovery {
+        client,
+        namespace: namespace.to_owned(),
+        login,
+        found: BTreeMap::new(),
+        choice: None,
+        is_refused: false,
+        endpoint,
+        spawner: spawner.clone(),
+    };
+    let token = spawner.token().clone();
+    spawner.spawn("redis discovery", async move {
+        token.run_until_cancelled(discovery.follow()).await;
+        token.cancelled().await;
+    });
+    receiver
+}
+
+/// The login of a Secret of an installation, which is followed when it changes.
+pub fn login_of(
+    client: &Client,
+    namespace: &str,
+    password: PasswordKey,
+    spawner: &Spawner,
+) -> LoginReceiver {
+    let keys = Keys::of(USER_KEY, password.key);
+    login::watch(client.clone(), namespace, password.secret, keys, spawner)
+}
+
+fn no_login() -> LoginReceiver {
+    watch::channel(None).1
+}
+
+struct Discovery {
+    client: Client,
+    namespace: String,
+    /// The configured login.
+    login: Option<LoginReceiver>,
+    /// Logins of Secrets that were chosen before, by name.
+    found: BTreeMap<&'static str, LoginReceiver>,
+    choice: Option<Choice>,
+    /// Whether the last look failed.
+    is_refused: bool,
+    endpoint: watch::Sender<Endpoint>,
+    spawner: Spawner,
+}
+
+impl Discovery {
+    async fn follow(mut self) {
+        let mut ticks = interval(EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match services(&self.client, &self.namespace).await {
+                Ok(services) => {
+                    self.is_refused = false;
+                    self.take(redis_service::choose(&services));
+                }
+                Err(error) => self.keep(&error),
+            }
+        }
+    }
+
+    /// Uses another choice from now on.
+    fn take(&mut self, choice: Choice) {
+        if self.choice.as_ref() == Some(&choice) {
+            return;
+        }
+        let address = choice.address(&self.namespace);
+        let secret = choice.password.map(|it| it.secret).unwrap_or_default();
+        // With a configured login it does not matter where the installation has its own.
+        let matters = |doubt: &&Doubt| self.login.is_none() || !matches!(doubt, Doubt::Password(_));
+        match choice.doubt.as_ref().filter(matters) {
+            None => tracing::info!(address, secret, "using this redis of Argo CD"),
+            Some(doubt) => tracing::warn!(address, secret, %doubt, "Argo CD's redis is uncertain"),
+        }
+        let login = self.login_for(choice.password);
+        self.endpoint.send_replace(Endpoint { address, login });
+        self.choice = Some(choice);
+    }
+
+    /// Keeps what is known, or the default, after a failed look.
+    fn keep(&mut self, error: &kube::Error) {
+        if !std::mem::replace(&mut self.is_refused, true) {
+            let next = "grant list on Services in Argo CD's namespace, or set REDIS_ADDR";
+            tracing::warn!(error = %Chain(error), next, "cannot look for Argo CD's redis");
+        }
+        if self.choice.is_none() {
+            self.take(Choice::usual());
+        }
+    }
+
+    fn login_for(&mut self, password: Option<PasswordKey>) -> LoginReceiver {
+        if let Some(login) = &self.login {
+            return login.clone();
+        }
+        let Some(password) = password else {
+            return no_login();
+        };
+        let follow = || login_of(&self.client, &self.namespace, password, &self.spawner);
+        let login = self.found.entry(password.secret).or_insert_with(follow);
+        login.clone()
+    }
+}
+
+async fn services(
+    client: &Client,
+    namespace: &str,
+) -> Result<Vec<redis_service::Service>, kube::Error> {
+    let services: Api<Service> = Api::namespaced(client.clone(), namespace);
+    // The API server's cache is new enough.
+    let list = services.list(&ListParams::default().match_any()).await?;
+    Ok(list.items.into_iter().map(known).collect())
+}
+
+fn known(service: Service) -> redis_service::Service {
+    let spec = service.spec.unwrap_or_default();
+    let ports = spec.ports.into_iter().flatten();
+    redis_service::Service {
+        name: service.metadata.name.unwrap_or_default(),
+        labels: service.metadata.labels.unwrap_or_default(),
+        ports: ports
+            .filter_map(|port| u16::try_from(port.port).ok())
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use kube::client::Body;
+use runtime::credentials::login::Login;
+use runtime::parts::Parts;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+
+const SERVICES: &str = "/api/v1/namespaces/cd/services?";
+const DEFAULT: &str = "argocd-redis.cd.svc:6379";
+
+/// An API whose Services change; each Secret has a password that is its own name.
+#[derive(Default)]
+struct World {
+    services: Mutex<(u16, Value)>,
+    requests: Mutex<Vec<String>>,
+}
+
+impl World {
+    fn new(code: u16, instances: &[&str]) -> Arc<Self> {
+        let world = Self::default();
+        world.set(code, instances);
+        Arc::new(world)
+    }
+
+    /// The Services of operators' instances.
+    fn set(&self, code: u16, instances: &[&str]) {
+        let service = |instance: &&str| {
+            json!({
+                "metadata": { "name": format!("{instance}-redis"), "labels": {
+                    "app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/managed-by": instance,
+                }},
+                "spec": { "ports": [{ "port": 6379 }] },
+            })
+        };
+        let items: Vec<_> = instances.iter().map(service).collect();
+        *self.services.lock().unwrap() = (code, json!({ "metadata": {}, "items": items }));
+    }
+
+    /// None for a watch, which nothing ends.
+    fn answer(&self, target: &str) -> Option<(u16, Value)> {
+        self.requests.lock().unwrap().push(target.to_owned());
+        if target.contains("watch=true") {
+            return None;
+        }
+        if target.starts_with(SERVICES) {
+            return Some(self.services.lock().unwrap().clone());
+        }
+        let (_, name) = target.split_once("metadata.name%3D")?;
+        let name = name.split('&').next()?;
+        let key = match name {
+            "argocd-redis" => "auth",
+            _ => "admin.password",
+        };
+        let secret = json!({
+            "metadata": { "namespace": "cd", "name": name, "uid": name, "resourceVersion": "1" },
+            "data": { key: k8s_openapi::ByteString(name.into()) },
+        });
+        let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [secret] });
+        Some((200, list))
+    }
+
+    fn has_read_secrets(&self) -> bool {
+        let requests = self.requests.lock().unwrap();
+        requests.iter().any(|it| it.contains("/secrets?"))
+    }
+}
+
+fn client(world: &Arc<World>) -> Client {
+    let world = Arc::clone(world);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = world.answer(&request.uri().to_string());
+        async move {
+            let Some((code, body)) = answer else {
+                return std::future::pending::<Result<Response<Body>, Infallible>>().await;
+            };
+            let body = Body::from(serde_json::to_vec(&body).unwrap());
+            Ok(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    Client::new(service, "default")
+}
+
+async fn password(endpoint: &watch::Receiver<Endpoint>) -> String {
+    let mut login = endpoint.borrow().login.clone();
+    let login = login.wait_for(Option::is_some).await.unwrap().clone();
+    login.unwrap().password.clone()
+}
+
+fn parts() -> Parts {
+    Parts::new(CancellationToken::new())
+}
+
+#[tokio::test(start_paused = true)]
+async fn redis_that_appears_later_is_used_with_its_password() {
+    let (world, parts) = (World::new(200, &[]), parts());
+    let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
+    assert_eq!(endpoint.borrow().address, DEFAULT);
+    for instance in ["openshift-gitops", "argocd", "openshift-gitops"] {
+        world.set(200, &[instance]);
+        let address = format!("{instance}-redis.cd.svc:6379");
+        let is_found = |it: &Endpoint| it.address == address && it.login.borrow().is_some();
+        let found = async {
+            while !is_found(&endpoint.borrow_and_update().clone()) {
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        tokio::time::timeout(EVERY * 10, found).await.unwrap();
+        let secret = format!("{instance}-redis-initial-password");
+        assert_eq!(password(&endpoint).await, secret);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_list_services_the_default_is_used() {
+    let (world, parts) = (World::new(403, &["openshift-gitops"]), parts());
+    let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
+    endpoint.changed().await.unwrap();
+    assert_eq!(endpoint.borrow().address, DEFAULT);
+    assert_eq!(password(&endpoint).await, "argocd-redis");
+    // With the right, the next look finds it.
+    world.set(200, &["openshift-gitops"]);
+    endpoint.changed().await.unwrap();
+    let address = endpoint.borrow().address.clone();
+    assert_eq!(address, "openshift-gitops-redis.cd.svc:6379");
+    // A failed look changes nothing.
+    world.set(500, &[]);
+    tokio::time::sleep(EVERY * 3).await;
+    assert!(!endpoint.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn configured_login_replaces_the_secret() {
+    let (world, parts) = (World::new(200, &["team"]), parts());
+    let login = Login {
+        user: None,
+        password: "configured".to_owned(),
+    };
+    let login = watch::channel(Some(Arc::new(login))).1;
+    let mut endpoint = watch(client(&world), "cd", Some(login), &parts.spawner());
+    assert_eq!(password(&endpoint).await, "configured");
+    endpoint.changed().await.unwrap();
+    assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
+    assert_eq!(password(&endpoint).await, "configured");
+    assert!(!world.has_read_secrets());
+}
+
+#[tokio::test(start_paused = true)]
+async fn secret_of_an_unknown_instance_is_not_read() {
+    let (world, parts) = (World::new(200, &["team"]), parts());
+    let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
+    endpoint.changed().await.unwrap();
+    assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
+    tokio::time::sleep(EVERY * 3).await;
+    assert!(endpoint.borrow().login.borrow().is_none());
+    assert!(!world.has_read_secrets());
+}

@@ -1,0 +1,126 @@
+//! The redis that the agent of a cluster uses: a configured one, or the one that it finds. Pure.
+
+use live::redis_service::{Doubt, PASSWORD, Service, choose};
+use serde_json::Value;
+
+use super::places::{Configured, agent, variable_of};
+use crate::object::list;
+
+/// The redis of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisPlace {
+    /// host:port, if it is configured.
+    pub address: Option<String>,
+    /// The Secret of the password and its key, if they are known.
+    pub password: Option<(String, String)>,
+    /// Why the agent may not find it.
+    pub doubt: Option<Doubt>,
+}
+
+/// Decides as the agent does, by its variables or by the configuration that it gets.
+pub fn redis_place(configured: &Configured, programs: &[Value], services: &[Value]) -> RedisPlace {
+    let agent = agent(programs.iter());
+    let setting = |of_agent: &str, of_addon: &str| {
+        let found = variable_of(agent, of_agent).or_else(|| configured.variable(of_addon));
+        found.map(str::to_owned)
+    };
+    let address = setting("REDIS_ADDR", "REDIS_ADDR");
+    let secret = setting("ARGOCD_AGENT_REDIS_SECRET_NAME", "REDIS_SECRET");
+    let key = setting("ARGOCD_AGENT_REDIS_SECRET_KEY", "REDIS_SECRET_KEY");
+    let services: Vec<_> = services.iter().map(service).collect();
+    let choice = choose(&services);
+    let found = address.as_ref().map_or(choice.password, |_| Some(PASSWORD));
+    let found = found.map(|it| (it.secret.to_owned(), it.key.to_owned()));
+    let key = key.unwrap_or_else(|| PASSWORD.key.to_owned());
+    let password = secret.map(|secret| (secret, key));
+    let is_moot = |doubt: &Doubt| match doubt {
+        Doubt::Password(_) => password.is_some(),
+        Doubt::NotFound | Doubt::Several(_) => false,
+    };
+    let doubt = choice.doubt.filter(|it| address.is_none() && !is_moot(it));
+    RedisPlace {
+        address,
+        password: password.or(found),
+        doubt,
+    }
+}
+
+fn service(object: &Value) -> Service {
+    let meta = argocd::Meta::of(object);
+    let labels = object
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object);
+    let labels = labels.into_iter().flatten();
+    let ports = list(object, "/spec/ports").iter();
+    let ports = ports.filter_map(|it| it.get("port")?.as_u64());
+    Service {
+        name: meta.name().to_owned(),
+        labels: labels
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn operated(instance: &str) -> Value {
+        json!({
+            "metadata": { "name": format!("{instance}-redis"), "labels": {
+                "app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/managed-by": instance,
+            }},
+            "spec": { "ports": [{ "port": 6379 }] },
+        })
+    }
+
+    fn configured(variables: &[(&str, &str)]) -> Configured {
+        let variables = variables.iter();
+        let variables: Vec<_> = variables
+            .map(|(name, value)| json!({ "name": name, "value": value }))
+            .collect();
+        Configured::read(&json!({ "spec": { "customizedVariables": variables } }))
+    }
+
+    fn secret(place: &RedisPlace) -> Option<(&str, &str)> {
+        let password = place.password.as_ref()?;
+        Some((&password.0, &password.1))
+    }
+
+    #[test]
+    fn configuration_goes_before_found_services() {
+        let services = [operated("team")];
+        let place =
+            |variables: &[(&str, &str)]| redis_place(&configured(variables), &[], &services);
+        let found = place(&[]);
+        assert!(matches!(found.doubt, Some(Doubt::Password(_))), "{found:?}");
+        assert_eq!(secret(&found), None);
+        let named = place(&[("REDIS_SECRET", "s"), ("REDIS_SECRET_KEY", "k")]);
+        assert_eq!((secret(&named), &named.doubt), (Some(("s", "k")), &None));
+        let other = place(&[("REDIS_ADDR", "redis:1")]);
+        assert_eq!(other.address.as_deref(), Some("redis:1"));
+        let usual = Some(("argocd-redis", "auth"));
+        assert_eq!((secret(&other), &other.doubt), (usual, &None));
+        let gitops = redis_place(&configured(&[]), &[], &[operated("openshift-gitops")]);
+        let expected = ("openshift-gitops-redis-initial-password", "admin.password");
+        assert_eq!((secret(&gitops), &gitops.doubt), (Some(expected), &None));
+    }
+
+    #[test]
+    fn a_running_agent_counts_more_than_its_configuration() {
+        let agent = json!({
+            "metadata": { "name": argocd::keys::addon::AGENT },
+            "spec": { "template": { "spec": { "containers": [{ "name": "agent", "env": [
+                { "name": "REDIS_ADDR", "value": "running:1" },
+                { "name": "ARGOCD_AGENT_REDIS_SECRET_NAME", "value": "running" },
+            ]}]}}},
+        });
+        let configured = configured(&[("REDIS_ADDR", "configured:1")]);
+        let place = redis_place(&configured, &[agent], &[]);
+        assert_eq!(place.address.as_deref(), Some("running:1"));
+        assert_eq!(secret(&place), Some(("running", "auth")));
+    }
+}
