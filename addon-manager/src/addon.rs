@@ -294,6 +294,7 @@ impl sdk::Addon for ArgocdAgent {
             session: sessions.get(target.name.as_str()).map(Arc::as_ref),
             config: &deployment,
             spoke: &spoke,
+            is_openshift: target.cluster.is_openshift(),
         });
         let installed = installed.map_err(|error| refused(&error))?;
         Ok(argocd_install::objects::beside(objects, installed, &spoke))

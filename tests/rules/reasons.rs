@@ -8,6 +8,10 @@ const DOCUMENT: &str = "docs/troubleshooting.md";
 
 /// Words in camel case in our programs that are no reasons: names of objects, values of fields.
 const NO_REASONS: &[&str] = &[
+    // products of a claim
+    "MicroShift",
+    "OpenShift",
+    "OpenShiftDedicated",
     // kinds of objects, and parts of their names
     "AddOnDeploymentConfig",
     "AppProject",

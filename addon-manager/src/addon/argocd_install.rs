@@ -6,6 +6,7 @@
 pub mod follow;
 pub mod objects;
 pub mod pattern;
+mod proxy;
 pub mod record;
 
 use std::{collections::BTreeMap, sync::Mutex};
@@ -228,6 +229,8 @@ pub struct Request<'a> {
     pub config: &'a AddOnDeploymentConfigSpec,
     /// Its settings.
     pub spoke: &'a Spoke,
+    /// Whether the cluster is an OpenShift.
+    pub is_openshift: bool,
 }
 
 /// Why rendering failed.
@@ -352,6 +355,7 @@ impl Installer {
             redis_image: settings::mirrored(&pattern.redis_image, &request.config.registries),
             crds,
             keep,
+            is_openshift: request.is_openshift,
             config: request.config,
         };
         Ok(self.templates.render(&inputs)?)

@@ -9,7 +9,7 @@ use principal::Mode;
 use serde_json::{Value, json};
 
 use super::{
-    settings::RedisOptions,
+    settings::{PodOptions, RedisOptions},
     template::{Error, Template, embedded},
 };
 use crate::address::Address;
@@ -91,17 +91,19 @@ pub struct Spoke {
     pub ui_access: UiAccess,
     /// The placement of its pod.
     pub placement: NodePlacement,
-    /// Proxies for the connection to the hub.
+    /// Proxies for the connection to the hub, and for an Argo CD that we install.
     pub proxy: Proxy,
     /// Its resources; none keeps those of the manifest.
     pub resources: Option<Value>,
     /// The export of traces, if enabled.
     pub traces: Option<Traces>,
+    /// Further fields of Pods.
+    pub pod: PodOptions,
     /// How the agent reaches Argo CD's redis.
     pub redis: RedisOptions,
 }
 
-/// Proxies for the connection to the hub; empty values are not passed on.
+/// Proxies for connections to the outside of the cluster; empty values are not passed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxy {
     /// For `http`.
@@ -211,6 +213,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         proxy: _,
         resources: _,
         traces: _,
+        pod: _,
         redis: _,
     } = spoke;
     BTreeMap::from([
@@ -230,6 +233,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
 fn adjust(deployment: &mut Value, spoke: &Spoke) {
     if let Some(pod) = deployment.pointer_mut("/spec/template/spec") {
         argocd::patch::merge(pod, &json!(spoke.placement));
+        argocd::patch::merge(pod, &spoke.pod.for_agent());
     }
     let Some(container) = deployment
         .pointer_mut("/spec/template/spec/containers/0")

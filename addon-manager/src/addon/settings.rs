@@ -18,10 +18,12 @@ use crate::{
 };
 
 mod image;
+mod pod;
 mod redis;
 mod traces;
 
 pub(super) use image::mirrored;
+pub use pod::PodOptions;
 pub use redis::{RedisOptions, RedisTls};
 
 /// The defaults for all clusters.
@@ -162,6 +164,7 @@ pub fn spoke(
         proxy: proxy(config)?,
         resources: resources(config),
         traces: traces::traces(config)?,
+        pod: pod::options(config)?,
         redis: redis::options(config)?,
     })
 }

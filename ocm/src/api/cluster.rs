@@ -51,6 +51,20 @@ pub struct ClusterClaim {
 /// The claim that identifies a cluster: the UID of its namespace `kube-system`.
 pub const ID_CLAIM: &str = "id.k8s.io";
 
+/// The label and the claims by which clusters state their kind. Only OpenShift has a version claim of its own.
+const VENDOR: &str = "vendor";
+const PRODUCT_CLAIM: &str = "product.open-cluster-management.io";
+const OPENSHIFT_VERSION_CLAIM: &str = "version.openshift.io";
+/// The products that are an OpenShift.
+const OPENSHIFT: [&str; 6] = [
+    "OpenShift",
+    "OpenShiftDedicated",
+    "ROSA",
+    "ARO",
+    "ROKS",
+    "MicroShift",
+];
+
 /// Whether a cluster that claims this ID is the one whose `kube-system` has this UID. `false` if either is unknown.
 pub fn is_itself(claimed: Option<&str>, uid: Option<&str>) -> bool {
     claimed.is_some_and(|claimed| !claimed.is_empty() && Some(claimed) == uid)
@@ -85,6 +99,17 @@ impl ManagedCluster {
     pub fn is_lost(&self) -> bool {
         let available = condition::cluster::AVAILABLE;
         condition::has(self.conditions(), available, Status::Unknown)
+    }
+
+    /// Whether it is an OpenShift, by the label `vendor` or its claims.
+    pub fn is_openshift(&self) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        let vendor = labels.and_then(|labels| labels.get(VENDOR));
+        let product = self.claim(PRODUCT_CLAIM);
+        let version = self.claim(OPENSHIFT_VERSION_CLAIM);
+        vendor.is_some_and(|vendor| vendor == "OpenShift")
+            || product.is_some_and(|product| OPENSHIFT.contains(&product))
+            || version.is_some_and(|version| !version.is_empty())
     }
 
     /// A claim by name.
@@ -124,5 +149,39 @@ mod tests {
         ] {
             assert!(!is_itself(claimed, uid), "{claimed:?} {uid:?}");
         }
+    }
+
+    #[test]
+    fn openshift_is_recognized_by_label_or_claim() {
+        let cluster = |label: &str, claim: &str, value: &str| {
+            let object = serde_json::json!({
+                "metadata": { "name": "c", "labels": { "vendor": label } },
+                "spec": {}, "status": { "clusterClaims": [{ "name": claim, "value": value }] },
+            });
+            serde_json::from_value::<ManagedCluster>(object).unwrap()
+        };
+        for (label, claim, value) in [
+            ("OpenShift", "id.k8s.io", "x"),
+            ("auto-detect", "product.open-cluster-management.io", "ROSA"),
+            (
+                "",
+                "product.open-cluster-management.io",
+                "OpenShiftDedicated",
+            ),
+            ("", "version.openshift.io", "4.18.2"),
+        ] {
+            let cluster = cluster(label, claim, value);
+            assert!(cluster.is_openshift(), "{label} {claim} {value}");
+        }
+        for (label, claim, value) in [
+            ("", "id.k8s.io", "OpenShift"),
+            ("Rancher", "product.open-cluster-management.io", "EKS"),
+            ("openshift", "product.open-cluster-management.io", ""),
+            ("", "version.openshift.io", ""),
+        ] {
+            let cluster = cluster(label, claim, value);
+            assert!(!cluster.is_openshift(), "{label} {claim} {value}");
+        }
+        assert!(!ManagedCluster::default().is_openshift());
     }
 }

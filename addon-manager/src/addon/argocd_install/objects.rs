@@ -11,6 +11,7 @@ use ocm::{
 };
 use serde_json::{Value, json};
 
+use super::proxy;
 use crate::{
     addon::{
         manifests::Spoke,
@@ -22,9 +23,13 @@ use crate::{
 /// The permissions of the agent; useless without the agent.
 const FOR_THE_AGENT: &str = "argocd/agent.yaml";
 
-/// The files in the order of creation; each has several objects.
-const FILES: [(&str, &str); 5] = [
+/// The certificates of the proxy; omitted where the proxy has none.
+const PROXY_CA: &str = "argocd/proxy-ca.yaml";
+
+/// The files in the order of creation; most have several objects.
+const FILES: [(&str, &str); 6] = [
     embedded!("argocd/agent.yaml"),
+    embedded!("argocd/proxy-ca.yaml"),
     embedded!("argocd/config.yaml"),
     embedded!("argocd/redis.yaml"),
     embedded!("argocd/repo-server.yaml"),
@@ -50,6 +55,8 @@ pub struct Inputs<'a> {
     pub crds: &'a [Arc<Value>],
     /// Whether Argo CD stays when the add-on is removed.
     pub keep: bool,
+    /// Whether the cluster is an OpenShift, which chooses the users of Pods itself.
+    pub is_openshift: bool,
     /// Node placement and resources.
     pub config: &'a AddOnDeploymentConfigSpec,
 }
@@ -74,8 +81,10 @@ impl Templates {
             ("APPLICATION_NAMESPACES", further.join(",")),
             ("ARGOCD_IMAGE", inputs.image.clone()),
             ("REDIS_IMAGE", inputs.redis_image.clone()),
+            ("PROXY_CA_NAME", proxy::ca_name(&spoke.proxy)),
+            ("PROXY_CA", spoke.proxy.ca.clone()),
         ]);
-        // The proxy is for the agent's connection to the hub; Argo CD's programs connect to each other.
+        // Only the programs that need the proxy get it, with exceptions for destinations within the cluster.
         let pods = Config {
             deployment: Some(AddOnDeploymentConfigSpec {
                 proxy_config: None,
@@ -85,9 +94,17 @@ impl Templates {
         };
         let crds = inputs.crds.iter();
         let mut manifests: Vec<Value> = crds.map(|crd| orphan(Value::clone(crd))).collect();
-        for template in &self.0 {
+        let has_ca = proxy::has_ca(&spoke.proxy);
+        for template in self.0.iter().filter(|it| has_ca || it.name() != PROXY_CA) {
             let mut object = template.fill(&values)?;
             workload::configure(&mut object, &pods, &[]);
+            proxy::configure(&mut object, &spoke.proxy);
+            if let Some(pod) = object.pointer_mut("/spec/template/spec") {
+                argocd::patch::merge(pod, &spoke.pod.for_argocd());
+                if inputs.is_openshift {
+                    take_user(pod);
+                }
+            }
             let stays = inputs.keep && template.name() != FOR_THE_AGENT;
             manifests.push(if stays { orphan(object) } else { object });
         }
@@ -95,6 +112,15 @@ impl Templates {
             manifests: manifests.into_iter().map(marked).collect(),
             configs: vec![for_people(&spoke.argocd_namespace)],
         })
+    }
+}
+
+/// Leaves the choice of a Pod's user to the cluster. OpenShift refuses users outside of the range of the namespace; elsewhere
+/// redis needs one, since its image would run as root.
+fn take_user(pod: &mut Value) {
+    let security = pod.get_mut("securityContext");
+    if let Some(security) = security.and_then(Value::as_object_mut) {
+        security.remove("runAsUser");
     }
 }
 

@@ -247,6 +247,7 @@ fn rendered(image: &str, config: &AddOnDeploymentConfigSpec, session: &SessionRe
         session: Some(session),
         config,
         spoke: &objects::tests::spoke(),
+        is_openshift: false,
     };
     let rendered = installation.unwrap().render(&request).unwrap();
     serde_json::to_string(&rendered.manifests).unwrap()
@@ -297,6 +298,7 @@ fn an_installed_argo_cd_is_not_moved_to_another_namespace() {
         session: Some(&session),
         config: &config,
         spoke,
+        is_openshift: false,
     };
     let first = installation.render(&request(None, None, &spoke)).unwrap();
     assert!(first.manifests.is_empty());

@@ -20,6 +20,7 @@ fn spoke() -> Spoke {
         proxy: Proxy::default(),
         resources: None,
         traces: None,
+        pod: PodOptions::default(),
         redis: RedisOptions::default(),
     }
 }
@@ -245,12 +246,23 @@ fn placement_proxies_and_resources_reach_the_pod() {
             ..Proxy::default()
         },
         resources: Some(json!({"limits": {"memory": "1Gi"}})),
+        pod: PodOptions {
+            priority_class: Some("high".to_owned()),
+            host_aliases: [(
+                "10.0.0.1".parse().unwrap(),
+                vec!["hub.example.org".to_owned()],
+            )]
+            .into(),
+        },
         ..spoke()
     };
     let objects = render(&adjusted);
     let pod = &of_kind(&objects, "Deployment")[0]["spec"]["template"]["spec"];
     assert_eq!(pod["nodeSelector"], json!({"disk": "fast"}));
     assert_eq!(pod["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(pod["priorityClassName"], "high");
+    let aliases = json!([{"ip": "10.0.0.1", "hostnames": ["hub.example.org"]}]);
+    assert_eq!(pod["hostAliases"], aliases);
     assert_eq!(
         pod["containers"][0]["resources"],
         json!({"limits": {"memory": "1Gi"}})

@@ -8,7 +8,10 @@ use principal::Mode;
 
 use super::*;
 use crate::addon::golden;
-use crate::addon::{manifests::Proxy, settings::RedisOptions};
+use crate::addon::{
+    manifests::Proxy,
+    settings::{PodOptions, RedisOptions},
+};
 
 pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
     Spoke {
@@ -25,21 +28,33 @@ pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
         proxy: Proxy::default(),
         resources: None,
         traces: None,
+        pod: PodOptions::default(),
         redis: RedisOptions::default(),
     }
 }
 
 fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
+    on(&spoke(), false, keep, config)
+}
+
+/// The objects for these settings, on an OpenShift or another cluster.
+fn on(
+    spoke: &Spoke,
+    is_openshift: bool,
+    keep: bool,
+    config: &AddOnDeploymentConfigSpec,
+) -> Rendered {
     let crd = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": { "name": "applications.argoproj.io" }, "spec": {},
     });
     let inputs = Inputs {
-        spoke: &spoke(),
+        spoke,
         image: "argocd:v3".to_owned(),
         redis_image: "redis:8".to_owned(),
         crds: &[Arc::new(crd)],
         keep,
+        is_openshift,
         config,
     };
     Templates::embedded().unwrap().render(&inputs).unwrap()
@@ -47,6 +62,19 @@ fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
 
 fn plain() -> Rendered {
     rendered(false, &AddOnDeploymentConfigSpec::default())
+}
+
+/// The specs of the Pods, by the names of their workloads.
+fn pods(objects: &[Value]) -> Vec<(&str, &Value)> {
+    let workloads = objects
+        .iter()
+        .filter(|it| it["spec"]["template"].is_object());
+    workloads
+        .map(|it| {
+            let name = it["metadata"]["name"].as_str().unwrap();
+            (name, &it["spec"]["template"]["spec"])
+        })
+        .collect()
 }
 
 fn stays(object: &Value) -> bool {
@@ -133,6 +161,7 @@ fn a_new_version_of_the_hub_changes_the_images_and_nothing_else() {
             redis_image: "redis:8".to_owned(),
             crds: &[],
             keep: false,
+            is_openshift: false,
             config: &config,
         };
         Templates::embedded().unwrap().render(&inputs).unwrap()
@@ -145,7 +174,7 @@ fn a_new_version_of_the_hub_changes_the_images_and_nothing_else() {
 }
 
 #[test]
-fn placement_and_resources_reach_every_pod_and_the_proxy_none() {
+fn placement_resources_and_priority_reach_every_pod() {
     let variable = |id: &str| ContainerResourceRequirements {
         container_id: id.to_owned(),
         resources: serde_json::from_value(json!({ "limits": { "memory": "1Gi" } })).unwrap(),
@@ -155,51 +184,146 @@ fn placement_and_resources_reach_every_pod_and_the_proxy_none() {
             tolerations: serde_json::from_value(json!([{ "operator": "Exists" }])).unwrap(),
             node_selector: [("disk".to_owned(), "fast".to_owned())].into(),
         }),
-        proxy_config: Some(ProxyConfig {
-            https_proxy: "http://proxy:3128".to_owned(),
-            ..ProxyConfig::default()
-        }),
         resource_requirements: vec![variable("deployments:argocd-repo-server:*")],
         customized_variables: vec![CustomizedVariable::default()],
         ..AddOnDeploymentConfigSpec::default()
     };
-    let objects = rendered(false, &config).manifests;
-    assert!(
-        !serde_json::to_string(&objects)
-            .unwrap()
-            .contains("proxy:3128")
-    );
-    let pods = objects
-        .iter()
-        .filter(|it| it["spec"]["template"].is_object());
-    let mut count = 0;
-    for object in pods {
-        count += 1;
-        let pod = &object["spec"]["template"]["spec"];
+    let important = Spoke {
+        pod: PodOptions {
+            priority_class: Some("high".to_owned()),
+            host_aliases: [("10.0.0.1".parse().unwrap(), vec!["hub".to_owned()])].into(),
+        },
+        ..spoke()
+    };
+    let objects = on(&important, false, false, &config).manifests;
+    let pods = pods(&objects);
+    assert_eq!(pods.len(), 3);
+    for (name, pod) in pods {
         assert_eq!(pod["tolerations"], json!([{ "operator": "Exists" }]));
         assert_eq!(pod["nodeSelector"]["disk"], "fast");
-        let limited = pod["containers"][0]["resources"].is_object();
-        assert_eq!(limited, object["metadata"]["name"] == "argocd-repo-server");
+        assert_eq!(pod["priorityClassName"], "high");
+        assert_eq!(pod["hostAliases"], Value::Null);
+        let limits = &pod["containers"][0]["resources"]["limits"];
+        assert_eq!(limits.is_object(), name == "argocd-repo-server");
     }
-    assert_eq!(count, 3);
 }
 
 #[test]
-fn every_container_is_confined_and_further_namespaces_are_admitted() {
+fn every_container_requests_resources() {
     let objects = plain().manifests;
-    for object in objects
-        .iter()
-        .filter(|it| it["spec"]["template"].is_object())
-    {
-        let pod = &object["spec"]["template"]["spec"];
-        for container in pod["containers"].as_array().unwrap() {
-            let security = &container["securityContext"];
-            assert_eq!(security["readOnlyRootFilesystem"], true, "{container}");
-            assert_eq!(security["allowPrivilegeEscalation"], false, "{container}");
-            assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }));
+    for (name, pod) in pods(&objects) {
+        assert_eq!(pod["priorityClassName"], Value::Null);
+        for container in containers(pod) {
+            for resource in ["cpu", "memory"] {
+                let requested = &container["resources"]["requests"][resource];
+                assert!(requested.is_string(), "{name}: {container}");
+            }
         }
     }
+}
+
+#[test]
+fn proxy_reaches_the_programs_that_connect_to_the_outside() {
+    let with = |ca: &str| {
+        let behind = Spoke {
+            proxy: Proxy {
+                https: "http://proxy:3128".to_owned(),
+                ca: ca.to_owned(),
+                ..Proxy::default()
+            },
+            ..spoke()
+        };
+        // As OCM's own field, which would reach redis, too.
+        let config = AddOnDeploymentConfigSpec {
+            proxy_config: Some(ProxyConfig {
+                https_proxy: "http://proxy:3128".to_owned(),
+                ..ProxyConfig::default()
+            }),
+            ..AddOnDeploymentConfigSpec::default()
+        };
+        on(&behind, false, false, &config).manifests
+    };
+    let maps = |objects: &[Value]| names(objects, |it| it["data"]["ca.crt"] == "PROXY PEM");
+    for ca in ["", "PROXY PEM"] {
+        let objects = with(ca);
+        for (name, pod) in pods(&objects) {
+            let text = pod.to_string();
+            let uses = name != "argocd-redis";
+            assert_eq!(text.matches("proxy:3128").count(), usize::from(uses));
+            assert_eq!(text.contains("NO_PROXY"), uses, "{name}");
+            assert_eq!(text.contains("SSL_CERT_FILE"), uses && !ca.is_empty());
+        }
+        assert_eq!(maps(&objects).len(), usize::from(!ca.is_empty()));
+    }
+    // The volume names the ConfigMap that is rendered.
+    let objects = with("PROXY PEM");
+    let name = maps(&objects).concat().replace("ConfigMap ", "");
     let text = serde_json::to_string(&objects).unwrap();
+    assert_eq!(text.matches(&format!(r#""name":"{name}""#)).count(), 3);
+    assert!(
+        !serde_json::to_string(&plain().manifests)
+            .unwrap()
+            .contains("NO_PROXY")
+    );
+}
+
+/// All containers of a Pod.
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["initContainers", "containers"].into_iter();
+    lists.flat_map(move |list| pod[list].as_array().into_iter().flatten())
+}
+
+/// A security setting of a container, else of its Pod.
+fn security<'a>(pod: &'a Value, container: &'a Value, field: &str) -> &'a Value {
+    let own = &container["securityContext"][field];
+    if own.is_null() {
+        &pod["securityContext"][field]
+    } else {
+        own
+    }
+}
+
+/// The standard `restricted` of Pod Security, and on OpenShift the users of `restricted-v2`.
+#[test]
+fn pods_are_restricted_and_openshift_chooses_their_users() {
+    let behind = Spoke {
+        proxy: Proxy {
+            https: "https://proxy:3128".to_owned(),
+            ca: "PEM".to_owned(),
+            ..Proxy::default()
+        },
+        ..spoke()
+    };
+    for is_openshift in [false, true] {
+        let config = AddOnDeploymentConfigSpec::default();
+        let objects = on(&behind, is_openshift, false, &config).manifests;
+        for (name, pod) in pods(&objects) {
+            for field in ["hostNetwork", "hostPID", "hostIPC"] {
+                assert!(pod[field].is_null(), "{name}");
+            }
+            for volume in pod["volumes"].as_array().into_iter().flatten() {
+                let kinds = ["configMap", "emptyDir"];
+                assert!(kinds.iter().any(|it| volume[it].is_object()), "{volume}");
+            }
+            for container in containers(pod) {
+                let of = |field| security(pod, container, field);
+                assert_eq!(of("runAsNonRoot"), true, "{container}");
+                assert_eq!(of("readOnlyRootFilesystem"), true, "{container}");
+                assert_eq!(of("allowPrivilegeEscalation"), false, "{container}");
+                assert_eq!(of("capabilities"), &json!({ "drop": ["ALL"] }));
+                assert_eq!(of("seccompProfile")["type"], "RuntimeDefault");
+                // The image of redis would run as root.
+                let fixed = name == "argocd-redis" && !is_openshift;
+                let expected = if fixed { json!(999) } else { Value::Null };
+                assert_eq!(of("runAsUser"), &expected, "{container}");
+            }
+        }
+    }
+}
+
+#[test]
+fn further_namespaces_are_admitted() {
+    let text = serde_json::to_string(&plain().manifests).unwrap();
     assert_eq!(text.matches("team-a,team-b").count(), 2);
 }
 
