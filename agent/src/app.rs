@@ -81,6 +81,7 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
     let Config { hub, scope, ui, .. } = config;
     let (argocd_namespace, mode) = (scope.argocd_namespace.clone(), scope.mode);
     let redis = redis::start(config.redis, ui.access, &client, &scope, &spawner).await;
+    let reader = ui.reader().map(str::to_owned);
     let census = cluster_stats::watch(Arc::clone(&redis), ui.access, config.recount, &spawner);
     let api_handler = api_handler(&args.kube, ui, &scope, redis, &spawner.background()).await?;
     let material = material(config.tls, &client, &argocd_namespace, &spawner).await;
@@ -94,7 +95,8 @@ async fn run_with(config: Config, args: &Args, token: CancellationToken) -> Resu
         metrics.clone(),
     ));
     replica.start(&spawner);
-    argocd_probe::watch(config.reports_argocd.then_some(client), &replica, &spawner);
+    let probe = config.reports_argocd.then_some(client);
+    argocd_probe::watch(probe, reader.as_deref(), &replica, &spawner);
     watch_expiry(material.clone(), metrics.clone(), &spawner);
     report_readiness(replica.sync_status(), &readiness, &spawner);
     let tls = ClientTls::follow(material, &spawner);

@@ -1,9 +1,10 @@
-//! Detects an Argo CD in its namespace on this cluster, whether the add-on installed it, and its health.
+//! Detects an Argo CD on this cluster: in its namespace or another one, whether the add-on installed it, and its health.
 //!
 //! The session reports the result. The hub installs an Argo CD where none runs, and shows the problem of one that it
 //! installed.
 
 mod definitions;
+mod elsewhere;
 mod health;
 mod programs;
 mod project;
@@ -26,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sync::replica::{Replica, Running};
 use definitions::Definitions;
+use elsewhere::Elsewhere;
 use health::GracePeriod;
 use programs::Programs;
 
@@ -34,14 +36,21 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// How many Pods of one program the probe reads.
 const PODS: u32 = 10;
 
-/// Probes until the process ends, and passes the results to the replica; without a client it does not probe.
-pub fn watch(client: Option<Client>, replica: &Arc<Replica>, spawner: &Spawner) {
+/// Probes until the process ends, and passes the results to the replica; without a client it does not probe. The reader is a
+/// user that may read the whole cluster, if there is one.
+pub fn watch(
+    client: Option<Client>,
+    reader: Option<&str>,
+    replica: &Arc<Replica>,
+    spawner: &Spawner,
+) {
     let Some(client) = client else { return };
+    let elsewhere = Elsewhere::new(replica.argocd_namespace(), reader);
     let (token, replica) = (spawner.token().clone(), Arc::clone(replica));
     spawner.spawn("Argo CD probe", async move {
         let (state, seen) = watch::channel(Programs::default());
         let following = follow(&client, replica.argocd_namespace(), &state, token.clone());
-        let looking = token.run_until_cancelled(look(&client, &replica, seen));
+        let looking = token.run_until_cancelled(look(&client, &replica, elsewhere, seen));
         tokio::join!(following, looking);
     });
 }
@@ -66,7 +75,12 @@ async fn follow(
 }
 
 /// Passes each change to the replica, and looks at the Pods of unhealthy programs.
-async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Programs>) {
+async fn look(
+    client: &Client,
+    replica: &Replica,
+    mut elsewhere: Elsewhere,
+    mut seen: watch::Receiver<Programs>,
+) {
     let mut sync_status = replica.sync_status();
     let (mut grace_period, mut definitions) = (GracePeriod::default(), Definitions::default());
     let mut project = replica.mode() == Mode::Autonomous;
@@ -83,14 +97,14 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
             let found = health_problem(client, replica.argocd_namespace(), &programs).await;
             let health_problem = grace_period.look(Instant::now(), found);
             again = grace_period.waits();
-            match definitions.are_installed(client, runs, serves).await {
-                Ok(kinds_installed) => replica.set_running(Running {
+            match observe(client, &mut definitions, &mut elsewhere, (runs, serves)).await {
+                Ok((runs, kinds_installed)) => replica.set_running(Running {
                     runs,
                     kinds_installed,
                     health_problem,
                 }),
                 Err(error) => {
-                    tracing::debug!(error = %Chain(&error), "cannot read the OpenAPI description of the API");
+                    tracing::debug!(error = %Chain(&error), "cannot ask the API for the kinds and programs of Argo CD");
                     again = true;
                 }
             }
@@ -99,13 +113,33 @@ async fn look(client: &Client, replica: &Replica, mut seen: watch::Receiver<Prog
                 again |= project;
             }
         }
+        let pause = Some(AGAIN).filter(|_| again);
+        let pause = pause.or_else(|| elsewhere.recheck_after());
         tokio::select! {
             Ok(()) = seen.changed() => {}
             Ok(()) = sync_status.changed() => {}
-            () = sleep(AGAIN), if again => {}
+            () = sleep(pause.unwrap_or_default()), if pause.is_some() => {}
             else => return,
         }
     }
+}
+
+/// Which Argo CD runs, and whether the add-on installed its definitions. Other namespaces matter only if this one has no
+/// Argo CD and the API serves the kinds, without which none works.
+async fn observe(
+    client: &Client,
+    definitions: &mut Definitions,
+    elsewhere: &mut Elsewhere,
+    (runs, serves): (Runs, bool),
+) -> Result<(Runs, bool), kube::Error> {
+    let kinds_installed = definitions.are_installed(client, runs, serves).await?;
+    if runs != Runs::Nothing || !serves {
+        elsewhere.forget();
+        return Ok((runs, kinds_installed));
+    }
+    let is_elsewhere = elsewhere.has_argocd(client, kinds_installed).await?;
+    let runs = if is_elsewhere { Runs::Elsewhere } else { runs };
+    Ok((runs, kinds_installed))
 }
 
 /// The worst health problem of the Argo CD that the add-on installed.

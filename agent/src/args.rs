@@ -206,8 +206,8 @@ pub struct UiArgs {
     /// User that live requests impersonate; without it they use the agent's own identity.
     #[arg(long, env = "ARGOCD_AGENT_UI_USER", default_value = "")]
     pub ui_user: String,
-    /// Report to the hub whether an Argo CD runs in its namespace, whether the add-on installed it, and why it is
-    /// unhealthy. Needs `list` and `watch` on Deployments and `StatefulSets` there.
+    /// Report to the hub whether an Argo CD runs in its namespace or another one, whether the add-on installed it, and why
+    /// it is unhealthy. Needs `list` and `watch` on Deployments and `StatefulSets` there.
     #[arg(long, env = "ARGOCD_AGENT_REPORT_ARGOCD", value_parser = boolean, num_args = 0..=1,
           require_equals = true, default_value = "false", default_missing_value = "true")]
     pub report_argocd: bool,

@@ -134,6 +134,14 @@ impl TryFrom<&Args> for Config {
     }
 }
 
+impl Ui {
+    /// The user that may read the whole cluster, except for Secrets, if the level allows that.
+    pub fn reader(&self) -> Option<&str> {
+        let user = self.user.as_deref();
+        user.filter(|_| self.access >= UiAccess::Read)
+    }
+}
+
 impl TryFrom<&UiArgs> for Ui {
     type Error = Error;
 

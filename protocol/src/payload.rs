@@ -200,6 +200,8 @@ pub enum Runs {
     Ours,
     /// One that an administrator or another tool installed.
     Foreign,
+    /// None, but another namespace has one, or may have one.
+    Elsewhere,
     /// A value of a later version.
     #[serde(other)]
     Other,

@@ -8,6 +8,7 @@ pub mod objects;
 pub mod pattern;
 mod proxy;
 pub mod record;
+mod skipped;
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -21,6 +22,7 @@ use follow::Hub;
 use objects::{Inputs, Templates};
 use pattern::{Missing, Pattern};
 use record::{Record, Records};
+pub use skipped::{Skipped, withheld};
 
 /// `INSTALL_ARGOCD`: what the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,15 +102,6 @@ pub enum Need {
     NotOurs,
 }
 
-/// Why we do not install Argo CD on a cluster that has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Skipped {
-    /// `INSTALL_ARGOCD` is false.
-    Unwanted,
-    /// The cluster had an Argo CD that we did not install, and it is gone.
-    Gone,
-}
-
 /// The result of [`decide`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -140,7 +133,8 @@ pub struct Question<'a> {
 /// Decides whether we install Argo CD on one cluster.
 ///
 /// A decision is stable: we remove nothing while the agent is disconnected, during a rollout, or when the hub's Argo CD
-/// is unavailable. We record `Found` only when that Argo CD is gone, so that an ordinary enrolment costs no write.
+/// is unavailable. We record `Found` only when that Argo CD is gone, so that an ordinary enrolment costs no write. An Argo
+/// CD in another namespace postpones the decision of `auto`.
 pub fn decide(question: &Question<'_>) -> Verdict {
     let Question {
         install,
@@ -175,7 +169,9 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         }
     }
     let decision = match (seen.runs, install) {
-        (None | Some(Runs::Other), _) => return Verdict::default(),
+        (None | Some(Runs::Other), _) | (Some(Runs::Elsewhere), Install::Auto) => {
+            return Verdict::default();
+        }
         (Some(Runs::Foreign), Install::Always) => {
             return Verdict {
                 need: Some(Need::NotOurs),
@@ -186,7 +182,7 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         (Some(Runs::Nothing | Runs::Ours), Install::Auto) if seen.has_others_kinds => {
             Decision::InstalledWithoutDefinitions
         }
-        (Some(Runs::Nothing | Runs::Ours), _) => Decision::Installed,
+        (Some(Runs::Nothing | Runs::Ours | Runs::Elsewhere), _) => Decision::Installed,
     };
     if decision.installs_argocd() && need.is_some() {
         return Verdict {
@@ -199,17 +195,6 @@ pub fn decide(question: &Question<'_>) -> Verdict {
         records: decision.installs_argocd(),
         ..Verdict::default()
     }
-}
-
-/// Why a cluster that reports no Argo CD gets none; none if it gets one, or has not reported.
-pub fn withheld(install: Install, verdict: &Verdict, seen: Seen) -> Option<Skipped> {
-    if seen.runs != Some(Runs::Nothing) {
-        return None;
-    }
-    if install == Install::Never {
-        return Some(Skipped::Unwanted);
-    }
-    (verdict.decision == Some(Decision::Found)).then_some(Skipped::Gone)
 }
 
 /// The input of a rendering for one cluster.

@@ -101,3 +101,17 @@ fn the_namespace_of_argo_cd_is_allowed_anyway() {
     let config = config(&["--allowed-namespaces=a, b,argocd"]).unwrap();
     assert_eq!(config.scope.further_namespaces, ["a", "b"]);
 }
+
+#[test]
+fn reader_needs_a_user_and_a_level() {
+    let user = "--ui-user=system:serviceaccount:a:b";
+    let reader = |args: &[&str]| config(args).unwrap().ui.reader().map(str::to_owned);
+    for level in ["read", "operate", "terminal"] {
+        let level = format!("--ui-access={level}");
+        let expected = Some("system:serviceaccount:a:b".to_owned());
+        assert_eq!(reader(&[user, &level]), expected, "{level}");
+    }
+    assert_eq!(reader(&[user, "--ui-access=none"]), None);
+    assert_eq!(reader(&[user, "--enable-resource-proxy=false"]), None);
+    assert_eq!(reader(&["--ui-access=read"]), None);
+}

@@ -6,11 +6,12 @@ const DECISIONS: [Option<Decision>; 4] = [
     Some(Decision::InstalledWithoutDefinitions),
     Some(Decision::Found),
 ];
-const RUNS: [Option<Runs>; 5] = [
+const RUNS: [Option<Runs>; 6] = [
     None,
     Some(Runs::Nothing),
     Some(Runs::Ours),
     Some(Runs::Foreign),
+    Some(Runs::Elsewhere),
     Some(Runs::Other),
 ];
 const INSTALLS: [Install; 3] = [Install::Auto, Install::Always, Install::Never];
@@ -166,7 +167,11 @@ fn missing_hub_argo_cd_blocks_the_install_with_a_condition() {
     all(|question, verdict| {
         if question.missing_part.is_some() && question.recorded.or(question.recalled).is_none() {
             assert!(!verdict.records && !verdict.installs_argocd, "{question:?}");
-            let empty = matches!(question.seen.runs, Some(Runs::Nothing | Runs::Ours));
+            let empty = match question.seen.runs {
+                Some(Runs::Nothing | Runs::Ours) => true,
+                Some(Runs::Elsewhere) => question.install == Install::Always,
+                None | Some(Runs::Foreign | Runs::Other) => false,
+            };
             let reported = matches!(verdict.need, Some(Need::Pattern(_)));
             assert_eq!(
                 reported,
@@ -216,18 +221,49 @@ fn own_crds_are_adopted_again_and_foreign_ones_are_not() {
 fn a_skipped_installation_has_a_cause() {
     all(|question, verdict| {
         let withheld = withheld(question.install, verdict, question.seen);
-        if question.seen.runs != Some(Runs::Nothing)
-            || verdict.installs_argocd
-            || verdict.need.is_some()
-        {
+        let installs = verdict.decision.is_some_and(Decision::installs_argocd);
+        let elsewhere = question.seen.runs == Some(Runs::Elsewhere);
+        let none_here = elsewhere || question.seen.runs == Some(Runs::Nothing);
+        if !none_here || verdict.installs_argocd || verdict.need.is_some() {
             assert_eq!(withheld, None, "{question:?}");
         } else if question.install == Install::Never {
             assert_eq!(withheld, Some(Skipped::Unwanted), "{question:?}");
+        } else if elsewhere {
+            let expected = (!installs).then_some(Skipped::Elsewhere);
+            assert_eq!(withheld, expected, "{question:?}");
         } else {
             let gone = verdict.decision == Some(Decision::Found);
             assert_eq!(withheld, gone.then_some(Skipped::Gone), "{question:?}");
         }
     });
+}
+
+#[test]
+fn auto_installs_no_second_argo_cd_beside_one_elsewhere() {
+    all(|question, verdict| {
+        let elsewhere = question.seen.runs == Some(Runs::Elsewhere);
+        let known = question.recorded.or(question.recalled);
+        if elsewhere
+            && question.install == Install::Auto
+            && !known.is_some_and(Decision::installs_argocd)
+        {
+            let installs = verdict.decision.is_some_and(Decision::installs_argocd);
+            assert!(!installs && !verdict.installs_argocd, "{question:?}");
+        }
+    });
+    let seen = Seen {
+        runs: Some(Runs::Elsewhere),
+        has_others_kinds: true,
+    };
+    let waiting = asked(Install::Auto, None, seen.runs, true);
+    assert_eq!(waiting, Verdict::default(), "it may become Nothing");
+    let cause = withheld(Install::Auto, &waiting, seen);
+    assert_eq!(cause, Some(Skipped::Elsewhere));
+    let gone = asked(Install::Auto, None, Some(Runs::Nothing), true);
+    assert_eq!(gone.decision, Some(Decision::InstalledWithoutDefinitions));
+    // The user asks for ours beside it.
+    let beside = asked(Install::Always, None, seen.runs, true);
+    assert_eq!(beside.decision, Some(Decision::Installed));
 }
 
 /// Renders a cluster whose decision is `Installed`, for a hub with this image.

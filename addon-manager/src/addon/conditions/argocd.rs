@@ -58,6 +58,11 @@ fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
         Some(Skipped::Gone) => {
             "its own Argo CD was removed, and the add-on installs one only if INSTALL_ARGOCD is true; set it, or "
         }
+        Some(Skipped::Elsewhere) => {
+            "another namespace has one, or may have one: its programs, its operator, or its CRDs where UI_ACCESS is none; \
+            the add-on installs none beside it; set ARGOCD_NAMESPACE to its namespace (argocd-agentctl check spoke shows it), \
+            or INSTALL_ARGOCD to true to install one that replaces its CRDs, or "
+        }
     };
     format!(
         "the cluster has no Argo CD: {what}; {why}install Argo CD there; the agent continues within seconds"

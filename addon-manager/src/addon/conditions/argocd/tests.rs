@@ -59,6 +59,10 @@ fn missing_argo_cd_is_reported_with_cause_and_next_step() {
             Some(Skipped::Gone),
             "only if INSTALL_ARGOCD is true; set it, or install",
         ),
+        (
+            Some(Skipped::Elsewhere),
+            "installs none beside it; set ARGOCD_NAMESPACE to its namespace",
+        ),
     ] {
         let (reason, message) = reported(&ArgoCdFacts {
             withheld,
