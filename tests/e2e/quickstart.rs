@@ -37,8 +37,9 @@ pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Re
     product::until_ready(&stage.hub).await
 }
 
-/// A repository with the guestbook of Argo CD's examples, with the greeter's image; returns its URL.
-fn guestbook(stage: &Stage) -> Result<String> {
+/// A repository with the guestbook of Argo CD's examples, with the greeter's image; returns its URL. As there, a second
+/// folder is rendered by Kustomize.
+pub(crate) fn guestbook(stage: &Stage) -> Result<String> {
     let labels = json!({"app": "guestbook-ui"});
     let deployment = json!({
         "apiVersion": "apps/v1",
@@ -69,6 +70,14 @@ fn guestbook(stage: &Stage) -> Result<String> {
             deployment.to_string(),
         ),
         ("guestbook/guestbook-ui-svc.yaml", service.to_string()),
+        (
+            "kustomize-guestbook/guestbook-ui-deployment.yaml",
+            deployment.to_string(),
+        ),
+        (
+            "kustomize-guestbook/kustomization.yaml",
+            json!({"resources": ["guestbook-ui-deployment.yaml"]}).to_string(),
+        ),
     ];
     let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
     repository.commit("the guestbook", &files)?;

@@ -48,6 +48,9 @@ const FOR_PEOPLE: [&str; 3] = [
     "ui-terminal-clusterrole.yaml",
 ];
 
+/// A Role of the chart for Argo CD's controller of `ApplicationSets`, and for no program of ours.
+const FOR_ARGO_CD: &str = "argocd-agent-addon-placement-generator";
+
 /// OCM's work agent, which brings our objects to a spoke with the rights that OCM gives it.
 const WORK_AGENT: &str = "system:serviceaccount:open-cluster-management-agent:klusterlet-work-sa";
 
@@ -190,7 +193,8 @@ fn of_documents(text: &str) -> Result<BTreeSet<String>> {
     for document in text.split("\n---\n") {
         let object: Value =
             serde_saphyr::from_str(document).with_context(|| format!("read YAML:\n{document}"))?;
-        if object["metadata"]["annotations"]["helm.sh/hook"].is_null() {
+        let metadata = &object["metadata"];
+        if metadata["annotations"]["helm.sh/hook"].is_null() && metadata["name"] != FOR_ARGO_CD {
             rights.extend(of_object(&object));
         }
     }

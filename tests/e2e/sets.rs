@@ -1,5 +1,7 @@
 //! `ApplicationSets` on the hub, with Argo CD's own controller for them: the Applications that it makes run on the spokes.
 
+pub(crate) mod placement;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};

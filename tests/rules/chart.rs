@@ -19,6 +19,7 @@ use lab::helm;
 use serde_json::{Value, json};
 
 mod alerts;
+mod generator;
 mod rendered;
 mod rights;
 
@@ -69,6 +70,10 @@ fn values_that_cannot_be_are_refused_by_name() {
         ("tracing.address=otel:4317", "tracing.caConfigMap"),
         ("uninstall.timeout=forever", "uninstall.timeout"),
         ("placement.enabled=maybe", "placement.enabled"),
+        (
+            "placementGenerator.serviceAccount=Argo_CD",
+            "placementGenerator.serviceAccount",
+        ),
         ("images.agent.digest=sha256:1", "images.agent.digest"),
         ("extraArgs={-n x}", "extraArgs"),
     ] {
@@ -297,8 +302,9 @@ fn alerts_and_dashboards_are_the_files() {
             "{name}"
         );
     }
-    let kinds = objects(&[]).into_iter().map(|it| it["kind"].clone());
-    let unasked = kinds.filter(|it| it == "PrometheusRule" || it == "ConfigMap");
+    let unasked = objects(&[]).into_iter().filter(|it| {
+        it["kind"] == "PrometheusRule" || it["metadata"]["name"] == map["metadata"]["name"]
+    });
     assert_eq!(unasked.count(), 0);
 }
 
@@ -332,9 +338,9 @@ fn every_object_has_release_labels_and_a_namespace() {
         match namespace {
             None => assert!(everywhere.contains(&kind), "{kind} {metadata}"),
             Some(NAMESPACE) => assert!(!everywhere.contains(&kind), "{metadata}"),
-            // Rights there, and a way to the redis that is there.
+            // Rights there, a way to the redis that is there, and the ConfigMap of the Placement generator.
             Some("argocd" | "gitops") => assert!(
-                kind.starts_with("Role") || kind == "NetworkPolicy",
+                kind.starts_with("Role") || ["NetworkPolicy", "ConfigMap"].contains(&kind),
                 "{metadata}"
             ),
             Some(other) => panic!("{kind} in {other}"),
