@@ -18,6 +18,7 @@ use std::{
 
 use argocd::cluster_secret;
 use ocm::{
+    api::addon::AddOnDeploymentConfigSpec,
     condition,
     name::{AddonName, ClusterName},
     sdk::{
@@ -64,6 +65,8 @@ pub struct ArgocdAgent {
     signing: Mutex<Option<(Arc<Authority>, Arc<SigningCa>)>>,
     // Why objects of a cluster on the hub are missing or wrong; its agent works without them. Locked likewise.
     obstacles: Mutex<BTreeMap<ClusterName, Vec<Finding>>>,
+    // The variables of a cluster's configuration that have no effect, as of its last rendering. Locked likewise.
+    unknown_variables: Mutex<BTreeMap<ClusterName, Finding>>,
 }
 
 /// Why the add-on cannot be created; a programming error.
@@ -89,6 +92,7 @@ impl ArgocdAgent {
             templates: Templates::embedded()?,
             signing: Mutex::default(),
             obstacles: Mutex::default(),
+            unknown_variables: Mutex::default(),
         })
     }
 
@@ -131,6 +135,14 @@ impl ArgocdAgent {
             .channels
             .sharing
             .send_if_modified(|known| known.insert(cluster.to_string(), shares) != Some(shares));
+    }
+
+    fn note_unknown_variables(&self, cluster: &ClusterName, config: &AddOnDeploymentConfigSpec) {
+        let mut noted = lock(&self.unknown_variables);
+        match settings::unknown(config) {
+            Some(unknown) => noted.insert(cluster.clone(), conditions::unknown_variables(&unknown)),
+            None => noted.remove(cluster),
+        };
     }
 
     async fn release(&self, cluster: &ClusterName) -> Result<(), HookError> {
@@ -270,6 +282,7 @@ impl sdk::Addon for ArgocdAgent {
     fn render(&self, input: RenderInput<'_>) -> Result<Rendered, RenderError> {
         let (target, config) = (input.target, input.config);
         let mut deployment = config.deployment.clone().unwrap_or_default();
+        self.note_unknown_variables(target.name, &deployment);
         // The registries of the configuration, else those of the ManagedCluster's annotation.
         deployment.registries = images::registries(config, target)?;
         let (addon, label) = self.addon_and_label(target);
@@ -352,6 +365,7 @@ impl sdk::Addon for ArgocdAgent {
             render_error.map(|message| finding(CONFIGURATION_INVALID, message)),
             argocd.finding(),
             blocked_mode.as_ref().map(conditions::mode_change),
+            lock(&self.unknown_variables).get(target.name).cloned(),
         ];
         let findings = findings.into_iter().flatten().chain(obstacles);
         let findings = findings.chain(certificates.findings(now));
@@ -384,6 +398,7 @@ impl sdk::Addon for ArgocdAgent {
             .sharing
             .send_if_modified(|known| known.remove(cluster.as_str()).is_some());
         lock(&self.obstacles).remove(cluster);
+        lock(&self.unknown_variables).remove(cluster);
         self.installation.forget(cluster);
         // The Secret is removed last. If it still exists, the cluster left while no manager ran, and its
         // Applications are not released yet.

@@ -20,6 +20,7 @@ use argocd::{
     },
 };
 use jiff::Timestamp;
+use runtime::names::with_suggestion;
 use serde_json::Value;
 
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
         Target, all, labelled, named,
     },
     labels::Wrong,
-    names::{none_missing, with_suggestion},
+    names::none_missing,
     object::full_name,
     output::{Place, View, render},
     progress::Progress,

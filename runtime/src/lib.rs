@@ -24,6 +24,7 @@ pub mod lease;
 pub mod log;
 pub mod members;
 pub mod metrics;
+pub mod names;
 pub mod net;
 pub mod notifier;
 mod own_threads;

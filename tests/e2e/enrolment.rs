@@ -97,11 +97,14 @@ pub(crate) async fn invalid_mode_label_is_reported_as_event(stage: &Stage) -> Re
     enrol::take_label_away(&stage.hub, "spoke2").await
 }
 
-/// A configuration that a cluster's add-on names itself reaches its agent, and goes again.
+/// A configuration that a cluster's add-on names itself reaches its agent, and goes again. A misspelled variable is reported.
 pub(crate) async fn a_configuration_of_its_own_reaches_the_agent(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
     let own = At::addon_config("spoke1", "own");
-    let variables = json!([{"name": "LOG_LEVEL", "value": "debug"}]);
+    let variables = json!([
+        {"name": "LOG_LEVEL", "value": "debug"},
+        {"name": "ALOWED_NAMESPACES", "value": "team-a"},
+    ]);
     stage
         .hub
         .apply(&own, json!({"spec": {"customizedVariables": variables}}))
@@ -115,11 +118,21 @@ pub(crate) async fn a_configuration_of_its_own_reaches_the_agent(stage: &Stage) 
     stage.hub.merge(&At::addon("spoke1"), named).await?;
     until_log_level(stage, "debug").await?;
     enrol::until_available(&stage.hub, "spoke1").await?;
+    let addon = At::addon("spoke1");
+    let is_reported = |it: &Value| has_condition(it, "Degraded", "False", "ConfigurationUnknown");
     stage
         .hub
-        .merge(&At::addon("spoke1"), json!({"spec": {"configs": null}}))
+        .until(&addon, "names the misspelled variable", SOON, is_reported)
+        .await?;
+    stage
+        .hub
+        .merge(&addon, json!({"spec": {"configs": null}}))
         .await?;
     until_log_level(stage, "info").await?;
+    stage
+        .hub
+        .until(&addon, "has known variables", SOON, |it| !is_reported(it))
+        .await?;
     stage.hub.delete(&own).await?;
     enrol::until_available(&stage.hub, "spoke1").await.map(drop)
 }

@@ -97,6 +97,18 @@ fn every_variable_of_the_configuration_has_its_row() {
     compare_first_cells("Variables of the AddOnDeploymentConfig", &read);
 }
 
+/// A variable that is read and not listed would be reported as unknown.
+#[test]
+fn every_variable_of_the_configuration_is_known_to_the_manager() {
+    let known = addon_manager::addon::settings::VARIABLES.iter();
+    let known: BTreeSet<String> = known.map(|it| (*it).to_owned()).collect();
+    assert_eq!(
+        known,
+        variable_calls(),
+        "left: VARIABLES in addon-manager/src/addon/settings/unknown.rs; right: variables that are read"
+    );
+}
+
 /// Helm renders `templates/` only; it silently ignores a manifest beside it.
 #[test]
 fn every_manifest_of_the_hub_is_in_the_chart() {

@@ -16,6 +16,7 @@ pub use argocd::{
 };
 pub use available::{AvailableVerdict, Facts, applied, available};
 
+use super::settings::Unknown;
 use crate::issuer::{
     Certificates,
     expiry::is_overdue,
@@ -27,6 +28,9 @@ pub const MASS_DELETE_BLOCKED: &str = "MassDeleteHeld";
 
 /// The last rendering failed.
 pub const CONFIGURATION_INVALID: &str = "ConfigurationInvalid";
+/// The configuration has variables that the add-on does not know. It works without them: alone this is no reason for
+/// `Degraded` = `True`.
+pub const CONFIGURATION_UNKNOWN: &str = "ConfigurationUnknown";
 /// The Argo CD cluster Secret cannot be written.
 pub const CLUSTER_SECRET_CONFLICT: &str = "ClusterSecretConflict";
 /// The `AppProject` of the cluster cannot be written.
@@ -44,7 +48,7 @@ pub const ROTATION_WAITS: &str = "CertificateRotationWaits";
 
 /// The reasons of `Degraded`, the most urgent first: what blocks everything, then blocked changes that are dangerous, then
 /// certificates, then the others.
-const URGENCY: [&str; 18] = [
+const URGENCY: &[&str] = &[
     REVOKED,
     CONFIGURATION_INVALID,
     HUB_ARGOCD_UNREADABLE,
@@ -63,6 +67,7 @@ const URGENCY: [&str; 18] = [
     CLUSTER_SECRET_CONFLICT,
     CLUSTER_PROJECT_MISSING,
     NOT_MIRRORED,
+    CONFIGURATION_UNKNOWN,
 ];
 
 /// A fact that requires an action by a person: a reason of `Degraded`, and the cause with the next step.
@@ -92,11 +97,13 @@ pub struct BlockedMode {
     pub applications: Option<usize>,
 }
 
-/// The condition `Degraded`: whether a person must act. The most urgent finding is the reason; the message lists all.
+/// The condition `Degraded`: whether a person must act. The most urgent finding is the reason; the message lists all, also
+/// unknown variables, which alone need no action.
 pub fn degraded(findings: impl IntoIterator<Item = Finding>) -> Verdict {
     let mut findings: Vec<Finding> = findings.into_iter().collect();
     let urgency = |it: &Finding| URGENCY.iter().position(|reason| *reason == it.reason);
     findings.sort_by_key(|it| urgency(it).unwrap_or(URGENCY.len()));
+    let is_degraded = findings.iter().any(|it| it.reason != CONFIGURATION_UNKNOWN);
     let mut findings = findings.into_iter();
     let Some(Finding { reason, message }) = findings.next() else {
         return Verdict::new(DEGRADED, false, "AsExpected", "no action required").deferrable();
@@ -104,7 +111,18 @@ pub fn degraded(findings: impl IntoIterator<Item = Finding>) -> Verdict {
     let message = findings.fold(message, |stated, Finding { reason, message }| {
         format!("{stated}; also {reason}: {message}")
     });
-    Verdict::new(DEGRADED, true, reason, message)
+    Verdict::new(DEGRADED, is_degraded, reason, message)
+}
+
+/// Variables of the configuration have no effect.
+pub fn unknown_variables(unknown: &Unknown) -> Finding {
+    let Unknown { count, names } = unknown;
+    let names = with_more(names, *count, ", ");
+    let message = format!(
+        "variables of the AddOnDeploymentConfig are unknown and have no effect: {names}; correct their names or \
+        remove them"
+    );
+    finding(CONFIGURATION_UNKNOWN, message)
 }
 
 /// The findings in the report of an agent.

@@ -21,10 +21,12 @@ mod image;
 mod pod;
 mod redis;
 mod traces;
+mod unknown;
 
 pub(super) use image::mirrored;
 pub use pod::PodOptions;
 pub use redis::{RedisOptions, RedisTls};
+pub use unknown::{Unknown, VARIABLES, unknown};
 
 /// The defaults for all clusters.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -177,6 +177,26 @@ fn the_most_urgent_cause_is_the_reason_and_all_are_in_the_message() {
 }
 
 #[test]
+fn unknown_variables_are_reported_and_alone_do_not_degrade() {
+    let unknown = unknown_variables(&Unknown {
+        count: 1000,
+        names: vec!["ALOWED_NAMESPACES (did you mean ALLOWED_NAMESPACES?)".to_owned()],
+    });
+    let alone = degraded([unknown.clone()]);
+    let stated = (alone.status, alone.reason.as_str());
+    assert_eq!(stated, (Status::False, "ConfigurationUnknown"));
+    for part in ["did you mean ALLOWED_NAMESPACES?", "and 999 more"] {
+        assert!(alone.message.contains(part), "{}", alone.message);
+    }
+    let missing = finding(CLUSTER_PROJECT_MISSING, "upgrade the chart");
+    let both = degraded([unknown, missing]);
+    let stated = (both.status, both.reason.as_str());
+    assert_eq!(stated, (Status::True, CLUSTER_PROJECT_MISSING));
+    let also = "upgrade the chart; also ConfigurationUnknown: variables of the";
+    assert!(both.message.starts_with(also), "{}", both.message);
+}
+
+#[test]
 fn a_healthy_cluster_costs_no_write_for_degraded() {
     let verdict = degraded([]);
     assert!(verdict.deferrable && verdict.status == Status::False);
