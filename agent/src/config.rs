@@ -260,6 +260,8 @@ fn check_unsupported(later: &LaterArgs) -> Result<(), Error> {
         (later.ignore_unmanaged_apps, "--ignore-unmanaged-apps"),
         (later.redis_tls_insecure, "--redis-tls-insecure"),
         (later.pprof_port != 0, "--pprof-port"),
+        (!later.recv_queue_size.is_empty(), "--recv-queue-size"),
+        (!later.send_queue_size.is_empty(), "--send-queue-size"),
         (!later.full_detail.is_empty(), "--full-detail"),
     ];
     for (_, flag) in left_out.into_iter().filter(|(used, _)| *used) {

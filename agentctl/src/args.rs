@@ -1,9 +1,13 @@
 //! The command line.
 
+mod upstream;
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
+
+pub use upstream::parse;
 
 use crate::{adopt::Mode, check::spoke::Given as SpokeGiven, output::Format};
 

@@ -6,18 +6,17 @@ use std::{
 };
 
 use agentctl::{
-    args::Cli,
+    args,
     progress::{Progress, is_watched},
     run,
 };
-use clap::Parser as _;
 use runtime::{clock::Clock, error::Chain};
 
 /// 0: as asked. 1: as asked, and something is degraded (with `--exit-code`). 2: not as asked, or a bad command line.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     runtime::install_crypto_provider();
-    let cli = Cli::parse();
+    let cli = args::parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let progress = Progress::new(is_watched(
         std::io::stderr().is_terminal(),

@@ -9,6 +9,7 @@ use crate::shared::registered;
 use registered::{Metric, Metrics, asked_as};
 
 const PAGE: &str = "docs/metrics.md";
+const MIGRATION: &str = "docs/migration.md";
 const BEGIN: &str =
     "<!-- tables: made by `UPDATE_GOLDEN=1 cargo test -p tests --test rules metrics` -->";
 const END: &str = "<!-- end of the tables -->";
@@ -132,6 +133,34 @@ const ENDINGS: [&str; 9] = [
     "_sum",
     "_total",
 ];
+
+/// The page has the metrics of argocd-agent in the first column, and those to use here in the second.
+#[test]
+fn metrics_that_replace_those_of_argocd_agent_exist() {
+    let programs = [
+        registered::agent(),
+        registered::manager(),
+        registered::principal(),
+    ];
+    let all = programs.iter().flatten();
+    let known: BTreeSet<String> = all.map(|(name, metric)| asked_as(name, metric)).collect();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .join(MIGRATION);
+    let page = fs::read_to_string(path).expect(MIGRATION);
+    let (_, below) = page.split_once("\n### Metrics\n").expect("a heading");
+    let rows = below.lines().take_while(|line| !line.starts_with('#'));
+    let cells = rows.filter_map(|row| row.split(" | ").nth(1));
+    let quoted = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let names = quoted.filter_map(|name| name.split('{').next());
+    let names: BTreeSet<&str> = names.filter(|name| name.contains('_')).collect();
+    assert!(names.len() > 15, "only {names:?} were found");
+    let unknown: Vec<_> = names
+        .iter()
+        .filter(|name| !known.contains(**name))
+        .collect();
+    assert!(unknown.is_empty(), "{MIGRATION}: {unknown:?} do not exist");
+}
 
 #[test]
 fn every_metric_has_help_and_a_valid_name() {

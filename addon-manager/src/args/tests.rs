@@ -96,6 +96,21 @@ fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
 }
 
 #[test]
+fn queue_sizes_of_the_go_principal_are_accepted_and_logged() {
+    let line = "addon-manager principal --send-queue-size=2000 --recv-queue-size 0x10";
+    let Parsed { without_effect, .. } = parsed(line).unwrap();
+    assert_eq!(without_effect, ["recv-queue-size", "send-queue-size"]);
+    let principal = command();
+    let principal = principal.find_subcommand("principal").unwrap();
+    let variables = principal.get_arguments().filter_map(clap::Arg::get_env);
+    let variables: Vec<_> = variables.collect();
+    for flag in without_effect {
+        let name = format!("ARGOCD_AGENT_{}", flag.replace('-', "_").to_uppercase());
+        assert!(variables.contains(&std::ffi::OsStr::new(&name)), "{name}");
+    }
+}
+
+#[test]
 fn a_flag_that_is_switched_off_is_accepted() {
     let Parsed { without_effect, .. } =
         parsed("addon-manager principal --ha-enabled=false").unwrap();

@@ -52,7 +52,7 @@ const SWITCHES: [Flag; 7] = [
 ];
 
 /// Flags with a value.
-const VALUES: [Flag; 17] = [
+const VALUES: [Flag; 19] = [
     ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
     ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
     (
@@ -91,6 +91,9 @@ const VALUES: [Flag; 17] = [
         "ARGOCD_PRINCIPAL_EVENT_PROCESSORS",
         Harmless,
     ),
+    // Variables of both Go programs, without flags. Our queues have the newest state of each object.
+    ("recv-queue-size", "ARGOCD_AGENT_RECV_QUEUE_SIZE", Harmless),
+    ("send-queue-size", "ARGOCD_AGENT_SEND_QUEUE_SIZE", Harmless),
     // The name of each key contains its compression.
     (
         "redis-compression-type",

@@ -36,6 +36,12 @@ pub struct LaterArgs {
     /// Pause between reports of one object; this agent coalesces reports while one is in flight.
     #[arg(long, env = "ARGOCD_AGENT_BUFFER_INFORMER_EVENT_INTERVAL", value_parser = duration, default_value = "0")]
     pub buffer_informer_event_interval: Duration,
+    /// Received events that may wait, in Go; this agent keeps the newest state of each object.
+    #[arg(long, env = "ARGOCD_AGENT_RECV_QUEUE_SIZE", default_value = "")]
+    pub recv_queue_size: String,
+    /// Events to send that may wait, in Go; as above.
+    #[arg(long, env = "ARGOCD_AGENT_SEND_QUEUE_SIZE", default_value = "")]
+    pub send_queue_size: String,
     /// Port of Go's profiler.
     #[arg(long, env = "ARGOCD_AGENT_PPROF_PORT", value_parser = port, default_value = "0")]
     pub pprof_port: u16,

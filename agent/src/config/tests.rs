@@ -65,6 +65,18 @@ fn settings_that_weaken_tls_are_rejected() {
 }
 
 #[test]
+fn queue_sizes_of_the_go_agent_are_accepted_with_any_value() {
+    // Go ignores invalid sizes.
+    for size in ["2000", "0", "many"] {
+        let flags = [
+            format!("--recv-queue-size={size}"),
+            format!("--send-queue-size={size}"),
+        ];
+        assert!(config(&[&flags[0], &flags[1]]).is_ok(), "{size}");
+    }
+}
+
+#[test]
 fn plaintext_is_for_a_mesh_only() {
     for wrong in [
         &["--insecure-plaintext"][..],

@@ -4,7 +4,7 @@ use argocd::{
     AppProject, Application,
     admission::{Target, admit},
     keys::{IGNORE_SYNC, addon::MODE},
-    routing::{Clusters, Delivery, Route, SpokeNamespace, resolve_names, route},
+    routing::{Clusters, Delivery, Route, SpokeNamespace, names_hub, resolve_names, route},
 };
 
 use super::{Facts, Hop, State};
@@ -48,7 +48,7 @@ fn routing(judged: &Judged<'_>) -> Hop {
             };
             let rule = rule(judged, cluster);
             let text = format!("goes to cluster {cluster}, into {place}, because {rule}");
-            Hop::new("routing", State::Good, text)
+            delivered(*app, cluster, text)
         }
         Route::Mirror(cluster) => {
             let text = format!(
@@ -69,6 +69,26 @@ fn routing(judged: &Judged<'_>) -> Hop {
             Hop::new("routing", State::Bad, text).at(at).next(next)
         }
     }
+}
+
+/// It goes to this cluster. Argo CD on the hub may look elsewhere for what it deploys there.
+fn delivered(app: Application<'_>, cluster: &str, text: String) -> Hop {
+    if !names_hub(app) {
+        return Hop::new("routing", State::Good, text);
+    }
+    let text = format!(
+        "{text}; but Argo CD on the hub takes its destination for the hub itself, so live views in the UI (tree, manifests, \
+        logs) do not show the cluster"
+    );
+    let server = if app.destination().server.is_empty() {
+        ""
+    } else {
+        " and remove spec.destination.server"
+    };
+    let next = format!(
+        "to see its resources in the hub's UI, set spec.destination.name to {cluster}{server}"
+    );
+    Hop::new("routing", State::Good, text).next(next)
 }
 
 /// The rule by which it goes to this cluster.

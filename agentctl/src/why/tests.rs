@@ -44,7 +44,7 @@ fn hop<'a>(why: &'a Why, name: &str) -> &'a Hop {
 
 #[test]
 fn why_lists_the_hops_of_a_delivered_application() {
-    let why = why(&facts(application("paris", "shop", &to("in-cluster"))));
+    let why = why(&facts(application("paris", "shop", &to("paris"))));
     assert_eq!((why.verdict, &why.next), (State::Good, &None));
     let text = render(&why, place(Format::Table, now())).unwrap();
     insta::assert_snapshot!(text);
@@ -76,6 +76,37 @@ fn the_rule_that_leads_to_a_cluster_is_named() {
         let routing = hop(&why, "routing");
         assert!(routing.text.contains(rule), "{}", routing.text);
         assert_eq!(why.verdict, State::Good);
+    }
+}
+
+#[test]
+fn why_names_destinations_with_live_views_of_the_hub() {
+    let server = |url: &str| json!({"server": url, "namespace": "shop"});
+    let remedy = "set spec.destination.name to paris";
+    let remedy_of_server = "set spec.destination.name to paris and remove spec.destination.server";
+    for (destination, expected) in [
+        (to("in-cluster"), Some(remedy)),
+        (
+            server("https://kubernetes.default.svc"),
+            Some(remedy_of_server),
+        ),
+        (
+            server("https://kubernetes.default.svc/"),
+            Some(remedy_of_server),
+        ),
+        (to("paris"), None),
+        (server("https://p?agentName=paris"), None),
+    ] {
+        let why = why(&facts(application("paris", "shop", &destination)));
+        assert_eq!(why.verdict, State::Good, "{destination}");
+        let warns = hop(&why, "routing").text.contains("live views");
+        assert_eq!(warns, expected.is_some(), "{destination}");
+        let next = why.next.as_deref();
+        let is_expected = match expected {
+            Some(remedy) => next.is_some_and(|next| next.ends_with(remedy)),
+            None => next.is_none(),
+        };
+        assert!(is_expected, "{destination}: {next:?}");
     }
 }
 
@@ -144,7 +175,7 @@ fn why_names_the_application_that_holds_the_name() {
 
 #[test]
 fn why_shows_refusals_before_stale_status() {
-    let mut app = application("paris", "shop", &to("in-cluster"));
+    let mut app = application("paris", "shop", &to("paris"));
     app["status"]["conditions"] = json!([{"type": "ArgoCDAgentError",
         "message": "the namespace shop is terminating", "lastTransitionTime": "2026-11-22T11:59:00Z"}]);
     let why = why(&facts(app));
