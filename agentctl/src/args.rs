@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 pub use upstream::parse;
 
-use crate::{adopt::Mode, check::spoke::Given as SpokeGiven, output::Format};
+use crate::{adopt::Mode, check::spoke::Given as SpokeGiven, output::Format, setup::HubCommand};
 
 /// Operate the Argo CD agents of a fleet from its hub: status, explanations, checks and certificates. The command
 /// uses the hub's API with the rights of your kubeconfig; only `check spoke` also connects to a cluster.
@@ -35,6 +35,7 @@ Examples:
   argocd-agentctl status --applications
   argocd-agentctl why shop
   argocd-agentctl check
+  argocd-agentctl hub setup --dry-run
   argocd-agentctl check spoke paris --spoke-context kind-paris
   argocd-agentctl certs rotate paris --wait";
 
@@ -108,6 +109,9 @@ pub enum Command {
     /// Adopt clusters that the hub's Argo CD manages without the add-on.
     #[command(subcommand)]
     Cluster(Cluster),
+    /// Set up the hub's Argo CD.
+    #[command(subcommand)]
+    Hub(HubCommand),
     /// Check hub prerequisites and your permissions; `check spoke` checks a cluster. Exits with 1 if a check fails.
     Check {
         /// Check a cluster instead of the hub.

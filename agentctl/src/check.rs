@@ -11,9 +11,10 @@ pub mod spoke;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use argo_cd::{CONTROLLER, controllers};
+pub use argo_cd::{CONTROLLER, controllers, in_effect};
 pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
+pub(crate) use live::{is_proxy_on, leads_to_us, proxy_address};
 pub use rights::{Place as RightPlace, asked};
 
 use crate::{
@@ -111,7 +112,7 @@ fn unclear(cause: impl Into<String>, next: impl Into<String>) -> Checked {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a check ends with it")]
-fn warning(cause: impl Into<String>, next: impl Into<String>) -> Checked {
+pub(crate) fn warning(cause: impl Into<String>, next: impl Into<String>) -> Checked {
     Ok(Finding::new(Outcome::Warning, cause, Some(next.into())))
 }
 
@@ -196,7 +197,11 @@ impl View for Findings {
             ];
             (mood, cells)
         });
-        draw(&["CHECK", "RESULT", "WHAT"], rows, place.colours)
+        let table = draw(&["CHECK", "RESULT", "WHAT"], rows, place.colours);
+        match live::hint(&self.checks) {
+            Some(hint) => format!("{table}\n{hint}\n"),
+            None => table,
+        }
     }
 }
 

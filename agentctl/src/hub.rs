@@ -10,7 +10,7 @@ use std::path::Path;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::{
     Client,
-    api::{GetParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions},
     core::Request,
 };
 use runtime::error::Chain;
@@ -21,9 +21,9 @@ use crate::progress::Progress;
 
 pub use clock::{About, Reading};
 pub use kind::{
-    ACCESS_REVIEWS, ADDONS, APPLICATIONS, CLUSTERS, CONFIG_MAPS, CONFIGURATIONS, DEFINITIONS,
-    DEPLOYMENTS, FENCES, KLUSTERLETS, Kind, LEASES, NAMESPACES, OFFERS, OTHERS_ACCESS_REVIEWS,
-    PODS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
+    ACCESS_REVIEWS, ADDONS, APPLICATIONS, ARGO_CDS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CLUSTERS,
+    CONFIG_MAPS, CONFIGURATIONS, DEFINITIONS, DEPLOYMENTS, FENCES, KLUSTERLETS, Kind, LEASES,
+    NAMESPACES, OFFERS, OTHERS_ACCESS_REVIEWS, PODS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS,
 };
 pub use target::Target;
 
@@ -210,6 +210,41 @@ impl Hub {
         let asked = Request::new(kind.path(namespace)).patch(name, &params, &Patch::Merge(body));
         let patched = present(self.ask("patch", kind, namespace, asked).await)?;
         Ok(patched.is_some())
+    }
+
+    /// Creates one.
+    pub async fn create(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        object: &Value,
+    ) -> Result<(), Error> {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let body = object.to_string().into_bytes();
+        let asked = Request::new(kind.path(namespace)).create(&params, body);
+        let created = self.ask::<Value>("create", kind, namespace, asked).await;
+        created.map(drop)
+    }
+
+    /// Deletes one, if it is as it was read; false if it is not there.
+    pub async fn delete(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        version: &str,
+    ) -> Result<bool, Error> {
+        let as_read = Preconditions {
+            resource_version: Some(version.to_owned()),
+            uid: None,
+        };
+        let params = DeleteParams::default().preconditions(as_read);
+        let asked = Request::new(kind.path(namespace)).delete(name, &params);
+        let deleted = present(self.ask("delete", kind, namespace, asked).await)?;
+        Ok(deleted.is_some())
     }
 
     /// The kinds of a `group/version`; none if that is not served.

@@ -29,6 +29,7 @@ pub mod progress;
 pub mod reach;
 pub mod run;
 pub mod settings;
+pub mod setup;
 pub mod status;
 pub mod wait_state;
 pub mod why;

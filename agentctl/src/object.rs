@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The text at a JSON pointer.
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -60,6 +60,14 @@ pub(crate) fn container(workload: &Value) -> Option<&Value> {
     workload.pointer("/spec/template/spec/containers/0")
 }
 
+/// The `ServiceAccount` of a workload; without one it is the namespace's default.
+pub(crate) fn service_account(workload: &Value) -> &str {
+    match text(workload, "/spec/template/spec/serviceAccountName") {
+        "" => "default",
+        account => account,
+    }
+}
+
 /// The image of the first container of a workload.
 pub(crate) fn image(workload: &Value) -> &str {
     container(workload).map_or("", |it| text(it, "/image"))
@@ -76,6 +84,42 @@ pub(crate) fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> 
     let mut env = list(container, "/env").iter();
     let entry = env.find(|entry| text(entry, "/name") == name)?;
     entry.get("value")?.as_str()
+}
+
+/// The last value of a flag of a container, which follows after `=` or as the next word.
+pub(crate) fn argument<'a>(container: &'a Value, flag: &str) -> Option<&'a str> {
+    let words = ["/command", "/args"].into_iter();
+    let words = words.flat_map(|place| list(container, place));
+    let words: Vec<_> = words.filter_map(Value::as_str).collect();
+    let mut value = None;
+    for (next, word) in (1_usize..).zip(&words) {
+        match word.strip_prefix(flag) {
+            Some("") => value = words.get(next).copied(),
+            Some(rest) => value = rest.strip_prefix('=').or(value),
+            None => {}
+        }
+    }
+    value
+}
+
+/// The value at a path of keys; null if it is absent.
+pub(crate) fn value(object: &Value, path: &[&str]) -> Value {
+    let found = path.iter().try_fold(object, |value, key| value.get(*key));
+    found.cloned().unwrap_or_default()
+}
+
+/// Sets the value at a path of keys, and makes the objects on the way.
+pub(crate) fn put(object: &mut Value, path: &[&str], value: Value) {
+    let [key, rest @ ..] = path else {
+        *object = value;
+        return;
+    };
+    if !object.is_object() {
+        *object = Value::Object(Map::new());
+    }
+    if let Some(map) = object.as_object_mut() {
+        put(map.entry(*key).or_insert(Value::Null), rest, value);
+    }
 }
 
 /// The entries of a list with commas.

@@ -171,7 +171,11 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::check::{Finding, Findings, Outcome};
+    use crate::{
+        check::{Finding, Findings, Outcome},
+        hub::CONFIG_MAPS,
+        setup::{Action, FieldChange, ObjectChange, Plan, State, Write},
+    };
 
     /// The paths of all fields; what is below these is named by others.
     fn fields(value: &Value, path: &str, found: &mut BTreeSet<String>) {
@@ -219,23 +223,52 @@ mod tests {
         names
     }
 
-    /// Findings as programs get them.
-    fn checks() -> String {
-        let finding = Finding {
+    fn finding() -> Finding {
+        Finding {
             check: "x",
             result: Outcome::Ok,
             cause: String::new(),
             next: None,
-        };
+        }
+    }
+
+    /// Findings as programs get them.
+    fn checks() -> String {
         serde_json::to_string(&Findings {
-            checks: vec![finding],
+            checks: vec![finding()],
+        })
+        .unwrap()
+    }
+
+    /// The changes of `hub setup` as programs get them.
+    fn changes() -> String {
+        let field = FieldChange {
+            field: String::new(),
+            before: Value::Null,
+            after: Value::Null,
+        };
+        let change = ObjectChange {
+            kind: "x",
+            namespace: None,
+            name: String::new(),
+            action: Action::Patch,
+            fields: vec![field],
+            write: Write::Merge(CONFIG_MAPS, Value::Null),
+        };
+        serde_json::to_string(&Plan {
+            state: State::Planned,
+            changes: vec![change],
+            obstacles: vec![finding()],
+            notes: vec![finding()],
+            undo: false,
+            argocd_namespace: String::new(),
         })
         .unwrap()
     }
 
     #[test]
     fn every_field_that_programs_get_is_on_the_page_and_no_other() {
-        let checks = checks();
+        let (checks, changes) = (checks(), changes());
         macro_rules! snapshot {
             ($path:literal) => {
                 include_str!($path).splitn(3, "---\n").nth(2).unwrap()
@@ -243,6 +276,7 @@ mod tests {
         }
         for (command, json) in [
             ("check", checks.as_str()),
+            ("hub setup", changes.as_str()),
             (
                 "status",
                 snapshot!(

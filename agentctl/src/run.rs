@@ -6,6 +6,7 @@ mod error;
 mod gather;
 mod inspect;
 mod pages;
+mod setup;
 mod spoke;
 mod troubles;
 mod wait;
@@ -39,6 +40,7 @@ use crate::{
     output::{Place, View, render},
     progress::Progress,
     settings::{Settings, settings},
+    setup::HubCommand,
     status::{self, Tally},
     why::{Facts, State, why},
 };
@@ -87,6 +89,7 @@ pub async fn run(
         Command::Why(args) => hub().await?.explain(&args.taken_apart()).await,
         Command::SupportBundle { folder } => gather::gather(&hub().await?, &folder).await,
         Command::Cluster(Cluster::Adopt(args)) => adopt::adopt(&hub().await?, &args).await,
+        Command::Hub(HubCommand::Setup(args)) => setup::setup(&hub().await?, args).await,
         Command::Check { of: None } => inspect::inspect(&hub().await?).await,
         Command::Check {
             of: Some(Check::Spoke(args)),

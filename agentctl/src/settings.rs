@@ -18,6 +18,10 @@ pub const ALLOWED_NAMESPACES: (&str, &str) = (
 
 /// The flag of the hub program for the port of the redis proxy; it has no variable.
 pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
+/// The same for TLS at the redis proxy.
+pub const REDIS_PROXY_TLS: &str = "--redis-proxy-tls";
+/// The same for the address of the hub's own redis.
+pub const REDIS_ADDRESS: &str = "--redis-address";
 
 /// The rules of routing, and whether they are the hub program's own.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,12 +23,12 @@ use crate::stage::{SOON, Stage};
 /// A group that the roles in `docs/agentctl.md` are bound to.
 const TEAM: &str = "platform-team";
 /// A user in that group, as the audit log names it.
-const MEMBER: &str = "team-member";
+pub(crate) const MEMBER: &str = "team-member";
 /// A user without any role.
 const NO_RIGHTS: &str = "no-rights";
 
 /// Runs a command that should exit with this code, and returns its JSON output.
-async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
+pub(crate) async fn ask(kubeconfig: PathBuf, code: i32, arguments: &[&str]) -> Result<Value> {
     let arguments = [arguments, &["-o", "json"]].concat();
     let output = product::agentctl(&kubeconfig, &arguments).await?;
     ensure!(output.code == Some(code), "{output:?}");
@@ -52,14 +52,15 @@ impl Stage {
     }
 
     /// The kubeconfig of a user with the documented roles.
-    async fn platform_team(&self) -> Result<PathBuf> {
+    pub(crate) async fn platform_team(&self) -> Result<PathBuf> {
         self.lab.hub().apply(&roles_of_the_page(1)?).await?;
         self.lab.hub().kubeconfig_for(MEMBER, Some(TEAM))
     }
 }
 
-/// A YAML block of `docs/agentctl.md`: block 1 has the roles on the hub, block 2 those on a spoke.
-fn roles_of_the_page(block: usize) -> Result<String> {
+/// A YAML block of `docs/agentctl.md`: block 1 has the roles on the hub, block 2 those on a spoke, block 3 those for
+/// `hub setup`.
+pub(crate) fn roles_of_the_page(block: usize) -> Result<String> {
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/agentctl.md");
     let page = std::fs::read_to_string(page)?;
     let roles = page.split("```yaml\n").nth(block);
@@ -189,7 +190,7 @@ async fn until_condition(stage: &Stage, app: &Application, kind: &'static str) -
 }
 
 /// The results of all checks with this name.
-fn results(found: &Value, check: &str) -> Vec<String> {
+pub(crate) fn results(found: &Value, check: &str) -> Vec<String> {
     let all = found["checks"].as_array().into_iter().flatten();
     let of = all.filter(|it| it["check"] == check);
     of.filter_map(|it| it["result"].as_str().map(str::to_owned))

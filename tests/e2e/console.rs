@@ -20,6 +20,7 @@ use crate::stage::{SOON, Stage};
 
 mod events;
 mod line;
+pub(crate) mod setup;
 mod shell;
 pub(crate) mod tenants;
 

@@ -240,6 +240,7 @@ fn users() -> TestGroup {
             staged!(console::tenants::shared::tenants_of_one_cluster_share_no_object),
             staged!(console::tenants::hub::in_cluster_destination_opens_no_object_of_the_hub),
             staged!(console::tenants::page::tenant_set_up_by_the_page_is_confined),
+            staged!(console::setup::hub_setup_shows_clusters_and_undo_restores_settings),
         ],
     )
 }

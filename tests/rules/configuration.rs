@@ -54,8 +54,14 @@ fn settings_that_agentctl_reads_are_hub_program_flags() {
         assert!(rows.iter().any(|it| it.starts_with(&cells)), "{cells}");
     }
     let rows = rows_of(&groups, &variables, "ManagerArgs", &BTreeMap::new());
-    let cells = row(&[agentctl::settings::REDIS_PROXY_PORT, "–", ""]);
-    assert!(rows.iter().any(|it| it.starts_with(&cells)), "{cells}");
+    for flag in [
+        agentctl::settings::REDIS_PROXY_PORT,
+        agentctl::settings::REDIS_PROXY_TLS,
+        agentctl::settings::REDIS_ADDRESS,
+    ] {
+        let cells = row(&[flag, "–", ""]);
+        assert!(rows.iter().any(|it| it.starts_with(&cells)), "{cells}");
+    }
 }
 
 #[test]

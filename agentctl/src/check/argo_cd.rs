@@ -4,13 +4,37 @@ use argocd::glob;
 use serde_json::Value;
 
 use super::{Checked, Facts, failed, ok, unclear, warning};
-use crate::object::{container, entries, full_name, image, present, replicas, text, variable};
+use crate::object::{
+    argument, container, entries, full_name, image, present, put, replicas, text, variable,
+};
 
 /// The first release whose application controller leaves clusters alone that say so.
 const CONSIDERATE: (u64, u64) = (3, 4);
 
 /// Selects Argo CD's application controllers, by the label that manifests and charts put on them.
 pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller";
+
+/// Flags of argocd-server, and the parameters of Argo CD for the same settings.
+const FLAGS: [(&str, &str); 2] = [
+    ("--redis", "redis.server"),
+    ("--application-namespaces", "application.namespaces"),
+];
+
+/// The parameters as argocd-server has them. Its flags, which Argo CD's operator sets, win over the `ConfigMap`.
+pub fn in_effect(
+    parameters: Result<Option<Value>, String>,
+    server: Option<&Value>,
+) -> Result<Option<Value>, String> {
+    let container = server.and_then(container);
+    let mut parameters = parameters?;
+    for (flag, key) in FLAGS {
+        if let Some(given) = container.and_then(|it| argument(it, flag)) {
+            let object = parameters.get_or_insert_default();
+            put(object, &["data", key], Value::String(given.to_owned()));
+        }
+    }
+    Ok(parameters)
+}
 
 /// Application controllers on the hub that would reconcile what runs on clusters: of the workloads that may be some,
 /// by Argo CD's parameters, its namespace, and the clusters with the add-on.

@@ -9,7 +9,7 @@ use argocd::{
 };
 use serde_json::Value;
 
-use super::{Checked, Facts, Finding, failed, ok, warning};
+use super::{Checked, Facts, Finding, Outcome, failed, ok, warning};
 use crate::{
     object::{container, text},
     settings::{REDIS_PROXY_PORT, option},
@@ -22,6 +22,31 @@ const PORT: &str = "6379";
 
 /// Whether argocd-server may do this with Applications in a namespace; everywhere, if that has no name.
 pub type ServerRight = (String, Result<bool, String>);
+
+/// The next step after findings that `hub setup` can resolve.
+const HINT: &str =
+    "Next: argocd-agentctl hub setup makes these settings and rights; --dry-run lists them first";
+
+/// The hint, if a live check of the hub found something. Only checks of the hub have one that is called `server`.
+pub(super) fn hint(checks: &[Finding]) -> Option<&'static str> {
+    let is_hub = checks.iter().any(|it| it.check == "server");
+    let is_open = |it: &Finding| {
+        let is_live = matches!(it.check, "argo cd" | "redis" | "server");
+        is_live && matches!(it.result, Outcome::Warning | Outcome::Failed)
+    };
+    (is_hub && checks.iter().any(is_open)).then_some(HINT)
+}
+
+/// The address of the redis proxy for argocd-server; `own` is the namespace of the hub program.
+pub(crate) fn proxy_address(own: &str) -> String {
+    format!("{REDIS_PROXY_SERVICE}.{own}.svc:{PORT}")
+}
+
+/// Whether the redis proxy is on, by the Deployment of the hub program.
+pub(crate) fn is_proxy_on(manager: Option<&Value>) -> bool {
+    let port = manager.and_then(|it| option(container(it)?, (REDIS_PROXY_PORT, "")));
+    port.is_some_and(|port| port != "0")
+}
 
 /// All of it; nothing where no Argo CD is set up, which is a finding already.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
@@ -41,10 +66,8 @@ fn parameter<'a>(parameters: &'a Value, key: &str) -> &'a str {
 /// Whether argocd-server reads what clusters have in redis.
 fn redis(facts: &Facts, parameters: &Value) -> Checked {
     let argocd = &facts.settings.routing.argocd_namespace;
-    let ours = format!("{REDIS_PROXY_SERVICE}.{}.svc:{PORT}", facts.own_namespace);
-    let manager = facts.manager.as_ref()?.as_ref();
-    let port = manager.and_then(|it| option(container(it)?, (REDIS_PROXY_PORT, "")));
-    let is_on = port.is_some_and(|port| port != "0");
+    let ours = proxy_address(&facts.own_namespace);
+    let is_on = is_proxy_on(facts.manager.as_ref()?.as_ref());
     let server = parameter(parameters, "redis.server");
     let turn_on = "turn it on with the chart's value redisProxy.enabled=true";
     let lead = format!(
@@ -73,7 +96,7 @@ fn redis(facts: &Facts, parameters: &Value) -> Checked {
 }
 
 /// By the names that a Service has: with its namespace, and without in that namespace.
-fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
+pub(crate) fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
     let (host, port) = server.rsplit_once(':').unwrap_or((server, PORT));
     let mut parts = host.split('.');
     let (name, namespace) = (parts.next(), parts.next().unwrap_or(argocd));

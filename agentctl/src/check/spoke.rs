@@ -15,6 +15,7 @@ use serde_json::Value;
 pub use joined::{NEEDS, Need, work_account};
 pub use places::{Configured, Given, Places, address, configuration, matters, places, proxy};
 pub use redis::REDIS;
+pub(crate) use redis::{Client as RedisClient, fence as redis_fence};
 pub use redis_place::{RedisPlace, redis_place};
 pub(super) use time::from_here as clock_from_here;
 pub(super) use way::from_here as way_from_here;

@@ -1,3 +1,5 @@
+mod live;
+
 use argocd::routing::RoutingSettings;
 use serde_json::json;
 

@@ -7,6 +7,7 @@ pub struct Kind(&'static str, &'static str, &'static str);
 /// The group of add-ons, in the version that every hub serves.
 const ADDON_GROUP: &str = "addon.open-cluster-management.io";
 const REVIEW_GROUP: &str = "authorization.k8s.io";
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 
 /// `ManagedClusterAddOns`.
 pub const ADDONS: Kind = Kind(ADDON_GROUP, "v1alpha1", "managedclusteraddons");
@@ -24,6 +25,8 @@ pub const CLUSTERS: Kind = Kind(
 pub const APPLICATIONS: Kind = Kind("argoproj.io", "v1alpha1", "applications");
 /// `AppProjects`.
 pub const PROJECTS: Kind = Kind("argoproj.io", "v1alpha1", "appprojects");
+/// The resources of Argo CD's operator, each of which is an Argo CD.
+pub const ARGO_CDS: Kind = Kind("argoproj.io", "v1beta1", "argocds");
 /// Secrets.
 pub const SECRETS: Kind = Kind("", "v1", "secrets");
 /// `ConfigMaps`.
@@ -46,6 +49,10 @@ pub const DEPLOYMENTS: Kind = Kind("apps", "v1", "deployments");
 pub const LEASES: Kind = Kind("coordination.k8s.io", "v1", "leases");
 /// `StatefulSets`.
 pub const STATEFUL_SETS: Kind = Kind("apps", "v1", "statefulsets");
+/// `ClusterRoles`.
+pub const CLUSTER_ROLES: Kind = Kind(RBAC_GROUP, "v1", "clusterroles");
+/// `ClusterRoleBindings`.
+pub const CLUSTER_ROLE_BINDINGS: Kind = Kind(RBAC_GROUP, "v1", "clusterrolebindings");
 /// Questions what the caller may do.
 pub const ACCESS_REVIEWS: Kind = Kind(REVIEW_GROUP, "v1", "selfsubjectaccessreviews");
 /// Access reviews for other users.

@@ -24,6 +24,22 @@ pub enum Error {
         "no cluster Secret belongs to {0}; list them with `argocd-agentctl cluster adopt --dry-run`"
     )]
     NoSecret(String),
+    /// No argocd-server in this namespace.
+    #[error(
+        "no argocd-server found in namespace {0}; name the namespace of the hub's Argo CD with --argocd-namespace, or install \
+        argocd-server there"
+    )]
+    NoArgoCd(String),
+    /// More than one.
+    #[error(
+        "several Deployments have the labels of argocd-server: {0}; remove the labels from the others"
+    )]
+    SeveralServers(String),
+    /// One of several changes failed: its object, and the number of changes before it.
+    #[error(
+        "{0} was not changed ({1} other changes were written before); run the command again to continue"
+    )]
+    Unfinished(String, usize, #[source] HubError),
     /// No such Application.
     #[error("Application {0} not found on the hub; list them with kubectl get applications -A")]
     NoApplication(String),

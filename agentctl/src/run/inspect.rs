@@ -12,17 +12,19 @@ use super::{Answer, Context, Error, spoke};
 use crate::{
     check::{
         CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, SERVER, Served, ServerRight, addresses,
-        asked, check, spoke::Source,
+        asked, check, in_effect, spoke::Source,
     },
     hub::{
         ACCESS_REVIEWS, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, LEASES, OFFERS,
         OTHERS_ACCESS_REVIEWS, SECRETS, SERVICES, STATEFUL_SETS, all, labelled,
     },
-    object::{present, text},
+    object::{present, service_account},
 };
 
 /// The `ConfigMap` with the parameters of Argo CD's programs.
 pub(super) const PARAMETERS: &str = "argocd-cmd-params-cm";
+/// The `ServiceAccount` of Argo CD's server in its own manifests.
+const SERVER_ACCOUNT: &str = "argocd-server";
 /// So many namespaces are asked about one by one, where not all are allowed together.
 const ASKED_ABOUT: usize = 20;
 /// How long a name may take to be resolved.
@@ -52,6 +54,8 @@ pub(super) async fn findings(context: &Context<'_>) -> Findings {
     // Without them there are no namespaces to check.
     let addons = context.addons().await.unwrap_or_default().into_iter();
     let clusters: Vec<_> = addons.map(|it| it.cluster).collect();
+    let server = server(hub, &argocd).await;
+    let parameters = hub.find(CONFIG_MAPS, Some(&argocd), PARAMETERS).await;
     let facts = Facts {
         served: served(hub).await,
         offer: hub.find(OFFERS, None, ADDON).await,
@@ -61,8 +65,8 @@ pub(super) async fn findings(context: &Context<'_>) -> Findings {
         clock: about.ok().and_then(|about| about.clock),
         rights: rights(context, &argocd).await,
         controllers: controllers(hub).await,
-        parameters: hub.find(CONFIG_MAPS, Some(&argocd), PARAMETERS).await,
-        server_rights: server_rights(hub, &argocd, &clusters).await,
+        parameters: in_effect(parameters, server.as_ref()),
+        server_rights: server_rights(hub, (argocd.as_str(), server.as_ref()), &clusters).await,
         secrets: secrets(hub, &argocd).await,
         clusters,
         labels: context.labels().await.map_err(|error| error.to_string()),
@@ -123,9 +127,14 @@ pub(super) async fn controllers(hub: &Hub) -> Result<Vec<Value>, String> {
     Ok(all)
 }
 
-/// What Argo CD's server may do with Applications: everywhere, or else in the namespaces of clusters.
-async fn server_rights(hub: &Hub, argocd: &str, clusters: &[String]) -> Vec<ServerRight> {
-    let account = server_account(hub, argocd).await;
+/// What Argo CD's server, which is in this namespace, may do with Applications: everywhere, or else in the namespaces of
+/// clusters.
+pub(super) async fn server_rights(
+    hub: &Hub,
+    (argocd, server): (&str, Option<&Value>),
+    clusters: &[String],
+) -> Vec<ServerRight> {
+    let account = server.map_or(SERVER_ACCOUNT, service_account);
     let user = format!("system:serviceaccount:{argocd}:{account}");
     let may = async |namespace: &str| {
         let asked = asked("update", "argoproj.io/applications", "", namespace);
@@ -143,17 +152,12 @@ async fn server_rights(hub: &Hub, argocd: &str, clusters: &[String]) -> Vec<Serv
     rights
 }
 
-/// As whom Argo CD's server runs; what its own manifests say, where it is not found.
-async fn server_account(hub: &Hub, argocd: &str) -> String {
-    let all = hub
+/// Argo CD's server, if it is found.
+async fn server(hub: &Hub, argocd: &str) -> Option<Value> {
+    let servers = hub
         .find_all(DEPLOYMENTS, Some(argocd), labelled(SERVER))
         .await;
-    let all = all.unwrap_or_default();
-    let account = all
-        .first()
-        .map(|it| text(it, "/spec/template/spec/serviceAccountName"));
-    let account = account.filter(|account| !account.is_empty());
-    account.unwrap_or("argocd-server").to_owned()
+    servers.unwrap_or_default().into_iter().next()
 }
 
 /// The cluster Secrets of agents: their metadata, so that nothing of what is in them goes further.

@@ -41,6 +41,10 @@ pub const INSTALLED: &str = "argocd-agent.open-cluster-management.io/brought";
 pub const INSTALLED_KIND: &str =
     "Brought by argocd-agent-addon as it is on the hub, without descriptions.";
 
+/// Annotation on the object with the settings of the hub's argocd-server: the values that `argocd-agentctl hub setup` found
+/// and those that it set, as JSON.
+pub const HUB_SETUP: &str = "argocd-agent.open-cluster-management.io/hub-setup";
+
 /// The Secret of the CA.
 pub const CA_SECRET: &str = "argocd-agent-ca";
 /// The Secret of the principal's serving certificate.

@@ -32,7 +32,7 @@ pub(super) fn checks(facts: &Facts, spoke: &Spoke) -> Vec<(&'static str, Checked
         return Vec::new();
     }
     let mut checks = vec![("redis", redis(facts, spoke))];
-    checks.extend(fence(facts, spoke).map(|it| ("network", it)));
+    checks.extend(network(facts, spoke).map(|it| ("network", it)));
     checks
 }
 
@@ -65,23 +65,46 @@ fn redis(facts: &Facts, spoke: &Spoke) -> Checked {
     )
 }
 
-/// Whether a `NetworkPolicy` keeps the agent out.
-fn fence(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
+/// A Pod that connects to redis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client<'a> {
+    /// Its namespace.
+    pub(crate) namespace: &'a str,
+    /// Its label `app.kubernetes.io/name`.
+    pub(crate) name: &'a str,
+    /// The namespace of redis.
+    pub(crate) argocd: &'a str,
+}
+
+/// The names of the `NetworkPolicies` about redis, and whether they let a Pod reach it; none if there are none.
+pub(crate) fn fence(fences: &[Value], client: Client<'_>) -> Option<(String, bool)> {
     let read = |it: &Value| serde_json::from_value::<NetworkPolicy>(it.clone()).ok();
-    let mut policies: Vec<_> = match &spoke.fences {
-        Ok(fences) => fences.iter().filter_map(read).collect(),
-        Err(reason) => return Some(Err(reason.clone())),
-    };
+    let mut policies: Vec<_> = fences.iter().filter_map(read).collect();
     policies.retain(is_about_redis);
     if policies.is_empty() {
         return None;
     }
     let names = policies.iter().filter_map(|it| it.metadata.name.clone());
     let names = names.collect::<Vec<_>>().join(", ");
-    if policies.iter().any(|it| admits(it, facts)) {
+    Some((names, policies.iter().any(|it| admits(it, client))))
+}
+
+/// Whether a `NetworkPolicy` keeps the agent out.
+fn network(facts: &Facts, spoke: &Spoke) -> Option<Checked> {
+    let Places { agent, argocd } = &facts.places;
+    let client = Client {
+        namespace: agent,
+        name: AGENT,
+        argocd,
+    };
+    let fences = match &spoke.fences {
+        Ok(fences) => fences,
+        Err(reason) => return Some(Err(reason.clone())),
+    };
+    let (names, is_admitted) = fence(fences, client)?;
+    if is_admitted {
         return Some(ok(format!("{names} lets the agent reach redis")));
     }
-    let Places { agent, argocd } = &facts.places;
     let shut_out = if agent == argocd {
         "the agent".to_owned()
     } else {
@@ -110,23 +133,22 @@ fn is_about_redis(policy: &NetworkPolicy) -> bool {
     ingress && pods.is_none_or(|pods| selects(pods, (NAME, REDIS)))
 }
 
-fn admits(policy: &NetworkPolicy, facts: &Facts) -> bool {
+fn admits(policy: &NetworkPolicy, client: Client<'_>) -> bool {
     let spec = policy.spec.iter();
     let mut rules = spec.flat_map(|spec| spec.ingress.iter().flatten());
     rules.any(|rule| match rule.from.as_deref() {
         None | Some([]) => true,
-        Some(peers) => peers.iter().any(|peer| is_agent(peer, facts)),
+        Some(peers) => peers.iter().any(|peer| is_client(peer, client)),
     })
 }
 
-fn is_agent(peer: &NetworkPolicyPeer, facts: &Facts) -> bool {
-    let Places { agent, argocd } = &facts.places;
+fn is_client(peer: &NetworkPolicyPeer, client: Client<'_>) -> bool {
     let place = match &peer.namespace_selector {
-        None => agent == argocd,
-        Some(selector) => selects(selector, (NAMESPACE, agent)),
+        None => client.namespace == client.argocd,
+        Some(selector) => selects(selector, (NAMESPACE, client.namespace)),
     };
     let pods = peer.pod_selector.as_ref();
-    let pod = pods.is_none_or(|selector| selects(selector, (NAME, AGENT)));
+    let pod = pods.is_none_or(|selector| selects(selector, (NAME, client.name)));
     // Policies rarely list addresses of Pods; one that does may list ours.
     peer.ip_block.is_some() || (place && pod)
 }

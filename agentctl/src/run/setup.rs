@@ -1,0 +1,140 @@
+//! Reads what `hub setup` needs, and writes the changes one by one.
+
+use argocd::keys::addon::MANAGER;
+use serde_json::Value;
+
+use super::{
+    Answer, Context, Error,
+    inspect::{self, PARAMETERS},
+    is_name,
+};
+use crate::{
+    check::{SERVER, spoke::REDIS},
+    hub::{
+        ARGO_CDS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS,
+        Error as HubError, FENCES, Hub, SECRETS, all, labelled, named,
+    },
+    object::full_name,
+    setup::{Facts, ObjectChange, ROLE, SetupArgs, State, Write, instance, plan, undo},
+};
+
+/// Makes the plan, and carries it out unless that is not wanted.
+pub(super) async fn setup(context: &Context<'_>, args: SetupArgs) -> Result<Answer, Error> {
+    let is_undo = args.undo;
+    let is_dry = args.dry_run;
+    let facts = facts(context, args).await?;
+    let mut plan = if is_undo { undo(&facts) } else { plan(&facts) };
+    if plan.state == State::Planned && !is_dry {
+        write_all(context, &plan.changes).await?;
+        plan.state = State::Written;
+    }
+    Answer::of(&plan, context.place, plan.is_bad())
+}
+
+async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
+    let hub = &context.hub;
+    let argocd = context.settings().await.routing.argocd_namespace;
+    is_name(&argocd)?;
+    let place = Some(argocd.as_str());
+    let server = server(hub, &argocd).await?;
+    let operated = match instance(&server) {
+        Some(name) => Some(owner(hub, &argocd, name).await?),
+        None => None,
+    };
+    let mut facts = Facts {
+        parameters: hub.get(CONFIG_MAPS, place, PARAMETERS).await?,
+        role: hub.get(CLUSTER_ROLES, None, ROLE).await?,
+        binding: hub.get(CLUSTER_ROLE_BINDINGS, None, ROLE).await?,
+        operated,
+        server,
+        own_namespace: context.own().to_owned(),
+        patterns: args.application_namespaces,
+        clusters: Vec::new(),
+        manager: None,
+        server_rights: Vec::new(),
+        controllers: Ok(Vec::new()),
+        fences: Vec::new(),
+        has_password: true,
+        now: context.place.now,
+        argocd_namespace: argocd,
+    };
+    if !args.undo {
+        look_around(context, &mut facts).await?;
+    }
+    Ok(facts)
+}
+
+/// Adds what only the way forward depends on.
+async fn look_around(context: &Context<'_>, facts: &mut Facts) -> Result<(), Error> {
+    let hub = &context.hub;
+    let argocd = facts.argocd_namespace.clone();
+    let place = Some(argocd.as_str());
+    let addons = context.addons().await?.into_iter();
+    facts.clusters = addons.map(|it| it.cluster).collect();
+    facts.manager = hub.get(DEPLOYMENTS, Some(context.own()), MANAGER).await?;
+    facts.fences = hub.collect(FENCES, place, all(), Some).await?;
+    facts.controllers = inspect::controllers(hub).await;
+    // Not what is in it.
+    let seen = |_: Value| Some(());
+    let secrets = hub.collect(SECRETS, place, named(REDIS), seen).await?;
+    facts.has_password = !secrets.is_empty();
+    let server = (argocd.as_str(), Some(&facts.server));
+    facts.server_rights = inspect::server_rights(hub, server, &facts.clusters).await;
+    Ok(())
+}
+
+/// The one Deployment of argocd-server.
+async fn server(hub: &Hub, argocd: &str) -> Result<Value, Error> {
+    let servers = labelled(SERVER);
+    let servers = hub.collect(DEPLOYMENTS, Some(argocd), servers, Some).await;
+    let mut servers = servers?;
+    match (servers.pop(), servers.as_slice()) {
+        (Some(server), []) => Ok(server),
+        (None, _) => Err(Error::NoArgoCd(argocd.to_owned())),
+        (Some(server), others) => {
+            let names = others.iter().chain([&server]).map(full_name);
+            Err(Error::SeveralServers(names.collect::<Vec<_>>().join(", ")))
+        }
+    }
+}
+
+/// The resource from which the operator deploys argocd-server.
+async fn owner(hub: &Hub, argocd: &str, name: &str) -> Result<Value, Error> {
+    let found = hub.get(ARGO_CDS, Some(argocd), name).await?;
+    let cause = || format!("ArgoCD {argocd}/{name} not found, although it owns argocd-server");
+    found.ok_or_else(|| Error::Hub(HubError::Other(cause())))
+}
+
+async fn write_all(context: &Context<'_>, changes: &[ObjectChange]) -> Result<(), Error> {
+    for (number, change) in (1_usize..).zip(changes) {
+        let title = change.title();
+        let text = format!("writing {title}");
+        context.progress.step(number, changes.len(), &text);
+        if let Err(cause) = write(&context.hub, change).await {
+            let done = number.saturating_sub(1);
+            return Err(Error::Unfinished(title, done, cause));
+        }
+    }
+    Ok(())
+}
+
+async fn write(hub: &Hub, change: &ObjectChange) -> Result<(), HubError> {
+    let (namespace, name) = (change.namespace.as_deref(), change.name.as_str());
+    match &change.write {
+        Write::Create(kind, object) => hub.create(*kind, namespace, object).await,
+        // It is gone already, as it should be.
+        Write::Delete(kind, version) => {
+            let deleted = hub.delete(*kind, namespace, name, version).await;
+            deleted.map(drop)
+        }
+        Write::Merge(kind, body) => {
+            if hub.merge(*kind, namespace, name, body).await? {
+                return Ok(());
+            }
+            Err(HubError::Other("it does not exist any more".to_owned()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use clap::Parser as _;
+use http::{Method, Request, Response};
+use kube::{Client, client::Body};
+use serde_json::json;
+use tower::service_fn;
+
+use super::*;
+use crate::{
+    args::{Cli, Command},
+    hub::chain,
+    output::Format,
+    progress::Progress,
+    setup::HubCommand,
+    testing::{now, place},
+};
+
+/// What was written: the method, and the last part of the path.
+type Writes = Arc<Mutex<Vec<String>>>;
+
+/// A hub with Argo CD and the redis proxy; what is called `refused` may not be written.
+fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
+    let status = |code: u16| {
+        let body = json!({"kind": "Status", "status": "Failure", "code": code});
+        (code, body)
+    };
+    let list = |items: Value| (200, json!({"metadata": {}, "items": items}));
+    let deployment = |name: &str| {
+        let args = json!(["--namespace=argocd", "--redis-proxy-port=6379"]);
+        json!({
+            "metadata": {"namespace": "argocd", "name": name, "creationTimestamp": "2026-11-20T08:00:00Z"},
+            "spec": {"template": {"spec": {"containers": [{"args": args}]}}},
+        })
+    };
+    let parameters = json!({"metadata": {"namespace": "argocd", "name": PARAMETERS}});
+    match (method, path.rsplit('/').next().unwrap_or_default()) {
+        (&Method::GET, MANAGER) => (200, deployment(MANAGER)),
+        (&Method::GET, PARAMETERS) => (200, parameters),
+        (&Method::GET, ROLE) => status(404),
+        (&Method::GET, "deployments") if path.contains("/namespaces/argocd/") => {
+            list(json!([deployment("argocd-server")]))
+        }
+        (&Method::GET, "secrets") => list(json!([{"metadata": {"name": REDIS}}])),
+        (&Method::GET, _) => list(json!([])),
+        (_, name) if name == refused => status(403),
+        (&Method::POST, "subjectaccessreviews") => (201, json!({"status": {"allowed": false}})),
+        _ => (200, json!({})),
+    }
+}
+
+fn hub(refused: &'static str) -> (Hub, Writes) {
+    let writes = Writes::default();
+    let log = Arc::clone(&writes);
+    let service = service_fn(move |request: Request<Body>| {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if method != Method::GET && name != "subjectaccessreviews" {
+            let query = request.uri().query().unwrap_or_default();
+            assert!(query.contains("fieldManager=argocd-agentctl"), "{query}");
+            log.lock().unwrap().push(format!("{method} {name}"));
+        }
+        let (code, body) = answer(&method, &path, refused);
+        async move {
+            let response = Response::builder().status(code);
+            let response = response.body(Body::from(body.to_string().into_bytes()));
+            Ok::<_, Infallible>(response.unwrap())
+        }
+    });
+    (Hub::new(Client::new(service, "default")), writes)
+}
+
+async fn run(words: &[&str], refused: &'static str) -> (Result<Answer, Error>, Vec<String>) {
+    let start = ["argocd-agentctl", "hub", "setup"];
+    let Cli { global, command } = Cli::parse_from(start.iter().chain(words));
+    let Command::Hub(HubCommand::Setup(args)) = command else {
+        panic!("another command");
+    };
+    let (hub, writes) = hub(refused);
+    let context = Context {
+        hub,
+        global: &global,
+        place: place(Format::Table, now()),
+        progress: &Progress::new(false),
+    };
+    let answer = setup(&context, args).await;
+    let writes = writes.lock().unwrap().clone();
+    (answer, writes)
+}
+
+#[tokio::test]
+async fn dry_run_of_setup_lists_changes_without_a_write() {
+    let (answer, writes) = run(&["--dry-run"], "").await;
+    let answer = answer.unwrap();
+    assert!(
+        answer.text.contains("restart") && answer.text.contains("Nothing was written"),
+        "{answer:?}"
+    );
+    assert!(!answer.bad);
+    assert_eq!(writes, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn setup_grants_rights_before_settings_and_restarts_last() {
+    let (answer, writes) = run(&[], "").await;
+    let answer = answer.unwrap();
+    assert!(
+        answer.text.contains("Written. ") && !answer.bad,
+        "{answer:?}"
+    );
+    let expected = [
+        "POST clusterroles",
+        "POST clusterrolebindings",
+        "PATCH argocd-cmd-params-cm",
+        "PATCH argocd-server",
+    ];
+    assert_eq!(writes, expected);
+}
+
+#[tokio::test]
+async fn a_refused_change_ends_setup_and_names_the_right() {
+    let (answer, writes) = run(&[], PARAMETERS).await;
+    let text = chain(answer.unwrap_err());
+    for part in [
+        "ConfigMap argocd/argocd-cmd-params-cm was not changed (2 other changes were written before)",
+        "you may not patch configmaps in namespace argocd",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(writes.last().unwrap(), "PATCH argocd-cmd-params-cm");
+    assert_eq!(writes.len(), 3);
+}
+
+#[tokio::test]
+async fn a_namespace_without_argocd_server_is_named_with_the_flag() {
+    let (answer, writes) = run(&["--argocd-namespace", "elsewhere"], "").await;
+    let text = answer.unwrap_err().to_string();
+    assert!(
+        text.contains("namespace elsewhere") && text.contains("--argocd-namespace"),
+        "{text}"
+    );
+    assert_eq!(writes, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn undo_without_setup_changes_nothing() {
+    let (answer, writes) = run(&["--undo"], "").await;
+    let answer = answer.unwrap();
+    assert!(
+        answer.text.starts_with("Nothing to undo") && !answer.bad,
+        "{answer:?}"
+    );
+    assert_eq!(writes, Vec::<String>::new());
+}

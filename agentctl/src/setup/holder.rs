@@ -1,0 +1,321 @@
+//! The object with the settings of argocd-server: the `ConfigMap` of Argo CD's parameters; with Argo CD's operator the
+//! resource that it deploys Argo CD from, since it passes these settings as flags. Pure.
+
+use argocd::{
+    Meta, glob,
+    keys::{TRACKING_ID, addon::HUB_SETUP},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Action, Facts, FieldChange, ObjectChange, Write, record::Record};
+use crate::{
+    check::{Checked, leads_to_us, proxy_address, warning},
+    hub::{ARGO_CDS, CONFIG_MAPS, Kind},
+    object::{argument, container, entries, full_name, list, put, text, value},
+};
+
+/// A path of keys.
+pub(super) type Path = &'static [&'static str];
+
+const NAMESPACES: Path = &["data", "application.namespaces"];
+const REDIS: Path = &["data", "redis.server"];
+const OPERATOR_NAMESPACES: Path = &["spec", "sourceNamespaces"];
+// Not spec.redis.remote: with that the operator deletes its own redis, which the redis proxy forwards to.
+const OPERATOR_FLAGS: Path = &["spec", "server", "extraCommandArgs"];
+
+const RECORD: Path = &["metadata", "annotations", HUB_SETUP];
+const VERSION: Path = &["metadata", "resourceVersion"];
+/// What is shown of a record.
+const RECORDED: &str = "the values from before";
+
+/// The flag of argocd-server for the address of redis.
+pub(super) const REDIS_FLAG: &str = "--redis";
+/// Without a setting, argocd-server uses this redis.
+const DEFAULT_REDIS: &str = "argocd-redis:6379";
+/// Shows the Applications of all namespaces.
+const ALL: &str = "*";
+
+/// The object with the settings of argocd-server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder<'a> {
+    /// The object.
+    pub(super) object: &'a Value,
+    /// Whether the operator reads it.
+    pub(super) is_operated: bool,
+}
+
+/// The settings that have to change.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// The values, by field.
+    pub(super) values: Vec<(Path, Value)>,
+    /// All patterns of namespaces afterwards, if these change.
+    pub(super) patterns: Option<Vec<String>>,
+    /// Whether the address of redis changes.
+    pub(super) is_led: bool,
+}
+
+/// The objects that may have settings: first that of the operator.
+pub(super) fn all(facts: &Facts) -> impl Iterator<Item = Holder<'_>> {
+    let operated = facts.operated.iter().map(|object| Holder {
+        object,
+        is_operated: true,
+    });
+    let parameters = facts.parameters.iter().map(|object| Holder {
+        object,
+        is_operated: false,
+    });
+    operated.chain(parameters)
+}
+
+impl Holder<'_> {
+    const fn kind(self) -> (Kind, &'static str) {
+        if self.is_operated {
+            (ARGO_CDS, "ArgoCD")
+        } else {
+            (CONFIG_MAPS, "ConfigMap")
+        }
+    }
+
+    /// Kind, namespace and name.
+    pub(super) fn title(self) -> String {
+        let (_, kind) = self.kind();
+        format!("{kind} {}", full_name(self.object))
+    }
+
+    const fn fields(self) -> [Path; 2] {
+        if self.is_operated {
+            [OPERATOR_NAMESPACES, OPERATOR_FLAGS]
+        } else {
+            [NAMESPACES, REDIS]
+        }
+    }
+
+    /// The patterns of namespaces whose Applications are shown.
+    fn patterns(self) -> Vec<String> {
+        if self.is_operated {
+            let all = list(self.object, "/spec/sourceNamespaces").iter();
+            return all.filter_map(Value::as_str).map(str::to_owned).collect();
+        }
+        entries(text(self.object, "/data/application.namespaces"))
+    }
+
+    /// The redis that argocd-server uses.
+    pub(super) fn redis(self, facts: &Facts) -> String {
+        let set = if self.is_operated {
+            let flags = json!({"args": list(self.object, "/spec/server/extraCommandArgs")});
+            argument(&flags, REDIS_FLAG).map(str::to_owned)
+        } else {
+            Some(text(self.object, "/data/redis.server").trim().to_owned())
+        };
+        let set = set.filter(|it| !it.is_empty());
+        let in_effect = || {
+            let server = container(&facts.server)?;
+            argument(server, REDIS_FLAG).map(str::to_owned)
+        };
+        let set = set.or_else(in_effect);
+        set.unwrap_or_else(|| DEFAULT_REDIS.to_owned())
+    }
+
+    /// The settings that have to change.
+    pub(super) fn wanted(self, facts: &Facts) -> Wanted {
+        let [namespaces, redis] = self.fields();
+        let mut wanted = Wanted::default();
+        let present = self.patterns();
+        let more = missing(facts, &present, self.is_operated);
+        if !more.is_empty() {
+            wanted.values.push((namespaces, self.extended(&more)));
+            wanted.patterns = Some(present.into_iter().chain(more).collect());
+        }
+        let server = self.redis(facts);
+        if !leads_to_us(&server, &facts.argocd_namespace, &facts.own_namespace) {
+            let ours = proxy_address(&facts.own_namespace);
+            wanted.values.push((redis, self.led(ours)));
+            wanted.is_led = true;
+        }
+        wanted
+    }
+
+    /// The namespaces as they are, and these.
+    fn extended(self, more: &[String]) -> Value {
+        if self.is_operated {
+            let mut all = self.patterns();
+            all.extend_from_slice(more);
+            return json!(all);
+        }
+        // What the user wrote stays, letter for letter.
+        let present = text(self.object, "/data/application.namespaces");
+        let present = present.trim().trim_end_matches(',');
+        let comma = if present.is_empty() { "" } else { "," };
+        json!(format!("{present}{comma}{}", more.join(",")))
+    }
+
+    /// The value that leads argocd-server to this redis.
+    fn led(self, address: String) -> Value {
+        if !self.is_operated {
+            return Value::String(address);
+        }
+        let mut words = without_redis(list(self.object, "/spec/server/extraCommandArgs"));
+        words.extend([json!(REDIS_FLAG), Value::String(address)]);
+        Value::Array(words)
+    }
+
+    /// One write that sets values, and records those from before.
+    pub(super) fn set(
+        self,
+        wanted: &[(Path, Value)],
+        record: Option<Record>,
+        now: Timestamp,
+    ) -> ObjectChange {
+        let is_first = record.is_none();
+        let mut record = record.unwrap_or_default();
+        let (mut body, mut fields) = (self.as_read(), Vec::new());
+        for (path, after) in wanted {
+            let (field, before) = (path.join("."), value(self.object, path));
+            record.add(&field, &before, after);
+            put(&mut body, path, after.clone());
+            fields.push(FieldChange::new(&field, before, after.clone()));
+        }
+        put(&mut body, RECORD, record.text(now));
+        if is_first {
+            fields.push(FieldChange::new(
+                &RECORD.join("."),
+                Value::Null,
+                json!(RECORDED),
+            ));
+        }
+        self.patch(body, fields)
+    }
+
+    /// One write that restores the values from before. A value that is not as setup left it stays.
+    pub(super) fn restore(
+        self,
+        record: &Record,
+        now: Timestamp,
+    ) -> (Option<ObjectChange>, Vec<(&'static str, Checked)>) {
+        let (mut body, mut fields, mut kept) = (self.as_read(), Vec::new(), Vec::new());
+        for path in self.fields() {
+            let field = path.join(".");
+            let Some(values) = record.fields.get(&field) else {
+                continue;
+            };
+            let present = value(self.object, path);
+            if present == values.after {
+                put(&mut body, path, values.before.clone());
+                fields.push(FieldChange::new(&field, present, values.before.clone()));
+            } else if present != values.before {
+                let title = self.title();
+                let cause = format!(
+                    "{field} of {title} was changed after setup and stays as it is; setup had set it to {}",
+                    shown(&values.after)
+                );
+                let next = format!(
+                    "if it should be as before setup, set it to {}",
+                    shown(&values.before)
+                );
+                kept.push(("kept", warning(cause, next)));
+            }
+        }
+        if fields.is_empty() {
+            return (None, kept);
+        }
+        put(&mut body, RECORD, record.text(now));
+        (Some(self.patch(body, fields)), kept)
+    }
+
+    /// One write that removes the record.
+    pub(super) fn forget(self) -> ObjectChange {
+        let mut body = Value::Null;
+        put(&mut body, RECORD, Value::Null);
+        let field = FieldChange::new(&RECORD.join("."), json!(RECORDED), Value::Null);
+        self.patch(body, vec![field])
+    }
+
+    /// A merge patch that the API refuses if the object has changed since it was read.
+    fn as_read(self) -> Value {
+        let mut body = Value::Null;
+        let version = Meta::of(self.object).resource_version();
+        put(&mut body, VERSION, json!(version));
+        body
+    }
+
+    fn patch(self, body: Value, fields: Vec<FieldChange>) -> ObjectChange {
+        let (kind, title) = self.kind();
+        let meta = Meta::of(self.object);
+        ObjectChange {
+            kind: title,
+            namespace: Some(meta.namespace().to_owned()),
+            name: meta.name().to_owned(),
+            action: Action::Patch,
+            fields,
+            write: Write::Merge(kind, body),
+        }
+    }
+
+    /// The client that manages the object and would set values back, if one is known, with what to do.
+    pub(super) fn manager(self) -> Option<(String, &'static str)> {
+        let meta = Meta::of(self.object);
+        let source = "set the same values in its source, or run this again afterwards";
+        let chart = "set configs.params.\"redis.server\" and configs.params.\"application.namespaces\" of the chart \
+        to the same values, or run this again afterwards";
+        let helm = if self.is_operated { source } else { chart };
+        let release = meta.annotation("meta.helm.sh/release-name");
+        let is_helm = meta.label("app.kubernetes.io/managed-by") == Some("Helm");
+        if is_helm || release.is_some() {
+            let release = release.unwrap_or_default();
+            return Some((format!("the next upgrade of Helm release {release}"), helm));
+        }
+        let application = meta.annotation(TRACKING_ID)?;
+        let application = application.split(':').next().unwrap_or_default();
+        Some((format!("a sync of Application {application}"), source))
+    }
+}
+
+/// A value of a setting, in a sentence.
+fn shown(value: &Value) -> String {
+    if value.is_null() {
+        return "nothing".to_owned();
+    }
+    value.to_string()
+}
+
+/// The patterns to add to those that are there.
+fn missing(facts: &Facts, present: &[String], is_operated: bool) -> Vec<String> {
+    if !facts.patterns.is_empty() {
+        let mut more = Vec::<String>::new();
+        for pattern in &facts.patterns {
+            if !present.contains(pattern) && !more.contains(pattern) {
+                more.push(pattern.clone());
+            }
+        }
+        return more;
+    }
+    // A user's list is not widened to all namespaces; and the operator would make Roles in all of them.
+    if present.is_empty() && !is_operated {
+        return vec![ALL.to_owned()];
+    }
+    let is_shown = |cluster: &String| {
+        let mut present = present.iter();
+        present.any(|it| glob::matches_entry(it, cluster))
+    };
+    let clusters = facts.clusters.iter();
+    clusters.filter(|it| !is_shown(it)).cloned().collect()
+}
+
+/// The words of a command line without the address of redis.
+fn without_redis(words: &[Value]) -> Vec<Value> {
+    let mut kept = Vec::new();
+    let mut is_value = false;
+    for word in words {
+        let text = word.as_str().unwrap_or_default();
+        let is_dropped = std::mem::take(&mut is_value) && !text.starts_with("--");
+        match text.strip_prefix(REDIS_FLAG) {
+            Some("") => is_value = true,
+            Some(rest) if rest.starts_with('=') => {}
+            Some(_) | None if is_dropped => {}
+            Some(_) | None => kept.push(word.clone()),
+        }
+    }
+    kept
+}

@@ -1,0 +1,219 @@
+//! What has to be done before setup may change argocd-server, so that it does not lose its redis and no other Argo CD takes
+//! the Applications of clusters. Pure.
+
+use argocd::keys::addon::MANAGER;
+use serde_json::{Value, json};
+
+use super::{
+    Facts,
+    holder::{Holder, REDIS_FLAG, Wanted},
+};
+use crate::{
+    check::{
+        Checked, Finding, Outcome, controllers, failed, is_proxy_on, leads_to_us,
+        spoke::{REDIS, RedisClient, redis_fence},
+        warning,
+    },
+    object::{argument, container, list},
+    settings::{REDIS_ADDRESS, REDIS_PROXY_TLS, option},
+};
+
+/// The flag of argocd-server for TLS to redis.
+const TLS_FLAG: &str = "--redis-use-tls";
+/// The flag of argocd-server for the namespaces of Applications.
+const NAMESPACES_FLAG: &str = "--application-namespaces";
+/// The release that the documentation installs.
+const RELEASE: &str = "argocd-agent-addon";
+const PORT: &str = "6379";
+
+/// All of them; setup writes nothing if there are any.
+pub(super) fn obstacles(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<Finding> {
+    let mut all: Vec<_> = proxy(facts).into_iter().collect();
+    if all.is_empty() {
+        all.extend(fence(facts));
+        all.extend(tls(facts));
+        if wanted.is_led {
+            all.extend(own_redis(facts, &holder.redis(facts)));
+            all.extend(password(facts));
+        }
+    }
+    if !holder.is_operated {
+        all.extend(flags(facts, wanted));
+    }
+    let mut all: Vec<_> = all.into_iter().map(Finding::of).collect();
+    all.extend(other_controllers(facts, wanted));
+    all
+}
+
+/// What the reader should know of the changes.
+pub(super) fn notes(facts: &Facts, holder: Holder<'_>) -> Vec<Finding> {
+    let mut all = Vec::new();
+    if let Some((client, next)) = holder.manager() {
+        let cause = format!("{client} may set the values of {} back", holder.title());
+        all.push(("settings", warning(cause, next)));
+    }
+    if holder.is_operated {
+        let argocd = &facts.argocd_namespace;
+        let cause = "the operator applies spec.sourceNamespaces only for instances that may manage the cluster";
+        let next = format!(
+            "check that the operator's variable ARGOCD_CLUSTER_CONFIG_NAMESPACES contains {argocd}"
+        );
+        all.push(("operator", warning(cause, next)));
+    }
+    all.into_iter().map(Finding::of).collect()
+}
+
+/// A check, and what it found.
+type Found = (&'static str, Checked);
+
+/// How to change a value of the chart.
+fn upgrade(facts: &Facts, value: &str) -> String {
+    let own = &facts.own_namespace;
+    let manager = facts.manager.as_ref().map(argocd::Meta::of);
+    let release = manager.and_then(|it| it.annotation("meta.helm.sh/release-name"));
+    let release = release.unwrap_or(RELEASE);
+    format!(
+        "helm upgrade {release} CHART -n {own} --reset-then-reuse-values --set {value} --wait (CHART as it was \
+        installed), and run this again"
+    )
+}
+
+fn proxy(facts: &Facts) -> Option<Found> {
+    let own = &facts.own_namespace;
+    if facts.manager.is_none() {
+        let cause = format!("Deployment {own}/{MANAGER} not found");
+        let next = "install the chart, or set its namespace with --own-namespace";
+        return Some(("hub program", failed(cause, next)));
+    }
+    if is_proxy_on(facts.manager.as_ref()) {
+        return None;
+    }
+    let cause = "the redis proxy is off";
+    let next = format!("turn it on: {}", upgrade(facts, "redisProxy.enabled=true"));
+    Some(("redis", failed(cause, next)))
+}
+
+/// Policies that would keep the hub program from Argo CD's redis.
+fn fence(facts: &Facts) -> Option<Found> {
+    let argocd = &facts.argocd_namespace;
+    let client = RedisClient {
+        namespace: &facts.own_namespace,
+        name: MANAGER,
+        argocd,
+    };
+    let (names, is_admitted) = redis_fence(&facts.fences, client)?;
+    if is_admitted {
+        return None;
+    }
+    let cause = format!("{names} in namespace {argocd} keeps the hub program from Argo CD's redis");
+    let next = upgrade(facts, "redisProxy.networkPolicy=always");
+    Some(("network", failed(cause, format!("admit it: {next}"))))
+}
+
+fn setting<'a>(facts: &'a Facts, flag: &str) -> Option<&'a str> {
+    option(container(facts.manager.as_ref()?)?, (flag, ""))
+}
+
+fn server(facts: &Facts) -> Option<&Value> {
+    container(&facts.server)
+}
+
+fn tls(facts: &Facts) -> Option<Found> {
+    let words = |place| server(facts).map_or(&[][..], |it| list(it, place));
+    let mut words = words("/command").iter().chain(words("/args"));
+    let has_flag = words.any(|it| it.as_str().is_some_and(|it| it.starts_with(TLS_FLAG)));
+    let has_tls = setting(facts, REDIS_PROXY_TLS) == Some("true");
+    let (cause, next) = match (has_tls, has_flag) {
+        (true, false) => (
+            format!("the redis proxy uses TLS, and argocd-server has no flag {TLS_FLAG}"),
+            format!(
+                "add {TLS_FLAG} and --redis-ca-certificate to argocd-server as docs/live.md describes, or turn TLS off: \
+                {}",
+                upgrade(facts, "redisProxy.tls=false")
+            ),
+        ),
+        (false, true) => (
+            format!("argocd-server has the flag {TLS_FLAG}, and the redis proxy does not use TLS"),
+            format!(
+                "turn it on: {}; the hub program does not use TLS to Argo CD's redis itself",
+                upgrade(facts, "redisProxy.tls=true")
+            ),
+        ),
+        (true, true) | (false, false) => return None,
+    };
+    Some(("redis", failed(cause, next)))
+}
+
+/// Whether the hub program forwards to the redis that argocd-server uses now.
+fn own_redis(facts: &Facts, present: &str) -> Option<Found> {
+    let argocd = &facts.argocd_namespace;
+    // From before an earlier setup that is not recorded; nothing is known of Argo CD's redis then.
+    if leads_to_us(present, argocd, &facts.own_namespace) {
+        return None;
+    }
+    let usual = format!("{REDIS}.{argocd}.svc:{PORT}");
+    let target = setting(facts, REDIS_ADDRESS).filter(|it| !it.is_empty());
+    let target = target.unwrap_or(&usual);
+    if service(present, argocd) == service(target, argocd) {
+        return None;
+    }
+    let (name, namespace, port) = service(present, argocd);
+    let cause =
+        format!("argocd-server uses the redis {present}, and the hub program forwards to {target}");
+    let next = format!(
+        "add {REDIS_ADDRESS}={name}.{namespace}.svc:{port} to extraArgs of the chart, and run this again"
+    );
+    Some(("redis", failed(cause, next)))
+}
+
+/// Name, namespace and port of the Service at an address, as it is called beside Argo CD.
+fn service<'a>(address: &'a str, argocd: &'a str) -> (&'a str, &'a str, &'a str) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, PORT));
+    let mut parts = host.split('.');
+    let name = parts.next().unwrap_or_default();
+    (name, parts.next().unwrap_or(argocd), port)
+}
+
+fn password(facts: &Facts) -> Option<Found> {
+    if facts.has_password {
+        return None;
+    }
+    let place = format!("{}/{REDIS}", facts.argocd_namespace);
+    let cause = format!(
+        "the Secret {place} does not exist, from which the hub program reads the password of redis"
+    );
+    let next = "create it with the password of Argo CD's redis in the key auth; docs/live.md has the command for \
+    the operator";
+    Some(("redis", failed(cause, next)))
+}
+
+/// Flags of argocd-server that win over the `ConfigMap`.
+fn flags(facts: &Facts, wanted: &Wanted) -> Vec<Found> {
+    let checks = [
+        (REDIS_FLAG, wanted.is_led),
+        (NAMESPACES_FLAG, wanted.patterns.is_some()),
+    ];
+    let mut found = Vec::new();
+    for (flag, is_wanted) in checks {
+        if is_wanted && server(facts).is_some_and(|it| argument(it, flag).is_some()) {
+            let cause = format!("argocd-server has the flag {flag}, which wins over the ConfigMap");
+            let next =
+                "remove the flag from its Deployment, where that is managed, and run this again";
+            found.push(("flags", failed(cause, next)));
+        }
+    }
+    found
+}
+
+/// Application controllers on the hub that would take Applications of clusters, with the namespaces as they will be.
+fn other_controllers(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
+    let Some(patterns) = &wanted.patterns else {
+        return Vec::new();
+    };
+    let data = json!({"application.namespaces": patterns.join(",")});
+    let parameters = Ok(Some(json!({ "data": data })));
+    let argocd = &facts.argocd_namespace;
+    let found = controllers(&facts.controllers, &parameters, argocd, &facts.clusters);
+    let found = Finding::each("controllers", found);
+    found.filter(|it| it.result != Outcome::Ok).collect()
+}

@@ -1,0 +1,134 @@
+use super::*;
+
+/// The checks that block the changes, each with its cause and next step.
+fn obstacles(facts: &Facts) -> Vec<(&'static str, String)> {
+    let plan = plan(facts);
+    let is_blocked = plan.state == State::Blocked;
+    assert_eq!(is_blocked, !plan.obstacles.is_empty(), "{plan:#?}");
+    let all = plan.obstacles.into_iter();
+    let all = all.map(|it| (it.check, format!("{}; {}", it.cause, it.next.unwrap())));
+    all.collect()
+}
+
+fn blocked_by(facts: &Facts, check: &str, part: &str) {
+    let found = obstacles(facts);
+    let is_found = |(name, text): &(&str, String)| *name == check && text.contains(part);
+    assert!(
+        found.len() == 1 && found.iter().all(is_found),
+        "{check} {part}: {found:#?}"
+    );
+    let plan = plan(facts);
+    let text = render(&plan, testing::place(Format::Table, now())).unwrap();
+    assert!(
+        plan.is_bad() && text.contains("Nothing was written"),
+        "{text}"
+    );
+}
+
+fn with(change: impl FnOnce(&mut Facts)) -> Facts {
+    let mut facts = facts();
+    change(&mut facts);
+    facts
+}
+
+fn with_manager(args: &[&str]) -> Facts {
+    with(|facts| set_args(facts.manager.as_mut().unwrap(), json!(args)))
+}
+
+fn with_server(args: &[&str]) -> Facts {
+    with(|facts| set_args(&mut facts.server, json!(args)))
+}
+
+#[test]
+fn a_redis_proxy_that_argo_cd_cannot_use_blocks_setup() {
+    let on = "--redis-proxy-port=6379";
+    let none = with(|facts| facts.manager = None);
+    blocked_by(&none, "hub program", "--own-namespace");
+    let off = with_manager(&["--redis-proxy-port=0"]);
+    blocked_by(&off, "redis", "redisProxy.enabled=true");
+    let tls = with_manager(&[on, "--redis-proxy-tls=true"]);
+    blocked_by(&tls, "redis", "--redis-use-tls");
+    let tls = with_server(&["--redis-use-tls", "--redis-ca-certificate=x"]);
+    blocked_by(&tls, "redis", "redisProxy.tls=true");
+    let other = with_manager(&[on, "--redis-address=other.argocd.svc:6379"]);
+    let next = "--redis-address=argocd-redis.argocd.svc:6379";
+    blocked_by(&other, "redis", next);
+    let no_password = with(|facts| facts.has_password = false);
+    blocked_by(&no_password, "redis", "key auth");
+}
+
+#[test]
+fn settings_that_would_have_no_effect_block_setup() {
+    blocked_by(&with_server(&["--redis", "own:6379"]), "flags", "--redis,");
+    let flag = with_server(&["--application-namespaces=a"]);
+    blocked_by(&flag, "flags", "--application-namespaces,");
+    let none = with(|facts| facts.parameters = None);
+    blocked_by(&none, "argo cd", "argocd-cmd-params-cm");
+    let unread = vec![(String::new(), Err("you may not".to_owned()))];
+    let unread = with(|facts| facts.server_rights = unread);
+    blocked_by(&unread, "rights", "you may not");
+    let foreign = with(|facts| facts.role = Some(json!({"rules": []})));
+    blocked_by(&foreign, "rights", "without the label");
+    let broken = with(|facts| {
+        let parameters = facts.parameters.as_mut().unwrap();
+        parameters["metadata"]["annotations"] = json!({HUB_SETUP: "{\"fields\": 7"});
+    });
+    blocked_by(&broken, "record", "cannot be read");
+    assert_eq!(undo(&broken).state, State::Blocked);
+}
+
+#[test]
+fn an_old_application_controller_blocks_setup() {
+    let controller = |image: &str, facts: &mut Facts| {
+        let mut controller = facts.server.clone();
+        controller["metadata"]["name"] = json!("argocd-application-controller");
+        controller["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        facts.controllers = Ok(vec![controller]);
+    };
+    let old = "registry.example.com/argocd:v3.2.11";
+    let facts = with(|facts| controller(old, facts));
+    blocked_by(&facts, "controllers", "3.4");
+    let new = "registry.example.com/argocd:v3.4.0";
+    assert_eq!(obstacles(&with(|facts| controller(new, facts))), []);
+    // It reads the parameters of its own namespace.
+    let far = with(|facts| {
+        controller(old, facts);
+        let all = facts.controllers.as_mut().unwrap();
+        all[0]["metadata"]["namespace"] = json!("elsewhere");
+    });
+    assert_eq!(obstacles(&far), []);
+    let unread = with(|facts| facts.controllers = Err("you may not".to_owned()));
+    let found = plan(&unread);
+    assert_eq!(found.state, State::Blocked, "{found:#?}");
+}
+
+#[test]
+fn a_policy_that_shuts_the_hub_program_out_blocks_setup() {
+    let policy = |name: &str, from: Value| {
+        let redis = json!({"matchLabels": {"app.kubernetes.io/name": "argocd-redis"}});
+        let spec = json!({"podSelector": redis, "ingress": [{"from": [from]}]});
+        json!({"metadata": {"name": name}, "spec": spec})
+    };
+    let name = |name: &str| json!({"matchLabels": {"app.kubernetes.io/name": name}});
+    let argo_cd = policy("of-argo-cd", json!({"podSelector": name("argocd-server")}));
+    let own = json!({"matchLabels": {"kubernetes.io/metadata.name": "argocd-agent-addon"}});
+    let pods = name("argocd-agent-addon-manager");
+    let ours = json!({"namespaceSelector": own, "podSelector": pods});
+    let ours = policy("argocd-agent-redis", ours);
+    let shut = with(|facts| facts.fences = vec![argo_cd.clone()]);
+    blocked_by(&shut, "network", "redisProxy.networkPolicy=always");
+    let open = with(|facts| facts.fences = vec![argo_cd, ours]);
+    assert_eq!(obstacles(&open), []);
+}
+
+#[test]
+fn the_hub_program_has_to_use_the_redis_of_argo_cd() {
+    let mut facts = facts();
+    // Of a Helm release that is not called `argocd`.
+    facts.parameters = Some(parameters(&json!({"redis.server": "cd-argocd-redis:6379"})));
+    assert_eq!(obstacles(&facts).len(), 1);
+    let address = "--redis-address=cd-argocd-redis.argocd.svc:6379";
+    let args = json!(["--redis-proxy-port=6379", address]);
+    set_args(facts.manager.as_mut().unwrap(), args);
+    assert_eq!(obstacles(&facts), []);
+}
