@@ -59,9 +59,10 @@ pub enum Error {
     /// The API rejected the request or was unavailable.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// A required field of a Secret is missing or invalid.
+    /// A required field of the CA's Secret is missing or invalid.
     #[error(
-        "Secret {name} is not usable ({reason}); repair it, or delete it to let the manager create a new one"
+        "Secret {name} is not usable ({reason}); repair it. Do not delete it: with another CA every agent needs a new \
+         certificate"
     )]
     Unusable { name: &'static str, reason: String },
     /// Another replica wrote at the same time; the next round reads its result.

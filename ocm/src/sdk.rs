@@ -80,7 +80,7 @@ pub use self::{
     feedback::availability,
     metrics::Metrics,
     settled::Configuration,
-    sign::{SigningCa, SigningCaError, signing_key},
+    sign::{SigningCa, SigningCaError, own_roots, signing_key},
     target::{Admission, ConfigKind, HealthMode, Hosts, Registration, Target},
     view::View,
 };

@@ -252,13 +252,13 @@ impl HubContext {
 
     /// One of our serving certificates, with the CA of the clients.
     fn serving_tls(&self, secret: &str) -> watch::Receiver<Arc<Material>> {
-        let (client, namespace) = (&self.client, &self.config.args.own_namespace);
-        let watch = |name, take| {
-            let clock = Clock::system();
-            secrets::watch(client.clone(), namespace, name, take, clock, &self.spawner)
-        };
-        let roots = watch(CA_SECRET, Take::Roots(&["ca.crt", "tls.crt"]));
-        credentials::combine(watch(secret, Take::Identity), roots, &self.spawner)
+        let (client, clock) = (|| self.client.clone(), Clock::system);
+        let (namespace, spawner) = (&self.config.args.own_namespace, &self.spawner);
+        let take = Take::Identity;
+        let identity = secrets::watch(client(), namespace, secret, take, clock(), spawner);
+        let roots = issuer::authority::client_roots;
+        let roots = secrets::watch_roots(client(), namespace, CA_SECRET, roots, clock(), spawner);
+        credentials::combine(identity, roots, spawner)
     }
 
     /// Reads the identity of this hub. Waits for the API server; none if the process stops first.

@@ -38,14 +38,15 @@ pub fn current(
     })
 }
 
-/// Whether the current CA issued it, it is valid for this cluster, and more than a third of its life is left.
+/// Whether the current CA issued it with its chain, it is valid for this cluster, and a third of its life is left.
 fn is_good(leaf: &Leaf, cluster: &str, now: Timestamp) -> bool {
     let life = leaf.not_after.duration_since(leaf.not_before);
     let left: SignedDuration = leaf.not_after.duration_since(now);
     let opens = Visitors::Named
         .cluster_of(&leaf.der)
         .is_ok_and(|name| name.as_str() == cluster);
-    leaf.issued_by_ca && opens && left.checked_mul(3).is_none_or(|thrice| thrice >= life)
+    let lasts = left.checked_mul(3).is_none_or(|thrice| thrice >= life);
+    leaf.issued_by_ca && leaf.has_chain && opens && lasts
 }
 
 #[cfg(test)]
@@ -93,6 +94,21 @@ mod tests {
         let then = current(Some(first.clone()), &next, "c", now() + 1.hours()).unwrap();
         assert!(then.certificate != first.certificate);
         assert_eq!(then.ca.as_deref(), Some(next.bundle.as_str()));
+    }
+
+    #[test]
+    fn a_credential_gets_the_chain_of_the_ca() {
+        let bare = make::authority(now()).unwrap();
+        let first = current(None, &bare, "c", now()).unwrap();
+        let chained = Authority {
+            chain: bare.certificate.clone(),
+            ..bare
+        };
+        let then = current(Some(first), &chained, "c", now()).unwrap();
+        let certificate = then.certificate.clone().unwrap();
+        assert!(certificate.ends_with(&chained.chain));
+        let again = current(Some(then.clone()), &chained, "c", now()).unwrap();
+        assert!(again == then, "the chain is there");
     }
 
     #[test]

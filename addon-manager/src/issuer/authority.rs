@@ -1,7 +1,10 @@
 //! The CA as a value: its certificates and its key.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
-use ocm::sdk::{SigningCa, SigningCaError};
+use k8s_openapi::ByteString;
+use ocm::sdk::{SigningCa, SigningCaError, own_roots};
 use runtime::{
     credentials::{KeyId, fingerprint},
     error::Chain,
@@ -47,14 +50,14 @@ impl Authority {
     /// Parses the CA and checks it.
     ///
     /// `bundle` contains the certificates that peers should trust, if these are others than `certificate`: during a
-    /// rotation, and above an intermediate CA.
+    /// rotation, and above an intermediate CA. Without it they trust no CA above the one that signs.
     pub fn from_pem(
         certificate: String,
         key: String,
         bundle: Option<String>,
     ) -> Result<Self, String> {
         let bundle = bundle.filter(|text| !text.trim().is_empty());
-        let bundle = bundle.unwrap_or_else(|| certificate.clone());
+        let bundle = bundle.unwrap_or_else(|| own_roots(&certificate));
         let ca = SigningCa::from_pem(&certificate, &key).map_err(|error| refusal(&error))?;
         let roots = CertificateDer::pem_slice_iter(bundle.as_bytes());
         let roots: Result<Vec<_>, _> = roots.collect();
@@ -79,6 +82,19 @@ impl Authority {
             bundle,
         })
     }
+}
+
+/// The CAs whose client certificates the hub's servers accept, as PEM, of the data of the CA's Secret.
+///
+/// These are the CAs in `ca.crt` and the one that signs, so that a change of the CAs above it rejects no certificate.
+pub fn client_roots(data: &BTreeMap<String, ByteString>) -> Vec<u8> {
+    let text = |key: &str| {
+        let value = data.get(key);
+        value
+            .map(|it| String::from_utf8_lossy(&it.0))
+            .unwrap_or_default()
+    };
+    format!("{}\n{}", text("ca.crt"), own_roots(&text("tls.crt"))).into_bytes()
 }
 
 fn refusal(error: &SigningCaError) -> String {

@@ -64,6 +64,8 @@ pub struct Leaf {
     pub names: BTreeSet<String>,
     /// Whether the CA in use signed it.
     pub issued_by_ca: bool,
+    /// Whether the certificates that the CA in use adds to each one accompany it.
+    pub has_chain: bool,
     /// The certificate itself.
     pub der: Vec<u8>,
 }
@@ -82,6 +84,7 @@ pub fn leaf_facts(certificate: &str, key: &str, ca: &Authority) -> Result<Leaf, 
         not_after: time(x509.validity().not_after)?,
         names: names(&x509),
         issued_by_ca: is_issued_by(&x509, ca),
+        has_chain: certificate.trim_end().ends_with(ca.chain.trim_end()),
         der: pem.contents.clone(),
     })
 }

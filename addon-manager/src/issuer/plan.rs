@@ -106,6 +106,11 @@ fn leaf_step(
     };
     let flaw = match &stored.facts {
         Err(reason) => Some(("unusable", reason.clone())),
+        // Another owner may write the same chain in another form.
+        Ok(facts) if stored.ours && facts.issued_by_ca && !facts.has_chain => Some((
+            "other chain",
+            "lacks the certificates above the CA in use".to_owned(),
+        )),
         Ok(facts) => flaw(facts, names, now),
     };
     // A renewal keeps the covered names: it would otherwise lose an address that is not known again yet after a restart.
@@ -167,6 +172,7 @@ mod tests {
                 not_after: now() + SignedDuration::from_hours(24 * 80),
                 names: names.clone(),
                 issued_by_ca: true,
+                has_chain: true,
                 der: Vec::new(),
             },
         )
@@ -278,6 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn another_chain_means_a_new_certificate() {
+        let chain = with_principal(|_, leaf| leaf.has_chain = false);
+        assert_eq!(why(&chain), ["other chain"]);
+        let both = with_principal(|_, leaf| {
+            leaf.has_chain = false;
+            leaf.issued_by_ca = false;
+        });
+        assert_eq!(why(&both), ["other authority"]);
+        let foreign = with_principal(|stored, leaf| {
+            stored.ours = false;
+            leaf.has_chain = false;
+        });
+        assert_eq!(why(&foreign), [""; 0]);
+    }
+
+    #[test]
     fn a_certificate_that_is_not_ours_is_never_replaced() {
         let foreign = with_principal(|stored, leaf| {
             stored.ours = false;
@@ -291,6 +313,7 @@ mod tests {
         fn a_second_plan_finds_nothing_to_do(
             addresses in proptest::collection::btree_set("[a-z]{1,8}", 0..3),
             age in 0i64..200, left in -50i64..200, incomplete: bool, ours: bool, known: bool,
+            chained: bool,
         ) {
             let wanted = Wanted::at("here", addresses);
             let mut leaf = Leaf {
@@ -298,6 +321,7 @@ mod tests {
                 not_after: now() + SignedDuration::from_hours(24 * left),
                 names: wanted.principal.clone(),
                 issued_by_ca: known,
+                has_chain: chained,
                 der: Vec::new(),
             };
             if incomplete { leaf.names.pop_last(); }

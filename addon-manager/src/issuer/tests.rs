@@ -47,6 +47,7 @@ async fn an_unusable_ca_is_reported_with_the_cause_and_not_replaced() {
     let troubles = issuer.certificates.borrow().troubles.clone();
     assert_eq!(troubles, [error.to_string()]);
     let cause = "Secret argocd-agent-ca is not usable (tls.key: the CA's key does not belong to its certificate)";
-    assert!(troubles[0].starts_with(cause), "{troubles:?}");
+    let step = "; repair it. Do not delete it: with another CA every agent needs a new certificate";
+    assert_eq!(troubles, [format!("{cause}{step}")]);
     assert_eq!(*issuer.authority.borrow(), known);
 }

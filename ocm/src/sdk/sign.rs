@@ -21,6 +21,7 @@ use crate::api::addon::Subject;
 mod chain;
 mod key;
 
+pub use chain::own_roots;
 pub use key::signing_key;
 
 /// A CA that signs client certificates. Its key cannot be printed.

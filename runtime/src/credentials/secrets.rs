@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use ::kube::{Api, Client, Resource};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::{ByteString, NamespaceResourceScope};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -45,6 +45,22 @@ pub fn watch(
     let pem = move |secret: Secret| {
         let data = secret.data.unwrap_or_default().into_iter();
         pem(data.map(|(key, value)| (key, value.0)), &take)
+    };
+    publish(client, (namespace, name), pem, clock, spawner)
+}
+
+/// Watches one Secret and publishes the trusted certificates that `roots` makes of its data, as [`watch()`] does.
+pub fn watch_roots(
+    client: Client,
+    namespace: &str,
+    name: &str,
+    roots: impl Fn(&BTreeMap<String, ByteString>) -> Vec<u8> + Send + 'static,
+    clock: Clock,
+    spawner: &Spawner,
+) -> watch::Receiver<Arc<Material>> {
+    let pem = move |secret: Secret| Pem {
+        roots: Some(roots(&secret.data.unwrap_or_default())),
+        ..Pem::default()
     };
     publish(client, (namespace, name), pem, clock, spawner)
 }

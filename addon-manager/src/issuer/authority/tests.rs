@@ -129,7 +129,10 @@ fn serves(ca: &Authority, namesake: &Theirs) {
     assert!(!lets_in(other, &client) && !dials(other, &server));
     for leaf in [client, server] {
         let facts = leaf_facts(&leaf.certificate, &leaf.key, ca).unwrap();
-        assert!(facts.issued_by_ca, "it would be issued again in each round");
+        assert!(
+            facts.issued_by_ca && facts.has_chain,
+            "it would be issued again in each round"
+        );
         let sent = certificates(&leaf.certificate).len() - 1;
         assert_eq!(sent, certificates(&ca.chain).len());
     }
@@ -179,6 +182,59 @@ fn certificates_of_an_intermediate_ca_lead_to_its_root() {
     serves(&whole, &namesake);
     let other = lower.authority(lower.pkcs1(), Some(&namesake));
     assert_eq!(other.unwrap_err(), NOT_TRUSTED);
+}
+
+#[test]
+fn certificates_without_the_cas_above_count_as_such() {
+    let root = Theirs::root("root", key(&PKCS_ECDSA_P256_SHA256));
+    let upper = Theirs::below(&root, "upper", key(&PKCS_ECDSA_P256_SHA256));
+    let mut lower = Theirs::below(&upper, "lower", key(&PKCS_ECDSA_P256_SHA256));
+    let read = |lower: &Theirs, roots| lower.authority(lower.key.serialize_pem(), roots).unwrap();
+    let before = read(&lower, None);
+    lower.certificate.push_str(&upper.certificate);
+    let after = read(&lower, Some(&root));
+    let bare = Authority {
+        chain: String::new(),
+        ..before.clone()
+    };
+    let names: BTreeSet<String> = ["hub.example.org".to_owned()].into();
+    for (ca, has_chain) in [(&bare, false), (&before, false), (&after, true)] {
+        let leaf = make::serving(ca, &names, now()).unwrap();
+        assert_eq!(dials(&after.bundle, &leaf), has_chain);
+        let facts = leaf_facts(&leaf.certificate, &leaf.key, &after).unwrap();
+        assert_eq!((facts.issued_by_ca, facts.has_chain), (true, has_chain));
+    }
+}
+
+#[test]
+fn cas_above_are_trusted_only_with_ca_crt() {
+    let root = Theirs::root("root", key(&PKCS_ECDSA_P256_SHA256));
+    let upper = Theirs::below(&root, "upper", key(&PKCS_ECDSA_P256_SHA256));
+    let mut lower = Theirs::below(&upper, "lower", key(&PKCS_ECDSA_P256_SHA256));
+    let cousin = Theirs::below(&upper, "cousin", key(&PKCS_ECDSA_P256_SHA256));
+    let cousin = cousin.authority(cousin.key.serialize_pem(), None).unwrap();
+    let other = Theirs::root("other", key(&PKCS_ECDSA_P256_SHA256));
+    let own = format!("{}{}", lower.certificate, other.certificate);
+    for further in [&upper, &other, &root] {
+        lower.certificate.push_str(&further.certificate);
+    }
+    let ca = lower.authority(lower.key.serialize_pem(), None).unwrap();
+    assert_eq!(ca.bundle, own);
+    let accepted = |roots: Option<&Theirs>| {
+        let roots = roots.map(|it| ("ca.crt", &it.certificate));
+        let data = roots.into_iter().chain([("tls.crt", &ca.certificate)]);
+        let data: BTreeMap<String, ByteString> = data
+            .map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())))
+            .collect();
+        String::from_utf8(client_roots(&data)).unwrap()
+    };
+    let [mine, theirs] = [&ca, &cousin].map(|ca| make::visitor(ca, "a", now()).unwrap());
+    for (roots, expected) in [(None, false), (Some(&other), false), (Some(&upper), true)] {
+        let accepted = accepted(roots);
+        assert!(lets_in(&accepted, &mine), "the CA that signs");
+        assert_eq!(lets_in(&accepted, &theirs), expected);
+    }
+    assert!(!lets_in(&ca.bundle, &theirs));
 }
 
 #[test]

@@ -50,6 +50,29 @@ pub(super) fn path(certificates: Vec<Certificate>) -> Vec<Certificate> {
     path
 }
 
+/// The certificates of a PEM text without the CAs above the first one: these accompany what the first one signs, and need
+/// no trust of their own. A text that is not readable stays as it is.
+pub fn own_roots(text: &str) -> String {
+    let Some(all) = certificates(text) else {
+        return text.to_owned();
+    };
+    let mut others = all.into_iter();
+    let mut line: Vec<_> = others.next().into_iter().collect();
+    let mut others: Vec<_> = others.collect();
+    let mut at = 0;
+    while let Some(below) = line.get(at) {
+        let is_root = is_self_signed(&below.der);
+        let (above, rest): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|it| !is_root && is_issued_by(&below.der, &it.der));
+        line.extend(above);
+        others = rest;
+        at += 1;
+    }
+    let roots = line.iter().take(1).chain(&others);
+    roots.flat_map(|it| [it.pem.as_str(), "\n"]).collect()
+}
+
 /// Whether a certificate names itself as its issuer.
 pub(super) fn is_self_signed(certificate: &[u8]) -> bool {
     parse_x509_certificate(certificate)

@@ -40,15 +40,18 @@ pub(super) fn check(key: &x509::SubjectPublicKeyInfo<'_>) -> Result<(), SigningC
     if known {
         return Ok(());
     }
-    let Ok(PublicKey::RSA(rsa)) = key.parsed() else {
-        let found = "of another kind".to_owned();
-        return Err(SigningCaError::CaKeyKind { found });
+    let parsed = key.parsed();
+    let found = if let Ok(PublicKey::RSA(rsa)) = &parsed {
+        let bits = rsa.key_size();
+        if RSA_BITS.contains(&bits) {
+            return Ok(());
+        }
+        format!("RSA with {bits} bits")
+    } else if matches!(parsed, Ok(PublicKey::EC(_))) {
+        "ECDSA on another curve".to_owned()
+    } else {
+        "of another kind".to_owned()
     };
-    let bits = rsa.key_size();
-    if RSA_BITS.contains(&bits) {
-        return Ok(());
-    }
-    let found = format!("RSA with {bits} bits");
     Err(SigningCaError::CaKeyKind { found })
 }
 

@@ -2,7 +2,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
 };
 
-use super::super::{SigningCa, SigningCaError};
+use super::{
+    super::{SigningCa, SigningCaError},
+    own_roots,
+};
 
 struct Ca {
     pem: String,
@@ -37,12 +40,12 @@ fn named(name: &str, above: Option<&Ca>) -> Ca {
     ca(params(name), KeyPair::generate().unwrap(), above)
 }
 
+fn text(cas: &[&Ca]) -> String {
+    cas.iter().map(|it| it.pem.as_str()).collect()
+}
+
 fn read(of: &Ca, others: &[&Ca]) -> SigningCa {
-    let text: String = [of]
-        .iter()
-        .chain(others)
-        .map(|it| it.pem.as_str())
-        .collect();
+    let text = text(&[of]) + &text(others);
     SigningCa::from_pem(&text, &of.key).unwrap()
 }
 
@@ -112,6 +115,35 @@ fn cas_that_signed_each_other_end_the_chain() {
     );
     let chain = format!("{}{}", cross.pem, other.pem);
     assert_eq!(read(&cross, &[&other]).chain(), chain);
+}
+
+#[test]
+fn own_roots_are_the_first_certificate_and_unrelated_ones() {
+    let root = named("root", None);
+    let upper = named("upper", Some(&root));
+    let lower = named("lower", Some(&upper));
+    let (other, namesake) = (named("other", None), named("upper", None));
+    let cross = ca(
+        params("upper"),
+        KeyPair::from_pem(&upper.key).unwrap(),
+        Some(&other),
+    );
+    for (given, expected) in [
+        (vec![], vec![]),
+        (vec![&root], vec![&root]),
+        (vec![&lower], vec![&lower]),
+        (vec![&lower, &upper, &root], vec![&lower]),
+        (vec![&lower, &root, &upper, &upper], vec![&lower]),
+        (vec![&lower, &upper, &cross, &other, &root], vec![&lower]),
+        (vec![&lower, &other, &upper], vec![&lower, &other]),
+        (vec![&lower, &namesake], vec![&lower, &namesake]),
+        (vec![&root, &other, &lower], vec![&root, &other, &lower]),
+    ] {
+        assert_eq!(own_roots(&text(&given)), text(&expected));
+    }
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let unreadable = text(&[&lower]) + broken;
+    assert_eq!(own_roots(&unreadable), unreadable);
 }
 
 #[test]
