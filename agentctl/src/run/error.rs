@@ -24,6 +24,12 @@ pub enum Error {
         "no cluster Secret belongs to {0}; list them with `argocd-agentctl cluster adopt --dry-run`"
     )]
     NoSecret(String),
+    /// No hub program, whose settings have the namespace of the hub's Argo CD.
+    #[error(
+        "Deployment {0} not found, so the namespace of the hub's Argo CD is not known; name that of the hub program with \
+        --own-namespace, or that of Argo CD with --argocd-namespace"
+    )]
+    NoHubProgram(String),
     /// No argocd-server in this namespace.
     #[error(
         "no argocd-server found in namespace {0}; name the namespace of the hub's Argo CD with --argocd-namespace, or install \

@@ -15,6 +15,7 @@ use crate::{
         Error as HubError, FENCES, Hub, SECRETS, all, labelled, named,
     },
     object::full_name,
+    settings::settings,
     setup::{Facts, ObjectChange, ROLE, SetupArgs, State, Write, instance, plan, undo},
 };
 
@@ -33,7 +34,15 @@ pub(super) async fn setup(context: &Context<'_>, args: SetupArgs) -> Result<Answ
 
 async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
     let hub = &context.hub;
-    let argocd = context.settings().await.routing.argocd_namespace;
+    let program = format!("{}/{MANAGER}", context.own());
+    let manager = hub.get(DEPLOYMENTS, Some(context.own()), MANAGER).await?;
+    let given = &context.global.given;
+    // In the default namespace there may be another Argo CD.
+    if manager.is_none() && given.argocd_namespace.is_none() {
+        return Err(Error::NoHubProgram(program));
+    }
+    let settings = settings(&Ok(manager.clone()), &program, given);
+    let argocd = settings.routing.argocd_namespace;
     is_name(&argocd)?;
     let place = Some(argocd.as_str());
     let server = server(hub, &argocd).await?;
@@ -50,7 +59,7 @@ async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
         own_namespace: context.own().to_owned(),
         patterns: args.application_namespaces,
         clusters: Vec::new(),
-        manager: None,
+        manager,
         server_rights: Vec::new(),
         controllers: Ok(Vec::new()),
         fences: Vec::new(),
@@ -71,7 +80,6 @@ async fn look_around(context: &Context<'_>, facts: &mut Facts) -> Result<(), Err
     let place = Some(argocd.as_str());
     let addons = context.addons().await?.into_iter();
     facts.clusters = addons.map(|it| it.cluster).collect();
-    facts.manager = hub.get(DEPLOYMENTS, Some(context.own()), MANAGER).await?;
     facts.fences = hub.collect(FENCES, place, all(), Some).await?;
     facts.controllers = inspect::controllers(hub).await;
     // Not what is in it.

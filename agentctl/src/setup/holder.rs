@@ -281,7 +281,7 @@ fn shown(value: &Value) -> String {
 }
 
 /// The patterns to add to those that are there.
-fn missing(facts: &Facts, present: &[String], is_operated: bool) -> Vec<String> {
+pub(super) fn missing(facts: &Facts, present: &[String], is_operated: bool) -> Vec<String> {
     if !facts.patterns.is_empty() {
         let mut more = Vec::<String>::new();
         for pattern in &facts.patterns {

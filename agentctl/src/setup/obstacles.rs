@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Facts,
-    holder::{Holder, REDIS_FLAG, Wanted},
+    holder::{Holder, REDIS_FLAG, Wanted, missing},
 };
 use crate::{
     check::{
@@ -14,7 +14,7 @@ use crate::{
         spoke::{REDIS, RedisClient, redis_fence},
         warning,
     },
-    object::{argument, container, list},
+    object::{argument, container, entries, list},
     settings::{REDIS_ADDRESS, REDIS_PROXY_TLS, option},
 };
 
@@ -147,31 +147,33 @@ fn tls(facts: &Facts) -> Option<Found> {
 /// Whether the hub program forwards to the redis that argocd-server uses now.
 fn own_redis(facts: &Facts, present: &str) -> Option<Found> {
     let argocd = &facts.argocd_namespace;
-    // From before an earlier setup that is not recorded; nothing is known of Argo CD's redis then.
-    if leads_to_us(present, argocd, &facts.own_namespace) {
-        return None;
-    }
     let usual = format!("{REDIS}.{argocd}.svc:{PORT}");
     let target = setting(facts, REDIS_ADDRESS).filter(|it| !it.is_empty());
     let target = target.unwrap_or(&usual);
-    if service(present, argocd) == service(target, argocd) {
+    let address = full_address(present, argocd);
+    if address == full_address(target, argocd) {
         return None;
     }
-    let (name, namespace, port) = service(present, argocd);
     let cause =
         format!("argocd-server uses the redis {present}, and the hub program forwards to {target}");
-    let next = format!(
-        "add {REDIS_ADDRESS}={name}.{namespace}.svc:{port} to extraArgs of the chart, and run this again"
-    );
+    let next =
+        format!("add {REDIS_ADDRESS}={address} to extraArgs of the chart, and run this again");
     Some(("redis", failed(cause, next)))
 }
 
-/// Name, namespace and port of the Service at an address, as it is called beside Argo CD.
-fn service<'a>(address: &'a str, argocd: &'a str) -> (&'a str, &'a str, &'a str) {
+/// An address that is used beside Argo CD, with the namespace of a Service; any other host stays as it is.
+fn full_address(address: &str, argocd: &str) -> String {
     let (host, port) = address.rsplit_once(':').unwrap_or((address, PORT));
     let mut parts = host.split('.');
     let name = parts.next().unwrap_or_default();
-    (name, parts.next().unwrap_or(argocd), port)
+    let namespace = parts.next().unwrap_or(argocd);
+    // Only IPv6 addresses have more colons.
+    let is_service = !host.contains(':') && parts.next().is_none_or(|part| part == "svc");
+    if is_service {
+        format!("{name}.{namespace}.svc:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 fn password(facts: &Facts) -> Option<Found> {
@@ -187,15 +189,23 @@ fn password(facts: &Facts) -> Option<Found> {
     Some(("redis", failed(cause, next)))
 }
 
-/// Flags of argocd-server that win over the `ConfigMap`.
+/// Flags of argocd-server that win over the `ConfigMap`, where that has to change or the flag has another value.
 fn flags(facts: &Facts, wanted: &Wanted) -> Vec<Found> {
+    let (argocd, own) = (&facts.argocd_namespace, &facts.own_namespace);
+    let is_other_redis = |it: &str| wanted.is_led || !leads_to_us(it, argocd, own);
+    let is_too_narrow =
+        |it: &str| wanted.patterns.is_some() || !missing(facts, &entries(it), false).is_empty();
+    let given = |flag: &str| server(facts).and_then(|it| argument(it, flag));
     let checks = [
-        (REDIS_FLAG, wanted.is_led),
-        (NAMESPACES_FLAG, wanted.patterns.is_some()),
+        (REDIS_FLAG, given(REDIS_FLAG).is_some_and(is_other_redis)),
+        (
+            NAMESPACES_FLAG,
+            given(NAMESPACES_FLAG).is_some_and(is_too_narrow),
+        ),
     ];
     let mut found = Vec::new();
-    for (flag, is_wanted) in checks {
-        if is_wanted && server(facts).is_some_and(|it| argument(it, flag).is_some()) {
+    for (flag, is_in_force) in checks {
+        if is_in_force {
             let cause = format!("argocd-server has the flag {flag}, which wins over the ConfigMap");
             let next =
                 "remove the flag from its Deployment, where that is managed, and run this again";

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Action, Facts, FieldChange, ObjectChange, Write};
 use crate::{
     hub::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Kind},
-    object::{put, service_account},
+    object::{list, put, service_account, text},
 };
 
 /// The `ClusterRole` and its binding.
@@ -68,10 +68,15 @@ pub(super) fn granted(facts: &Facts) -> Result<Vec<ObjectChange>, String> {
     Ok(role.into_iter().chain(binding).collect())
 }
 
-/// The writes that remove what setup created: the binding first.
+/// The writes that remove what setup created: the binding first. What the server of another Argo CD uses stays.
 pub(super) fn removed(facts: &Facts) -> impl Iterator<Item = ObjectChange> {
-    let both = [binding(facts), role(facts)];
-    both.into_iter().filter_map(Own::without)
+    let is_of_another = |binding: &Value| {
+        let mut subjects = list(binding, "/subjects").iter();
+        !subjects.any(|it| text(it, "/namespace") == facts.argocd_namespace)
+    };
+    let stays = facts.binding.as_ref().is_some_and(is_of_another);
+    let both = [binding(facts), role(facts)].into_iter();
+    both.filter(move |_| !stays).filter_map(Own::without)
 }
 
 fn is_ours(object: &Value) -> bool {

@@ -297,6 +297,11 @@ fn text_of_others_cannot_break_lines() {
     };
     let text = render(&plan(&facts), place).unwrap();
     assert!(text.contains("  - data.redis.server: a + b: c\n"), "{text}");
+    let mut listed = operated();
+    listed.operated.as_mut().unwrap()["spec"]["sourceNamespaces"] = json!(["a\u{9b}31mb\u{7f}"]);
+    let text = render(&plan(&listed), testing::place(Format::Table, now())).unwrap();
+    let shown = "  - spec.sourceNamespaces: [\"a 31mb \"]\n";
+    assert!(text.contains(shown), "{text:?}");
 }
 
 #[test]

@@ -43,6 +43,10 @@ impl Plan {
                 "Written. The annotation {HUB_SETUP} has the values from before; to restore them: \
                 argocd-agentctl hub setup --undo. To look at the result: argocd-agentctl check"
             ),
+            (State::Written, true) if !self.notes.is_empty() => {
+                "Written. Values that another client changed stay as they are; they are listed above"
+                    .to_owned()
+            }
             (State::Written, true) => "Written. The values from before are restored".to_owned(),
         }
     }
@@ -61,5 +65,5 @@ fn difference(change: &ObjectChange) -> String {
 
 fn shown(value: &Value) -> String {
     let text = value.as_str().map(one_line);
-    text.unwrap_or_else(|| value.to_string())
+    text.unwrap_or_else(|| one_line(&value.to_string()))
 }

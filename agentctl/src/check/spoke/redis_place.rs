@@ -1,10 +1,10 @@
 //! The redis that the agent of a cluster uses: a configured one, or the one that it finds. Pure.
 
-use live::redis_service::{Doubt, PASSWORD, Service, choose};
+use live::redis_service::{Doubt, PASSWORD, Service, choose, is_instance};
 use serde_json::Value;
 
 use super::places::{Configured, agent, variable_of};
-use crate::object::list;
+use crate::object::{list, text};
 
 /// The redis of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,11 +53,13 @@ fn service(object: &Value) -> Service {
     let labels = labels.into_iter().flatten();
     let ports = list(object, "/spec/ports").iter();
     let ports = ports.filter_map(|it| it.get("port")?.as_u64());
+    let mut owners = list(object, "/metadata/ownerReferences").iter();
     Service {
         name: meta.name().to_owned(),
         labels: labels
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect(),
+        is_operated: owners.any(|it| is_instance(text(it, "/kind"))),
         ports: ports.filter_map(|port| u16::try_from(port).ok()).collect(),
     }
 }
@@ -72,7 +74,7 @@ mod tests {
         json!({
             "metadata": { "name": format!("{instance}-redis"), "labels": {
                 "app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/managed-by": instance,
-            }},
+            }, "ownerReferences": [{ "kind": "ArgoCD", "name": instance }]},
             "spec": { "ports": [{ "port": 6379 }] },
         })
     }
@@ -107,6 +109,10 @@ mod tests {
         let gitops = redis_place(&configured(&[]), &[], &[operated("openshift-gitops")]);
         let expected = ("openshift-gitops-redis-initial-password", "admin.password");
         assert_eq!((secret(&gitops), &gitops.doubt), (Some(expected), &None));
+        let mut labelled = operated("argocd");
+        labelled["metadata"]["ownerReferences"] = json!([{ "kind": "Application" }]);
+        let labelled = redis_place(&configured(&[]), &[], &[labelled]);
+        assert_eq!((secret(&labelled), &labelled.doubt), (usual, &None));
     }
 
     #[test]

@@ -38,6 +38,7 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
     };
     let parameters = json!({"metadata": {"namespace": "argocd", "name": PARAMETERS}});
     match (method, path.rsplit('/').next().unwrap_or_default()) {
+        (&Method::GET, MANAGER) if path.contains("/namespaces/wrong/") => status(404),
         (&Method::GET, MANAGER) => (200, deployment(MANAGER)),
         (&Method::GET, PARAMETERS) => (200, parameters),
         (&Method::GET, ROLE) => status(404),
@@ -154,4 +155,27 @@ async fn undo_without_setup_changes_nothing() {
         "{answer:?}"
     );
     assert_eq!(writes, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn setup_does_not_assume_the_namespace_of_argo_cd() {
+    let cause = format!("wrong/{MANAGER} not found");
+    for flag in [None, Some("--undo")] {
+        let words = ["--own-namespace", "wrong"].into_iter().chain(flag);
+        let words: Vec<_> = words.collect();
+        let (answer, writes) = run(&words, "").await;
+        let text = answer.unwrap_err().to_string();
+        for part in [cause.as_str(), "--own-namespace", "--argocd-namespace"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(writes, Vec::<String>::new());
+    }
+    let named = [
+        "--undo",
+        "--own-namespace=wrong",
+        "--argocd-namespace=argocd",
+    ];
+    let (answer, _) = run(&named, "").await;
+    let text = answer.unwrap().text;
+    assert!(text.starts_with("Nothing to undo"), "{text}");
 }

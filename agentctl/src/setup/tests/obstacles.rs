@@ -78,6 +78,25 @@ fn settings_that_would_have_no_effect_block_setup() {
 }
 
 #[test]
+fn flags_that_win_over_good_settings_block_setup() {
+    let set = |flag: &str| {
+        let mut facts = with_server(&[flag]);
+        let data = json!({"application.namespaces": "*", "redis.server": OURS});
+        facts.parameters = Some(parameters(&data));
+        facts
+    };
+    blocked_by(&set("--redis=other:6379"), "flags", "--redis,");
+    for narrow in ["", "team-*,paris"] {
+        let flag = format!("--application-namespaces={narrow}");
+        blocked_by(&set(&flag), "flags", "--application-namespaces,");
+    }
+    let redis = format!("--redis={OURS}");
+    for flag in [redis.as_str(), "--application-namespaces=berlin,par*"] {
+        assert_eq!(obstacles(&set(flag)), []);
+    }
+}
+
+#[test]
 fn an_old_application_controller_blocks_setup() {
     let controller = |image: &str, facts: &mut Facts| {
         let mut controller = facts.server.clone();
@@ -131,4 +150,24 @@ fn the_hub_program_has_to_use_the_redis_of_argo_cd() {
     let args = json!(["--redis-proxy-port=6379", address]);
     set_args(facts.manager.as_mut().unwrap(), args);
     assert_eq!(obstacles(&facts), []);
+}
+
+#[test]
+fn a_redis_that_is_no_service_is_named_as_it_is() {
+    for address in [
+        "master.cd.x1.use1.cache.amazonaws.com:6379",
+        "10.0.0.5:6379",
+        "[fd00::5]:6379",
+    ] {
+        let mut facts = with_manager(&[
+            "--redis-proxy-port=6379",
+            "--redis-address=master.cd.svc:6379",
+        ]);
+        facts.parameters = Some(parameters(&json!({"redis.server": address})));
+        let flag = format!("--redis-address={address}");
+        blocked_by(&facts, "redis", &format!("add {flag} to"));
+        let args = json!(["--redis-proxy-port=6379", flag]);
+        set_args(facts.manager.as_mut().unwrap(), args);
+        assert_eq!(obstacles(&facts), []);
+    }
 }

@@ -67,11 +67,37 @@ fn a_value_that_another_client_changed_stays() {
         kept.len() == 1 && kept[0].contains("data.application.namespaces"),
         "{kept:?}"
     );
+    let done = Plan {
+        state: State::Written,
+        ..plan.clone()
+    };
+    let text = render(&done, testing::place(Format::Table, now())).unwrap();
+    assert!(
+        text.contains("stay as they are") && !text.contains("are restored"),
+        "{text}"
+    );
     let undone = written(set_up, &plan);
     let expected = json!({"application.namespaces": "team-a", "redis.server": "argocd-redis:6379"});
     assert_eq!(data(&undone), expected);
     let again = undo(&undone);
     assert_eq!((again.state, again.is_bad()), (State::Unchanged, false));
+}
+
+#[test]
+fn undo_leaves_the_permission_of_another_argo_cd() {
+    let facts = facts();
+    let mut set_up = written(facts.clone(), &plan(&facts));
+    let deleted = |facts: &Facts| {
+        let changes = undo(facts).changes.into_iter();
+        let deleted = changes.filter(|it| it.action == Action::Delete);
+        deleted.map(|it| it.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(deleted(&set_up), ["ClusterRoleBinding", "ClusterRole"]);
+    set_up.binding.as_mut().unwrap()["subjects"][0]["namespace"] = json!("other");
+    assert_eq!(deleted(&set_up), Vec::<&str>::new());
+    // An earlier undo ended early.
+    set_up.binding = None;
+    assert_eq!(deleted(&set_up), ["ClusterRole"]);
 }
 
 #[test]
