@@ -229,7 +229,6 @@ fn users() -> TestGroup {
             staged!(sets::folders_of_a_repository_are_applications),
             staged!(sets::a_change_rolls_from_cluster_to_cluster),
             staged!(sets::placement::application_sets_on_the_page_follow_their_clusters),
-            staged!(sets::placement::a_generator_config_map_of_another_owner_is_kept),
             staged!(console::the_argocd_cli_manages_an_application_on_a_cluster),
             staged!(console::cluster_page_shows_the_connection_state),
             staged!(console::disconnected_cluster_shows_its_last_known_state),

@@ -62,17 +62,6 @@ yes
 {{- end -}}
 {{- end }}
 
-{{/* "yes" if the ConfigMap of the Placement generator exists and is not of this release, else empty. Such a ConfigMap stays
-as it is: users make one of the same name as OCM's documentation describes, and so do other add-ons. */}}
-{{- define "addon.foreignGenerator" -}}
-{{- $live := lookup "v1" "ConfigMap" .Values.argocd.namespace "ocm-placement-generator" -}}
-{{- $marks := dig "metadata" "annotations" dict $live -}}
-{{- $owner := printf "%s/%s" (get $marks "meta.helm.sh/release-namespace") (get $marks "meta.helm.sh/release-name") -}}
-{{- if and $live (ne $owner (printf "%s/%s" .Release.Namespace .Release.Name)) -}}
-yes
-{{- end -}}
-{{- end }}
-
 {{/* Labels of the objects that exist while `helm uninstall` runs. */}}
 {{- define "addon.hookLabels" -}}
 app.kubernetes.io/name: {{ include "addon.uninstall" . }}

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, ensure};
 use lab::{
-    product,
     steps::{
         At, deliver,
         enrol::{self, ARGOCD},
@@ -128,37 +127,4 @@ async fn clear(stage: &Stage) -> Result<()> {
         stage.spoke(number).delete(&claim).await?;
     }
     place(stage, 2, &Value::Null).await
-}
-
-/// The chart leaves a `ConfigMap` with the generator's name that is not its own as it is, and says so; when that is gone,
-/// an upgrade creates its own.
-pub(crate) async fn a_generator_config_map_of_another_owner_is_kept(stage: &Stage) -> Result<()> {
-    let (hub, helm) = (&stage.hub, stage.lab.helm());
-    let upgrade = async |enabled: bool| {
-        let value = format!("placementGenerator.enabled={enabled}");
-        product::upgrade(&helm, &["--set", &value]).await
-    };
-    let map = At::config_map(ARGOCD, "ocm-placement-generator");
-    let role = At::role(ARGOCD, "argocd-agent-addon-placement-generator");
-    upgrade(false).await?;
-    for at in [&map, &role] {
-        hub.until_gone(at, SOON).await?;
-    }
-
-    let theirs = json!({"kind": "mine"});
-    hub.apply(&map, json!({"data": theirs})).await?;
-    for _ in 0..2 {
-        let notes = upgrade(true).await?;
-        ensure!(notes.contains("stays as it is"), "the notes are: {notes}");
-        let kept = hub.read(&map).await?["data"].clone();
-        ensure!(kept == theirs, "it was changed: {kept}");
-        hub.until_there(&role, SOON).await?;
-    }
-
-    hub.delete(&map).await?;
-    upgrade(true).await?;
-    let created = hub.until_there(&map, SOON).await?;
-    let matched = &created["data"]["matchKey"];
-    ensure!(matched == "clusterName", "it is not the chart's: {created}");
-    Ok(())
 }

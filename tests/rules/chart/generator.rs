@@ -3,7 +3,6 @@
 use super::*;
 
 const NAME: &str = "argocd-agent-addon-placement-generator";
-const MAP: &str = "ocm-placement-generator";
 
 #[test]
 fn placement_generator_reads_decisions_in_argo_cds_namespace() {
@@ -11,8 +10,8 @@ fn placement_generator_reads_decisions_in_argo_cds_namespace() {
         "argocd.namespace=gitops",
         "placementGenerator.serviceAccount=gitops-applicationset-controller",
     ];
-    let [map, role, binding] = [("ConfigMap", MAP), ("Role", NAME), ("RoleBinding", NAME)]
-        .map(|(kind, name)| one(&sets, kind, name));
+    let [map, role, binding] =
+        ["ConfigMap", "Role", "RoleBinding"].map(|kind| one(&sets, kind, NAME));
     for object in [&map, &role, &binding] {
         assert_eq!(object["metadata"]["namespace"], "gitops", "{object}");
     }
@@ -41,10 +40,6 @@ fn placement_generator_reads_decisions_in_argo_cds_namespace() {
 #[test]
 fn placement_generator_can_be_turned_off() {
     let off = objects(&["placementGenerator.enabled=false"]);
-    let left = off.iter().filter(|it| {
-        [NAME, MAP]
-            .iter()
-            .any(|name| it["metadata"]["name"] == *name)
-    });
+    let left = off.iter().filter(|it| it["metadata"]["name"] == NAME);
     assert_eq!(left.count(), 0);
 }
