@@ -9,3 +9,8 @@ pub(crate) mod go_compat;
 pub mod redis;
 pub mod redis_discovery;
 pub mod tunnel;
+
+use http::HeaderName;
+
+/// The header with the user whose rights a request to the cluster's API has.
+pub(crate) const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");

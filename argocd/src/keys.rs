@@ -56,6 +56,8 @@ pub const REPOSITORY_SELECTOR: &str = "argocd.argoproj.io/secret-type in (reposi
 pub const CLUSTER_SELECTOR: &str = "argocd.argoproj.io/secret-type=cluster";
 /// Label that Argo CD's own `ConfigMap`s carry.
 pub const PART_OF: &str = "app.kubernetes.io/part-of";
+/// The label, with its value, of Argo CD's programs and Services, independent of the installer.
+pub const OF_ARGOCD: (&str, &str) = (PART_OF, "argocd");
 /// Label with which Argo CD may track the resources of an Application.
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
 /// Annotation with which Argo CD may track the resources of an Application.

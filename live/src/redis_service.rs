@@ -11,13 +11,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use argocd::keys::OF_ARGOCD;
+
 /// The Service of Argo CD's own manifests, and the default.
 pub const SERVICE: &str = "argocd-redis";
 /// The port of redis.
 pub const PORT: u16 = 6379;
 
-const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "argocd");
-/// Operators write the name of their instance into it.
+/// Operators write the name of their instance into it; other tools write other names.
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
 /// The number of names in a message.
@@ -65,6 +66,11 @@ pub fn secrets() -> impl Iterator<Item = &'static str> {
     std::iter::once(PASSWORD.secret).chain(instances)
 }
 
+/// Whether an owner of this kind is an operator's instance.
+pub fn is_instance(kind: &str) -> bool {
+    kind == "ArgoCD"
+}
+
 /// A Service of Argo CD's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
@@ -72,6 +78,8 @@ pub struct Service {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Whether an operator's instance owns it, by [`is_instance`].
+    pub is_operated: bool,
     /// Its ports.
     pub ports: Vec<u16>,
 }
@@ -170,12 +178,16 @@ pub fn choose(services: &[Service]) -> Choice {
             ..Choice::usual()
         },
         [one] => chosen(one.service),
-        several => Choice {
-            doubt: Some(Doubt::Several(
-                several.iter().map(|it| it.service.name.clone()).collect(),
-            )),
-            ..usual.map_or_else(Choice::usual, |it| chosen(it.service))
-        },
+        several => {
+            let names = several.iter().map(|it| it.service.name.clone());
+            let mut names: Vec<_> = names.collect();
+            // The API lists them in any order.
+            names.sort_unstable();
+            Choice {
+                doubt: Some(Doubt::Several(names)),
+                ..usual.map_or_else(Choice::usual, |it| chosen(it.service))
+            }
+        }
     }
 }
 
@@ -189,7 +201,7 @@ struct Recognized<'a> {
 
 fn recognized(service: &Service) -> Option<Recognized<'_>> {
     let is_argocd = service.name == SERVICE
-        || service.labels.get(PART_OF.0).map(String::as_str) == Some(PART_OF.1);
+        || service.labels.get(OF_ARGOCD.0).map(String::as_str) == Some(OF_ARGOCD.1);
     FORMS.iter().find_map(|(end, form, needs_label)| {
         let stem = service.name.strip_suffix(*end)?;
         (is_argocd || !needs_label).then_some(Recognized {
@@ -225,7 +237,8 @@ fn chosen(service: &Service) -> Choice {
 
 /// The instance of an operator: Services of an instance begin with its name.
 fn instance(service: &Service) -> Option<&str> {
-    let name = service.labels.get(MANAGED_BY)?;
+    let label = service.labels.get(MANAGED_BY);
+    let name = label.filter(|_| service.is_operated)?;
     let rest = service.name.strip_prefix(name.as_str())?;
     (!name.is_empty() && rest.starts_with("-redis")).then_some(name.as_str())
 }

@@ -14,10 +14,8 @@ use tokio::sync::watch;
 
 use crate::config::{self, Ca, LoginSource, Scope};
 use crate::live::redis::{Endpoint, LoginReceiver, Redis};
-use crate::live::redis_discovery::{self, USER_KEY};
+use crate::live::redis_discovery::{self, USER_KEY, no_login};
 
-/// The key of the password where Argo CD's manifests or the command line decide.
-const PASSWORD_KEY: &str = "auth";
 /// The keys of a Secret with trusted certificates.
 const CA_KEYS: &[&str] = &["ca.crt", "tls.crt"];
 
@@ -32,14 +30,13 @@ pub(super) async fn start(
     let namespace = &scope.argocd_namespace;
     if access == UiAccess::None {
         let address = Choice::usual().address(namespace);
-        return Arc::new(Redis::new(address, watch::channel(None).1));
+        return Arc::new(Redis::new(address, no_login()));
     }
     let login = configured_login(config.login, client, namespace, spawner);
     let endpoint = match config.address {
         None => redis_discovery::watch(client.clone(), namespace, login, spawner),
         Some(address) => {
-            let usual = || redis_discovery::login_of(client, namespace, PASSWORD, spawner);
-            let login = login.unwrap_or_else(usual);
+            let login = login.unwrap_or_else(no_login);
             watch::channel(Endpoint { address, login }).1
         }
     };
@@ -54,7 +51,7 @@ pub(super) async fn start(
     Arc::new(redis.with_tls(tls))
 }
 
-/// None if the installation of Argo CD decides.
+/// None if the installation that is found decides.
 fn configured_login(
     source: LoginSource,
     client: &Client,
@@ -72,7 +69,7 @@ fn configured_login(
             Some(login::watch(client, namespace, &name, keys, spawner))
         }
         LoginSource::Folder(folder) => {
-            let keys = Keys::of(USER_KEY, PASSWORD_KEY);
+            let keys = Keys::of(USER_KEY, PASSWORD.key);
             Some(login::follow_folder(folder, keys, spawner))
         }
         LoginSource::Given(login) => Some(watch::channel(Some(Arc::new(login))).1),

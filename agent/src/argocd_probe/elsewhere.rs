@@ -1,15 +1,17 @@
 //! Detects an Argo CD in another namespace of this cluster, so that the hub installs no second one beside it.
 //!
 //! The agent itself may read only its own namespaces and Argo CD's. Every client may see whether the API serves the kind of
-//! Argo CD's operator. If users of the hub may read this cluster, the probe lists programs as their user, too.
+//! Argo CD's operator. If users of the hub may read this cluster, the probe lists its instances and programs as their user.
 
 use std::time::Duration;
 
 use http::Request;
-use http::header::{ACCEPT, HeaderName, HeaderValue};
+use http::header::{ACCEPT, HeaderValue};
 use kube::Client;
 use serde_json::Value;
 use tokio::time::Instant;
+
+use crate::live::IMPERSONATE;
 
 /// The versions of Argo CD's group that may have the kind of the operator.
 const OPERATOR: [&str; 2] = ["/apis/argoproj.io/v1alpha1", "/apis/argoproj.io/v1beta1"];
@@ -22,7 +24,6 @@ const PROGRAMS: [&str; 2] = [
 ];
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
-const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// How long an answer is kept.
 const RECHECK: Duration = Duration::from_mins(5);
@@ -106,8 +107,11 @@ impl Elsewhere {
     async fn look(&self, client: &Client) -> Result<(Answer, String), kube::Error> {
         for version in OPERATOR {
             let served = get(client, version, None).await?;
-            if served.is_some_and(|it| has_operators_kind(&it)) {
-                return Ok((Answer::Somewhere, "its operator".to_owned()));
+            if served.is_none_or(|it| !has_operators_kind(&it)) {
+                continue;
+            }
+            if let Some(found) = self.operated(client, version).await? {
+                return Ok((Answer::Somewhere, found));
             }
         }
         let Some(reader) = &self.reader else {
@@ -122,6 +126,24 @@ impl Elsewhere {
             }
         }
         Ok((Answer::Nowhere, String::new()))
+    }
+
+    /// An instance of the operator, or the operator itself where the cluster does not show its instances. Its kind alone may
+    /// be the CRD of an operator that is gone.
+    async fn operated(
+        &self,
+        client: &Client,
+        version: &str,
+    ) -> Result<Option<String>, kube::Error> {
+        let path = format!("{version}/{OPERATORS_KIND}?resourceVersion=0");
+        let list = match &self.reader {
+            Some(reader) => get(client, &path, Some(reader)).await?,
+            None => None,
+        };
+        Ok(list.map_or_else(
+            || Some("its operator".to_owned()),
+            |list| first(&list, "").map(|it| format!("ArgoCD {it}")),
+        ))
     }
 }
 

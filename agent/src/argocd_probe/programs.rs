@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use argocd::keys::OF_ARGOCD;
 use argocd::keys::addon::INSTALLED;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -9,8 +10,6 @@ use k8s_openapi::{Metadata, Resource};
 use protocol::payload::Runs;
 use runtime::kube::Event;
 
-/// The label of all of Argo CD's programs, independent of the installer.
-const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "argocd");
 /// Names that the add-on's programs would have.
 const NAMES: [&str; 3] = [
     "argocd-application-controller",
@@ -134,7 +133,7 @@ fn owner(metadata: &ObjectMeta) -> Runs {
     let name = metadata.name.as_deref().unwrap_or_default();
     if label(INSTALLED).is_some() {
         Runs::Ours
-    } else if label(PART_OF.0) == Some(PART_OF.1) || NAMES.contains(&name) {
+    } else if label(OF_ARGOCD.0) == Some(OF_ARGOCD.1) || NAMES.contains(&name) {
         Runs::Foreign
     } else {
         Runs::Nothing

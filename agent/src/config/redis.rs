@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use live::redis_service::PASSWORD;
 use runtime::credentials::login::Login;
 use rustls_pki_types::ServerName;
 
@@ -25,7 +26,7 @@ pub struct Redis {
 /// The source of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoginSource {
-    /// The Secret that the installation of Argo CD has for it.
+    /// The Secret that the installation of Argo CD has for it, found with the Service.
     ArgoCd,
     /// A Secret beside Argo CD.
     Secret {
@@ -78,7 +79,12 @@ fn login_source(args: &RedisArgs) -> LoginSource {
         return LoginSource::Given(login);
     }
     match args.redis_secret_name.as_str() {
-        "" => LoginSource::ArgoCd,
+        "" if args.redis_addr.is_empty() => LoginSource::ArgoCd,
+        // An address does not show the installer: the default is the Secret of Argo CD's manifests.
+        "" => LoginSource::Secret {
+            name: PASSWORD.secret.to_owned(),
+            key: PASSWORD.key.to_owned(),
+        },
         name => LoginSource::Secret {
             name: name.to_owned(),
             key: args.redis_secret_key.clone(),
@@ -144,6 +150,11 @@ mod tests {
         ] {
             let redis = of(&["--redis-addr", good]).unwrap();
             assert_eq!(redis.address.as_deref(), Some(good));
+            let login = LoginSource::Secret {
+                name: "argocd-redis".to_owned(),
+                key: "auth".to_owned(),
+            };
+            assert_eq!(redis.login, login);
         }
         for bad in [
             "redis",
@@ -154,6 +165,7 @@ mod tests {
             "redis://redis:6379",
             "2001:db8::1:6379",
             "[10.0.0.1]:6379",
+            "10.0.0.300:6379",
             "a b:6379",
             "redis\n:6379",
         ] {

@@ -15,7 +15,7 @@ use runtime::parts::Spawner;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::live::redis::Redis;
+use crate::live::redis::{Error, Redis};
 
 #[cfg(test)]
 mod tests;
@@ -24,9 +24,6 @@ mod tests;
 const REPORT_INTERVAL: Duration = Duration::from_mins(1);
 /// The largest value; it lists the kinds that the API serves.
 const LARGEST: u64 = 1 << 20;
-
-/// Why the statistics cannot be read, for the log.
-type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads the statistics after each pause of `every`; none until the first value, and never any if the hub's users have no
 /// access to this cluster.
@@ -72,27 +69,27 @@ async fn follow(redis: &Redis, every: Duration, reported: &watch::Sender<Option<
 #[derive(Debug, Default)]
 struct ReadLog {
     failures: u32,
-    /// The last logged error, so that it is logged once.
-    complaint: Option<String>,
 }
 
 impl ReadLog {
-    /// Logs an error that lasts, and its end. At the start the password is not known yet.
     fn take(&mut self, read: &Result<Option<Census>, Error>) {
-        let Err(error) = read else {
-            self.failures = 0;
-            if self.complaint.take().is_some() {
-                tracing::info!("reading Argo CD's redis again");
+        let is_turn = self.is_turn(read.is_ok());
+        match read {
+            Ok(_) if is_turn => tracing::info!("reading Argo CD's redis again"),
+            Ok(_) => {}
+            Err(error) if is_turn => {
+                let effect = "users of the hub see no resource trees of this cluster";
+                tracing::warn!(error = %Chain(error), effect, "cannot read Argo CD's redis");
             }
-            return;
-        };
-        self.failures = self.failures.saturating_add(1);
-        let error = Chain(&**error).to_string();
-        if self.failures > 1 && self.complaint.as_ref() != Some(&error) {
-            let effect = "users of the hub see no resource trees of this cluster";
-            tracing::warn!(error, effect, "cannot read Argo CD's redis");
-            self.complaint = Some(error);
+            Err(error) => tracing::debug!(error = %Chain(error), "cannot read Argo CD's redis"),
         }
+    }
+
+    /// Whether failures that last begin or end with this read. At the start the password is not known yet.
+    const fn is_turn(&mut self, is_read: bool) -> bool {
+        let before = self.failures;
+        self.failures = if is_read { 0 } else { before.saturating_add(1) };
+        if is_read { before > 1 } else { before == 1 }
     }
 }
 
@@ -106,20 +103,30 @@ fn is_change(sent: Option<&Census>, now: &Census, since: Duration) -> bool {
     quiet != *sent || (now != sent && since >= REPORT_INTERVAL)
 }
 
+/// None also for a value that cannot be used: redis answers, and the last statistics stay.
 async fn read(redis: &Redis) -> Result<Option<Census>, Error> {
     for (key, form) in cluster_info::of_this_cluster() {
         let Some(found) = redis.get(&key).await? else {
             continue;
         };
-        if found.length > LARGEST {
-            return Err(format!("the value of {} bytes exceeds the limit", found.length).into());
+        let length = found.length;
+        if length > LARGEST {
+            tracing::debug!(
+                length,
+                limit = LARGEST,
+                "cannot read Argo CD's cluster statistics"
+            );
+            return Ok(None);
         }
         let value = found.into_bytes().try_fold(Vec::new(), |mut value, piece| {
             value.extend_from_slice(&piece);
             ready(Ok(value))
         });
         let value = value.await?;
-        return Ok(Some(cluster_info::read(&value, form)?));
+        let census = cluster_info::read(&value, form).inspect_err(|error| {
+            tracing::debug!(error = %Chain(error), "cannot read Argo CD's cluster statistics");
+        });
+        return Ok(census.ok());
     }
     Ok(None)
 }

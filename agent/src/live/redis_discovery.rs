@@ -11,12 +11,14 @@ use runtime::credentials::login::{self, Keys};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use crate::live::redis::{Endpoint, LoginReceiver};
 
-/// How often the agent looks: Argo CD may be installed later, or be replaced by another installation.
-const EVERY: Duration = Duration::from_secs(30);
+/// The pause before the next look while redis is not found: Argo CD may be installed later.
+const UNSETTLED: Duration = Duration::from_secs(30);
+/// The pause where it is found, or the agent may not look: Argo CD may be replaced, or the permission granted.
+const SETTLED: Duration = Duration::from_mins(5);
 /// The key of the user, in every Secret.
 pub const USER_KEY: &str = "auth_username";
 
@@ -52,7 +54,7 @@ pub fn watch(
 }
 
 /// The login of a Secret of an installation, which is followed when it changes.
-pub fn login_of(
+fn login_of(
     client: &Client,
     namespace: &str,
     password: PasswordKey,
@@ -62,7 +64,8 @@ pub fn login_of(
     login::watch(client.clone(), namespace, password.secret, keys, spawner)
 }
 
-fn no_login() -> LoginReceiver {
+/// No login, now and later.
+pub(crate) fn no_login() -> LoginReceiver {
     watch::channel(None).1
 }
 
@@ -74,7 +77,7 @@ struct Discovery {
     /// Logins of Secrets that were chosen before, by name.
     found: BTreeMap<&'static str, LoginReceiver>,
     choice: Option<Choice>,
-    /// Whether the last look failed.
+    /// Whether the agent may not look, as far as it knows.
     is_refused: bool,
     endpoint: watch::Sender<Endpoint>,
     spawner: Spawner,
@@ -82,18 +85,25 @@ struct Discovery {
 
 impl Discovery {
     async fn follow(mut self) {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
-            match services(&self.client, &self.namespace).await {
+            let is_settled = match services(&self.client, &self.namespace).await {
                 Ok(services) => {
                     self.is_refused = false;
-                    self.take(redis_service::choose(&services));
+                    let choice = redis_service::choose(&services);
+                    let is_certain = self.doubt(&choice).is_none();
+                    self.take(choice);
+                    is_certain
                 }
                 Err(error) => self.keep(&error),
-            }
+            };
+            sleep(if is_settled { SETTLED } else { UNSETTLED }).await;
         }
+    }
+
+    /// Why the choice may be wrong. With a configured login it does not matter where the installation has its own.
+    fn doubt<'a>(&self, choice: &'a Choice) -> Option<&'a Doubt> {
+        let matters = |doubt: &&Doubt| self.login.is_none() || !matches!(doubt, Doubt::Password(_));
+        choice.doubt.as_ref().filter(matters)
     }
 
     /// Uses another choice from now on.
@@ -102,10 +112,9 @@ impl Discovery {
             return;
         }
         let address = choice.address(&self.namespace);
-        let secret = choice.password.map(|it| it.secret).unwrap_or_default();
-        // With a configured login it does not matter where the installation has its own.
-        let matters = |doubt: &&Doubt| self.login.is_none() || !matches!(doubt, Doubt::Password(_));
-        match choice.doubt.as_ref().filter(matters) {
+        let password = choice.password.filter(|_| self.login.is_none());
+        let secret = password.map(|it| it.secret);
+        match self.doubt(&choice) {
             None => tracing::info!(address, secret, "using this redis of Argo CD"),
             Some(doubt) => tracing::warn!(address, secret, %doubt, "Argo CD's redis is uncertain"),
         }
@@ -114,15 +123,22 @@ impl Discovery {
         self.choice = Some(choice);
     }
 
-    /// Keeps what is known, or the default, after a failed look.
-    fn keep(&mut self, error: &kube::Error) {
-        if !std::mem::replace(&mut self.is_refused, true) {
+    /// Keeps what is known, or the default, after a failed look; whether it will fail again. After the first refusal it may
+    /// not: a new agent can be faster than its Role.
+    fn keep(&mut self, error: &kube::Error) -> bool {
+        let was_refused = self.is_refused;
+        let is_refused = matches!(error, kube::Error::Api(status) if status.code == 403);
+        self.is_refused |= is_refused;
+        if is_refused && !was_refused {
             let next = "grant list on Services in Argo CD's namespace, or set REDIS_ADDR";
             tracing::warn!(error = %Chain(error), next, "cannot look for Argo CD's redis");
+        } else {
+            tracing::debug!(error = %Chain(error), "cannot look for Argo CD's redis");
         }
         if self.choice.is_none() {
             self.take(Choice::usual());
         }
+        is_refused && was_refused
     }
 
     fn login_for(&mut self, password: Option<PasswordKey>) -> LoginReceiver {
@@ -151,9 +167,11 @@ async fn services(
 fn known(service: Service) -> redis_service::Service {
     let spec = service.spec.unwrap_or_default();
     let ports = spec.ports.into_iter().flatten();
+    let mut owners = service.metadata.owner_references.into_iter().flatten();
     redis_service::Service {
         name: service.metadata.name.unwrap_or_default(),
         labels: service.metadata.labels.unwrap_or_default(),
+        is_operated: owners.any(|it| redis_service::is_instance(&it.kind)),
         ports: ports
             .filter_map(|port| u16::try_from(port.port).ok())
             .collect(),

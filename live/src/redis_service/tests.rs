@@ -1,7 +1,5 @@
 use super::*;
 
-const OF_ARGOCD: (&str, &str) = PART_OF;
-
 fn service(name: &str, labels: &[(&str, &str)]) -> Service {
     let labels = labels.iter();
     Service {
@@ -9,6 +7,7 @@ fn service(name: &str, labels: &[(&str, &str)]) -> Service {
         labels: labels
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect(),
+        is_operated: false,
         ports: vec![PORT],
     }
 }
@@ -21,7 +20,10 @@ fn plain(name: &str) -> Service {
 /// A Service of an operator's instance.
 fn operated(instance: &str, end: &str) -> Service {
     let name = format!("{instance}-{end}");
-    service(&name, &[OF_ARGOCD, (MANAGED_BY, instance)])
+    Service {
+        is_operated: true,
+        ..service(&name, &[OF_ARGOCD, (MANAGED_BY, instance)])
+    }
 }
 
 /// Service, Secret and key.
@@ -38,6 +40,14 @@ const ENDS: [&str; 5] = [
     "redis-ha-haproxy",
     "server",
 ];
+
+/// An operator would own it.
+#[test]
+fn label_of_an_operator_alone_means_no_operator() {
+    let labelled = service("argocd-redis", &[OF_ARGOCD, (MANAGED_BY, "argocd")]);
+    let expected = ("argocd-redis".to_owned(), Some(("argocd-redis", "auth")));
+    assert_eq!(found(&[labelled]), expected);
+}
 
 #[test]
 fn redis_of_each_known_installation_is_found() {
@@ -130,6 +140,8 @@ fn services_of_others_are_ignored() {
 fn several_candidates_give_the_default_and_name_the_variable() {
     let two = [operated("team-a", "redis"), operated("team-b", "redis")];
     let choice = choose(&two);
+    let [one, other] = two;
+    assert_eq!(choice, choose(&[other, one]), "in any order");
     assert_eq!(choice.address("cd"), "argocd-redis.cd.svc:6379");
     let message = choice.doubt.unwrap().to_string();
     assert!(
@@ -166,9 +178,12 @@ fn password_of_another_instance_is_not_guessed() {
     ] {
         assert!(message.contains(part), "{message}");
     }
-    // A label of other tools is no instance.
+    // A label of other tools is no instance, also with an operator.
     for managed_by in ["", "Helm", "argo", "argocd-redis"] {
-        let odd = service("argocd-redis", &[(MANAGED_BY, managed_by)]);
+        let odd = Service {
+            is_operated: true,
+            ..service("argocd-redis", &[(MANAGED_BY, managed_by)])
+        };
         assert_eq!(choose(&[odd]).password, Some(PASSWORD), "{managed_by:?}");
     }
 }

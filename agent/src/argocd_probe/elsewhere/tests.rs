@@ -100,6 +100,30 @@ async fn operator_is_an_argo_cd_without_any_rights() {
 }
 
 #[tokio::test]
+async fn operator_without_instances_is_no_argo_cd() {
+    let kinds = || (200, json!({ "resources": [{ "name": OPERATORS_KIND }] }));
+    for version in OPERATOR {
+        let instances = format!("{version}/{OPERATORS_KIND}");
+        for (answer, expected) in [
+            (list(&[]), false),
+            (list(&[("gitops", "argocd")]), true),
+            (list(&[("argocd", "argocd")]), true),
+            (status(403), true),
+        ] {
+            let answers = [
+                (DEPLOYMENTS, list(&[])),
+                (SETS, list(&[])),
+                (version, kinds()),
+                (instances.as_str(), answer),
+            ];
+            assert_eq!(seen(&answers, Some(READER)).await, [expected; 2]);
+            // Without a user the cluster does not show them.
+            assert_eq!(seen(&answers, None).await, [true; 2]);
+        }
+    }
+}
+
+#[tokio::test]
 async fn crds_decide_where_the_cluster_denies_the_lists() {
     let decided_by_crds = [true, false];
     assert_eq!(seen(&[], None).await, decided_by_crds);
@@ -127,14 +151,22 @@ async fn an_error_is_no_answer() {
 }
 
 #[tokio::test]
-async fn only_lists_of_programs_impersonate_the_reader() {
-    let (client, requests) = api(&[(DEPLOYMENTS, list(&[])), (SETS, list(&[]))]);
+async fn only_lists_impersonate_the_reader() {
+    let instances = format!("{}/{OPERATORS_KIND}", OPERATOR[0]);
+    let kinds = json!({ "resources": [{ "name": OPERATORS_KIND }] });
+    let (client, requests) = api(&[
+        (OPERATOR[0], (200, kinds)),
+        (instances.as_str(), list(&[])),
+        (DEPLOYMENTS, list(&[])),
+        (SETS, list(&[])),
+    ]);
     let mut elsewhere = Elsewhere::new("argocd", Some(READER));
     elsewhere.has_argocd(&client, false).await.unwrap();
     let requests = requests.lock().unwrap().clone();
     let user = Some(READER.to_owned());
     let expected = [
         (OPERATOR[0].to_owned(), None),
+        (instances, user.clone()),
         (OPERATOR[1].to_owned(), None),
         (DEPLOYMENTS.to_owned(), user.clone()),
         (SETS.to_owned(), user),

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// The label `part-of` of every installer, and our mark.
-const OF_ARGO: (&str, &str) = PART_OF;
+const OF_ARGO: (&str, &str) = OF_ARGOCD;
 const OURS: (&str, &str) = (INSTALLED, "true");
 
 fn object(name: &str, labels: &[(&str, &str)], replicas: i64, status: &Value) -> Value {

@@ -1,3 +1,8 @@
+use runtime::parts::Parts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 
 fn census(applications: u64, resources: u64) -> Census {
@@ -26,23 +31,56 @@ fn cluster_stats_are_reported_on_change_and_throttled() {
 }
 
 #[test]
-fn a_lasting_error_is_logged_once_until_it_changes() {
-    let fails = |why: &str| -> Result<Option<Census>, Error> { Err(why.into()) };
+fn a_lasting_error_is_logged_at_its_begin_and_its_end() {
     let mut log = ReadLog::default();
-    let mut logged = |read: &Result<Option<Census>, Error>| {
-        let before = log.complaint.clone();
-        log.take(read);
-        log.complaint
-            .clone()
-            .filter(|now| before.as_ref() != Some(now))
-    };
-    assert_eq!(logged(&fails("no password yet")), None);
-    assert_eq!(logged(&Ok(None)), None);
-    assert_eq!(logged(&fails("a")), None);
-    assert_eq!(logged(&fails("a")).as_deref(), Some("a"));
-    assert_eq!(logged(&fails("a")), None);
-    assert_eq!(logged(&fails("b")).as_deref(), Some("b"));
-    assert_eq!(logged(&Ok(None)), None);
-    assert_eq!(logged(&fails("b")), None);
-    assert_eq!(logged(&fails("b")).as_deref(), Some("b"));
+    for (index, (is_read, is_turn)) in [
+        // No password yet.
+        (false, false),
+        (true, false),
+        // Any errors that last, also different ones.
+        (false, false),
+        (false, true),
+        (false, false),
+        (false, false),
+        (true, true),
+        (true, false),
+        (false, false),
+        (false, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_eq!(log.is_turn(is_read), is_turn, "read {index}");
+    }
+}
+
+/// A redis that gives this answer for every key.
+async fn redis(answer: &'static [u8], spawner: &Spawner) -> Redis {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    spawner.spawn_short("redis", async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            for answer in [&b"+PONG\r\n"[..], answer] {
+                let mut command = [0; 1024];
+                assert_ne!(socket.read(&mut command).await.unwrap(), 0);
+                socket.write_all(answer).await.unwrap();
+            }
+        }
+    });
+    Redis::new(address, watch::channel(None).1)
+}
+
+#[tokio::test]
+async fn unusable_statistics_are_no_failure_of_redis() {
+    let parts = Parts::new(CancellationToken::new());
+    for answer in [
+        &b"$1048577\r\n"[..],
+        &b"$5\r\nvalue\r\n"[..],
+        &b"$0\r\n\r\n"[..],
+    ] {
+        let read = read(&redis(answer, &parts.spawner()).await).await;
+        assert!(matches!(read, Ok(None)), "{read:?}");
+    }
+    let refused = read(&redis(b"-ERR no\r\n", &parts.spawner()).await).await;
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
 }

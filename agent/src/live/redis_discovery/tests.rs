@@ -33,12 +33,18 @@ impl World {
             json!({
                 "metadata": { "name": format!("{instance}-redis"), "labels": {
                     "app.kubernetes.io/part-of": "argocd", "app.kubernetes.io/managed-by": instance,
-                }},
+                }, "ownerReferences": [{
+                    "apiVersion": "argoproj.io/v1beta1", "kind": "ArgoCD", "name": instance, "uid": instance,
+                }]},
                 "spec": { "ports": [{ "port": 6379 }] },
             })
         };
         let items: Vec<_> = instances.iter().map(service).collect();
-        *self.services.lock().unwrap() = (code, json!({ "metadata": {}, "items": items }));
+        let body = match code {
+            200 => json!({ "metadata": {}, "items": items }),
+            _ => json!({ "status": "Failure", "code": code }),
+        };
+        *self.services.lock().unwrap() = (code, body);
     }
 
     /// None for a watch, which nothing ends.
@@ -62,6 +68,15 @@ impl World {
         });
         let list = json!({ "metadata": { "resourceVersion": "1" }, "items": [secret] });
         Some((200, list))
+    }
+
+    /// How often the agent looked.
+    fn looks(&self) -> usize {
+        let requests = self.requests.lock().unwrap();
+        requests
+            .iter()
+            .filter(|it| it.starts_with(SERVICES))
+            .count()
     }
 
     fn has_read_secrets(&self) -> bool {
@@ -106,10 +121,10 @@ async fn redis_that_appears_later_is_used_with_its_password() {
         let is_found = |it: &Endpoint| it.address == address && it.login.borrow().is_some();
         let found = async {
             while !is_found(&endpoint.borrow_and_update().clone()) {
-                tokio::time::sleep(EVERY).await;
+                sleep(UNSETTLED).await;
             }
         };
-        tokio::time::timeout(EVERY * 10, found).await.unwrap();
+        tokio::time::timeout(SETTLED * 2, found).await.unwrap();
         let secret = format!("{instance}-redis-initial-password");
         assert_eq!(password(&endpoint).await, secret);
     }
@@ -129,8 +144,27 @@ async fn without_the_right_to_list_services_the_default_is_used() {
     assert_eq!(address, "openshift-gitops-redis.cd.svc:6379");
     // A failed look changes nothing.
     world.set(500, &[]);
-    tokio::time::sleep(EVERY * 3).await;
+    sleep(SETTLED * 3).await;
     assert!(!endpoint.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn redis_that_is_certain_is_looked_for_less_often() {
+    for (code, instances, looks) in [
+        (200, &["argocd"][..], 1),
+        // Once more, since a Role may come after the agent.
+        (403, &[][..], 2),
+        (200, &[][..], 10),
+        (200, &["team"][..], 10),
+        (200, &["argocd", "team"][..], 10),
+        (500, &[][..], 10),
+    ] {
+        let (world, parts) = (World::new(code, instances), parts());
+        let endpoint = watch(client(&world), "cd", None, &parts.spawner());
+        sleep(SETTLED.saturating_sub(UNSETTLED / 2)).await;
+        assert_eq!(world.looks(), looks, "{code} {instances:?}");
+        drop(endpoint);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +189,7 @@ async fn secret_of_an_unknown_instance_is_not_read() {
     let mut endpoint = watch(client(&world), "cd", None, &parts.spawner());
     endpoint.changed().await.unwrap();
     assert_eq!(endpoint.borrow().address, "team-redis.cd.svc:6379");
-    tokio::time::sleep(EVERY * 3).await;
+    sleep(UNSETTLED * 3).await;
     assert!(endpoint.borrow().login.borrow().is_none());
     assert!(!world.has_read_secrets());
 }

@@ -3,18 +3,19 @@
 use std::time::Duration;
 
 use http::header::{ACCEPT, HeaderValue};
-use http::{HeaderName, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
 use kube::client::Body as KubeBody;
 use live::request::{Object, Query, Request as Asked, Subject, Verb};
 use serde_json::Value;
 
+use crate::live::IMPERSONATE;
+
 /// Timeout of the start of an answer: less than the hub's.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(25);
 /// Larger than any object can be in the store of an API server.
 const LARGEST: usize = 8 << 20;
-const IMPERSONATE: HeaderName = HeaderName::from_static("impersonate-user");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Why a request to the API failed.
