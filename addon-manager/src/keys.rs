@@ -19,6 +19,8 @@ pub const CONFIRM_DELETE: &str = "argocd-agent.open-cluster-management.io/confir
 pub const SELF_REGISTERED: &str = "argocd-agent.argoproj-labs.io/self-registered-cluster";
 /// Label on the leader's pod: the Service of the principal selects it.
 pub const ACTIVE: &str = "argocd-agent.open-cluster-management.io/active";
+/// Annotation on the Pods of an Argo CD that we installed: the digest of the forward proxy's certificates that they trust.
+pub const PROXY_CA_DIGEST: &str = "argocd-agent.open-cluster-management.io/proxy-ca";
 /// Our name in server-side apply and in Events.
 pub const FIELD_MANAGER: &str = "argocd-agent-addon-manager";
 /// The lease of the leader.

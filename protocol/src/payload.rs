@@ -151,7 +151,7 @@ pub struct SpokeInfo {
     /// Whether there is an Argo CD; none when the agent does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd: Option<ArgoCd>,
-    /// Which Argo CD runs in its namespace; none when the agent does not report it.
+    /// Which Argo CD runs there; none when the agent does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argo_cd_runs: Option<Runs>,
     /// Whether the add-on installed the CRDs of Argo CD; false when the agent does not report it.
@@ -190,7 +190,7 @@ pub enum ArgoCd {
     Other,
 }
 
-/// Which Argo CD runs in its namespace on a spoke.
+/// Which Argo CD runs on a spoke, in the Argo CD namespace or another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Runs {
@@ -200,7 +200,7 @@ pub enum Runs {
     Ours,
     /// One that an administrator or another tool installed.
     Foreign,
-    /// None, but another namespace has one, or may have one.
+    /// None in the Argo CD namespace, but another one has one, or may have one.
     Elsewhere,
     /// A value of a later version.
     #[serde(other)]

@@ -81,7 +81,6 @@ impl Templates {
             ("APPLICATION_NAMESPACES", further.join(",")),
             ("ARGOCD_IMAGE", inputs.image.clone()),
             ("REDIS_IMAGE", inputs.redis_image.clone()),
-            ("PROXY_CA_NAME", proxy::ca_name(&spoke.proxy)),
             ("PROXY_CA", spoke.proxy.ca.clone()),
         ]);
         // Only the programs that need the proxy get it, with exceptions for destinations within the cluster.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::addon::manifests::Proxy;
+use crate::{addon::manifests::Proxy, keys::PROXY_CA_DIGEST};
 
 /// The programs that use the proxy. Redis, and the setup of its password, connect within the cluster only.
 const PROGRAMS: [&str; 2] = ["argocd-application-controller", "argocd-repo-server"];
@@ -19,6 +19,8 @@ const WITHIN: [&str; 6] = [
     "$(KUBERNETES_SERVICE_HOST)",
 ];
 
+/// The `ConfigMap` with the proxy's certificates. The name is fixed: one that is kept is replaced, not left behind.
+const CA_MAP: &str = "argocd-agent-addon-proxy-ca";
 /// The volume with the proxy's certificates, and the container that adds them to those of the image.
 const CA: &str = "proxy-ca";
 /// The volume with all of them.
@@ -38,13 +40,6 @@ const fn is_set(proxy: &Proxy) -> bool {
 /// Whether Argo CD needs the proxy's certificates.
 pub(super) const fn has_ca(proxy: &Proxy) -> bool {
     is_set(proxy) && !proxy.ca.is_empty()
-}
-
-/// The name of the `ConfigMap` with the proxy's certificates.
-pub(super) fn ca_name(proxy: &Proxy) -> String {
-    let digest = hex::encode(Sha256::digest(&proxy.ca));
-    let short: String = digest.chars().take(10).collect();
-    format!("argocd-agent-addon-proxy-ca-{short}")
 }
 
 /// Sets the proxy in a workload of Argo CD that uses it; other objects stay unchanged.
@@ -71,10 +66,17 @@ pub(super) fn configure(object: &mut Value, proxy: &Proxy) {
     let merges = merging(container);
     add(pod, "initContainers", [merges]);
     let volumes = [
-        json!({ "name": CA, "configMap": { "name": ca_name(proxy) } }),
+        json!({ "name": CA, "configMap": { "name": CA_MAP } }),
         json!({ "name": TRUST, "emptyDir": {} }),
     ];
     add(pod, "volumes", volumes);
+    // Changed certificates restart the Pod.
+    let digest = hex::encode(Sha256::digest(&proxy.ca));
+    let marks = json!({ "annotations": { PROXY_CA_DIGEST: digest } });
+    argocd::patch::merge(
+        object,
+        &json!({ "spec": { "template": { "metadata": marks } } }),
+    );
 }
 
 /// The variables of a program that uses the proxy.
@@ -224,10 +226,7 @@ mod tests {
         ] {
             assert!(script.contains(file), "{script}");
         }
-        assert_eq!(
-            pod["volumes"][0]["configMap"]["name"],
-            ca_name(&proxy("PEM"))
-        );
+        assert_eq!(pod["volumes"][0]["configMap"]["name"], CA_MAP);
         let mounted = |container: &Value, name: &str| {
             let mut mounts = container["volumeMounts"].as_array().unwrap().iter();
             mounts.any(|it| it["name"] == name)
@@ -237,9 +236,17 @@ mod tests {
     }
 
     #[test]
-    fn changed_certificates_get_another_name() {
-        let (one, other) = (ca_name(&proxy("PEM")), ca_name(&proxy("PEM 2")));
-        assert_ne!(one, other);
-        assert!(argocd::claim::is_name(&one), "{one}");
+    fn changed_certificates_restart_the_pods_and_keep_the_config_map() {
+        let template = |ca: &str| {
+            let mut object = workload("argocd-repo-server");
+            configure(&mut object, &proxy(ca));
+            object["spec"]["template"].take()
+        };
+        let [without, first, second] = ["", "PEM", "PEM 2"].map(template);
+        let digest = |it: &Value| it["metadata"]["annotations"][PROXY_CA_DIGEST].clone();
+        assert_eq!(digest(&without), Value::Null);
+        assert!(digest(&first).is_string());
+        assert_ne!(digest(&first), digest(&second));
+        assert_eq!(first["spec"], second["spec"]);
     }
 }

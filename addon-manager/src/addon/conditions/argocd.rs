@@ -61,11 +61,12 @@ fn missing(misses_kinds: bool, withheld: Option<Skipped>) -> String {
         Some(Skipped::Elsewhere) => {
             "another namespace has one, or may have one: its programs, its operator, or its CRDs where UI_ACCESS is none; \
             the add-on installs none beside it; set ARGOCD_NAMESPACE to its namespace (argocd-agentctl check spoke shows it), \
-            or INSTALL_ARGOCD to true to install one that replaces its CRDs, or "
+            or INSTALL_ARGOCD to true to install one that replaces its CRDs, or delete the CRD argocds.argoproj.io \
+            that an operator left, or "
         }
     };
     format!(
-        "the cluster has no Argo CD: {what}; {why}install Argo CD there; the agent continues within seconds"
+        "the cluster has no Argo CD for the agent: {what}; {why}install Argo CD there; the agent continues within seconds"
     )
 }
 
@@ -93,6 +94,10 @@ fn unhealthy(health_problem: &HealthProblem) -> String {
         format!(": {detail}")
     };
     let (what, next) = match cause {
+        Cause::NotMade if detail.contains("security context constraint") => (
+            format!("its Pods are not created{detail}"),
+            "set the label vendor=OpenShift on the ManagedCluster, so that redis gets no fixed user",
+        ),
         Cause::NotMade => (
             format!("its Pods are not created{detail}"),
             "check Events, quotas and admission rules of its namespace",

@@ -114,11 +114,15 @@ pub(super) fn options(config: &AddOnDeploymentConfigSpec) -> Result<RedisOptions
     })
 }
 
-/// Unlike other addresses it needs its port, which is not 443.
+/// Unlike other addresses it needs its port, which is not 443. A host whose last label is a number is an IP address, or the
+/// agent refuses it.
 fn address(text: &str) -> Option<String> {
     let address: Address = text.parse().ok()?;
     let has_port = text.parse::<IpAddr>().is_err() && text.ends_with(&format!(":{}", address.port));
-    has_port.then(|| address.to_string())
+    let last = address.host.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit());
+    let is_host = !is_number || address.host.parse::<IpAddr>().is_ok();
+    (has_port && is_host).then(|| address.to_string())
 }
 
 fn object(text: &str) -> Option<String> {
@@ -204,7 +208,12 @@ mod tests {
         let of_secret = of(&[("REDIS_TLS", "Secret/redis-ca")]).unwrap();
         let name = "ARGOCD_AGENT_REDIS_TLS_CA_SECRET_NAME";
         assert!(passed_on(&of_secret).contains(&(name, "redis-ca".to_owned())));
-        for address in ["[2001:db8::1]:6379", "10.0.0.1:443", "redis:6379"] {
+        for address in [
+            "[2001:db8::1]:6379",
+            "10.0.0.1:443",
+            "redis:6379",
+            "1.redis1:6379",
+        ] {
             let options = of(&[("REDIS_ADDR", address)]).unwrap();
             assert_eq!(options.address.as_deref(), Some(address));
         }
@@ -219,6 +228,9 @@ mod tests {
             ("REDIS_ADDR", "redis://redis:6379"),
             ("REDIS_ADDR", "2001:db8::443"),
             ("REDIS_ADDR", "[2001:db8::1]"),
+            ("REDIS_ADDR", "10.0.0.300:6379"),
+            ("REDIS_ADDR", "redis.1:6379"),
+            ("REDIS_ADDR", "6379:6379"),
             ("REDIS_SECRET", "Redis"),
             ("REDIS_SECRET", "../redis"),
             ("REDIS_SECRET", "a b"),

@@ -44,6 +44,25 @@ fn each_health_problem_names_workload_cause_and_next_step() {
 }
 
 #[test]
+fn unrecognized_openshift_is_named_as_the_next_step() {
+    for (detail, expected) in [
+        (
+            "pods \"argocd-redis-1\" is forbidden: unable to validate against any security context constraint: []",
+            true,
+        ),
+        ("exceeded quota: compute", false),
+    ] {
+        let problem = health_problem(Cause::NotMade, "", detail);
+        let (_, message) = reported(&ArgoCdFacts {
+            problem: Some(&problem),
+            ..ArgoCdFacts::default()
+        });
+        let next = "; set the label vendor=OpenShift on the ManagedCluster";
+        assert_eq!(message.contains(next), expected, "{message}");
+    }
+}
+
+#[test]
 fn missing_argo_cd_is_reported_with_cause_and_next_step() {
     let missing = ArgoCdFacts {
         argocd: Some(ArgoCd::Missing),
@@ -62,6 +81,10 @@ fn missing_argo_cd_is_reported_with_cause_and_next_step() {
         (
             Some(Skipped::Elsewhere),
             "installs none beside it; set ARGOCD_NAMESPACE to its namespace",
+        ),
+        (
+            Some(Skipped::Elsewhere),
+            "or delete the CRD argocds.argoproj.io that an operator left, or install",
         ),
     ] {
         let (reason, message) = reported(&ArgoCdFacts {
