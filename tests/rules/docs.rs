@@ -40,6 +40,7 @@ fn every_proof_on_the_pages_of_proofs_exists() {
         ("docs/security.md", 40),
         ("docs/ocm.md", 30),
         ("docs/tenants.md", 20),
+        ("docs/rbac.md", 10),
     ] {
         every_proof_exists(page, least);
     }
