@@ -158,7 +158,11 @@ pub(crate) async fn watch_reports_a_disconnected_cluster(stage: &Stage) -> Resul
 /// values: on a real API server, with the rights of the add-on.
 pub(crate) async fn operate_level_changes_application_objects(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    enrol::with_variable(&stage.hub, "spoke1", "UI_ACCESS", "operate").await?;
+    let variables = json!({"customizedVariables": [
+        {"name": "UI_ACCESS", "value": "operate"},
+        {"name": "UI_READ_GROUPS", "value": "work.open-cluster-management.io"},
+    ]});
+    enrol::with_configuration(&stage.hub, "spoke1", variables).await?;
     let app = stage.greeter("operated", 1).await?;
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
@@ -179,6 +183,7 @@ pub(crate) async fn operate_level_changes_application_objects(stage: &Stage) -> 
 
     let kubectl = Kubectl::with_secret_of(stage, "spoke1").await?;
     application_objects_are_changed(&kubectl, spoke).await?;
+    configured_groups_alone_are_seen(&kubectl).await?;
     its_secrets_have_no_values(&kubectl).await?;
     other_objects_are_refused(&kubectl, spoke, &local).await?;
 
@@ -225,6 +230,17 @@ async fn application_objects_are_changed(kubectl: &Kubectl, spoke: &Objects) -> 
     wait::until("its Pod is replaced", looking, gone)
         .await
         .map(drop)
+}
+
+/// Of OCM's two groups on the cluster one is configured.
+async fn configured_groups_alone_are_seen(kubectl: &Kubectl) -> Result<()> {
+    let works = "appliedmanifestworks.work.open-cluster-management.io";
+    let seen = kubectl.prints(&["get", works, "-o", "name"]).await?;
+    ensure!(seen.contains("argocd-agent-addon"), "{seen}");
+    let claims = "clusterclaims.cluster.open-cluster-management.io";
+    let error = kubectl.fails(&["get", claims]).await?;
+    ensure!(error.contains("is forbidden"), "{error}");
+    Ok(())
 }
 
 async fn its_secrets_have_no_values(kubectl: &Kubectl) -> Result<()> {

@@ -61,6 +61,10 @@ fn values_that_cannot_be_are_refused_by_name() {
             "agent.variables.REDIS_TLS=true",
             "agent.variables.REDIS_TLS",
         ),
+        (
+            "agent.variables.UI_READ_GROUPS=*",
+            "agent.variables.UI_READ_GROUPS",
+        ),
         ("agent.registries[0].source=quay.io", "mirror"),
         ("certificateLife=30", "certificateLife"),
         ("log.format=xml", "log.format"),

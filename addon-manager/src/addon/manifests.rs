@@ -9,7 +9,7 @@ use principal::Mode;
 use serde_json::{Value, json};
 
 use super::{
-    settings::{PodOptions, RedisOptions},
+    settings::{PodOptions, ReadGroups, RedisOptions},
     template::{Error, Template, embedded},
 };
 use crate::address::Address;
@@ -22,6 +22,9 @@ const CONTAINER: &str = "agent";
 /// The agent's permissions if the hub owns the Applications, and if the spoke does.
 const MANAGED_ROLE: &str = "role.yaml";
 const AUTONOMOUS_ROLE: &str = "role-autonomous.yaml";
+
+/// The permissions of users of the hub's Argo CD from the level read on.
+const READERS_ROLE: &str = "ui-read-clusterrole.yaml";
 
 /// The files that are rendered once for each further namespace of Applications.
 const EACH: [&str; 3] = [
@@ -89,6 +92,8 @@ pub struct Spoke {
     pub log_level: String,
     /// The access of users of the hub's Argo CD.
     pub ui_access: UiAccess,
+    /// Further API groups that they may read.
+    pub read_groups: ReadGroups,
     /// The placement of its pod.
     pub placement: NodePlacement,
     /// Proxies for the connection to the hub, and for an Argo CD that we install.
@@ -165,6 +170,9 @@ impl Templates {
             if [MANAGED_ROLE, AUTONOMOUS_ROLE].contains(&template.name()) {
                 spoke.redis.grant(&mut object);
             }
+            if template.name() == READERS_ROLE {
+                spoke.read_groups.grant(&mut object);
+            }
             if object.pointer("/metadata/name") == Some(&json!(TRUST)) {
                 trust_others(&mut object, spoke);
             }
@@ -209,6 +217,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         image,
         log_level,
         ui_access,
+        read_groups: _,
         placement: _,
         proxy: _,
         resources: _,

@@ -19,12 +19,14 @@ use crate::{
 
 mod image;
 mod pod;
+mod read_groups;
 mod redis;
 mod traces;
 mod unknown;
 
 pub(super) use image::mirrored;
 pub use pod::PodOptions;
+pub use read_groups::ReadGroups;
 pub use redis::{RedisOptions, RedisTls};
 pub use unknown::{Unknown, VARIABLES, unknown};
 
@@ -162,6 +164,7 @@ pub fn spoke(
         log_level: log_level(config)?,
         ui_access: variable("UI_ACCESS", config, ui_access::LEVELS, parsed)?
             .unwrap_or(UiAccess::Read),
+        read_groups: read_groups::read_groups(config)?,
         placement: config.node_placement.clone().unwrap_or_default(),
         proxy: proxy(config)?,
         resources: resources(config),

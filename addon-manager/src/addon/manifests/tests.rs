@@ -4,6 +4,7 @@ use super::*;
 use crate::addon::golden;
 
 mod redis;
+mod ui;
 
 fn spoke() -> Spoke {
     Spoke {
@@ -16,6 +17,7 @@ fn spoke() -> Spoke {
         image: "quay.io/open-cluster-management/argocd-addon-agent:v0.1.0".to_owned(),
         log_level: "info".to_owned(),
         ui_access: UiAccess::Read,
+        read_groups: ReadGroups::default(),
         placement: NodePlacement::default(),
         proxy: Proxy::default(),
         resources: None,

@@ -103,6 +103,7 @@ fn an_invalid_value_is_refused_with_variable_and_value() {
         ("LOG_LEVEL", "loud"),
         ("ALLOWED_NAMESPACES", "team-a,team-*"),
         ("UI_ACCESS", "everything"),
+        ("UI_READ_GROUPS", "kyverno.io,core"),
         ("AGENT_IMAGE", "an agent"),
     ] {
         let message = resolved(&[(name, value)]).unwrap_err().to_string();

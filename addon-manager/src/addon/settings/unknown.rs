@@ -28,6 +28,7 @@ pub const VARIABLES: &[&str] = &[
     "REDIS_USERNAME",
     "SHARE_UNSCOPED_REPOSITORIES",
     "UI_ACCESS",
+    "UI_READ_GROUPS",
 ];
 
 /// The number of names in a message.

@@ -10,7 +10,7 @@ use super::*;
 use crate::addon::golden;
 use crate::addon::{
     manifests::Proxy,
-    settings::{PodOptions, RedisOptions},
+    settings::{PodOptions, ReadGroups, RedisOptions},
 };
 
 pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
@@ -24,6 +24,7 @@ pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
         image: "agent:v1".to_owned(),
         log_level: "info".to_owned(),
         ui_access: UiAccess::Read,
+        read_groups: ReadGroups::default(),
         placement: NodePlacement::default(),
         proxy: Proxy::default(),
         resources: None,
