@@ -114,9 +114,9 @@ fn for_addon(
         return Some(Action::Restore(addon.missing.clone()));
     }
     if let Some(mode) = mode_to_record(known, addon, install) {
-        // A change that a user confirmed overrides the former mode.
-        let former = world.former.get(name).filter(|_| addon.mode().is_none());
-        let former = former.copied();
+        // A mode that a user confirmed overrides the former one.
+        let is_first = addon.mode().is_none() && confirmed(known, addon).is_none();
+        let former = world.former.get(name).copied().filter(|_| is_first);
         return Some(Action::Record { mode, former });
     }
     let asked = blocked_change(known, addon).filter(|_| follows_label(addon, install));
@@ -155,21 +155,28 @@ fn for_label(
     })
 }
 
-/// The mode to record: a confirmed change; if none is recorded, that of the label if it may decide, else of the
+/// The mode to record: the confirmed one; if none is recorded, that of the label if it may decide, else of the
 /// configuration, else managed.
 fn mode_to_record(cluster: Option<&Cluster>, addon: &Addon, install: Install) -> Option<Source> {
-    let label = cluster.and_then(Cluster::label).and_then(mode_of);
+    if let Some(confirmed) = confirmed(cluster, addon) {
+        return (addon.mode() != Some(confirmed)).then_some(Source::Known(confirmed));
+    }
     if addon.mode().is_some() {
-        // A mode changes only to the one that a user confirmed.
-        let confirmed = mode_of(addon.confirmed.as_deref()?)?;
-        return (label == Some(confirmed) && addon.mode() != Some(confirmed))
-            .then_some(Source::Known(confirmed));
+        // It changes only to the one that a user confirmed.
+        return None;
     }
     match (first_of_label(cluster, addon, install), &addon.config) {
         (Some(mode), _) => Some(Source::Known(mode)),
         (None, Some((namespace, name))) => Some(Source::Config(namespace.clone(), name.clone())),
         (None, None) => addon.configured.then_some(Source::Known(Mode::Managed)),
     }
+}
+
+/// The mode of the label, if a user confirmed it.
+fn confirmed(cluster: Option<&Cluster>, addon: &Addon) -> Option<Mode> {
+    let confirmed = mode_of(addon.confirmed.as_deref()?)?;
+    let label = mode_of(cluster?.label()?)?;
+    (label == confirmed).then_some(confirmed)
 }
 
 /// The mode of the label, if the label may choose the first mode.

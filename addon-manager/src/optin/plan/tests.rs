@@ -231,6 +231,27 @@ fn unidentified_cluster_is_left_alone() {
     );
 }
 
+/// A user may confirm before the manager has recorded a mode, for example in a manifest of the add-on.
+#[test]
+fn mode_that_is_confirmed_from_the_start_is_recorded_at_once() {
+    let confirmed = Addon {
+        confirmed: Some("autonomous".to_owned()),
+        configured: true,
+        ..addon(None)
+    };
+    let mut world = world(cluster(Some("autonomous")), Some(confirmed));
+    world.former.insert("c".to_owned(), Mode::Managed);
+    let expected = Action::Record {
+        mode: Source::Known(Mode::Autonomous),
+        former: None,
+    };
+    let actions: Vec<_> = plan(&world, &own())
+        .into_iter()
+        .map(|it| it.action)
+        .collect();
+    assert_eq!(actions, [expected]);
+}
+
 /// Carries out the steps on the world as OCM, the API and we would.
 fn execute(mut world: World, steps: Vec<Step>) -> World {
     for Step {
