@@ -58,6 +58,8 @@ pub struct Facts {
     pub fences: Vec<Value>,
     /// Whether the Secret with the password of redis exists.
     pub has_password: bool,
+    /// Whether Argo CD's notifications controller is there.
+    pub has_notifications: bool,
     /// The time of the changes.
     pub now: Timestamp,
 }
@@ -269,7 +271,7 @@ impl Plan {
         let changed = record.as_ref().and_then(|it| it.changed);
         let is_changed = !wanted.values.is_empty();
         if is_changed {
-            self.notes.extend(obstacles::notes(facts, holder));
+            self.notes.extend(obstacles::notes(facts, holder, wanted));
             self.changes
                 .push(holder.set(&wanted.values, record, facts.now));
         }

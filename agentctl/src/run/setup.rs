@@ -19,6 +19,10 @@ use crate::{
     setup::{Facts, ObjectChange, ROLE, SetupArgs, State, Write, instance, plan, undo},
 };
 
+/// Argo CD's notifications controller.
+const NOTIFICATIONS: &str =
+    "app.kubernetes.io/component=notifications-controller,app.kubernetes.io/part-of=argocd";
+
 /// Makes the plan, and carries it out unless that is not wanted.
 pub(super) async fn setup(context: &Context<'_>, args: SetupArgs) -> Result<Answer, Error> {
     let is_undo = args.undo;
@@ -64,6 +68,7 @@ async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
         controllers: Ok(Vec::new()),
         fences: Vec::new(),
         has_password: true,
+        has_notifications: false,
         now: context.place.now,
         argocd_namespace: argocd,
     };
@@ -82,8 +87,10 @@ async fn look_around(context: &Context<'_>, facts: &mut Facts) -> Result<(), Err
     facts.clusters = addons.map(|it| it.cluster).collect();
     facts.fences = hub.collect(FENCES, place, all(), Some).await?;
     facts.controllers = inspect::controllers(hub).await;
-    // Not what is in it.
+    // Not their content.
     let seen = |_: Value| Some(());
+    let notifications = hub.collect(DEPLOYMENTS, place, labelled(NOTIFICATIONS), seen);
+    facts.has_notifications = !notifications.await?.is_empty();
     let secrets = hub.collect(SECRETS, place, named(REDIS), seen).await?;
     facts.has_password = !secrets.is_empty();
     let server = (argocd.as_str(), Some(&facts.server));

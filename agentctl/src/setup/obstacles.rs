@@ -46,7 +46,7 @@ pub(super) fn obstacles(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> V
 }
 
 /// What the reader should know of the changes.
-pub(super) fn notes(facts: &Facts, holder: Holder<'_>) -> Vec<Finding> {
+pub(super) fn notes(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<Finding> {
     let mut all = Vec::new();
     if let Some((client, next)) = holder.manager() {
         let cause = format!("{client} may set the values of {} back", holder.title());
@@ -59,6 +59,13 @@ pub(super) fn notes(facts: &Facts, holder: Holder<'_>) -> Vec<Finding> {
             "check that the operator's variable ARGOCD_CLUSTER_CONFIG_NAMESPACES contains {argocd}"
         );
         all.push(("operator", warning(cause, next)));
+    }
+    // The operator makes Roles in the namespaces for it, too.
+    if !holder.is_operated && facts.has_notifications && wanted.patterns.is_some() {
+        let cause = "Argo CD's notifications controller reads application.namespaces, too; from its next restart \
+            on it sends nothing unless it may list Applications and AppProjects in all namespaces";
+        let next = "apply Argo CD's examples/k8s-rbac/argocd-server-applications, unless it has these rights";
+        all.push(("notifications", warning(cause, next)));
     }
     all.into_iter().map(Finding::of).collect()
 }

@@ -52,6 +52,7 @@ fn facts() -> Facts {
         controllers: Ok(Vec::new()),
         fences: Vec::new(),
         has_password: true,
+        has_notifications: false,
         now: now(),
     }
 }
@@ -285,6 +286,28 @@ fn managers_that_would_set_values_back_are_named() {
         );
         assert!(!plan.is_bad());
     }
+}
+
+#[test]
+fn notifications_need_rights_for_new_namespaces() {
+    let mut facts = facts();
+    facts.has_notifications = true;
+    let causes = |facts: &Facts| {
+        let notes = plan(facts).notes.into_iter();
+        notes.map(|it| it.cause).collect::<Vec<_>>()
+    };
+    let found = causes(&facts);
+    assert!(
+        found.len() == 1 && found[0].contains("notifications controller"),
+        "{found:?}"
+    );
+    // Its namespaces stay as they are.
+    facts.parameters = Some(parameters(&json!({"application.namespaces": "*"})));
+    assert_eq!(causes(&facts), Vec::<String>::new());
+    let mut operated = operated();
+    operated.has_notifications = true;
+    let found = causes(&operated);
+    assert!(!found.concat().contains("notifications"), "{found:?}");
 }
 
 #[test]
