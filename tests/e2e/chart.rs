@@ -170,7 +170,7 @@ pub(crate) async fn an_uninstallation_waits_for_a_lost_spoke_with_a_bound(
     drop(ocm);
     uninstall(stage).await?;
     // OCM's agent deletes the certificate's Secret, but was down when the add-on was deleted. So wait for the Deployment only.
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     stage.spoke(2).until_gone(&agent, SOON).await?;
     product::install(&stage.lab.helm(), product::OptIn::Manual).await
 }

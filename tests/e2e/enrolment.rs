@@ -3,7 +3,10 @@
 use anyhow::{Result, ensure};
 use lab::{
     product::{self, OptIn},
-    steps::{At, enrol, objects::has_condition},
+    steps::{
+        At, enrol,
+        objects::{has_condition, is_rolled_out},
+    },
 };
 use serde_json::{Value, json};
 
@@ -161,7 +164,7 @@ pub(crate) async fn configuration_sets_the_mode_without_a_label(stage: &Stage) -
         "the mode is not recorded: {}",
         made["metadata"]["annotations"]
     );
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     let agent = stage.spoke(2).read(&agent).await?;
     let expected = r#"{"name":"ARGOCD_AGENT_MODE","value":"autonomous"}"#;
     ensure!(
@@ -173,7 +176,7 @@ pub(crate) async fn configuration_sets_the_mode_without_a_label(stage: &Stage) -
 }
 
 async fn until_log_level(stage: &Stage, level: &str) -> Result<()> {
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     let logs = |agent: &Value| {
         let env = &agent["spec"]["template"]["spec"]["containers"][0]["env"];
         env.as_array().into_iter().flatten().any(|variable| {
@@ -208,7 +211,7 @@ pub(crate) async fn a_cluster_that_turns_out_to_be_the_hub_loses_the_agent(
         .hub
         .until(&addon, what, lab::wait::BOUND, refused)
         .await?;
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     let spoke = stage.spoke(2);
     spoke.until_gone(&agent, lab::wait::BOUND).await?;
     let secret = enrol::cluster_secret("spoke2");
@@ -231,17 +234,12 @@ pub(crate) async fn a_mirror_of_images_is_used(stage: &Stage) -> Result<()> {
     let mirrors = json!([{"source": product::MIRRORED, "mirror": product::MIRROR}]);
     let mirrors = json!({ "registries": mirrors });
     enrol::with_configuration(&stage.hub, "spoke1", mirrors).await?;
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     let image = |it: &Value| {
         let image = &it["spec"]["template"]["spec"]["containers"][0]["image"];
         image.as_str().unwrap_or_default().to_owned()
     };
-    let runs_mirrored = |it: &Value| {
-        image(it).starts_with(product::MIRROR)
-            && it["status"]["observedGeneration"] == it["metadata"]["generation"]
-            && it["status"]["updatedReplicas"] == 1
-            && it["status"]["readyReplicas"] == 1
-    };
+    let runs_mirrored = |it: &Value| is_rolled_out(it) && image(it).starts_with(product::MIRROR);
     stage
         .spoke(1)
         .until(&agent, "runs from the mirror", SOON, runs_mirrored)

@@ -6,8 +6,8 @@ use lab::{
     product,
     steps::{
         At, deliver,
-        enrol::{self, AGENT_NAMESPACE, by_label, cluster_secret, until_available, until_removed},
-        objects::has_condition,
+        enrol::{self, by_label, cluster_secret, until_available, until_removed},
+        objects::{has_condition, is_rolled_out},
     },
 };
 use serde_json::{Value, json};
@@ -194,19 +194,14 @@ async fn offered(stage: &Stage, kind: &str, node: &str) -> Result<(String, Strin
 
 /// Waits until the agent's Deployment has this address and its new Pod.
 async fn until_dials(stage: &Stage, address: &(String, String)) -> Result<()> {
-    let deployment = At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let deployment = enrol::agent();
     let there = |agent: &Value| dials(agent).as_ref() == Some(address);
     let what = format!("dials {}:{}", address.0, address.1);
     let spoke = stage.spoke(1);
     spoke.until(&deployment, &what, SOON * 2, there).await?;
-    let rolled = |agent: &Value| {
-        agent["status"]["observedGeneration"] == agent["metadata"]["generation"]
-            && agent["status"]["updatedReplicas"] == 1
-            && agent["status"]["availableReplicas"] == 1
-    };
     let what = "has its new pod";
     spoke
-        .until(&deployment, what, SOON * 2, rolled)
+        .until(&deployment, what, SOON * 2, is_rolled_out)
         .await
         .map(drop)
 }

@@ -17,6 +17,7 @@ use lab::{
         At,
         deliver::until_healthy,
         enrol::{self, ARGOCD},
+        objects::is_rolled_out,
         workload,
     },
     wait,
@@ -85,15 +86,28 @@ pub(crate) async fn password(stage: &Stage) -> Result<String> {
     Ok(PASSWORD.to_owned())
 }
 
+/// A hub with the redis proxy and one cluster; the password of its redis.
+async fn with_proxy(stage: &Stage) -> Result<String> {
+    stage.enrolled(1).await?;
+    let password = password(stage).await?;
+    let enabled = ["--set", "redisProxy.enabled=true", "--wait"];
+    product::upgrade(&stage.lab.helm(), &enabled).await?;
+    Ok(password)
+}
+
+async fn until_tree(stage: &Stage, password: &str, key: &str, what: &str) -> Result<()> {
+    let look = async || tree(&mut client(stage, password).await?, key).await;
+    let fits = |tree: &Option<String>| has_all(tree.as_deref());
+    wait::until(what, look, fits).await.map(drop)
+}
+
 /// The hub reads the tree of an Application on a spoke under its name on the hub, gets a message when it changes, and still
 /// gets the last tree at once while the spoke is disconnected.
 pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     stage: &Stage,
 ) -> Result<()> {
-    stage.enrolled(1).await?;
     let (hub, helm) = (&stage.hub, stage.lab.helm());
-    let password = password(stage).await?;
-    product::upgrade(&helm, &["--set", "redisProxy.enabled=true", "--wait"]).await?;
+    let password = with_proxy(stage).await?;
     let app = stage.greeter(NAME, 1).await?;
     app.apply(hub).await?;
     until_healthy(hub, &app.at, "").await?;
@@ -101,9 +115,7 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
     let wrong = client(stage, "wrong").await.err();
     let error = wrong.context("a wrong password was accepted")?.to_string();
     ensure!(error.contains("WRONGPASS"), "{error}");
-    let look = async || tree(&mut client(stage, &password).await?, TREE).await;
-    let fits = |tree: &Option<String>| has_all(tree.as_deref());
-    wait::until("the tree is read", look, fits).await?;
+    until_tree(stage, &password, TREE, "the tree is read").await?;
 
     let mut listener = client(stage, &password).await?;
     let confirmed = listener.ask(&["SUBSCRIBE", CHANNEL]).await?;
@@ -145,10 +157,8 @@ pub(crate) async fn the_tree_of_an_application_on_a_spoke_is_read_on_the_hub(
 pub(crate) async fn a_tree_is_read_from_a_redis_with_tls_and_another_secret(
     stage: &Stage,
 ) -> Result<()> {
-    stage.enrolled(1).await?;
     let (hub, helm) = (&stage.hub, stage.lab.helm());
-    let password = password(stage).await?;
-    product::upgrade(&helm, &["--set", "redisProxy.enabled=true", "--wait"]).await?;
+    let password = with_proxy(stage).await?;
     let objects = secure_redis(stage).await?;
     let variables = [
         ("REDIS_ADDR", format!("{SECURE_REDIS}.{ARGOCD}.svc:6379")),
@@ -164,9 +174,7 @@ pub(crate) async fn a_tree_is_read_from_a_redis_with_tls_and_another_secret(
     let app = stage.greeter(SECURED, 1).await?;
     app.apply(hub).await?;
     until_healthy(hub, &app.at, "").await?;
-    let look = async || tree(&mut client(stage, &password).await?, SECURED_TREE).await;
-    let fits = |tree: &Option<String>| has_all(tree.as_deref());
-    wait::until("the tree is read over TLS", look, fits).await?;
+    until_tree(stage, &password, SECURED_TREE, "the tree is read over TLS").await?;
 
     stage.clear(&app).await?;
     enrol::without_variables(hub, "spoke1").await?;
@@ -180,16 +188,10 @@ pub(crate) async fn a_tree_is_read_from_a_redis_with_tls_and_another_secret(
 
 /// Waits until the agent's Deployment fits, and its Pod runs.
 async fn until_agent(stage: &Stage, what: &str, fits: impl Fn(&str) -> bool) -> Result<()> {
-    let at = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
-    let is_done = |it: &Value| {
-        let status = &it["status"];
-        fits(&it["spec"]["template"].to_string())
-            && status["observedGeneration"] == it["metadata"]["generation"]
-            && status["readyReplicas"] == 1
-            && status["updatedReplicas"] == 1
-    };
-    let spoke = stage.spoke(1);
-    spoke.until(&at, what, wait::BOUND, is_done).await.map(drop)
+    let is_done = |it: &Value| is_rolled_out(it) && fits(&it["spec"]["template"].to_string());
+    let (spoke, agent) = (stage.spoke(1), enrol::agent());
+    let done = spoke.until(&agent, what, wait::BOUND, is_done);
+    done.await.map(drop)
 }
 
 /// A redis on the first spoke that replicates that of Argo CD and has its own password and certificate.

@@ -111,6 +111,11 @@ pub fn cluster_secret(cluster: &str) -> At {
     At::secret(ARGOCD, &format!("cluster-{cluster}"))
 }
 
+/// The agent's Deployment on a cluster.
+pub fn agent() -> At {
+    At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent")
+}
+
 /// Waits until nothing of ours is left for this cluster, on the hub and on the spoke.
 pub async fn until_removed(hub: &Objects, spoke: &Objects, cluster: &str) -> Result<()> {
     hub.until_gone(&At::addon(cluster), REMOVAL).await?;
@@ -120,7 +125,7 @@ pub async fn until_removed(hub: &Objects, spoke: &Objects, cluster: &str) -> Res
     }
     hub.until_gone(&cluster_secret(cluster), REMOVAL).await?;
     for at in [
-        At::deployment(AGENT_NAMESPACE, "argocd-agent-addon-agent"),
+        agent(),
         At::service_account(AGENT_NAMESPACE, "argocd-agent-addon-agent"),
         At::secret(AGENT_NAMESPACE, CERTIFICATE),
     ] {

@@ -215,3 +215,16 @@ pub fn has_condition(object: &Value, kind: &str, status: &str, reason: &str) -> 
     condition(object, kind)
         .is_some_and(|c| c["status"] == status && (reason.is_empty() || c["reason"] == reason))
 }
+
+/// Whether a Deployment of one replica has its newest Pod, which is available, and no other.
+pub fn is_rolled_out(deployment: &Value) -> bool {
+    let status = &deployment["status"];
+    let counts = [
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+    ];
+    status["observedGeneration"] == deployment["metadata"]["generation"]
+        && counts.iter().all(|count| status[*count] == 1)
+}

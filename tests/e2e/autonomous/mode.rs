@@ -94,7 +94,7 @@ async fn change_mode(stage: &Stage, mode: &str) -> Result<()> {
     let confirm = "argocd-agent.open-cluster-management.io/confirm-mode";
     let confirmed = json!({"metadata": {"annotations": {confirm: mode}}});
     stage.hub.merge(&addon, confirmed).await?;
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     let works = |agent: &Value| {
         agent["spec"]["template"].to_string().contains(&format!(
             r#"{{"name":"ARGOCD_AGENT_MODE","value":"{mode}"}}"#

@@ -282,7 +282,7 @@ pub(crate) async fn drift_on_a_spoke_is_repaired_and_others_fields_stay(
 ) -> Result<()> {
     stage.enrolled(1).await?;
     let spoke = stage.spoke(1);
-    let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+    let agent = enrol::agent();
     let role = At::role(enrol::ARGOCD, "argocd-agent-addon-agent");
     let binding = ("RoleBinding", "rolebindings");
     let binding = At::of(
@@ -333,7 +333,7 @@ pub(crate) async fn a_deleted_cluster_leaves_nothing_behind(stage: &Stage) -> Re
     let works = stage.hub.list(&At::work("spoke3", ""), "").await?;
     ensure!(works.is_empty(), "{works:?}");
     for at in [
-        At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent"),
+        enrol::agent(),
         At::secret(enrol::AGENT_NAMESPACE, enrol::CERTIFICATE),
     ] {
         stage.spoke(3).until_gone(&at, wait::BOUND).await?;

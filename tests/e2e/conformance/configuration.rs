@@ -220,7 +220,7 @@ pub(crate) async fn an_edited_configuration_is_rolled_out_one_cluster_at_a_time(
         "{changed} were changed when {done} were done"
     );
     for number in 1..=3 {
-        let agent = At::deployment(enrol::AGENT_NAMESPACE, "argocd-agent-addon-agent");
+        let agent = enrol::agent();
         let agent = stage.spoke(number).read(&agent).await?;
         let image = &agent["spec"]["template"]["spec"]["containers"][0]["image"];
         ensure!(image == &product::mirrored_agent(), "it has {image}");

@@ -10,7 +10,11 @@ use kube::{
 };
 use lab::{
     hello,
-    steps::{At, Objects, enrol::AGENT_NAMESPACE, objects::has_condition},
+    steps::{
+        At, Objects,
+        enrol::AGENT_NAMESPACE,
+        objects::{has_condition, is_rolled_out},
+    },
     wait,
 };
 use serde_json::{Value, json};
@@ -42,14 +46,8 @@ impl<'a> Guest<'a> {
     /// Waits until the manager runs.
     pub(crate) async fn until_managed(&self) -> Result<()> {
         let manager = At::deployment(hello::NAMESPACE, hello::MANAGER);
-        let runs = |it: &Value| {
-            it["status"]["availableReplicas"] == 1
-                && it["status"]["observedGeneration"] == it["metadata"]["generation"]
-                && it["status"]["updatedReplicas"] == 1
-                && it["status"]["replicas"] == 1
-        };
-        self.hub.until(&manager, "runs", wait::BOUND, runs).await?;
-        Ok(())
+        let runs = self.hub.until(&manager, "runs", wait::BOUND, is_rolled_out);
+        runs.await.map(drop)
     }
 
     /// Kills the manager, and waits until another one runs.

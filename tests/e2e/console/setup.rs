@@ -8,7 +8,7 @@ use lab::{
     argocd,
     audit::{Entry, Mark},
     product,
-    steps::{At, enrol::ARGOCD},
+    steps::{At, enrol::ARGOCD, objects::is_rolled_out},
     wait::BOUND,
 };
 use serde_json::{Value, json};
@@ -116,12 +116,6 @@ async fn as_installed(stage: &Stage) -> Result<()> {
 }
 
 async fn until_rolled_out(stage: &Stage) -> Result<()> {
-    let is_rolled_out = |it: &Value| {
-        let status = &it["status"];
-        let counts = ["replicas", "updatedReplicas", "availableReplicas"];
-        status["observedGeneration"] == it["metadata"]["generation"]
-            && counts.iter().all(|count| status[*count] == 1)
-    };
     let server = At::deployment(ARGOCD, argocd::SERVER);
     let rolled_out = stage
         .hub
