@@ -14,7 +14,7 @@ use serde_json::Value;
 pub use argo_cd::{CONTROLLER, controllers, in_effect};
 pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
-pub(crate) use live::{is_proxy_on, leads_to_us, proxy_address};
+pub(crate) use live::{full_address, is_proxy_on, leads_to_us, proxy_address};
 pub use rights::{Place as RightPlace, asked};
 
 use crate::{

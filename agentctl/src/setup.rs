@@ -13,6 +13,7 @@ mod view;
 
 use argocd::{Meta, keys::addon::HUB_SETUP};
 use jiff::Timestamp;
+use live::redis_service::is_instance;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -328,10 +329,18 @@ fn restart(facts: &Facts, is_changed: bool, changed: Option<Timestamp>) -> Optio
     })
 }
 
+/// A merge patch that the API refuses if the object has changed since it was read.
+fn as_read(object: &Value) -> Value {
+    let mut body = json!({});
+    let version = Meta::of(object).resource_version();
+    put(&mut body, &["metadata", "resourceVersion"], json!(version));
+    body
+}
+
 /// The instance of Argo CD's operator that deploys argocd-server, if one does.
 pub fn instance(server: &Value) -> Option<&str> {
     let mut owners = list(server, "/metadata/ownerReferences").iter();
-    let owner = owners.find(|it| text(it, "/kind") == "ArgoCD")?;
+    let owner = owners.find(|it| is_instance(text(it, "/kind")))?;
     Some(text(owner, "/name"))
 }
 

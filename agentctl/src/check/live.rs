@@ -95,13 +95,24 @@ fn redis(facts: &Facts, parameters: &Value) -> Checked {
     }
 }
 
-/// By the names that a Service has: with its namespace, and without in that namespace.
+/// Whether this address, as argocd-server uses it, is that of the redis proxy.
 pub(crate) fn leads_to_us(server: &str, argocd: &str, own: &str) -> bool {
-    let (host, port) = server.rsplit_once(':').unwrap_or((server, PORT));
+    full_address(server, argocd) == proxy_address(own)
+}
+
+/// An address that is used beside Argo CD, with the namespace of a Service; any other host stays as it is.
+pub(crate) fn full_address(address: &str, argocd: &str) -> String {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, PORT));
     let mut parts = host.split('.');
-    let (name, namespace) = (parts.next(), parts.next().unwrap_or(argocd));
-    let is_service = parts.next().is_none_or(|part| part == "svc");
-    name == Some(REDIS_PROXY_SERVICE) && namespace == own && is_service && port == PORT
+    let name = parts.next().unwrap_or_default();
+    let namespace = parts.next().unwrap_or(argocd);
+    // Only IPv6 addresses have more colons.
+    let is_service = !host.contains(':') && parts.next().is_none_or(|part| part == "svc");
+    if is_service {
+        format!("{name}.{namespace}.svc:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 /// Whether it reads the names that Argo CD on clusters gives to values by default.

@@ -8,7 +8,7 @@ use argocd::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Action, Facts, FieldChange, ObjectChange, Write, record::Record};
+use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read, record::Record};
 use crate::{
     check::{Checked, leads_to_us, proxy_address, warning},
     hub::{ARGO_CDS, CONFIG_MAPS, Kind},
@@ -25,7 +25,6 @@ const OPERATOR_NAMESPACES: Path = &["spec", "sourceNamespaces"];
 const OPERATOR_FLAGS: Path = &["spec", "server", "extraCommandArgs"];
 
 const RECORD: Path = &["metadata", "annotations", HUB_SETUP];
-const VERSION: Path = &["metadata", "resourceVersion"];
 /// What is shown of a record.
 const RECORDED: &str = "the values from before";
 
@@ -170,7 +169,7 @@ impl Holder<'_> {
     ) -> ObjectChange {
         let is_first = record.is_none();
         let mut record = record.unwrap_or_default();
-        let (mut body, mut fields) = (self.as_read(), Vec::new());
+        let (mut body, mut fields) = (as_read(self.object), Vec::new());
         for (path, after) in wanted {
             let (field, before) = (path.join("."), value(self.object, path));
             record.add(&field, &before, after);
@@ -194,7 +193,7 @@ impl Holder<'_> {
         record: &Record,
         now: Timestamp,
     ) -> (Option<ObjectChange>, Vec<(&'static str, Checked)>) {
-        let (mut body, mut fields, mut kept) = (self.as_read(), Vec::new(), Vec::new());
+        let (mut body, mut fields, mut kept) = (as_read(self.object), Vec::new(), Vec::new());
         for path in self.fields() {
             let field = path.join(".");
             let Some(values) = record.fields.get(&field) else {
@@ -230,14 +229,6 @@ impl Holder<'_> {
         put(&mut body, RECORD, Value::Null);
         let field = FieldChange::new(&RECORD.join("."), json!(RECORDED), Value::Null);
         self.patch(body, vec![field])
-    }
-
-    /// A merge patch that the API refuses if the object has changed since it was read.
-    fn as_read(self) -> Value {
-        let mut body = Value::Null;
-        let version = Meta::of(self.object).resource_version();
-        put(&mut body, VERSION, json!(version));
-        body
     }
 
     fn patch(self, body: Value, fields: Vec<FieldChange>) -> ObjectChange {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     check::{
-        Checked, Finding, Outcome, controllers, failed, is_proxy_on, leads_to_us,
+        Checked, Finding, Outcome, controllers, failed, full_address, is_proxy_on, leads_to_us,
         spoke::{REDIS, RedisClient, redis_fence},
         warning,
     },
@@ -24,7 +24,6 @@ const TLS_FLAG: &str = "--redis-use-tls";
 const NAMESPACES_FLAG: &str = "--application-namespaces";
 /// The release that the documentation installs.
 const RELEASE: &str = "argocd-agent-addon";
-const PORT: &str = "6379";
 
 /// All of them; setup writes nothing if there are any.
 pub(super) fn obstacles(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<Finding> {
@@ -154,7 +153,7 @@ fn tls(facts: &Facts) -> Option<Found> {
 /// Whether the hub program forwards to the redis that argocd-server uses now.
 fn own_redis(facts: &Facts, present: &str) -> Option<Found> {
     let argocd = &facts.argocd_namespace;
-    let usual = format!("{REDIS}.{argocd}.svc:{PORT}");
+    let usual = full_address(REDIS, argocd);
     let target = setting(facts, REDIS_ADDRESS).filter(|it| !it.is_empty());
     let target = target.unwrap_or(&usual);
     let address = full_address(present, argocd);
@@ -166,21 +165,6 @@ fn own_redis(facts: &Facts, present: &str) -> Option<Found> {
     let next =
         format!("add {REDIS_ADDRESS}={address} to extraArgs of the chart, and run this again");
     Some(("redis", failed(cause, next)))
-}
-
-/// An address that is used beside Argo CD, with the namespace of a Service; any other host stays as it is.
-fn full_address(address: &str, argocd: &str) -> String {
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, PORT));
-    let mut parts = host.split('.');
-    let name = parts.next().unwrap_or_default();
-    let namespace = parts.next().unwrap_or(argocd);
-    // Only IPv6 addresses have more colons.
-    let is_service = !host.contains(':') && parts.next().is_none_or(|part| part == "svc");
-    if is_service {
-        format!("{name}.{namespace}.svc:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
 }
 
 fn password(facts: &Facts) -> Option<Found> {

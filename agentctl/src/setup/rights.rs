@@ -4,7 +4,7 @@
 use argocd::Meta;
 use serde_json::{Value, json};
 
-use super::{Action, Facts, FieldChange, ObjectChange, Write};
+use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read};
 use crate::{
     hub::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Kind},
     object::{list, put, service_account, text},
@@ -107,9 +107,7 @@ impl Own<'_> {
         if before == content {
             return Ok(None);
         }
-        let mut body = json!({});
-        let version = Meta::of(present).resource_version();
-        put(&mut body, &["metadata", "resourceVersion"], json!(version));
+        let mut body = as_read(present);
         put(&mut body, &[self.field], content.clone());
         let field = FieldChange::new(self.field, before, content);
         let write = Write::Merge(kind, body);

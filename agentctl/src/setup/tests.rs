@@ -1,6 +1,8 @@
 mod obstacles;
 mod undo;
 
+use argocd::patch::merge as patched;
+
 use super::*;
 use crate::{
     check::Outcome,
@@ -87,24 +89,6 @@ fn operated() -> Facts {
         "spec": {"sourceNamespaces": ["team-a"], "server": {"extraCommandArgs": ["--rootpath", "/cd"]}},
     }));
     facts
-}
-
-/// What the API has after a merge patch.
-fn patched(object: &mut Value, patch: &Value) {
-    let Some(fields) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (key, value) in fields {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(key);
-        } else {
-            patched(&mut object[key.as_str()], value);
-        }
-    }
 }
 
 /// The hub after the changes, as far as tests look at it.
