@@ -81,21 +81,25 @@ pub(super) fn is_self_signed(certificate: &[u8]) -> bool {
 
 /// Whether a peer that trusts `root` trusts this certificate: both are of one CA, or `root` signed it.
 pub(super) fn is_anchored(certificate: &[u8], root: &[u8]) -> bool {
-    let parsed = parse_x509_certificate(certificate);
-    let same = parsed.is_ok_and(|(_, it)| {
-        parse_x509_certificate(root).is_ok_and(|(_, root)| {
-            it.subject().as_raw() == root.subject().as_raw()
-                && it.public_key().raw == root.public_key().raw
-        })
-    });
-    same || is_issued_by(certificate, root)
+    both(certificate, root, |it, root| {
+        let is_same = it.subject().as_raw() == root.subject().as_raw()
+            && it.public_key().raw == root.public_key().raw;
+        is_same || signed(root, it)
+    })
 }
 
 fn is_issued_by(certificate: &[u8], issuer: &[u8]) -> bool {
-    let parsed = parse_x509_certificate(certificate);
-    parsed.is_ok_and(|(_, it)| {
-        parse_x509_certificate(issuer).is_ok_and(|(_, issuer)| signed(&issuer, &it))
-    })
+    both(certificate, issuer, |it, issuer| signed(issuer, it))
+}
+
+/// Whether both certificates are readable, and pass the test.
+fn both(
+    one: &[u8],
+    other: &[u8],
+    test: impl FnOnce(&X509Certificate<'_>, &X509Certificate<'_>) -> bool,
+) -> bool {
+    let parsed = (parse_x509_certificate(one), parse_x509_certificate(other));
+    matches!(parsed, (Ok((_, one)), Ok((_, other))) if test(&one, &other))
 }
 
 /// An algorithm that only peers can verify counts as a good signature.
