@@ -54,9 +54,8 @@ pub(in crate::addon) fn mirrored(image: &str, mirrors: &[ImageMirror]) -> String
 
 #[cfg(test)]
 mod tests {
-    use ocm::api::addon::CustomizedVariable;
-
     use super::*;
+    use crate::addon::settings::tests::config;
 
     const DEFAULT: &str = "quay.io/ocm/agent:v1";
 
@@ -68,14 +67,9 @@ mod tests {
     }
 
     fn with(image: &str, registries: Vec<ImageMirror>) -> AddOnDeploymentConfigSpec {
-        let variable = CustomizedVariable {
-            name: "AGENT_IMAGE".to_owned(),
-            value: image.to_owned(),
-        };
         AddOnDeploymentConfigSpec {
-            customized_variables: vec![variable],
             registries,
-            ..AddOnDeploymentConfigSpec::default()
+            ..config(&[("AGENT_IMAGE", image)])
         }
     }
 

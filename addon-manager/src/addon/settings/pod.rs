@@ -67,18 +67,11 @@ fn aliases(text: &str) -> Option<BTreeMap<IpAddr, Vec<String>>> {
 
 #[cfg(test)]
 mod tests {
-    use ocm::api::addon::CustomizedVariable;
-
     use super::*;
+    use crate::addon::settings::tests::config;
 
     fn of(name: &str, value: &str) -> Result<PodOptions, Error> {
-        options(&AddOnDeploymentConfigSpec {
-            customized_variables: vec![CustomizedVariable {
-                name: name.to_owned(),
-                value: value.to_owned(),
-            }],
-            ..AddOnDeploymentConfigSpec::default()
-        })
+        options(&config(&[(name, value)]))
     }
 
     #[test]

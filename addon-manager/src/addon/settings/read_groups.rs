@@ -57,18 +57,11 @@ fn group(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use ocm::api::addon::CustomizedVariable;
-
     use super::*;
+    use crate::addon::settings::tests::config;
 
     fn of(value: &str) -> Result<ReadGroups, Error> {
-        read_groups(&AddOnDeploymentConfigSpec {
-            customized_variables: vec![CustomizedVariable {
-                name: "UI_READ_GROUPS".to_owned(),
-                value: value.to_owned(),
-            }],
-            ..AddOnDeploymentConfigSpec::default()
-        })
+        read_groups(&config(&[("UI_READ_GROUPS", value)]))
     }
 
     /// This many different groups.

@@ -150,19 +150,11 @@ fn tls(text: &str) -> Option<RedisTls> {
 
 #[cfg(test)]
 mod tests {
-    use ocm::api::addon::CustomizedVariable;
-
     use super::*;
+    use crate::addon::settings::tests::config;
 
     fn of(variables: &[(&str, &str)]) -> Result<RedisOptions, Error> {
-        let variable = |(name, value): &(&str, &str)| CustomizedVariable {
-            name: (*name).to_owned(),
-            value: (*value).to_owned(),
-        };
-        options(&AddOnDeploymentConfigSpec {
-            customized_variables: variables.iter().map(variable).collect(),
-            ..AddOnDeploymentConfigSpec::default()
-        })
+        options(&config(variables))
     }
 
     /// The variables of the agent that have values.

@@ -2,7 +2,8 @@ use ocm::api::addon::{ContainerResourceRequirements, CustomizedVariable};
 
 use super::*;
 
-fn config(variables: &[(&str, &str)]) -> AddOnDeploymentConfigSpec {
+/// A configuration with these variables and nothing else.
+pub(super) fn config(variables: &[(&str, &str)]) -> AddOnDeploymentConfigSpec {
     let variable = |(name, value): &(&str, &str)| CustomizedVariable {
         name: (*name).to_owned(),
         value: (*value).to_owned(),

@@ -63,21 +63,13 @@ fn wrong(name: &'static str, value: &str, wanted: &'static str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use ocm::api::addon::CustomizedVariable;
-
     use super::*;
+    use crate::addon::settings::tests::config;
 
     const PEM: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
     fn of(variables: &[(&str, &str)]) -> Result<Option<Traces>, Error> {
-        let variable = |(name, value): &(&str, &str)| CustomizedVariable {
-            name: (*name).to_owned(),
-            value: (*value).to_owned(),
-        };
-        traces(&AddOnDeploymentConfigSpec {
-            customized_variables: variables.iter().map(variable).collect(),
-            ..AddOnDeploymentConfigSpec::default()
-        })
+        traces(&config(variables))
     }
 
     #[test]

@@ -66,19 +66,12 @@ fn suggested(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ocm::api::addon::CustomizedVariable;
-
     use super::*;
+    use crate::addon::settings::tests::config;
 
     fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Unknown> {
-        let variable = |name: &str| CustomizedVariable {
-            name: name.to_owned(),
-            value: "x".to_owned(),
-        };
-        unknown(&AddOnDeploymentConfigSpec {
-            customized_variables: names.into_iter().map(variable).collect(),
-            ..AddOnDeploymentConfigSpec::default()
-        })
+        let variables: Vec<_> = names.into_iter().map(|name| (name, "x")).collect();
+        unknown(&config(&variables))
     }
 
     #[test]
