@@ -9,7 +9,7 @@ use std::{
     str::FromStr,
 };
 
-use runtime::net::authority;
+use runtime::net::{authority, bracketed};
 
 /// The default port, as in the Service in `manifests/hub`.
 pub const DEFAULT_PORT: u16 = 443;
@@ -48,10 +48,7 @@ impl FromStr for Address {
             }
             Some(_) | None => (text, DEFAULT_PORT),
         };
-        let bare = host
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        let host = match bare {
+        let host = match bracketed(host) {
             Some(v6) => v6
                 .parse::<Ipv6Addr>()
                 .map_err(|_not_v6| wrong())?

@@ -39,6 +39,9 @@ pub const PASSWORD: PasswordKey = PasswordKey {
     key: "auth",
 };
 
+/// The key of the user, in every Secret that has one.
+pub const USER_KEY: &str = "auth_username";
+
 /// The key of an operator.
 const OPERATOR_KEY: &str = "admin.password";
 

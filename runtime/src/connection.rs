@@ -10,6 +10,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use crate::credentials::ClientTls;
+use crate::net::bracketed;
 
 /// TLS, or TCP.
 pub type Stream = Either<Box<TlsStream<TcpStream>>, TcpStream>;
@@ -31,7 +32,7 @@ pub async fn connect(address: &str, tls: Option<&ClientTls>) -> io::Result<Strea
     // Those of HTTP/2.
     config.alpn_protocols.clear();
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let host = bracketed(host).unwrap_or(host);
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp);
     Ok(Either::Left(Box::new(stream.await?)))

@@ -60,6 +60,11 @@ pub fn authority(host: &str, port: u16) -> String {
     }
 }
 
+/// The host inside of the brackets that an IPv6 address has in front of a port; none without both.
+pub fn bracketed(host: &str) -> Option<&str> {
+    host.strip_prefix('[')?.strip_suffix(']')
+}
+
 /// The address of a peer as logs and limits have it: a listener for both families reports IPv4 peers with mapped
 /// addresses (`::ffff:192.0.2.1`).
 pub const fn canonical(address: SocketAddr) -> SocketAddr {
@@ -143,6 +148,23 @@ mod tests {
         assert_eq!(authority("::1", 443), "[::1]:443");
         assert_eq!(authority("10.0.0.1", 443), "10.0.0.1:443");
         assert_eq!(authority("hub.example", 443), "hub.example:443");
+    }
+
+    #[test]
+    fn one_pair_of_brackets_is_removed_and_a_single_one_is_not() {
+        for (host, inside) in [
+            ("[::1]", Some("::1")),
+            ("[[::1]]", Some("[::1]")),
+            ("[]", Some("")),
+            ("[", None),
+            ("[::1", None),
+            ("::1]", None),
+            ("::1", None),
+            ("hub.example", None),
+            ("", None),
+        ] {
+            assert_eq!(bracketed(host), inside, "{host}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::Client;
-use live::redis_service::{Choice, PASSWORD};
+use live::redis_service::{Choice, PASSWORD, USER_KEY};
 use live::ui_access::UiAccess;
 use runtime::clock::Clock;
 use runtime::credentials::login::{self, Keys};
@@ -13,8 +13,8 @@ use runtime::parts::Spawner;
 use tokio::sync::watch;
 
 use crate::config::{self, Ca, LoginSource, Scope};
-use crate::live::redis::{Endpoint, LoginReceiver, Redis};
-use crate::live::redis_discovery::{self, USER_KEY, no_login};
+use crate::live::redis::{Endpoint, LoginReceiver, Redis, no_login};
+use crate::live::redis_discovery;
 
 /// The keys of a Secret with trusted certificates.
 const CA_KEYS: &[&str] = &["ca.crt", "tls.crt"];

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use argocd::keys::OF_ARGOCD;
 use http::Request;
 use http::header::{ACCEPT, HeaderValue};
 use kube::Client;
@@ -17,11 +18,8 @@ use crate::live::IMPERSONATE;
 const OPERATOR: [&str; 2] = ["/apis/argoproj.io/v1alpha1", "/apis/argoproj.io/v1beta1"];
 const OPERATORS_KIND: &str = "argocds";
 
-/// The programs of every Argo CD, independent of the installer; from the API server's cache.
-const PROGRAMS: [&str; 2] = [
-    "/apis/apps/v1/deployments?labelSelector=app.kubernetes.io%2Fpart-of%3Dargocd&resourceVersion=0",
-    "/apis/apps/v1/statefulsets?labelSelector=app.kubernetes.io%2Fpart-of%3Dargocd&resourceVersion=0",
-];
+/// The kinds of Argo CD's programs.
+const PROGRAMS: [&str; 2] = ["/apis/apps/v1/deployments", "/apis/apps/v1/statefulsets"];
 const METADATA: HeaderValue =
     HeaderValue::from_static("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1");
 
@@ -117,8 +115,13 @@ impl Elsewhere {
         let Some(reader) = &self.reader else {
             return Ok((Answer::Denied, "no access to other namespaces".to_owned()));
         };
+        let (label, value) = OF_ARGOCD;
+        let label = label.replace('/', "%2F");
+        // The API server's cache is new enough.
+        let query = format!("labelSelector={label}%3D{value}&resourceVersion=0");
         for programs in PROGRAMS {
-            let Some(list) = get(client, programs, Some(reader)).await? else {
+            let path = format!("{programs}?{query}");
+            let Some(list) = get(client, &path, Some(reader)).await? else {
                 return Ok((Answer::Denied, "the list of programs is denied".to_owned()));
             };
             if let Some(found) = first(&list, &self.namespace) {

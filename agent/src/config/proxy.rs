@@ -4,7 +4,7 @@ use std::{fmt, net::IpAddr, path::PathBuf, sync::Arc};
 
 use http::{HeaderValue, Uri};
 use hyper_util::client::proxy::matcher::Matcher;
-use runtime::net::authority;
+use runtime::net::{authority, bracketed};
 
 use crate::args::ProxyArgs;
 
@@ -98,10 +98,7 @@ impl Proxy {
 fn without_brackets(except: &str) -> String {
     let entries = except.split(',').map(|entry| {
         let entry = entry.trim();
-        let bare = entry
-            .strip_prefix('[')
-            .and_then(|rest| rest.strip_suffix(']'));
-        bare.unwrap_or(entry)
+        bracketed(entry).unwrap_or(entry)
     });
     entries.collect::<Vec<_>>().join(",")
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use live::redis_service::PASSWORD;
 use runtime::credentials::login::Login;
+use runtime::net::bracketed;
 use rustls_pki_types::ServerName;
 
 use super::error::Error;
@@ -107,10 +108,7 @@ fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;
     };
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    let is_host = match bare {
+    let is_host = match bracketed(host) {
         Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
         None => !host.contains(':') && ServerName::try_from(host).is_ok(),
     };

@@ -59,6 +59,11 @@ impl From<Error> for io::Error {
 /// The current login, if there is one.
 pub type LoginReceiver = watch::Receiver<Option<Arc<Login>>>;
 
+/// No login, now and later.
+pub(crate) fn no_login() -> LoginReceiver {
+    watch::channel(None).1
+}
+
 /// The address and login of redis.
 #[derive(Debug, Clone)]
 pub struct Endpoint {

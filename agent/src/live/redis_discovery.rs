@@ -6,21 +6,19 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use live::redis_service::{self, Choice, Doubt, PasswordKey};
+use live::redis_service::{self, Choice, Doubt, PasswordKey, USER_KEY};
 use runtime::credentials::login::{self, Keys};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::live::redis::{Endpoint, LoginReceiver};
+use crate::live::redis::{Endpoint, LoginReceiver, no_login};
 
 /// The pause before the next look while redis is not found: Argo CD may be installed later.
 const UNSETTLED: Duration = Duration::from_secs(30);
 /// The pause where it is found, or the agent may not look: Argo CD may be replaced, or the permission granted.
 const SETTLED: Duration = Duration::from_mins(5);
-/// The key of the user, in every Secret.
-pub const USER_KEY: &str = "auth_username";
 
 /// Looks for the Service and the Secret of redis in Argo CD's namespace, and publishes what it finds; `login` replaces
 /// the Secret. Until the first look there is no password.
@@ -51,22 +49,6 @@ pub fn watch(
         token.cancelled().await;
     });
     receiver
-}
-
-/// The login of a Secret of an installation, which is followed when it changes.
-fn login_of(
-    client: &Client,
-    namespace: &str,
-    password: PasswordKey,
-    spawner: &Spawner,
-) -> LoginReceiver {
-    let keys = Keys::of(USER_KEY, password.key);
-    login::watch(client.clone(), namespace, password.secret, keys, spawner)
-}
-
-/// No login, now and later.
-pub(crate) fn no_login() -> LoginReceiver {
-    watch::channel(None).1
 }
 
 struct Discovery {
@@ -148,7 +130,11 @@ impl Discovery {
         let Some(password) = password else {
             return no_login();
         };
-        let follow = || login_of(&self.client, &self.namespace, password, &self.spawner);
+        let follow = || {
+            let PasswordKey { secret, key } = password;
+            let (client, keys) = (self.client.clone(), Keys::of(USER_KEY, key));
+            login::watch(client, &self.namespace, secret, keys, &self.spawner)
+        };
         let login = self.found.entry(password.secret).or_insert_with(follow);
         login.clone()
     }

@@ -12,7 +12,7 @@ const READER: &str = "system:serviceaccount:agents:reader";
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 const SETS: &str = "/apis/apps/v1/statefulsets";
 
-/// The path and the impersonated user of each request.
+/// The path with the query, and the impersonated user, of each request.
 type Requests = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
 fn status(code: u16) -> (u16, Value) {
@@ -38,11 +38,12 @@ fn api(answers: &[(&str, (u16, Value))]) -> (Client, Requests) {
     let requests = Requests::default();
     let record = Arc::clone(&requests);
     let service = tower::service_fn(move |request: Request<Body>| {
-        let path = request.uri().path().to_owned();
+        let answer = answers.get(request.uri().path()).cloned();
+        let (code, answer) = answer.unwrap_or_else(|| status(404));
+        let target = request.uri().to_string();
         let user = request.headers().get(IMPERSONATE);
         let user = user.map(|user| user.to_str().unwrap().to_owned());
-        let (code, answer) = answers.get(&path).cloned().unwrap_or_else(|| status(404));
-        record.lock().unwrap().push((path, user));
+        record.lock().unwrap().push((target, user));
         async move {
             let answer = Body::from(serde_json::to_vec(&answer).unwrap());
             Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
@@ -163,13 +164,14 @@ async fn only_lists_impersonate_the_reader() {
     let mut elsewhere = Elsewhere::new("argocd", Some(READER));
     elsewhere.has_argocd(&client, false).await.unwrap();
     let requests = requests.lock().unwrap().clone();
+    let selected = "labelSelector=app.kubernetes.io%2Fpart-of%3Dargocd&resourceVersion=0";
     let user = Some(READER.to_owned());
     let expected = [
         (OPERATOR[0].to_owned(), None),
-        (instances, user.clone()),
+        (format!("{instances}?resourceVersion=0"), user.clone()),
         (OPERATOR[1].to_owned(), None),
-        (DEPLOYMENTS.to_owned(), user.clone()),
-        (SETS.to_owned(), user),
+        (format!("{DEPLOYMENTS}?{selected}"), user.clone()),
+        (format!("{SETS}?{selected}"), user),
     ];
     assert_eq!(requests, expected);
 }

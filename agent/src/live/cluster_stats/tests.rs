@@ -4,6 +4,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::live::redis::no_login;
 
 fn census(applications: u64, resources: u64) -> Census {
     Census {
@@ -67,7 +68,7 @@ async fn redis(answer: &'static [u8], spawner: &Spawner) -> Redis {
             }
         }
     });
-    Redis::new(address, watch::channel(None).1)
+    Redis::new(address, no_login())
 }
 
 #[tokio::test]

@@ -107,10 +107,6 @@ fn login(user: Option<&str>, password: &str) -> LoginReceiver {
     watch::channel(Some(Arc::new(login))).1
 }
 
-fn no_login() -> LoginReceiver {
-    watch::channel(None).1
-}
-
 async fn value(redis: &Redis) -> Result<Vec<u8>, Error> {
     let found = redis.get("key").await?.unwrap();
     let pieces: Vec<Bytes> = found.into_bytes().try_collect().await?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use live::redis_service::{PASSWORD, USER_KEY};
 use runtime::{
     credentials::{
         Material,
@@ -13,10 +14,8 @@ use tokio::sync::watch;
 
 use crate::settings::Settings;
 
-/// The Secret with the password of Argo CD's redis.
-const REDIS_SECRET: &str = "argocd-redis";
 /// The keys of the Secret.
-pub const REDIS_KEYS: login::Keys = login::Keys::of("auth_username", "auth");
+pub const REDIS_KEYS: login::Keys = login::Keys::of(USER_KEY, PASSWORD.key);
 
 /// The password in Argo CD's Secret.
 pub fn redis_login(
@@ -24,7 +23,7 @@ pub fn redis_login(
     namespace: &str,
     spawner: &Spawner,
 ) -> watch::Receiver<Option<Arc<Login>>> {
-    login::watch(client, namespace, REDIS_SECRET, REDIS_KEYS, spawner)
+    login::watch(client, namespace, PASSWORD.secret, REDIS_KEYS, spawner)
 }
 
 /// Credentials for the hub's redis, and of the proxy itself.
