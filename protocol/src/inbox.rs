@@ -146,7 +146,13 @@ impl Inbox {
     pub fn insert(&mut self, event: Event) -> Vec<Event> {
         let line = Line::of(&event);
         let slot = self.slots.entry(line.clone()).or_default();
-        let is_same = |other: &Event| other.verb == event.verb && other.event_id == event.event_id;
+        // One version may have several values: those that depend on more than the object, as a project compiled for a
+        // cluster does.
+        let is_same = |other: &Event| {
+            other.verb == event.verb
+                && other.event_id == event.event_id
+                && other.payload == event.payload
+        };
         if slot.running.as_ref().is_some_and(is_same)
             || slot.waiting.iter().any(|pending| is_same(&pending.event))
         {

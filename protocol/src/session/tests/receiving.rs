@@ -37,6 +37,25 @@ fn the_same_event_twice_is_done_and_acknowledged_once() {
 }
 
 #[test]
+fn another_value_of_the_same_version_is_more_work() {
+    let (mut session, store) = (session(Role::Agent), Store::default());
+    let other = |value: &'static str| Event {
+        payload: Bytes::from_static(value.as_bytes()),
+        ..state("a", "1")
+    };
+    take(&mut session, state("a", "1"), at(0));
+    let first = session.next_work(at(0)).unwrap();
+    take(&mut session, other("second"), at(0));
+    take(&mut session, other("third"), at(0));
+    session.finished(first.id, Verdict::Done, at(0));
+    let next = session.next_work(at(0)).unwrap();
+    assert_eq!(next.event.payload, "third");
+    session.finished(next.id, Verdict::Done, at(0));
+    assert!(session.next_work(at(0)).is_none());
+    assert_eq!(sent(&mut session, &store, at(0)).len(), 3);
+}
+
+#[test]
 fn a_retry_comes_back_later_or_gives_way_to_a_newer_value() {
     let (mut session, store) = (session(Role::Agent), Store::default());
     take(&mut session, state("a", "1"), at(0));
