@@ -182,6 +182,10 @@ pub struct ManagerArgs {
     #[arg(long, env = "ACCEPT_AWSIRSA", value_parser = boolean, num_args = 0..=1, require_equals = true,
           default_value = "false", default_missing_value = "true")]
     pub accept_awsirsa: bool,
+    /// Value of the label cluster.open-cluster-management.io/backup on the objects that a restored hub needs, by which ACM's
+    /// cluster backup saves them; without it they have no such label.
+    #[arg(long, env = "BACKUP_LABEL", value_parser = label_value, default_value = "", hide_default_value = true)]
+    pub backup_label: Optional<String>,
     /// Maximum lifetime of an agent's certificate.
     #[arg(long, value_parser = certificate_life, default_value = "720h")]
     pub certificate_life: Duration,
@@ -234,6 +238,8 @@ pub struct ReadyArgs {
 
 /// Ordinary Applications do not fit into smaller messages.
 const LEAST_MESSAGE: u64 = 64 << 10;
+/// As Kubernetes limits it.
+const LONGEST_LABEL: usize = 63;
 /// A shorter life would cause constant renewals: OCM's agent checks every few minutes.
 const LEAST_LIFE: Duration = Duration::from_mins(10);
 
@@ -315,6 +321,19 @@ fn host(text: &str) -> Result<IpAddr, String> {
 fn namespace(text: &str) -> Result<String, String> {
     let name = is_dns_label(text).then(|| text.to_owned());
     name.ok_or_else(|| format!("{text:?} is not the name of a namespace"))
+}
+
+/// The value of a label; none if it is empty.
+fn label_value(text: &str) -> Result<Optional<String>, String> {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let has_ends = [text.chars().next(), text.chars().next_back()];
+    let has_ends = has_ends.iter().flatten().all(char::is_ascii_alphanumeric);
+    if text.len() > LONGEST_LABEL || !has_ends || !text.chars().all(is_inner) {
+        return Err(format!("{text:?} is not the value of a label"));
+    }
+    Ok(Optional(
+        Some(text.to_owned()).filter(|text| !text.is_empty()),
+    ))
 }
 
 /// Refuses names that agents' certificates could have: such an agent could impersonate others.

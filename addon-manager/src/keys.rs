@@ -2,9 +2,12 @@
 //! are in [`argocd::keys::addon`].
 
 pub use argocd::keys::addon::{
-    ADDON, ARGOCD, ARGOCD_PLACE, INSTALLED, MANAGER, MODE, PRINCIPAL_SERVICE, REKEY, REPLICA_OF,
-    REVOKED, VERSION,
+    ADDON, ARGOCD, ARGOCD_PLACE, IDENTITY, INSTALLED, MANAGER, MODE, PRINCIPAL_SERVICE, REKEY,
+    REPLICA_OF, REVOKED, VERSION,
 };
+
+/// Label by which the cluster backup of Red Hat Advanced Cluster Management selects Secrets and `ConfigMap`s. Any value.
+pub const BACKUP: &str = "cluster.open-cluster-management.io/backup";
 
 /// The custom signer of the agents' certificates.
 pub const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";

@@ -25,6 +25,7 @@
 //! | [`fleet`] | enrolled clusters, cluster Secrets, removal |
 //! | [`registration`] | self-registration, without OCM |
 //! | [`issuer`] | CA, serving certificates, token key |
+//! | [`backup`] | labels what a restored hub needs, for the backups of ACM |
 //! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
 //! | [`active`], [`replicas`], [`address`], [`api`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
 
@@ -34,6 +35,7 @@ pub mod address;
 pub mod api;
 pub mod app;
 pub mod args;
+pub mod backup;
 pub mod channels;
 pub mod config;
 pub mod decisions;

@@ -200,7 +200,7 @@ pub struct UiArgs {
     #[arg(long, env = "ARGOCD_AGENT_ENABLE_RESOURCE_PROXY", value_parser = boolean, num_args = 0..=1,
           require_equals = true, default_value = "true", default_missing_value = "true")]
     pub enable_resource_proxy: bool,
-    /// The rights of users of the hub's Argo CD on this cluster: none, read, operate or terminal.
+    /// The rights of users of the hub's Argo CD on this cluster: none, applications, read, operate or terminal.
     #[arg(long, env = "ARGOCD_AGENT_UI_ACCESS", default_value = "read")]
     pub ui_access: String,
     /// User that live requests impersonate; without it they use the agent's own identity.

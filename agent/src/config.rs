@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use argocd::glob;
 use live::ui_access::{self, UiAccess};
 use protocol::Mode;
 use runtime::trace;
@@ -138,7 +139,7 @@ impl Ui {
     /// The user that may read the whole cluster, except for Secrets, if the level allows that.
     pub fn reader(&self) -> Option<&str> {
         let user = self.user.as_deref();
-        user.filter(|_| self.access >= UiAccess::Read)
+        user.filter(|_| self.access > UiAccess::None)
     }
 }
 
@@ -192,6 +193,15 @@ fn scope_of(args: &ScopeArgs, mode: &str) -> Result<Scope, Error> {
         label_selector: args.label_selector.clone(),
         mode,
     })
+}
+
+impl Scope {
+    /// Whether a namespace may hold Applications of the hub.
+    pub(crate) fn admits(&self, namespace: &str) -> bool {
+        let mut further = self.further_namespaces.iter();
+        namespace == self.argocd_namespace
+            || further.any(|entry| glob::matches_entry(entry, namespace))
+    }
 }
 
 impl TryFrom<&PolicyArgs> for Policy {

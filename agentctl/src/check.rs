@@ -11,7 +11,8 @@ pub mod spoke;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use argo_cd::{CONTROLLER, controllers, in_effect};
+pub use argo_cd::{CONTROLLER, controllers, in_effect, watchers};
+pub(crate) use argo_cd::{NAMESPACES, REDIS_SERVER, own_setting};
 pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
 pub(crate) use live::{full_address, is_proxy_on, leads_to_us, proxy_address};
@@ -48,7 +49,9 @@ pub struct Facts {
     pub rights: Vec<(&'static Right, Result<bool, String>)>,
     /// The workloads that may be Argo CD application controllers.
     pub controllers: Result<Vec<Value>, String>,
-    /// Argo CD's parameters.
+    /// Argo CD's parameters, as its programs share them.
+    pub shared_parameters: Result<Option<Value>, String>,
+    /// Argo CD's parameters, as argocd-server has them.
     pub parameters: Result<Option<Value>, String>,
     /// What Argo CD's server may do with Applications of clusters.
     pub server_rights: Vec<ServerRight>,
@@ -158,13 +161,15 @@ pub fn check(facts: &Facts) -> Findings {
     checks.extend(spoke::clock_from_here(facts.clock));
     checks.extend(Finding::each("labels", hub::labels(&facts.labels)));
     let argocd = &facts.settings.routing.argocd_namespace;
-    let controllers = controllers(
-        &facts.controllers,
-        &facts.parameters,
-        argocd,
-        &facts.clusters,
-    );
-    checks.extend(Finding::each("controllers", controllers));
+    for look in [controllers, watchers] {
+        let found = look(
+            &facts.controllers,
+            &facts.shared_parameters,
+            argocd,
+            &facts.clusters,
+        );
+        checks.extend(Finding::each("controllers", found));
+    }
     checks.push(Finding::of(("argo cd", argo_cd::parameters(facts))));
     checks.extend(live::findings(facts));
     checks.push(Finding::of(("your rights", hub::rights(facts))));

@@ -7,7 +7,10 @@ use std::{
 };
 
 use jiff::Timestamp;
-use runtime::credentials::{Material, Pem, provider};
+use runtime::{
+    connection,
+    credentials::{Material, Pem, provider},
+};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error as Tls, SignatureScheme,
     client::{
@@ -26,12 +29,12 @@ use crate::{
     hub::chain,
 };
 
-/// Each of both steps may take that long.
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// Each of both steps may take that long: more than TCP to a silent address does, whose error says more.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Dials, and shakes hands; `roots` are those that an agent trusts, as PEM, or why they are not known.
 pub async fn reach(host: &str, port: u16, roots: &Result<String, String>, now: Timestamp) -> Met {
-    let dialled = timeout(TIMEOUT, TcpStream::connect((host, port))).await;
+    let dialled = timeout(TIMEOUT, connection::tcp(host, port)).await;
     let late = |_elapsed| format!("connection timed out after {TIMEOUT:?}");
     let tcp = dialled.map_err(late)?.map_err(|error| error.to_string())?;
     let shaken = timeout(TIMEOUT, shake(host, tcp, roots, now)).await;

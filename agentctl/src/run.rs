@@ -4,6 +4,7 @@ mod adopt;
 mod certificates;
 mod error;
 mod gather;
+mod globals;
 mod inspect;
 mod pages;
 mod setup;
@@ -226,12 +227,16 @@ impl<'a> Context<'a> {
         let project = named(Application::of(&application).project());
         let argocd = Some(settings.routing.argocd_namespace.as_str());
         let projects = self.hub.find_all(PROJECTS, argocd, project).await;
+        let project = projects.map(|it| it.into_iter().next());
+        let argocd = &settings.routing.argocd_namespace;
+        let (project, globals_doubt) = self.with_globals(argocd, project).await;
         let facts = Facts {
             addons: self.addons().await?,
             servers: self.servers(&settings).await,
             application,
             namesakes,
-            project: projects.map(|it| it.into_iter().next()),
+            project,
+            globals_doubt,
             settings,
         };
         let why = why(&facts);

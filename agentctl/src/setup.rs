@@ -41,7 +41,7 @@ pub struct Facts {
     pub patterns: Vec<String>,
     /// The hub program's Deployment.
     pub manager: Option<Value>,
-    /// The Deployment of argocd-server.
+    /// The Deployment of argocd-server; null for undo where Argo CD was removed.
     pub server: Value,
     /// Argo CD's parameters.
     pub parameters: Option<Value>,
@@ -311,7 +311,7 @@ fn restart(facts: &Facts, is_changed: bool, changed: Option<Timestamp>) -> Optio
     let before = value(server, RESTARTED);
     let restarted = before.as_str().and_then(|it| it.parse::<Timestamp>().ok());
     let started = restarted.max(time(server, "/metadata/creationTimestamp"));
-    if !is_changed && changed <= started {
+    if server.is_null() || (!is_changed && changed <= started) {
         return None;
     }
     let after = json!(facts.now.to_string());

@@ -28,8 +28,10 @@ pub struct Facts {
     pub application: Value,
     /// Every Application of its name, itself among them.
     pub namesakes: Vec<Value>,
-    /// Its project; why it could not be read.
+    /// Its project with its global projects; why it could not be read.
     pub project: Result<Option<Value>, String>,
+    /// Why the global projects could not be read.
+    pub globals_doubt: Option<String>,
     /// The clusters with the add-on.
     pub addons: Vec<Addon>,
     /// The servers of their cluster Secrets; why they could not be read.
@@ -151,6 +153,7 @@ pub fn why(facts: &Facts) -> Why {
     let doubts = [
         settings.doubt.clone(),
         facts.servers.as_ref().err().cloned(),
+        facts.globals_doubt.clone(),
     ];
     Why {
         namespace: app.namespace().to_owned(),

@@ -7,14 +7,24 @@ mod tests;
 
 /// Whether `text` matches one entry of a list: a glob, or a regular expression between slashes.
 pub fn matches_entry(entry: &str, text: &str) -> bool {
-    match entry
-        .strip_prefix('/')
-        .and_then(|rest| rest.strip_suffix('/'))
-    {
+    match expression(entry) {
         // unanchored, as in Argo CD; an expression that does not compile admits nothing
         Some(expression) => Regex::new(expression).is_ok_and(|regex| regex.is_match(text)),
         None => matches(entry, text),
     }
+}
+
+/// Whether an entry of a list can be compiled; another one matches nothing.
+pub fn is_valid_entry(entry: &str) -> bool {
+    match expression(entry) {
+        Some(expression) => Regex::new(expression).is_ok(),
+        None => compile(entry).is_some(),
+    }
+}
+
+/// The regular expression of an entry between slashes.
+fn expression(entry: &str) -> Option<&str> {
+    entry.strip_prefix('/')?.strip_suffix('/')
 }
 
 /// Whether `text` matches a glob with `*`, `?`, `[..]`, `{a,b}` and `\` as escape.

@@ -18,6 +18,7 @@
 //! | [`routing`] | the target of each Application, and name conflicts |
 //! | [`admission`] | the hub's own project rule |
 //! | [`project`] | an AppProject compiled for one cluster |
+//! | [`global_projects`] | lists that other projects add to an AppProject |
 //! | [`projection`] | hub to spoke and back |
 //! | [`mirror`] | mirrors of an autonomous cluster's objects on the hub |
 //! | [`command`] | sync, terminate and refresh, at most once |
@@ -40,6 +41,7 @@ pub mod command;
 pub mod digest;
 pub mod entries;
 pub mod glob;
+pub mod global_projects;
 pub mod host_keys;
 pub mod keys;
 pub mod masked;

@@ -1,8 +1,9 @@
 //! Patches between two JSON values.
 
 pub use json_patch::merge;
+use json_patch::{AddOperation, PatchOperation};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::masked::Masked;
 
@@ -15,7 +16,8 @@ pub enum Patch {
     /// RFC 7396, `application/merge-patch+json`.
     Merge(#[debug("{:?}", Masked(_0))] Value),
     /// RFC 6902, `application/json-patch+json`: the operations, as an array. Used if the target has a null inside an
-    /// object (Helm's `valuesObject: {key: null}`), which a merge patch cannot express.
+    /// object (Helm's `valuesObject: {key: null}`), which a merge patch cannot express: neither in an object nor, for an
+    /// API server, in an object of a list.
     Json(#[debug("{:?}", Masked(_0))] Value),
 }
 
@@ -42,14 +44,18 @@ impl Patch {
         self
     }
 
-    /// Applies it to a copy of `value`, unless an operation does not fit. For tests and simulations.
+    /// Applies it to a copy of `value` as an API server does, unless an operation does not fit. For tests and
+    /// simulations.
     pub fn try_applied_to(&self, value: &Value) -> Option<Value> {
         let mut value = value.clone();
         match self {
-            Self::Merge(patch) => merge(&mut value, patch),
+            Self::Merge(patch) => merge_on_server(&mut value, patch),
             Self::Json(operations) => {
                 let operations = json_patch::Patch::deserialize(operations).ok()?;
-                json_patch::patch(&mut value, &operations).ok()?;
+                for operation in operations.0 {
+                    let operation = operation_on_server(operation, &value);
+                    json_patch::patch(&mut value, &[operation]).ok()?;
+                }
             }
         }
         Some(value)
@@ -66,13 +72,64 @@ impl Patch {
 pub fn between(from: &Value, to: &Value) -> Option<Patch> {
     let merge_patch = diff(from, to)?;
     let mut reached = from.clone();
-    merge(&mut reached, &merge_patch);
+    merge_on_server(&mut reached, &merge_patch);
     if reached == *to {
         Some(Patch::Merge(merge_patch))
     } else {
         let mut operations = Vec::new();
         json::diff(from, to, "", &mut operations);
         Some(Patch::Json(Value::Array(operations)))
+    }
+}
+
+/// RFC 7396 with a difference of API servers: they also remove nulls from the objects of a list.
+fn merge_on_server(value: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *value = without_nulls(patch);
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(fields) = value else {
+        return;
+    };
+    for (name, change) in changes {
+        if change.is_null() {
+            fields.remove(name);
+        } else {
+            merge_on_server(fields.entry(name.as_str()).or_insert(Value::Null), change);
+        }
+    }
+}
+
+/// A copy whose objects have no nulls; those that are items of a list stay.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(_, field)| !field.is_null())
+            .map(|(name, field)| (name.clone(), without_nulls(field)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// RFC 6902 with a difference of API servers: they also replace a field that an object does not have.
+fn operation_on_server(operation: PatchOperation, value: &Value) -> PatchOperation {
+    let PatchOperation::Replace(replace) = operation else {
+        return operation;
+    };
+    let parent = replace.path.as_str().rsplit_once('/');
+    let parent = parent.and_then(|(parent, _)| value.pointer(parent));
+    if parent.is_some_and(Value::is_object) {
+        PatchOperation::Add(AddOperation {
+            path: replace.path,
+            value: replace.value,
+        })
+    } else {
+        PatchOperation::Replace(replace)
     }
 }
 

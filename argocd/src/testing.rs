@@ -1,5 +1,6 @@
 //! Test doubles and generators; no program contains them.
 
+pub mod differential;
 #[cfg(test)]
 mod generators;
 pub mod memory;

@@ -3,7 +3,8 @@
 //!
 //! A spoke gets the parts of Argo CD's `core-install.yaml` for applications: application controller,
 //! repo server, redis. The hub gets only the CRDs and the namespace; there our principal replaces
-//! the controller. Tests can also install the hub's `ApplicationSet` controller and the API server.
+//! the controller. Tests can also install the hub's `ApplicationSet` controller, the API server, and an application
+//! controller beside our principal.
 
 mod images;
 mod manifests;
@@ -87,6 +88,34 @@ pub async fn install_server(hub: &Cluster, tools: &Tools) -> Result<()> {
     until_deployed(hub, NAMESPACE, &[SERVER]).await
 }
 
+/// Argo CD's `install.yaml`, as far as it runs on a hub of the lab: without the application controller.
+pub fn hub_manifests(tools: &Tools) -> Result<String> {
+    let manifests = Manifests::read(tools, NAMESPACE)?;
+    let all = [
+        manifests.crds(),
+        manifests.application_sets(),
+        manifests.server(),
+    ];
+    Ok(all.join("\n---\n"))
+}
+
+/// Installs the application controller on a hub that has the [`ApplicationSet` controller](install_application_sets), as
+/// for clusters in push mode, and returns when it is ready.
+pub async fn install_controller(hub: &Cluster, tools: &Tools) -> Result<()> {
+    hub.apply(&Manifests::read(tools, NAMESPACE)?.controller())
+        .await
+        .context("apply the manifests of Argo CD's application controller")?;
+    until_controlled(hub, NAMESPACE).await
+}
+
+/// Removes the application controller from a hub, and waits until its Pod is gone.
+pub async fn remove_controller(hub: &Cluster, tools: &Tools) -> Result<()> {
+    hub.delete(&Manifests::read(tools, NAMESPACE)?.controller())
+        .await?;
+    let labels = format!("app.kubernetes.io/name={CONTROLLER}");
+    until_no_pod(hub, NAMESPACE, &labels).await
+}
+
 async fn until_deployed(cluster: &Cluster, namespace: &str, names: &[&str]) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(cluster.client(), namespace);
     for name in names {
@@ -98,6 +127,11 @@ async fn until_deployed(cluster: &Cluster, namespace: &str, names: &[&str]) -> R
 /// Waits until every part of Argo CD on a cluster is ready.
 async fn until_available(cluster: &Cluster, namespace: &str) -> Result<()> {
     until_deployed(cluster, namespace, &DEPLOYMENTS).await?;
+    until_controlled(cluster, namespace).await
+}
+
+/// Waits until the application controller is ready.
+async fn until_controlled(cluster: &Cluster, namespace: &str) -> Result<()> {
     let sets: Api<StatefulSet> = Api::namespaced(cluster.client(), namespace);
     let is_ready = |set: &StatefulSet| {
         set.status
@@ -121,9 +155,15 @@ fn is_available(deployment: &Deployment) -> bool {
 /// Removes the programs of Argo CD, and waits until none of its Pods is left.
 async fn remove_from(cluster: &Cluster, namespace: &str, manifests: &Manifests) -> Result<()> {
     cluster.delete(&manifests.programs()).await?;
+    until_no_pod(cluster, namespace, "").await
+}
+
+/// Waits until no Pod with these labels (empty: none at all) is left.
+async fn until_no_pod(cluster: &Cluster, namespace: &str, labels: &str) -> Result<()> {
     let pods: Api<Pod> = Api::namespaced(cluster.client(), namespace);
+    let wanted = ListParams::default().labels(labels);
     let look = || async {
-        let list = pods.list(&ListParams::default()).await?;
+        let list = pods.list(&wanted).await?;
         Ok(list
             .items
             .into_iter()

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use futures::future::try_join_all;
-use lab_kubelet::{Images, Kubelet};
+use lab_kubelet::{Family, Images, Kubelet, Network};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 
 use crate::{
@@ -47,6 +47,8 @@ pub struct Options {
     pub product: bool,
     /// Whether there is another control plane, which only runs Pods and can become the hub.
     pub spare: bool,
+    /// The addresses of Pods and Services, of one family only.
+    pub family: Family,
 }
 
 impl Options {
@@ -59,6 +61,7 @@ impl Options {
             argocd: false,
             product: false,
             spare: false,
+            family: Family::V4,
         }
     }
 
@@ -71,6 +74,7 @@ impl Options {
             argocd: true,
             product: true,
             spare: false,
+            family: Family::V4,
         }
     }
 
@@ -176,6 +180,7 @@ impl Lab {
             argocd,
             product,
             spare: _,
+            family: _,
         } = self.options;
         if pods {
             let kubelets = layers::kubelets(&self.clusters, &self.images, &self.faults).await?;
@@ -356,6 +361,10 @@ async fn control_planes(
             outside_port: outside_ports.get(usize::from(index)).copied(),
             name,
             index,
+            network: Network {
+                family: options.family,
+                ..Network::numbered(index)
+            },
         };
         Cluster::start(tools, place)
     });

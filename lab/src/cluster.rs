@@ -15,7 +15,7 @@ use kube::{
     api::{DynamicObject, PostParams},
     core::GroupVersionKind,
 };
-use lab_kubelet::Serving;
+use lab_kubelet::{Network, Serving};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     apply::{self, Kinds},
     audit,
     certs::Authority,
-    control_plane::{ApiServer, Keys, controller_manager, port},
+    control_plane::{ApiServer, Keys, controller_manager, port, url_among_pods},
     kubeconfig::{Access, Credential},
     process::Process,
 };
@@ -42,6 +42,7 @@ pub struct Cluster {
 struct Inner {
     name: String,
     index: u8,
+    network: Network,
     dir: PathBuf,
     authority: Authority,
     kubelet: Serving,
@@ -69,6 +70,8 @@ pub(crate) struct Place {
     pub(crate) name: String,
     /// Its number: 0 is the hub.
     pub(crate) index: u8,
+    /// The addresses of its Pods and Services.
+    pub(crate) network: Network,
     /// Logs, kubeconfigs.
     pub(crate) dir: PathBuf,
     /// Keys and data, in memory.
@@ -83,12 +86,13 @@ impl Cluster {
         let Place {
             name,
             index,
+            network,
             dir,
             state,
             outside_port,
         } = place;
         let authority = Authority::new(&format!("{name} authority"))?;
-        let keys = Keys::write(&state, &authority, index)?;
+        let keys = Keys::write(&state, &authority, &network)?;
         let access = |user: &str, organization| -> Result<Access> {
             Ok(Access {
                 cluster: name.clone(),
@@ -100,7 +104,8 @@ impl Cluster {
         };
         let admin = access("lab:admin", "system:masters")?;
         let client = admin.client().await?;
-        let mut api_server = ApiServer::start(&tools.kube_apiserver, &name, index, &keys, &dir)?;
+        let program = &tools.kube_apiserver;
+        let mut api_server = ApiServer::start(program, &name, index, &keys, &network, &dir)?;
         api_server
             .ready(&client)
             .await
@@ -112,7 +117,7 @@ impl Cluster {
             controller_manager(&tools.kube_controller_manager, &kubeconfig, &keys, &dir).start()?;
         admin.write(&dir.join("inside.kubeconfig"))?;
         admin
-            .through(format!("https://10.244.{index}.1:{}", port(index)))
+            .through(url_among_pods(&network, index))
             .write(&dir.join("pods.kubeconfig"))?;
         if let Some(port) = outside_port {
             admin
@@ -123,6 +128,7 @@ impl Cluster {
             inner: Arc::new(Inner {
                 name,
                 index,
+                network,
                 dir,
                 authority,
                 kubelet: keys.kubelet().clone(),
@@ -143,6 +149,11 @@ impl Cluster {
     /// 0 for the hub, 1 for `spoke1`: the third byte of the cluster's addresses.
     pub fn index(&self) -> u8 {
         self.inner.index
+    }
+
+    /// The addresses of its Pods and Services.
+    pub(crate) fn network(&self) -> &Network {
+        &self.inner.network
     }
 
     /// Where the cluster's logs and kubeconfigs are.

@@ -4,6 +4,6 @@ mod api_server;
 mod controller_manager;
 mod etcd;
 
-pub(crate) use api_server::{ApiServer, Keys, port};
+pub(crate) use api_server::{ApiServer, Keys, port, url_among_pods};
 pub(crate) use controller_manager::program as controller_manager;
 pub(crate) use etcd::{Etcd, Of};

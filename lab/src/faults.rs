@@ -141,12 +141,17 @@ impl Forward for Faults {
 
 /// The cluster of a Pod's address; an address that is no Pod's counts as the hub's.
 fn cluster_of(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(v4) => match v4.octets() {
-            [10, 244, index, _] => cluster_name(index),
-            _ => cluster_name(0),
-        },
-        IpAddr::V6(_) => cluster_name(0),
+    let octets = match address {
+        IpAddr::V4(v4) => v4.octets(),
+        // It ends with the bytes of the IPv4 address (`lab_kubelet::Family`).
+        IpAddr::V6(v6) => {
+            let [.., a, b, c, d] = v6.octets();
+            [a, b, c, d]
+        }
+    };
+    match octets {
+        [10, 244, index, _] => cluster_name(index),
+        _ => cluster_name(0),
     }
 }
 
@@ -168,6 +173,7 @@ mod tests {
     #[test]
     fn a_pod_is_known_by_its_address() {
         assert_eq!(cluster_of([10, 244, 2, 7].into()), "spoke2");
+        assert_eq!(cluster_of("fd00::10.244.2.7".parse().unwrap()), "spoke2");
         assert_eq!(cluster_of([127, 0, 0, 1].into()), "hub");
     }
 }

@@ -41,7 +41,6 @@ impl Server {
             .flag("base-path", dir)
             .arg("--export-all")
             .arg("--reuseaddr")
-            .flag("listen", "0.0.0.0")
             .flag("port", PORT.to_string())
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_CONFIG_SYSTEM", "/dev/null")

@@ -41,6 +41,7 @@ pub mod helm;
 pub mod kubeconfig;
 pub mod metrics;
 pub mod namespaces;
+pub mod network;
 pub mod pages;
 pub mod peers;
 pub mod process;
@@ -58,8 +59,8 @@ pub mod world;
 mod apply;
 mod bed;
 mod control_plane;
-mod network;
 
 pub use bed::{Lab, Ocm, Options, Past};
 pub use cluster::Cluster;
+pub use lab_kubelet::Family;
 pub use tools::Tools;

@@ -104,12 +104,11 @@ fn run(command: Command) -> Result<ExitCode> {
                 prepared,
             } = up;
             let options = Options {
-                spokes,
                 pods,
                 ocm,
                 argocd: argocd && pods,
                 product: product && pods && ocm,
-                spare: false,
+                ..Options::control_planes(spokes)
             };
             let dir = directory(place, "up")?;
             up::up(&Request {

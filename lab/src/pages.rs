@@ -90,6 +90,49 @@ pub fn blocks_of(page: &str, e2e_test: &str) -> Vec<Block> {
     .collect()
 }
 
+/// The blocks of commands below a heading of the second level, whether a test runs them or not.
+pub fn blocks_below(page: &str, heading: &str) -> Vec<Block> {
+    let title = format!("## {heading}");
+    let mut headings = prose(page).filter(|(_, line)| line.starts_with("## "));
+    let Some((start, _)) = headings.find(|(_, line)| *line == title) else {
+        return Vec::new();
+    };
+    let end = headings.next().map_or(usize::MAX, |(number, _)| number);
+    let all = blocks(page).into_iter();
+    all.filter(|block| block.is_commands() && (start..end).contains(&block.line))
+        .collect()
+}
+
+/// The commands of a block, as a reader counts them: continued lines are one command, and a here-document is part of its command.
+pub fn commands(block: &str) -> Vec<String> {
+    let (mut commands, mut open, mut end) = (Vec::new(), String::new(), None::<String>);
+    for line in block.lines().map(str::trim) {
+        if let Some(word) = &end {
+            if line == word {
+                end = None;
+            }
+            continue;
+        }
+        if let Some(start) = line.strip_suffix('\\') {
+            open.push_str(start);
+            continue;
+        }
+        open.push_str(line);
+        let whole = std::mem::take(&mut open);
+        if whole.starts_with('#') {
+            continue;
+        }
+        end = whole.split_once("<<").map(|(_, word)| {
+            let word = word.trim_start_matches('-');
+            word.trim_matches(['\'', '"']).to_owned()
+        });
+        let parts = whole.split(" && ").flat_map(|part| part.split("; "));
+        let parts = parts.map(str::trim).filter(|part| !part.is_empty());
+        commands.extend(parts.map(str::to_owned));
+    }
+    commands
+}
+
 /// The mark in a comment.
 fn stated(line: &str) -> Option<Mark> {
     let comment = line.strip_prefix("<!--")?.strip_suffix("-->")?.trim();
@@ -203,6 +246,26 @@ mod tests {
         assert_eq!(marks, [(3, Some(run)), (14, Some(not_run)), (18, None)]);
         assert_eq!(blocks_of(PAGE, "a_test").len(), 1);
         assert_eq!(blocks_of(PAGE, "another"), []);
+    }
+
+    #[test]
+    fn blocks_of_a_section_end_at_the_next_heading() {
+        let page = "## One\n```sh\na\n```\n### Part\n```sh\n## Two\nb\n```\n```yaml\nc: d\n```\n## Two\n```sh\ne\n```\n";
+        let of = |heading| {
+            let below = blocks_below(page, heading).into_iter();
+            below.map(|it| it.text).collect::<Vec<_>>()
+        };
+        assert_eq!(of("One"), ["a\n", "## Two\nb\n"]);
+        assert_eq!(of("Two"), ["e\n"]);
+        assert_eq!(of("Three"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn commands_are_counted_as_readers_do() {
+        let block = "one \\\n  --flag && two; three | four\n\n# nothing\nfive <<EOF\nsix\nseven; eight\nEOF\nnine\n";
+        let expected = ["one --flag", "two", "three | four", "five <<EOF", "nine"];
+        assert_eq!(commands(block), expected);
+        assert_eq!(commands("a <<'END'\nb\n  END\nc\n"), ["a <<'END'", "c"]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
-use lab_kubelet::{Image, Images};
+use lab_kubelet::{Image, Images, Source};
 use tokio::process::Command;
 
 use crate::{
@@ -24,6 +24,9 @@ pub const RELEASE: &str = "argocd-agent-addon";
 pub const MANAGER: &str = "argocd-agent-addon-manager";
 /// The Service that agents dial.
 pub const SERVICE: &str = "argocd-agent-principal";
+
+/// The command line; the hub program's image has it, too.
+const AGENTCTL: &str = "argocd-agentctl";
 
 /// The tag of the product's images, unless set otherwise.
 pub const TAG: &str = concat!("v", env!("CARGO_PKG_VERSION"));
@@ -60,8 +63,13 @@ pub fn provide_images(images: &Images) -> Result<()> {
         } else {
             "addon-manager"
         };
-        let path = format!("/usr/local/bin/{program}");
-        let image = Image::of_program(path, folder.join(program)).user(65532);
+        let path = |program: &str| format!("/usr/local/bin/{program}");
+        let mut image = Image::of_program(path(program), folder.join(program)).user(65532);
+        let beside = folder.join(AGENTCTL);
+        // An earlier release may have been without it.
+        if program != name && beside.is_file() {
+            image = image.file(path(AGENTCTL), Source::Machine(beside));
+        }
         images.insert(format!("{registry}/argocd-addon-{name}:{tag}"), image);
     };
     image(MIRRORED, "manager", &programs, TAG);
@@ -114,7 +122,7 @@ pub async fn agentctl_within(
     kubeconfig: &Path,
     arguments: &[&str],
 ) -> Result<Output> {
-    let mut command = Command::new(programs()?.join("argocd-agentctl"));
+    let mut command = Command::new(programs()?.join(AGENTCTL));
     command
         .args(arguments)
         .env_clear()
@@ -143,11 +151,16 @@ pub async fn upgrade(helm: &Helm, arguments: &[&str]) -> Result<String> {
 
 /// All objects of the chart with its default values, hooks included.
 pub async fn rendered(helm: &Helm) -> Result<String> {
+    rendered_with(helm, &[]).await
+}
+
+/// The same with further arguments, such as values.
+pub async fn rendered_with(helm: &Helm, arguments: &[&str]) -> Result<String> {
     let chart = helm::chart();
-    let arguments = ["template", RELEASE, helm::text(&chart)?];
+    let template = ["template", RELEASE, helm::text(&chart)?];
     let namespace = ["--namespace", NAMESPACE];
-    let rendered = helm.run(&[&arguments[..], &namespace].concat()).await?;
-    Ok(rendered)
+    let all = [&template[..], &namespace, arguments].concat();
+    helm.run(&all).await
 }
 
 /// Waits until the manager serves.

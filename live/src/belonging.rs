@@ -1,4 +1,5 @@
-//! Decides whether an object of a cluster belongs to an Application: users of the hub may change deployed objects only.
+//! Decides whether an object of a cluster belongs to an Application: users of the hub may change deployed objects only,
+//! and with `UI_ACCESS` `applications` see no others.
 //!
 //! An object names its Application in an annotation or a label, but every client that may write the object may write
 //! these. So they are only hints: the status of the Application, which Argo CD on the cluster writes, decides. An object
@@ -39,7 +40,7 @@ pub struct Claimed<'a> {
     pub name: &'a str,
 }
 
-/// The owner that an object claims.
+/// The owner that an object claims, or the object that an Event names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner<'a> {
     /// The API group; empty for the core.
@@ -117,6 +118,13 @@ impl<'a> Owner<'a> {
         owners.filter_map(Self::read).take(OWNERS).collect()
     }
 
+    /// The object that an Event names, and its namespace; none if it has no UID.
+    pub fn involved_in(event: &'a Value) -> Option<(Self, &'a str)> {
+        let involved = event.get("involvedObject")?;
+        let namespace = involved.get("namespace").and_then(Value::as_str);
+        Some((Self::read(involved)?, namespace.unwrap_or_default()))
+    }
+
     fn read(owner: &'a Value) -> Option<Self> {
         let text = |field| owner.get(field).and_then(Value::as_str);
         let (group, version) = split_version(text("apiVersion")?);
@@ -130,7 +138,7 @@ impl<'a> Owner<'a> {
         (!found.uid.is_empty()).then_some(found)
     }
 
-    /// Whether the object is this owner.
+    /// Whether the object is this one.
     pub fn is(&self, object: &Value) -> bool {
         Meta::of(object).uid() == self.uid
     }
@@ -239,6 +247,35 @@ mod tests {
         ] {
             let object = json!({ "metadata": { "annotations": { keys::TRACKING_ID: bad } } });
             assert_eq!(Claimed::by(&object, keys::INSTANCE), [], "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_event_names_its_object_with_a_uid() {
+        let involved = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop",
+            "name": "front", "uid": "u1", "fieldPath": "spec" });
+        let event = json!({ "involvedObject": involved });
+        let (object, namespace) = Owner::involved_in(&event).unwrap();
+        assert_eq!(
+            (object.group, object.name, namespace),
+            ("apps", "front", "shop")
+        );
+        assert!(object.is(&deployment()));
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            for bad in [json!(null), json!(7)] {
+                let mut event = event.clone();
+                event["involvedObject"][field] = bad;
+                assert_eq!(Owner::involved_in(&event), None, "{field}");
+            }
+        }
+        let no_uid = json!({ "involvedObject": { "apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "" } });
+        for event in [
+            no_uid,
+            json!({}),
+            json!([]),
+            json!({ "involvedObject": "front" }),
+        ] {
+            assert_eq!(Owner::involved_in(&event), None, "{event}");
         }
     }
 

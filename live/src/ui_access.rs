@@ -11,7 +11,7 @@ use crate::request::{Object, Request, Verb};
 mod tests;
 
 /// The names of the levels, for error messages.
-pub const LEVELS: &str = "none, read, operate or terminal";
+pub const LEVELS: &str = "none, applications, read, operate or terminal";
 
 /// The access levels; each includes the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
@@ -19,7 +19,9 @@ pub const LEVELS: &str = "none, read, operate or terminal";
 pub enum UiAccess {
     /// No access.
     None,
-    /// Read objects, except Secrets, and logs.
+    /// Read single objects of the cluster's Applications, except Secrets, with their logs and Events.
+    Applications,
+    /// Read all objects, except Secrets, and logs.
     Read,
     /// Change and delete objects of the cluster's Applications, and read their Secrets without values.
     Operate,
@@ -36,6 +38,8 @@ pub enum Allowed {
     IfItBelongs,
     /// The owner of the created object belongs to an Application of the cluster.
     IfItsOwnerBelongs,
+    /// The answer has only Events about Applications of the cluster and about objects that belong to one.
+    EventsOfApplications,
 }
 
 /// The name is not that of a level.
@@ -48,6 +52,7 @@ impl UiAccess {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
+            Self::Applications => "applications",
             Self::Read => "read",
             Self::Operate => "operate",
             Self::Terminal => "terminal",
@@ -59,10 +64,16 @@ impl FromStr for UiAccess {
     type Err = UnknownLevel;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        [Self::None, Self::Read, Self::Operate, Self::Terminal]
-            .into_iter()
-            .find(|level| level.as_str() == word)
-            .ok_or(UnknownLevel)
+        [
+            Self::None,
+            Self::Applications,
+            Self::Read,
+            Self::Operate,
+            Self::Terminal,
+        ]
+        .into_iter()
+        .find(|level| level.as_str() == word)
+        .ok_or(UnknownLevel)
     }
 }
 
@@ -83,6 +94,21 @@ pub enum Forbidden {
     /// The level allows the verb for other kinds only.
     #[error("UI_ACCESS of this cluster is {level}, which does not allow to {verb} {resource}")]
     Kind {
+        /// The level.
+        level: UiAccess,
+        /// The verb.
+        verb: &'static str,
+        /// The plural.
+        resource: String,
+    },
+    /// The level shows single objects only.
+    #[error(
+        "UI_ACCESS of this cluster is {level}, which does not allow to {verb} {resource}: it shows \
+         single objects of Applications, and lists Events with the field selector \
+         involvedObject.uid, or involvedObject.name in one namespace. Set UI_ACCESS to read to \
+         {verb} {resource}"
+    )]
+    Several {
         /// The level.
         level: UiAccess,
         /// The verb.
@@ -129,7 +155,7 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
         return opens.then_some(Allowed::IfItBelongs).ok_or(refused);
     }
     if reads {
-        reading(object, verb, level)
+        reading(request, object, level)
     } else if level >= UiAccess::Operate {
         changing(object, verb, level)
     } else {
@@ -137,7 +163,8 @@ pub fn judge(request: &Request, level: UiAccess) -> Result<Allowed, Forbidden> {
     }
 }
 
-fn reading(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forbidden> {
+fn reading(request: &Request, object: &Object, level: UiAccess) -> Result<Allowed, Forbidden> {
+    let verb = request.verb;
     // In every version, and in groups that might serve them under the same name.
     if object.resource == "secrets" {
         let one = object.is_secret() && verb == Verb::Get && object.subresource.is_none();
@@ -145,19 +172,45 @@ fn reading(object: &Object, verb: Verb, level: UiAccess) -> Result<Allowed, Forb
         let refused = Forbidden::Secrets { level };
         return may.then_some(Allowed::IfItBelongs).ok_or(refused);
     }
-    let Some(part) = object.subresource.as_deref() else {
-        return Ok(Allowed::AsItIs);
-    };
-    let shows = match part {
-        "status" | "scale" => true,
-        "log" => object.is("", "pods"),
-        // A subresource that reaches into a Pod, to a Node or through the API server, or an unknown one.
-        _ => false,
-    };
-    if shows && verb == Verb::Get {
-        return Ok(Allowed::AsItIs);
+    if let Some(part) = object.subresource.as_deref() {
+        let shows = match part {
+            "status" | "scale" => true,
+            "log" => object.is("", "pods"),
+            // A subresource that reaches into a Pod, to a Node or through the API server, or an unknown one.
+            _ => false,
+        };
+        if !shows || verb != Verb::Get {
+            return Err(closed(object, part, level));
+        }
     }
-    Err(closed(object, part, level))
+    if level >= UiAccess::Read {
+        Ok(Allowed::AsItIs)
+    } else if verb == Verb::Get {
+        Ok(Allowed::IfItBelongs)
+    } else if lists_events_of_an_object(request, object) {
+        Ok(Allowed::EventsOfApplications)
+    } else {
+        Err(Forbidden::Several {
+            level,
+            verb: verb.as_str(),
+            resource: object.resource.clone(),
+        })
+    }
+}
+
+/// Whether it lists the Events about one UID, or about one name in a namespace, which are few enough to judge each. Argo CD
+/// lists those of a cluster-scoped object without a namespace.
+fn lists_events_of_an_object(request: &Request, object: &Object) -> bool {
+    let selector = request.query.get("fieldSelector").unwrap_or_default();
+    let selects = |field: &str| {
+        let mut values = selector
+            .split(',')
+            .filter_map(|term| term.strip_prefix(field));
+        values.any(|value| !value.trim_start_matches('=').is_empty())
+    };
+    let are_few = selects("involvedObject.uid=")
+        || object.namespace.is_some() && selects("involvedObject.name=");
+    request.verb == Verb::List && object.is("", "events") && are_few
 }
 
 /// The changes that Argo CD makes for users: it patches (edits and actions), deletes, and creates the objects of actions,

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use argocd::Patch;
+use argocd::{Patch, global_projects::GlobalProjects};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use live::events::{self, Observed};
@@ -97,6 +97,8 @@ pub enum Report {
     /// The hub was restored to an earlier state: all objects of this kind are reported again, perhaps in older
     /// versions.
     Rewound(Watched),
+    /// The global projects; none until the first report, which comes before that of any project.
+    GlobalProjects(GlobalProjects),
 }
 
 /// The watched kinds: Applications of all namespaces, everything else in the Argo CD namespace. Of Secrets only those

@@ -76,7 +76,7 @@ pub const fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
@@ -85,7 +85,7 @@ mod tests {
     const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
     /// Whether this machine has the IPv6 loopback; if not, prints which part of a test is skipped.
-    async fn has_ipv6(part: &str) -> bool {
+    pub(crate) async fn has_ipv6(part: &str) -> bool {
         let bound = TcpListener::bind((V6, 0)).await;
         if let Err(error) = &bound {
             println!("skipped {part}: this machine has no IPv6 ({error})");

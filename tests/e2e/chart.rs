@@ -1,5 +1,7 @@
 //! The chart on a hub: upgrade, uninstall, and install again. Each test leaves it installed.
 
+pub(crate) mod configure;
+pub(crate) mod gitops;
 pub(crate) mod leftovers;
 
 use std::collections::BTreeSet;
@@ -18,7 +20,7 @@ use crate::{
 };
 
 /// The name of the uninstall Job and its objects.
-const UNINSTALL: &str = "argocd-agent-addon-uninstall";
+pub(crate) const UNINSTALL: &str = "argocd-agent-addon-uninstall";
 
 /// A changed value rolls the hub program and nothing else: same CA, same certificates, agents that only connect again.
 pub(crate) async fn an_upgrade_keeps_the_ca_and_the_agents(stage: &Stage) -> Result<()> {
@@ -78,7 +80,7 @@ pub(crate) async fn an_uninstallation_takes_the_add_on_off_and_an_installation_a
         enrol::until_removed(&stage.hub, stage.spoke(number), &cluster).await?;
     }
     went_in_order(&stage.lab.hub().audit().since(mark)?, "spoke1")?;
-    used_its_rights(stage, mark).await?;
+    used_its_rights(stage, mark, UNINSTALL, &[]).await?;
     leftovers::are_as_promised(stage).await?;
     let left = stage.hub.read(&app.at).await?;
     ensure!(
@@ -338,9 +340,9 @@ fn went_in_order(entries: &[Entry], cluster: &str) -> Result<()> {
     Ok(())
 }
 
-/// The uninstallation used every right that the chart gives it, and wanted no other.
-async fn used_its_rights(stage: &Stage, mark: Mark) -> Result<()> {
-    let account = format!("system:serviceaccount:{}:{UNINSTALL}", product::NAMESPACE);
+/// The Jobs with this `ServiceAccount` used every right that the chart gives them with these values, and wanted no other.
+async fn used_its_rights(stage: &Stage, mark: Mark, name: &str, values: &[&str]) -> Result<()> {
+    let account = format!("system:serviceaccount:{}:{name}", product::NAMESPACE);
     let entries = stage.lab.hub().audit().by(&account, mark)?;
     let refused: Vec<_> = entries.iter().filter(|it| it.is_forbidden()).collect();
     ensure!(refused.is_empty(), "refused: {refused:#?}");
@@ -348,11 +350,12 @@ async fn used_its_rights(stage: &Stage, mark: Mark) -> Result<()> {
         .iter()
         .filter_map(|it| Some(format!("{} {}", it.verb, it.object.as_ref()?.kind())));
     let used: BTreeSet<String> = used.collect();
-    let rendered = product::rendered(&stage.lab.helm()).await?;
+    let rendered = product::rendered_with(&stage.lab.helm(), values).await?;
     let mut given = BTreeSet::new();
     for document in rendered.split("\n---\n") {
         let object: Value = serde_saphyr::from_str(document)?;
-        if object["metadata"]["name"] == UNINSTALL {
+        let of = object["metadata"]["name"].as_str().unwrap_or_default();
+        if of.starts_with(name) {
             given.extend(rights::of_object(&object));
         }
     }

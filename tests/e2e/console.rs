@@ -19,6 +19,7 @@ use tokio::time::timeout;
 use crate::stage::{SOON, Stage};
 
 mod events;
+pub(crate) mod hybrid;
 mod line;
 pub(crate) mod setup;
 mod shell;
@@ -26,6 +27,14 @@ pub(crate) mod tenants;
 
 use line::Console;
 use shell::Shell;
+
+/// The server on the hub has these kinds in the tree of an Application.
+pub(crate) async fn tree_shows(stage: &Stage, app: &str, kinds: &[&str]) -> Result<()> {
+    let tree = ["app", "get", app, "--output", "tree=detailed"];
+    let has_all = |tree: &str| kinds.iter().all(|kind| tree.contains(kind));
+    let console = Console::on(stage).await?;
+    console.until_it_prints(&tree, has_all).await
+}
 
 fn is_connected(info: &Value) -> bool {
     info["connectionState"]["status"] == "Successful"

@@ -118,6 +118,42 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     enrol::until_available(hub, "spoke1").await.map(drop)
 }
 
+/// A pattern of namespaces admits those that exist on the cluster. The agent's rights in all namespaces go with it.
+pub(crate) async fn namespaces_of_a_pattern_are_allowed(stage: &Stage) -> Result<()> {
+    const TEAM: &str = "squad-one";
+    stage.enrolled(1).await?;
+    let (hub, spoke, helm) = (&stage.hub, stage.spoke(1), stage.lab.helm());
+    let allowed = "argocd.applicationNamespaces={squad-*}";
+    product::upgrade(&helm, &["--set", allowed, "--wait"]).await?;
+    for side in [hub, spoke] {
+        side.apply(&At::namespace(TEAM), json!({})).await?;
+    }
+    let mut app = stage.greeter("patterned", 1).await?;
+    app.at = At::application(TEAM, "patterned");
+    "spoke1".clone_into(&mut app.cluster);
+    let sources = json!({"spec": {"sourceNamespaces": ["squad-*"]}});
+    hub.merge(&At::project(ARGOCD, "patterned"), sources)
+        .await?;
+    app.apply(hub).await?;
+    enrol::with_variable(hub, "spoke1", "ALLOWED_NAMESPACES", "squad-*").await?;
+    let replica = At::application(TEAM, "patterned");
+    spoke.until_there(&replica, SOON * 2).await?;
+    let role = At::cluster_role("argocd-agent-addon-agent-applications");
+    let granted = spoke.get(&role).await?;
+    ensure!(granted.is_some(), "a pattern without its ClusterRole");
+    // No controller on the spoke would act on a finalizer.
+    let free = json!({"metadata": {"finalizers": null}});
+    hub.merge(&app.at, free).await?;
+    let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
+    spoke.until(&replica, "is free", SOON, freed).await?;
+    stage.clear(&app).await?;
+    spoke.until_gone(&replica, SOON).await?;
+    enrol::without_variables(hub, "spoke1").await?;
+    spoke.until_gone(&role, SOON).await?;
+    product::upgrade(&helm, &["--wait"]).await?;
+    enrol::until_available(hub, "spoke1").await.map(drop)
+}
+
 /// A new target revision on the hub is deployed on the spoke.
 pub(crate) async fn a_new_revision_goes_through(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
@@ -160,6 +196,65 @@ pub(crate) async fn a_changed_project_goes_through(stage: &Stage) -> Result<()> 
             is_described,
         )
         .await?;
+    stage.clear(&app).await
+}
+
+/// A global project of the hub restricts the projects that it selects as clusters get them, and what is delivered at all.
+/// A damaged setting counts as none.
+pub(crate) async fn a_global_project_of_the_hub_counts_on_the_spoke(stage: &Stage) -> Result<()> {
+    const GUARDED: &str = "e2e.example.org/guarded";
+    const LIST: &str = "namespaceResourceBlacklist";
+    stage.enrolled(1).await?;
+    let (hub, spoke) = (&stage.hub, stage.spoke(1));
+    let settings = At::config_map(ARGOCD, "argocd-cm");
+    let (project, guard) = (At::project(ARGOCD, "guarded"), At::project(ARGOCD, "guard"));
+    let app = stage.greeter("guarded", 1).await?;
+    app.apply(hub).await?;
+    deliver::until_healthy(hub, &app.at, "").await?;
+    let label = json!({"metadata": {"labels": {GUARDED: "yes"}}});
+    hub.merge(&project, label).await?;
+    let denied = |kind: &str| json!({"spec": {LIST: [{"group": "", "kind": kind}]}});
+    hub.apply(&guard, denied("Secret")).await?;
+    let global =
+        format!("- projectName: guard\n  labelSelector: {{matchLabels: {{{GUARDED}: \"yes\"}}}}\n");
+    let set = |global: &str| {
+        let part_of = json!({"app.kubernetes.io/part-of": "argocd"});
+        json!({"metadata": {"labels": part_of}, "data": {"globalProjects": global}})
+    };
+    let refuses = |kind: &'static str| move |it: &Value| it["spec"][LIST][0]["kind"] == kind;
+    let is_free = |it: &Value| !it.is_null() && it["spec"][LIST].is_null();
+
+    hub.apply(&settings, set(&global)).await?;
+    let what = "denies what the global project denies";
+    spoke.until(&project, what, SOON, refuses("Secret")).await?;
+    hub.merge(&guard, denied("Service")).await?;
+    spoke
+        .until(&project, what, SOON, refuses("Service"))
+        .await?;
+    let own = hub.read(&project).await?;
+    ensure!(is_free(&own), "the hub's own project changed: {own}");
+    let there = spoke.get(&guard).await?;
+    ensure!(there.is_none(), "the guard has no destination");
+    hub.apply(&settings, set("guard")).await?;
+    spoke.until(&project, "is free", SOON, is_free).await?;
+    hub.apply(&settings, set(&global)).await?;
+    spoke
+        .until(&project, what, SOON, refuses("Service"))
+        .await?;
+
+    let without = json!([{"name": "!spoke1", "namespace": "*"}]);
+    hub.merge(&guard, json!({"spec": {"destinations": without}}))
+        .await?;
+    spoke.until_gone(&project, SOON).await?;
+    let is_blocked = |app: &Value| app.to_string().contains("ArgoCDAgentNotAdmitted");
+    hub.until(&app.at, "is not admitted", SOON, is_blocked)
+        .await?;
+    let none = json!({"data": {"globalProjects": null}});
+    hub.merge(&settings, none).await?;
+    spoke.until(&project, "is free", SOON, is_free).await?;
+    let is_admitted = |app: &Value| !is_blocked(app);
+    hub.until(&app.at, "is admitted", SOON, is_admitted).await?;
+    hub.delete(&guard).await?;
     stage.clear(&app).await
 }
 

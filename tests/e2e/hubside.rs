@@ -242,3 +242,29 @@ pub(crate) async fn each_cluster_has_a_project_where_it_is_wanted(stage: &Stage)
     by_label(hub, "spoke2").await?;
     until_available(hub, "spoke2").await.map(drop)
 }
+
+/// The chart's value puts the label of ACM's backups on each object that a restored hub needs, and not on a serving
+/// certificate.
+pub(crate) async fn backup_label_marks_all_that_a_restored_hub_needs(stage: &Stage) -> Result<()> {
+    const BACKUP: &str = "cluster.open-cluster-management.io/backup";
+    const VALUE: &str = "cluster-activation";
+    stage.enrolled(1).await?;
+    let (helm, own) = (stage.lab.helm(), product::NAMESPACE);
+    let set = format!("backup.label={VALUE}");
+    product::upgrade(&helm, &["--set", &set, "--wait"]).await?;
+    let is_marked = |object: &Value| label(object, BACKUP) == VALUE;
+    for at in [
+        At::secret(own, "argocd-agent-ca"),
+        At::secret(own, "argocd-agent-jwt"),
+        At::config_map(own, "argocd-agent-addon-modes"),
+        At::config_map(enrol::ARGOCD, "argocd-agent-principal-identity"),
+    ] {
+        let marked = stage.hub.until(&at, "has the label", SOON * 2, is_marked);
+        marked.await?;
+    }
+    let leaf = At::secret(own, "argocd-agent-principal-tls");
+    let leaf = stage.hub.read(&leaf).await?;
+    ensure!(label(&leaf, BACKUP).is_null(), "it can be issued again");
+    product::upgrade(&helm, &["--wait"]).await?;
+    until_available(&stage.hub, "spoke1").await.map(drop)
+}

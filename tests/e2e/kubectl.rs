@@ -1,6 +1,6 @@
 //! kubectl with the access of an administrator, or of a cluster Secret.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use anyhow::{Context as _, Result};
 use kube::{
@@ -52,7 +52,7 @@ impl Kubectl {
         let service = stage.hub.read(&service).await?;
         let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
         let access: Value = serde_json::from_str(&text(&secret, "config")?)?;
-        let server = format!("https://{ip}:9090");
+        let server = format!("https://{}", SocketAddr::new(ip.parse()?, 9090));
         let config = kubeconfig::of_cluster_secret(&server, Some(host), &access);
         Self::with(&stage.lab, &config)
     }

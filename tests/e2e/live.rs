@@ -1,7 +1,9 @@
 //! Live access to a cluster from the hub, with the credentials in its cluster Secret.
 
+pub(crate) mod applications;
 pub(crate) mod crowd;
 pub(crate) mod inside;
+pub(crate) mod view;
 
 use std::time::Duration;
 

@@ -32,12 +32,14 @@ mod conformance;
 mod console;
 mod decisions;
 mod delivery;
+mod differential;
 mod enrolment;
 mod faults;
 mod hostile;
 mod hubside;
 mod interop;
 mod intruders;
+mod ipv6_only;
 mod kills;
 mod kubectl;
 mod leaders;
@@ -73,7 +75,7 @@ mod zerotouch;
 use std::process::ExitCode;
 
 use lab::{
-    Options, e2e_test,
+    Family, Options, e2e_test,
     e2e_test::{E2eTest, TestGroup, main as run},
 };
 
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
             product::chapter(),
             restarts(),
             certificates(),
+            ipv6_only(),
         ],
         vec![
             crowd(),
@@ -105,6 +108,20 @@ fn main() -> ExitCode {
     ])
 }
 
+fn ipv6_only() -> TestGroup {
+    let options = Options {
+        family: Family::V6,
+        ..Options::everything(1)
+    };
+    TestGroup::alone(
+        options,
+        vec![staged!(
+            ipv6_only::cluster_is_enrolled_synced_and_viewed_over_ipv6_only,
+            transport::ipv6::missing()
+        )],
+    )
+}
+
 fn control_planes() -> TestGroup {
     TestGroup::shared(
         Options::control_planes(1),
@@ -118,6 +135,7 @@ fn control_planes() -> TestGroup {
             e2e_test!(command::a_killed_lab_leaves_nothing),
             e2e_test!(command::an_interrupted_start_leaves_nothing),
             e2e_test!(hostile::every_attack_is_refused_or_bounded),
+            e2e_test!(differential::in_memory_api_answers_like_a_kube_apiserver),
         ],
     )
 }
@@ -159,6 +177,9 @@ fn life_of_the_chart() -> TestGroup {
             staged!(chart::an_uninstallation_takes_the_add_on_off_and_an_installation_adopts),
             staged!(chart::an_uninstallation_waits_for_a_lost_spoke_with_a_bound),
             staged!(chart::an_installation_refuses_an_add_on_of_templates),
+            staged!(chart::configure::configure_sets_argocd_server_up_and_restores_it),
+            staged!(chart::gitops::argo_cd_keeps_the_chart_synced),
+            staged!(chart::gitops::deleted_application_leaves_a_clean_hub),
             staged!(quickstart::the_quickstart_is_followed_word_by_word),
             staged!(
                 skew::hub_and_agents_upgrade_and_roll_back_one_by_one,
@@ -240,6 +261,7 @@ fn users() -> TestGroup {
             staged!(console::tenants::hub::in_cluster_destination_opens_no_object_of_the_hub),
             staged!(console::tenants::page::tenant_set_up_by_the_page_is_confined),
             staged!(console::setup::hub_setup_shows_clusters_and_undo_restores_settings),
+            staged!(console::hybrid::old_hub_controller_syncs_only_applications_of_its_own),
         ],
     )
 }
@@ -344,6 +366,7 @@ fn hub_side() -> TestGroup {
             staged!(hubside::a_cluster_secret_of_argocd_agentctl_is_taken_over),
             staged!(hubside::the_principal_is_found_behind_a_node_port_and_a_load_balancer),
             staged!(hubside::each_cluster_has_a_project_where_it_is_wanted),
+            staged!(hubside::backup_label_marks_all_that_a_restored_hub_needs),
             staged!(monitored::a_prometheus_that_follows_the_page_sees_everything),
             staged!(leaders::another_replica_takes_the_lease_of_a_lost_leader),
             staged!(leaders::a_restarted_container_leads_at_once),

@@ -6,7 +6,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use lab::{
     Cluster,
     call::{Output, call},
-    pages, tools,
+    pages::{self, Block},
+    tools,
 };
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -58,8 +59,19 @@ impl Reader {
 
     /// Runs the blocks of a page that are for this test, in one shell, until a command fails. Returns their output.
     pub(crate) async fn follow(&self, page: &str, e2e_test: &str, least: usize) -> Result<String> {
-        let text = fs::read_to_string(tools::workspace().join(page)).context(page.to_owned())?;
-        let blocks = pages::blocks_of(&text, e2e_test);
+        self.follow_some(page, e2e_test, least, |_| true).await
+    }
+
+    /// Like [`follow`](Self::follow), for the blocks that fit.
+    pub(crate) async fn follow_some(
+        &self,
+        page: &str,
+        e2e_test: &str,
+        least: usize,
+        fits: impl Fn(&Block) -> bool,
+    ) -> Result<String> {
+        let mut blocks = pages::blocks_of(&text_of(page)?, e2e_test);
+        blocks.retain(fits);
         let count = blocks.len();
         ensure!(count >= least, "only {count} blocks of {page} are for it");
         let mut script = "set -euo pipefail\nexec 2>&1\n".to_owned();
@@ -91,4 +103,9 @@ impl Reader {
         }
         Ok(output)
     }
+}
+
+/// The text of a page of the source tree.
+pub(crate) fn text_of(page: &str) -> Result<String> {
+    fs::read_to_string(tools::workspace().join(page)).with_context(|| page.to_owned())
 }

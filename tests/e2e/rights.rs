@@ -13,7 +13,10 @@ use lab::{
 };
 use serde_json::Value;
 
-use crate::stage::{Stage, text};
+use crate::{
+    chart::UNINSTALL,
+    stage::{Stage, text},
+};
 
 /// Rights that no request shows: the API server asks for them while it looks at another request.
 const ASKED_ON_THE_WAY: [&str; 6] = [
@@ -194,7 +197,10 @@ fn of_documents(text: &str) -> Result<BTreeSet<String>> {
         let object: Value =
             serde_saphyr::from_str(document).with_context(|| format!("read YAML:\n{document}"))?;
         let metadata = &object["metadata"];
-        if metadata["annotations"]["helm.sh/hook"].is_null() && metadata["name"] != FOR_ARGO_CD {
+        let of_others = [FOR_ARGO_CD, UNINSTALL]
+            .iter()
+            .any(|it| metadata["name"] == *it);
+        if metadata["annotations"]["helm.sh/hook"].is_null() && !of_others {
             rights.extend(of_object(&object));
         }
     }

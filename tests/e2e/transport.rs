@@ -19,10 +19,12 @@ use serde_json::json;
 
 use crate::interop::{Replicated, SOON, delivery, finish};
 
-mod ipv6;
+pub(crate) mod ipv6;
 mod newcomer;
 
-use ipv6::session_and_probes_work_over_the_ipv6_loopback;
+use ipv6::{
+    a_dead_ipv6_route_does_not_delay_the_agent, session_and_probes_work_over_the_ipv6_loopback,
+};
 use newcomer::an_agent_without_a_cluster_secret_registers_itself;
 
 const OURS: Pairing = Pairing {
@@ -86,6 +88,7 @@ pub(crate) fn chapter() -> TestGroup {
             session_and_probes_work_over_the_ipv6_loopback,
             ipv6::missing()
         ),
+        each_pairing!(a_dead_ipv6_route_does_not_delay_the_agent, ipv6::missing()),
         each_pairing!(
             a_revoked_cluster_disconnects_and_reconnects_when_allowed,
             None

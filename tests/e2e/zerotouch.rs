@@ -1,6 +1,7 @@
 //! The label installs Argo CD on a cluster without one, and leaves an existing one alone.
 
 pub(crate) mod further;
+mod tuned;
 
 use anyhow::{Result, ensure};
 use lab::{
@@ -26,7 +27,8 @@ fn programs() -> Vec<At> {
 }
 
 /// With the label alone, an Application of the hub becomes Synced on an empty cluster. An opt-out deletes the workloads of
-/// Argo CD and leaves everything else; the next opt-in reuses it, and with `KEEP_ARGOCD` an opt-out keeps the workloads.
+/// Argo CD and leaves everything else; the next opt-in reuses it, and with `KEEP_ARGOCD` an opt-out keeps the workloads. In
+/// between, settings for the fleet come and go.
 pub(crate) async fn an_empty_cluster_gets_its_argo_cd_with_the_label(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
     let (empty, tools) = (stage.lab.spoke(2), stage.lab.tools());
@@ -103,6 +105,7 @@ async fn lived(stage: &Stage) -> Result<()> {
         .await?;
     enrol::until_available(hub, "spoke2").await?;
     ensure!(uids(spoke).await? == before, "Argo CD was installed again");
+    tuned::settings_of_the_fleet_come_and_go(stage).await?;
 
     let stays = stays(stage).await?;
     enrol::take_label_away(hub, "spoke2").await?;

@@ -18,8 +18,12 @@ use std::{
 use lab::helm;
 use serde_json::{Value, json};
 
+mod acm;
 mod alerts;
+mod configure;
 mod generator;
+mod gitops;
+mod long;
 mod rendered;
 mod rights;
 
@@ -55,6 +59,8 @@ fn values_that_cannot_be_are_refused_by_name() {
             "principal.service.ipFamilies",
         ),
         ("argocd.namespace=Argo_CD", "argocd.namespace"),
+        ("argocd.configure=yes", "argocd.configure"),
+        ("argocd.configure=true", "redisProxy.enabled"),
         ("agent.variables.LOGLEVEL=debug", "LOGLEVEL"),
         ("agent.variables.MODE=manged", "agent.variables.MODE"),
         (
@@ -67,6 +73,8 @@ fn values_that_cannot_be_are_refused_by_name() {
         ),
         ("agent.registries[0].source=quay.io", "mirror"),
         ("certificateLife=30", "certificateLife"),
+        ("console.launchLink=javascript:0", "console.launchLink"),
+        ("backup.label=a/b", "backup.label"),
         ("log.format=xml", "log.format"),
         ("tracing.address=http://otel:4317", "tracing.address"),
         ("tracing.sampleRatio=2", "tracing.sampleRatio"),

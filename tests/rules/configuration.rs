@@ -115,6 +115,24 @@ fn every_variable_of_the_configuration_is_known_to_the_manager() {
     );
 }
 
+/// The message about a refused key refers to this list.
+#[test]
+fn every_setting_of_an_installed_argo_cd_is_listed() {
+    let source = file("addon-manager/src/addon/settings/tuning/keys.rs");
+    let literals = source.split('"').skip(1).step_by(2);
+    let is_key = |it: &&str| it.contains('.') && it.starts_with(|it: char| it.is_ascii_lowercase());
+    let keys: Vec<_> = literals.filter(is_key).collect();
+    assert!(keys.len() > 50, "only {keys:?} were found");
+    let lines: Vec<_> = section("Settings of installed Argo CDs").collect();
+    let listed: Vec<_> = lines.iter().flat_map(|it| it.split_whitespace()).collect();
+    let is_missing = |key: &&&str| {
+        let fits = |word: &&str| word == *key || (key.ends_with('.') && word.starts_with(**key));
+        !listed.iter().any(fits)
+    };
+    let missing: Vec<_> = keys.iter().filter(is_missing).collect();
+    assert!(missing.is_empty(), "{DOCUMENT} does not list {missing:?}");
+}
+
 /// Helm renders `templates/` only; it silently ignores a manifest beside it.
 #[test]
 fn every_manifest_of_the_hub_is_in_the_chart() {

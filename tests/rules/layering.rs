@@ -205,6 +205,25 @@ fn methods_of_a_type_are_in_at_most_three_files() {
     assert!(files_of.is_empty(), "{files_of:#?}");
 }
 
+/// All connections to a host are made by one function, which tries the addresses of both families.
+#[test]
+fn programs_connect_by_the_function_for_both_families() {
+    let mut dialling = Vec::new();
+    for path in PROGRAMS.iter().flat_map(|name| sources::files(name)) {
+        let text = sources::file(&path);
+        let program = text.split("\n#[cfg(test)]").next().unwrap_or_default();
+        if program.contains("TcpStream::connect") || program.contains("TcpSocket::connect") {
+            dialling.push(path);
+        }
+    }
+    assert!(
+        dialling.is_empty(),
+        "use runtime::connection::tcp: {dialling:?}"
+    );
+    let function = sources::file("runtime/src/connection.rs");
+    assert!(function.contains("set_happy_eyeballs_timeout(Some("));
+}
+
 /// The type of an inherent `impl`, if this line begins one.
 fn inherent(line: &str) -> Option<String> {
     let rest = line.strip_prefix("impl")?;

@@ -12,6 +12,8 @@ const NO_REASONS: &[&str] = &[
     "MicroShift",
     "OpenShift",
     "OpenShiftDedicated",
+    // operators of a label selector
+    "In",
     // kinds of objects, and parts of their names
     "AddOnDeploymentConfig",
     "AppProject",

@@ -7,6 +7,9 @@ use std::{
 
 use serde_json::Value;
 
+mod olm;
+mod packages;
+
 /// A program, where it is started and as whom, and what the chart calls its image.
 struct Program {
     name: &'static str,
@@ -69,6 +72,20 @@ fn images_fit_the_manifests() {
             "the chart does not know {image}"
         );
     }
+}
+
+/// Jobs of the chart start `argocd-agentctl` from the hub program's image.
+#[test]
+fn the_image_of_the_hub_program_has_agentctl_for_the_chart() {
+    let dockerfile = text("release/Dockerfile");
+    let (_, image) = dockerfile
+        .split_once("\nFROM scratch AS addon-manager\n")
+        .expect("the image of the hub program");
+    let path = "/usr/local/bin/argocd-agentctl";
+    let copied = format!("COPY ${{TARGETARCH}}/argocd-agentctl {path}\n");
+    assert!(image.contains(&copied), "{image}");
+    let command = format!("command: [\"{path}\"]");
+    assert!(text("manifests/hub/templates/_configure.tpl").contains(&command));
 }
 
 /// With an engine that only records its arguments: the Dockerfile, and the platforms of each image.

@@ -9,6 +9,7 @@ pub mod pattern;
 mod proxy;
 pub mod record;
 mod skipped;
+mod tuning;
 
 use std::{collections::BTreeMap, sync::Mutex};
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::addon::AGENT_TRUST as TRUST;
 use live::ui_access::UiAccess;
-use ocm::api::addon::NodePlacement;
+use ocm::{api::addon::NodePlacement, name::is_dns_label};
 use principal::Mode;
 use serde_json::{Value, json};
 
 use super::{
-    settings::{PodOptions, ReadGroups, RedisOptions},
+    settings::{PodOptions, ReadGroups, RedisOptions, Tuning},
     template::{Error, Template, embedded},
 };
 use crate::address::Address;
@@ -23,8 +23,10 @@ const CONTAINER: &str = "agent";
 const MANAGED_ROLE: &str = "role.yaml";
 const AUTONOMOUS_ROLE: &str = "role-autonomous.yaml";
 
-/// The permissions of users of the hub's Argo CD from the level read on.
+/// The permissions of users of the hub's Argo CD from the level applications on, which the agent limits itself.
 const READERS_ROLE: &str = "ui-read-clusterrole.yaml";
+/// Their further permissions with `UI_READ_GROUPS` `all`.
+const VIEW_BINDING: &str = "ui-view-clusterrolebinding.yaml";
 
 /// The files that are rendered once for each further namespace of Applications.
 const EACH: [&str; 3] = [
@@ -33,15 +35,21 @@ const EACH: [&str; 3] = [
     "rolebinding-applications.yaml",
 ];
 
+/// The agent's permissions in all namespaces, which only patterns of namespaces need.
+const EVERYWHERE: [&str; 2] = [
+    "clusterrole-applications.yaml",
+    "clusterrolebinding-applications.yaml",
+];
+
 /// Prefixes of the files for users of the hub's Argo CD, with the level that they need; the first match counts.
 const UI: [(&str, UiAccess); 3] = [
     ("ui-terminal-", UiAccess::Terminal),
     ("ui-operate-", UiAccess::Operate),
-    ("ui-", UiAccess::Read),
+    ("ui-", UiAccess::Applications),
 ];
 
 /// The files, in the order of creation.
-const FILES: [(&str, &str); 20] = [
+const FILES: [(&str, &str); 23] = [
     embedded!("namespace-agent.yaml"),
     embedded!("namespace-argocd.yaml"),
     embedded!("serviceaccount.yaml"),
@@ -51,11 +59,14 @@ const FILES: [(&str, &str); 20] = [
     embedded!("namespace-applications.yaml"),
     embedded!("role-applications.yaml"),
     embedded!("rolebinding-applications.yaml"),
+    embedded!("clusterrole-applications.yaml"),
+    embedded!("clusterrolebinding-applications.yaml"),
     embedded!("ui-serviceaccount.yaml"),
     embedded!("ui-role.yaml"),
     embedded!("ui-rolebinding.yaml"),
     embedded!("ui-read-clusterrole.yaml"),
     embedded!("ui-read-clusterrolebinding.yaml"),
+    embedded!("ui-view-clusterrolebinding.yaml"),
     embedded!("ui-operate-clusterrole.yaml"),
     embedded!("ui-operate-clusterrolebinding.yaml"),
     embedded!("ui-terminal-clusterrole.yaml"),
@@ -78,7 +89,7 @@ pub struct Spoke {
     pub agent_namespace: String,
     /// Namespace of Argo CD.
     pub argocd_namespace: String,
-    /// Further namespaces of Applications, if the hub owns them.
+    /// Further namespaces of Applications, if the hub owns them, by name or pattern.
     pub allowed_namespaces: BTreeSet<String>,
     /// The owner of the Applications.
     pub mode: Mode,
@@ -106,6 +117,8 @@ pub struct Spoke {
     pub pod: PodOptions,
     /// How the agent reaches Argo CD's redis.
     pub redis: RedisOptions,
+    /// Settings of an Argo CD that we install.
+    pub tuning: Tuning,
 }
 
 /// Proxies for connections to the outside of the cluster; empty values are not passed on.
@@ -153,11 +166,14 @@ impl Templates {
         let shown = |file: &str| {
             let level = UI.iter().find(|(begins, _)| file.starts_with(begins));
             level.is_none_or(|(_, level)| spoke.ui_access >= *level)
+                && (file != VIEW_BINDING || spoke.read_groups.views_all())
+                && (!EVERYWHERE.contains(&file) || spoke.has_patterns())
         };
         let files = self.0.iter().filter(|it| it.name() != other_role);
         for template in files.filter(|it| shown(it.name())) {
             if EACH.contains(&template.name()) {
-                for namespace in spoke.further_namespaces() {
+                let names = spoke.further_namespaces().filter(|it| is_dns_label(it));
+                for namespace in names {
                     values.insert("APPLICATION_NAMESPACE", namespace.clone());
                     add(&mut objects, template.fill(&values)?);
                 }
@@ -183,7 +199,12 @@ impl Templates {
 }
 
 impl Spoke {
-    /// The namespaces of Applications besides Argo CD's own. An autonomous cluster reports only Applications in Argo CD's
+    /// Whether the agent needs permissions in all namespaces: RBAC has no patterns.
+    fn has_patterns(&self) -> bool {
+        self.further_namespaces().any(|it| !is_dns_label(it))
+    }
+
+    /// The namespaces of Applications besides Argo CD's own, by name or pattern. An autonomous cluster reports only Applications in Argo CD's
     /// namespace.
     pub(super) fn further_namespaces(&self) -> impl Iterator<Item = &String> {
         let managed = self.mode == Mode::Managed;
@@ -224,6 +245,7 @@ fn values(spoke: &Spoke) -> BTreeMap<&'static str, String> {
         traces: _,
         pod: _,
         redis: _,
+        tuning: _,
     } = spoke;
     BTreeMap::from([
         ("AGENT_NAMESPACE", agent_namespace.clone()),

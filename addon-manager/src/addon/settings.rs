@@ -1,6 +1,6 @@
 //! Reads the settings of one spoke from an `AddOnDeploymentConfig`. Pure.
 
-use std::{collections::BTreeSet, str::FromStr};
+use std::str::FromStr;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use live::ui_access::{self, UiAccess};
@@ -18,16 +18,20 @@ use crate::{
 };
 
 mod image;
+mod namespaces;
+mod parts;
 mod pod;
 mod read_groups;
 mod redis;
 mod traces;
+mod tuning;
 mod unknown;
 
 pub(super) use image::mirrored;
 pub use pod::PodOptions;
 pub use read_groups::ReadGroups;
 pub use redis::{RedisOptions, RedisTls};
+pub use tuning::Tuning;
 pub use unknown::{Unknown, VARIABLES, unknown};
 
 /// The defaults for all clusters.
@@ -64,6 +68,14 @@ pub enum Error {
         value: String,
         /// The valid values.
         wanted: &'static str,
+    },
+    /// A variable with settings of Argo CD is invalid.
+    #[error("the variable {name} of the AddOnDeploymentConfig is invalid: {problem}")]
+    Settings {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong in it.
+        problem: String,
     },
     /// The proxy's CA bundle contains no certificate.
     #[error("spec.proxyConfig.caBundle of the AddOnDeploymentConfig has no PEM certificate")]
@@ -156,7 +168,7 @@ pub fn spoke(
     Ok(Spoke {
         agent_namespace: agent_namespace.to_owned(),
         argocd_namespace: argocd_namespace(config)?,
-        allowed_namespaces: allowed_namespaces(config)?,
+        allowed_namespaces: namespaces::allowed(config)?,
         mode,
         principal: address(config, defaults.principal.as_ref())?,
         ca_bundle: defaults.ca_bundle.clone().ok_or(Error::NoAuthority)?,
@@ -171,6 +183,7 @@ pub fn spoke(
         traces: traces::traces(config)?,
         pod: pod::options(config)?,
         redis: redis::options(config)?,
+        tuning: tuning::tuning(config)?,
     })
 }
 
@@ -182,18 +195,6 @@ fn argocd_namespace(config: &AddOnDeploymentConfigSpec) -> Result<String, Error>
 
 fn label(text: &str) -> Option<String> {
     is_dns_label(text).then(|| text.to_owned())
-}
-
-/// The namespaces of Applications besides Argo CD's. Names only: the agent gets permissions in each of them, and a
-/// pattern would need permissions in all namespaces.
-fn allowed_namespaces(config: &AddOnDeploymentConfigSpec) -> Result<BTreeSet<String>, Error> {
-    let wanted = "names of namespaces (no patterns), separated by commas";
-    let parse = |value: &str| {
-        let names = value.split(',').map(str::trim);
-        names.filter(|name| !name.is_empty()).map(label).collect()
-    };
-    let names = variable("ALLOWED_NAMESPACES", config, wanted, parse)?;
-    Ok(names.unwrap_or_default())
 }
 
 fn log_level(config: &AddOnDeploymentConfigSpec) -> Result<String, Error> {

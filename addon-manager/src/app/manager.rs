@@ -31,6 +31,7 @@ use super::{
 use crate::{
     active,
     address::{Address, follow::follow},
+    backup::Labeller,
     channels::Channels,
     config::Manager,
     hub::Own,
@@ -69,6 +70,7 @@ pub(super) async fn start(
     context.spawn_replicas(&vital);
     context.spawn_active_label();
     context.spawn_issuer(leading.clone());
+    context.spawn_backup_label(leading.clone());
     context.spawn_address();
     let own = context.own().await.context("stopped at the start")?;
     let feeds = context.feeds(metrics.principal).await?;
@@ -210,6 +212,24 @@ impl HubContext {
                 }
             });
         self.spawner.spawn("issuer", issuing);
+    }
+
+    /// Labels what a restored hub needs while leading, if backups select it by the label.
+    fn spawn_backup_label(&self, leading: watch::Receiver<bool>) {
+        let args = &self.config.args;
+        let Some(value) = &args.backup_label.0 else {
+            return;
+        };
+        let argocd = &self.config.shared.principal.argocd_namespace;
+        let labeller = Labeller::new(&self.client, &args.own_namespace, argocd, value);
+        let labelling =
+            leader_run::while_leading(leading, self.spawner.token().clone(), move |term| {
+                let labelling = labeller.clone().run();
+                async move {
+                    term.run_until_cancelled_owned(labelling).await;
+                }
+            });
+        self.spawner.spawn("backup label", labelling);
     }
 
     /// A counter of writes to the Secrets with certificates of the hub, by any client.

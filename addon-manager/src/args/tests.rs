@@ -51,6 +51,27 @@ fn clusters_of_awsirsa_are_accepted_on_request_only() {
 }
 
 #[test]
+fn backup_label_is_the_value_of_a_label() {
+    let long = "a".repeat(64);
+    for (value, expected) in [
+        ("", Some(None)),
+        ("cluster", Some(Some("cluster"))),
+        ("cluster-activation", Some(Some("cluster-activation"))),
+        ("a.b_c", Some(Some("a.b_c"))),
+        ("-a", None),
+        ("a.", None),
+        ("a/b", None),
+        ("é", None),
+        (long.as_str(), None),
+    ] {
+        let found = parsed(&format!("addon-manager --backup-label={value}")).ok();
+        let found = found.map(|it| it.cli.manager.backup_label.0);
+        let expected = expected.map(|it| it.map(str::to_owned));
+        assert_eq!(found, expected, "{value:?}");
+    }
+}
+
+#[test]
 fn rotate_ca_needs_few_flags() {
     let parsed = parsed("addon-manager rotate-ca --own-namespace x").unwrap();
     assert!(matches!(

@@ -118,7 +118,7 @@ fn the_namespace_of_argo_cd_is_allowed_anyway() {
 fn reader_needs_a_user_and_a_level() {
     let user = "--ui-user=system:serviceaccount:a:b";
     let reader = |args: &[&str]| config(args).unwrap().ui.reader().map(str::to_owned);
-    for level in ["read", "operate", "terminal"] {
+    for level in ["applications", "read", "operate", "terminal"] {
         let level = format!("--ui-access={level}");
         let expected = Some("system:serviceaccount:a:b".to_owned());
         assert_eq!(reader(&[user, &level]), expected, "{level}");

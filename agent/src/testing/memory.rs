@@ -81,7 +81,7 @@ impl Memory {
 
     /// Deletes an object, as a user does. Finalizers keep it until they are removed.
     pub fn delete(&self, key: &ObjectKey) {
-        self.change(|state| state.objects.delete(key, None).ok());
+        self.change(|state| state.objects.delete(key, None, None).ok());
     }
 
     /// The current object.
@@ -282,7 +282,7 @@ impl Spoke for Memory {
     ) -> BoxFuture<'a, Result<Option<Value>, Error>> {
         self.write(move |objects| {
             let before = objects.version();
-            objects.delete(key, Some(uid))?;
+            objects.delete(key, Some(uid), None)?;
             Ok((objects.get(key).cloned(), objects.version() != before))
         })
         .boxed()
@@ -295,8 +295,8 @@ fn only_for(uid: &str, mut patch: Patch) -> Patch {
         Patch::Merge(body) => patch::merge(body, &json!({ "metadata": { "uid": uid } })),
         Patch::Json(operations) => {
             if let Some(operations) = operations.as_array_mut() {
-                let same = json!({ "op": "replace", "path": "/metadata/uid", "value": uid });
-                operations.push(same);
+                let same = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
+                operations.insert(0, same);
             }
         }
     }
@@ -313,6 +313,7 @@ fn outage() -> Error {
 fn sorted(denied: Denied) -> Error {
     match denied {
         Denied::Misfit => Error::Misfit(Box::new(denied)),
-        Denied::Exists | Denied::NotFound | Denied::Conflict => Error::Stale,
+        Denied::NewFinalizer => Error::Refused(Box::new(denied)),
+        Denied::Exists | Denied::NotFound | Denied::Conflict | Denied::OtherObject => Error::Stale,
     }
 }

@@ -5,6 +5,7 @@ use std::{error::Error as StdError, io, sync::Arc};
 use http::Uri;
 use hyper_util::{client::legacy::connect::proxy::Tunnel, rt::TokioIo};
 use runtime::{
+    connection,
     credentials::{Material, Pem, provider},
     net::authority,
 };
@@ -42,8 +43,11 @@ pub enum Error {
 
 impl Error {
     /// Stable, bounded text for metric labels.
-    pub(crate) const fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
+            Self::Tcp { source, .. } if source.kind() == io::ErrorKind::TimedOut => {
+                "ConnectTimeout"
+            }
             Self::Tcp { .. } => "CannotConnect",
             Self::ProxyTrust { .. } | Self::ProxyTls { .. } | Self::Tunnel { .. } => "ProxyFailed",
             Self::Tls { .. } => "TlsFailed",
@@ -184,12 +188,8 @@ pub(crate) fn once(
 }
 
 async fn tcp(host: &str, port: u16) -> Result<TcpStream, Error> {
-    let connecting = async {
-        let tcp = TcpStream::connect((host, port)).await?;
-        tcp.set_nodelay(true)?;
-        Ok(tcp)
-    };
-    connecting.await.map_err(|source| Error::Tcp {
+    let connected = connection::tcp(host, port).await;
+    connected.map_err(|source| Error::Tcp {
         to: authority(host, port),
         source,
     })
@@ -319,5 +319,19 @@ mod tests {
             source: io::ErrorKind::ConnectionRefused.into(),
         };
         assert_eq!(away.outcome(), Outcome::Unknown);
+    }
+
+    #[test]
+    fn silent_address_is_a_timeout() {
+        for (kind, reason) in [
+            (io::ErrorKind::TimedOut, "ConnectTimeout"),
+            (io::ErrorKind::ConnectionRefused, "CannotConnect"),
+        ] {
+            let error = Error::Tcp {
+                to: "hub".to_owned(),
+                source: kind.into(),
+            };
+            assert_eq!(error.reason(), reason);
+        }
     }
 }

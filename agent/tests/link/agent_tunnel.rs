@@ -36,13 +36,13 @@ use super::wait::soon;
 pub(super) const USER: &str = "system:serviceaccount:agents:ui";
 
 /// The lines of a Pod's log.
-type Log = mpsc::Receiver<Result<Bytes, std::io::Error>>;
+pub(super) type Log = mpsc::Receiver<Result<Bytes, std::io::Error>>;
 
 /// An API server that records requests with their users, and gives scripted answers.
 #[derive(Clone, Default)]
 pub(super) struct RecordingApi {
     asked: Arc<Mutex<Vec<String>>>,
-    log: Arc<Mutex<Option<Log>>>,
+    pub(super) log: Arc<Mutex<Option<Log>>>,
     /// The objects by path; without any, each answer is the same large body.
     pub(super) objects: Arc<Mutex<BTreeMap<String, Value>>>,
     /// The bodies of changing requests, with method, path and content type.

@@ -11,6 +11,7 @@
 
 mod agent_tunnel;
 mod api;
+mod applications;
 mod cache;
 mod deletions;
 mod objects;

@@ -15,22 +15,22 @@ use super::agent_tunnel::{USER, Window};
 use super::principal::Carrier;
 use super::wait::soon;
 
-const FRONT: &str = "/apis/apps/v1/namespaces/shop/deployments/front";
-const POD: &str = "/api/v1/namespaces/shop/pods/front-1-a";
-const LOCAL: &str = "/apis/apps/v1/namespaces/shop/deployments/local";
-const SECRET: &str = "/api/v1/namespaces/shop/secrets/key";
+pub(super) const FRONT: &str = "/apis/apps/v1/namespaces/shop/deployments/front";
+pub(super) const POD: &str = "/api/v1/namespaces/shop/pods/front-1-a";
+pub(super) const LOCAL: &str = "/apis/apps/v1/namespaces/shop/deployments/local";
+pub(super) const SECRET: &str = "/api/v1/namespaces/shop/secrets/key";
 const CRON: &str = "/apis/batch/v1/namespaces/shop/cronjobs/nightly";
 const JOBS: &str = "/apis/batch/v1/namespaces/shop/jobs";
-const WEB: &str = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications/web";
+pub(super) const WEB: &str = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications/web";
 const MERGE: &str = "application/merge-patch+json";
 
-fn object(version: &str, kind: &str, name: &str, uid: &str) -> Value {
+pub(super) fn object(version: &str, kind: &str, name: &str, uid: &str) -> Value {
     json!({ "apiVersion": version, "kind": kind, "metadata": {
         "name": name, "namespace": "shop", "uid": uid,
     } })
 }
 
-fn tracked(mut object: Value) -> Value {
+pub(super) fn tracked(mut object: Value) -> Value {
     object["metadata"]["annotations"] = json!({ keys::TRACKING_ID: "web:what/ever:it/says" });
     object
 }
@@ -45,7 +45,7 @@ fn owned(mut object: Value, by: &Value) -> Value {
     object
 }
 
-fn kinds(of: &[(&str, &str)]) -> Value {
+pub(super) fn kinds(of: &[(&str, &str)]) -> Value {
     let resources = of
         .iter()
         .map(|(kind, name)| json!({ "kind": kind, "name": name, "namespaced": true }));
@@ -53,7 +53,7 @@ fn kinds(of: &[(&str, &str)]) -> Value {
 }
 
 /// A shop with one Application `web` of the hub, which has a Deployment, a Secret and a `CronJob`.
-async fn shop(access: UiAccess) -> (Window, Carrier) {
+pub(super) async fn shop(access: UiAccess) -> (Window, Carrier) {
     let mut window = Window::with(access).await;
     let front = tracked(object("apps/v1", "Deployment", "front", "u1"));
     let replicas = owned(object("apps/v1", "ReplicaSet", "front-1", "u2"), &front);
@@ -101,7 +101,7 @@ async fn shop(access: UiAccess) -> (Window, Carrier) {
     (window, agent_tunnel)
 }
 
-async fn send(
+pub(super) async fn send(
     agent_tunnel: &mut Carrier,
     method: &str,
     target: &str,

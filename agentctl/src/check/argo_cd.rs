@@ -14,21 +14,33 @@ const CONSIDERATE: (u64, u64) = (3, 4);
 /// Selects Argo CD's application controllers, by the label that manifests and charts put on them.
 pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller";
 
-/// Flags of argocd-server, and the parameters of Argo CD for the same settings.
-const FLAGS: [(&str, &str); 2] = [
-    ("--redis", "redis.server"),
-    ("--application-namespaces", "application.namespaces"),
+/// The flag and the variable of a program of Argo CD with the namespaces of Applications.
+pub(crate) const NAMESPACES: (&str, &str) =
+    ("--application-namespaces", "ARGOCD_APPLICATION_NAMESPACES");
+/// Those with the address of redis.
+pub(crate) const REDIS_SERVER: (&str, &str) = ("--redis", "REDIS_SERVER");
+
+/// Settings of argocd-server, and the parameters of Argo CD for the same.
+const SETTINGS: [((&str, &str), &str); 2] = [
+    (REDIS_SERVER, "redis.server"),
+    (NAMESPACES, "application.namespaces"),
 ];
 
-/// The parameters as argocd-server has them. Its flags, which Argo CD's operator sets, win over the `ConfigMap`.
+/// The value that a program has for itself: of its flag, which Argo CD's operator sets, or else of its variable. It wins over
+/// the `ConfigMap`, which the variable reads in Argo CD's manifests.
+pub(crate) fn own_setting<'a>(program: &'a Value, (flag, name): (&str, &str)) -> Option<&'a str> {
+    argument(program, flag).or_else(|| variable(program, name))
+}
+
+/// The parameters as argocd-server has them, with what it has for itself.
 pub fn in_effect(
     parameters: Result<Option<Value>, String>,
     server: Option<&Value>,
 ) -> Result<Option<Value>, String> {
     let container = server.and_then(container);
     let mut parameters = parameters?;
-    for (flag, key) in FLAGS {
-        if let Some(given) = container.and_then(|it| argument(it, flag)) {
+    for (setting, key) in SETTINGS {
+        if let Some(given) = container.and_then(|it| own_setting(it, setting)) {
             let object = parameters.get_or_insert_default();
             put(object, &["data", key], Value::String(given.to_owned()));
         }
@@ -37,7 +49,7 @@ pub fn in_effect(
 }
 
 /// Application controllers on the hub that would reconcile what runs on clusters: of the workloads that may be some,
-/// by Argo CD's parameters, its namespace, and the clusters with the add-on.
+/// by Argo CD's parameters as its `ConfigMap` has them, its namespace, and the clusters with the add-on.
 pub fn controllers(
     workloads: &Result<Vec<Value>, String>,
     parameters: &Result<Option<Value>, String>,
@@ -47,7 +59,7 @@ pub fn controllers(
     let further = further(parameters);
     let judge = |workload: &Value| {
         let watched = watched_of_ours(workload, &further, argocd, clusters);
-        controller(workload, &watched)
+        controller(workload, &watched, argocd)
     };
     let workloads = match workloads {
         Ok(all) => all.iter().filter(|it| replicas(it) > 0),
@@ -60,10 +72,41 @@ pub fn controllers(
     all
 }
 
-fn controller(workload: &Value, watched: &[String]) -> Checked {
+/// Application controllers on the hub that leave the clusters alone and look at Applications in their namespaces: each deploys
+/// those that name the hub as their destination, which the add-on delivers to the cluster.
+pub fn watchers(
+    workloads: &Result<Vec<Value>, String>,
+    parameters: &Result<Option<Value>, String>,
+    argocd: &str,
+    clusters: &[String],
+) -> Vec<Checked> {
+    let further = further(parameters);
+    let judge = |workload: &Value| {
+        let mut watched = watched_of_ours(workload, &further, argocd, clusters);
+        watched.retain(|namespace| namespace != argocd);
+        let name = full_name(workload);
+        let names = watched.join(", ");
+        let cause = format!(
+            "{name} watches {names}: it deploys Applications there with the destination in-cluster to the hub"
+        );
+        let next = "show these namespaces to argocd-server alone (docs/hybrid.md), or name the cluster in each destination \
+        and admit the hub in no project";
+        (!watched.is_empty()).then(|| warning(cause, next))
+    };
+    let workloads = workloads.iter().flatten();
+    let running = workloads.filter(|it| replicas(it) > 0 && is_considerate(version(image(it))));
+    running.filter_map(judge).collect()
+}
+
+/// Whether an application controller of this version leaves clusters alone that say so.
+fn is_considerate(version: Option<(u64, u64)>) -> bool {
+    version.is_some_and(|version| version >= CONSIDERATE)
+}
+
+fn controller(workload: &Value, watched: &[String], argocd: &str) -> Checked {
     let (name, image) = (full_name(workload), image(workload));
     let version = version(image);
-    if version.is_some_and(|version| version >= CONSIDERATE) {
+    if is_considerate(version) {
         return ok(format!(
             "{name} ({image}) ignores the clusters of the add-on"
         ));
@@ -74,12 +117,20 @@ fn controller(workload: &Value, watched: &[String]) -> Checked {
         ));
     }
     let names = watched.join(", ");
-    let next = "upgrade it to Argo CD 3.4 or newer, which ignores them, or scale it to 0 if the hub has no \
-    Applications of its own";
+    let next = "upgrade it to Argo CD 3.4 or newer, which ignores them, show these namespaces to argocd-server alone \
+    (docs/hybrid.md), or scale it to 0 if the hub has no Applications of its own";
     if version.is_none() {
         let cause =
             format!("cannot read the version of {name} from its image {image}; it watches {names}");
         return unclear(cause, next);
+    }
+    if *watched == [argocd] {
+        let cause = format!(
+            "{name} ({image}) reconciles each Application in {argocd}, also those that deploy to a cluster of the add-on"
+        );
+        let next = "keep Applications of these clusters in the clusters' namespaces (docs/hybrid.md), or upgrade it to \
+        Argo CD 3.4 or newer";
+        return warning(cause, next);
     }
     let cause = format!(
         "{name} ({image}) would reconcile Applications that the add-on delivers: it watches {names}"
@@ -103,11 +154,12 @@ fn watched_of_ours(
     clusters: &[String],
 ) -> Vec<String> {
     let own = argocd::Meta::of(workload).namespace();
-    let env = container(workload).and_then(|it| variable(it, "ARGOCD_APPLICATION_NAMESPACES"));
-    let mut named = entries(env.unwrap_or_default());
-    if own == argocd {
-        named.extend_from_slice(further);
-    }
+    let given = container(workload).and_then(|it| own_setting(it, NAMESPACES));
+    let named = match given {
+        Some(given) => entries(given),
+        None if own == argocd => further.to_vec(),
+        None => Vec::new(),
+    };
     let clusters = clusters.iter().map(String::as_str);
     let ours = std::iter::once(argocd).chain(clusters);
     let is_named = |namespace: &str| named.iter().any(|it| glob::matches_entry(it, namespace));
@@ -138,13 +190,20 @@ pub(super) fn parameters(facts: &Facts) -> Checked {
             "install argocd-server on the hub to use its UI and CLI",
         );
     }
+    let shared = further(&facts.shared_parameters);
     let further = further(&facts.parameters);
     let is_shown = |cluster: &str| further.iter().any(|it| glob::matches_entry(it, cluster));
     let Some(cluster) = facts.clusters.iter().find(|it| !is_shown(it)) else {
         return ok("its UI and CLI show Applications in the namespaces of all clusters");
     };
+    let cause = format!("its UI and CLI do not show Applications in namespace {cluster}");
+    // Its own list wins; an old application controller reads the shared one, too.
+    if further != shared {
+        let next = "add it to the list of namespaces in argocd-server's Deployment, where that is managed (docs/hybrid.md)";
+        return warning(cause, next);
+    }
     warning(
-        format!("its UI and CLI do not show Applications in namespace {cluster}"),
+        cause,
         format!(
             "add it to application.namespaces of the ConfigMap {argocd}/argocd-cmd-params-cm and restart \
              argocd-server, or keep its Applications in namespace {argocd}"

@@ -45,6 +45,9 @@ pub(super) fn facts() -> Facts {
         clock: Some(clock(0)),
         rights: RIGHTS.iter().map(|right| (right, Ok(true))).collect(),
         controllers: Ok(Vec::new()),
+        shared_parameters: Ok(Some(
+            json!({"data": {"application.namespaces": "paris,berlin"}}),
+        )),
         parameters: Ok(Some(json!({"data": {
             "application.namespaces": "paris,berlin",
             "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
@@ -204,10 +207,16 @@ fn only_an_old_controller_that_looks_at_our_namespaces_is_in_the_way() {
             Some(Outcome::Failed),
         ),
         ("quay.io/argoproj/argocd:v3.2.11", "argocd", 0, None),
-        ("quay.io/argoproj/argocd:v3.4.0", "argocd", 1, None),
+        // It looks at Applications in the namespaces of clusters, too.
+        (
+            "quay.io/argoproj/argocd:v3.4.0",
+            "argocd",
+            1,
+            Some(Outcome::Warning),
+        ),
         (
             "quay.io/argoproj/argocd:v10.0.1@sha256:abc",
-            "argocd",
+            "elsewhere",
             1,
             None,
         ),

@@ -49,7 +49,11 @@ async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
     let argocd = settings.routing.argocd_namespace;
     is_name(&argocd)?;
     let place = Some(argocd.as_str());
-    let server = server(hub, &argocd).await?;
+    let server = match server(hub, &argocd).await {
+        // Argo CD was removed before the add-on. A namespace that the caller names may be a wrong one.
+        Err(Error::NoArgoCd(_)) if args.undo && given.argocd_namespace.is_none() => Value::Null,
+        found => found?,
+    };
     let operated = match instance(&server) {
         Some(name) => Some(owner(hub, &argocd, name).await?),
         None => None,

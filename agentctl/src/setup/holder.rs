@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 
 use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read, record::Record};
 use crate::{
-    check::{Checked, leads_to_us, proxy_address, warning},
+    check::{
+        Checked, NAMESPACES as OWN_NAMESPACES, REDIS_SERVER, leads_to_us, own_setting,
+        proxy_address, warning,
+    },
     hub::{ARGO_CDS, CONFIG_MAPS, Kind},
     object::{argument, container, entries, full_name, list, put, text, value},
 };
@@ -29,7 +32,7 @@ const RECORD: Path = &["metadata", "annotations", HUB_SETUP];
 const RECORDED: &str = "the values from before";
 
 /// The flag of argocd-server for the address of redis.
-pub(super) const REDIS_FLAG: &str = "--redis";
+const REDIS_FLAG: &str = REDIS_SERVER.0;
 /// Without a setting, argocd-server uses this redis.
 const DEFAULT_REDIS: &str = "argocd-redis:6379";
 /// Shows the Applications of all namespaces.
@@ -111,7 +114,7 @@ impl Holder<'_> {
         let set = set.filter(|it| !it.is_empty());
         let in_effect = || {
             let server = container(&facts.server)?;
-            argument(server, REDIS_FLAG).map(str::to_owned)
+            own_setting(server, REDIS_SERVER).map(str::to_owned)
         };
         let set = set.or_else(in_effect);
         set.unwrap_or_else(|| DEFAULT_REDIS.to_owned())
@@ -122,7 +125,12 @@ impl Holder<'_> {
         let [namespaces, redis] = self.fields();
         let mut wanted = Wanted::default();
         let present = self.patterns();
-        let more = missing(facts, &present, self.is_operated);
+        // Its own list wins, and no other program reads that one.
+        let more = if !self.is_operated && own_namespaces(facts).is_some() {
+            Vec::new()
+        } else {
+            missing(facts, &present, self.is_operated)
+        };
         if !more.is_empty() {
             wanted.values.push((namespaces, self.extended(&more)));
             wanted.patterns = Some(present.into_iter().chain(more).collect());
@@ -269,6 +277,11 @@ fn shown(value: &Value) -> String {
         return "nothing".to_owned();
     }
     value.to_string()
+}
+
+/// The namespaces that argocd-server shows by a flag or a variable of its own.
+fn own_namespaces(facts: &Facts) -> Option<&str> {
+    own_setting(container(&facts.server)?, OWN_NAMESPACES)
 }
 
 /// The patterns to add to those that are there.

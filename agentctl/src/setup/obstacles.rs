@@ -6,13 +6,14 @@ use serde_json::{Value, json};
 
 use super::{
     Facts,
-    holder::{Holder, REDIS_FLAG, Wanted, missing},
+    holder::{Holder, Wanted, missing},
 };
 use crate::{
     check::{
-        Checked, Finding, Outcome, controllers, failed, full_address, is_proxy_on, leads_to_us,
+        Checked, Finding, NAMESPACES, Outcome, REDIS_SERVER, controllers, failed, full_address,
+        is_proxy_on, leads_to_us, own_setting,
         spoke::{REDIS, RedisClient, redis_fence},
-        warning,
+        warning, watchers,
     },
     object::{argument, container, entries, list},
     settings::{REDIS_ADDRESS, REDIS_PROXY_TLS, option},
@@ -20,8 +21,6 @@ use crate::{
 
 /// The flag of argocd-server for TLS to redis.
 const TLS_FLAG: &str = "--redis-use-tls";
-/// The flag of argocd-server for the namespaces of Applications.
-const NAMESPACES_FLAG: &str = "--application-namespaces";
 /// The release that the documentation installs.
 const RELEASE: &str = "argocd-agent-addon";
 
@@ -58,6 +57,11 @@ pub(super) fn notes(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<F
             "check that the operator's variable ARGOCD_CLUSTER_CONFIG_NAMESPACES contains {argocd}"
         );
         all.push(("operator", warning(cause, next)));
+    }
+    if let Some(parameters) = afterwards(wanted) {
+        let argocd = &facts.argocd_namespace;
+        let found = watchers(&facts.controllers, &parameters, argocd, &facts.clusters);
+        all.extend(found.into_iter().map(|it| ("controllers", it)));
     }
     // The operator makes Roles in the namespaces for it, too.
     if !holder.is_operated && facts.has_notifications && wanted.patterns.is_some() {
@@ -180,39 +184,56 @@ fn password(facts: &Facts) -> Option<Found> {
     Some(("redis", failed(cause, next)))
 }
 
-/// Flags of argocd-server that win over the `ConfigMap`, where that has to change or the flag has another value.
+/// Flags and variables of argocd-server that win over the `ConfigMap`, where they have another value than is needed.
 fn flags(facts: &Facts, wanted: &Wanted) -> Vec<Found> {
     let (argocd, own) = (&facts.argocd_namespace, &facts.own_namespace);
     let is_other_redis = |it: &str| wanted.is_led || !leads_to_us(it, argocd, own);
-    let is_too_narrow =
-        |it: &str| wanted.patterns.is_some() || !missing(facts, &entries(it), false).is_empty();
-    let given = |flag: &str| server(facts).and_then(|it| argument(it, flag));
-    let checks = [
-        (REDIS_FLAG, given(REDIS_FLAG).is_some_and(is_other_redis)),
+    let is_too_narrow = |it: &str| !missing(facts, &entries(it), false).is_empty();
+    let Some(server) = server(facts) else {
+        return Vec::new();
+    };
+    let given = |setting| own_setting(server, setting);
+    let remove = "remove it from its Deployment, where that is managed, and run this again";
+    let extend = "add the namespaces of all clusters to it where its Deployment is managed, or remove it, and run this \
+    again";
+    let found = [
         (
-            NAMESPACES_FLAG,
-            given(NAMESPACES_FLAG).is_some_and(is_too_narrow),
+            REDIS_SERVER,
+            given(REDIS_SERVER).is_some_and(is_other_redis),
+            remove,
+        ),
+        (
+            NAMESPACES,
+            given(NAMESPACES).is_some_and(is_too_narrow),
+            extend,
         ),
     ];
-    let mut found = Vec::new();
-    for (flag, is_in_force) in checks {
-        if is_in_force {
-            let cause = format!("argocd-server has the flag {flag}, which wins over the ConfigMap");
-            let next =
-                "remove the flag from its Deployment, where that is managed, and run this again";
-            found.push(("flags", failed(cause, next)));
-        }
-    }
-    found
+    let found = found.into_iter().filter(|(_, is_wrong, _)| *is_wrong);
+    let found = found.map(|((flag, name), _, next)| {
+        let setting = if argument(server, flag).is_some() {
+            format!("flag {flag}")
+        } else {
+            format!("variable {name}")
+        };
+        let cause = format!("argocd-server has the {setting}, which wins over the ConfigMap");
+        ("flags", failed(cause, next))
+    });
+    found.collect()
+}
+
+/// Argo CD's parameters with the namespaces as they will be, if these change.
+fn afterwards(wanted: &Wanted) -> Option<Result<Option<Value>, String>> {
+    let patterns = wanted.patterns.as_ref()?.join(",");
+    Some(Ok(Some(
+        json!({"data": {"application.namespaces": patterns}}),
+    )))
 }
 
 /// Application controllers on the hub that would take Applications of clusters, with the namespaces as they will be.
 fn other_controllers(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
-    let Some(patterns) = &wanted.patterns else {
+    let Some(parameters) = afterwards(wanted) else {
         return Vec::new();
     };
-    let data = json!({"application.namespaces": patterns.join(",")});
-    let parameters = Ok(Some(json!({ "data": data })));
     let argocd = &facts.argocd_namespace;
     let found = controllers(&facts.controllers, &parameters, argocd, &facts.clusters);
     let found = Finding::each("controllers", found);

@@ -15,6 +15,7 @@ fn facts(application: Value) -> Facts {
         namesakes: vec![application.clone()],
         application,
         project: Ok(Some(project)),
+        globals_doubt: None,
         addons: testing::fleet(),
         servers: Ok([("paris".to_owned(), "https://p?agentName=paris".to_owned())].into()),
         settings: Settings {

@@ -71,6 +71,17 @@ fn a_spoke_cannot_label_itself_as_another() {
     assert_eq!(annotations[&format!("{CLAIM_PREFIX}region")], "eu");
 }
 
+/// An Application on the hub may create the ManagedCluster, and Argo CD may track its parts by this label.
+#[test]
+fn secret_is_no_part_of_the_application_with_the_cluster() {
+    let labels = [(keys::INSTANCE, "clusters"), ("env", "prod")];
+    let secret = secret(&labels, &[], &Access::default());
+    assert_eq!(
+        secret["metadata"]["labels"],
+        json!({ "env": "prod", keys::SECRET_TYPE: "cluster", keys::AGENT_NAME: "spoke1" })
+    );
+}
+
 #[test]
 fn credentials_are_never_printed() {
     let access = Access {

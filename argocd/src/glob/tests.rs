@@ -41,6 +41,16 @@ fn an_entry_between_slashes_is_a_regular_expression() {
 }
 
 #[test]
+fn entries_that_match_nothing_are_invalid() {
+    for valid in ["team", "team-*", "{a,b}", "/^team-[0-9]+$/", "/", "[!a]x"] {
+        assert!(is_valid_entry(valid), "{valid}");
+    }
+    for invalid in ["/((/", "[a-c", "{a,b", "\\"] {
+        assert!(!is_valid_entry(invalid), "{invalid}");
+    }
+}
+
+#[test]
 fn negated_pattern_matches_the_complement() {
     assert!(matches_or_denies("!a", "b"));
     assert!(!matches_or_denies("!a", "a"));

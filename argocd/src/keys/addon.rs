@@ -45,6 +45,8 @@ pub const INSTALLED_KIND: &str =
 /// and those that it set, as JSON.
 pub const HUB_SETUP: &str = "argocd-agent.open-cluster-management.io/hub-setup";
 
+/// The `ConfigMap` with the principal's identity in Argo CD's namespace on the hub; upstream's name.
+pub const IDENTITY: &str = "argocd-agent-principal-identity";
 /// The Secret of the CA.
 pub const CA_SECRET: &str = "argocd-agent-ca";
 /// The Secret of the principal's serving certificate.

@@ -17,9 +17,35 @@ fn removed_fields_become_null_and_arrays_are_replaced() {
 }
 
 #[test]
-fn a_null_inside_an_array_travels_in_a_merge_patch() {
-    let to = json!({ "list": [{ "a": null }] });
-    assert_eq!(between(&json!({}), &to), Some(Patch::Merge(to)));
+fn a_null_in_an_object_of_a_list_needs_a_json_patch() {
+    let from = json!({ "list": [{ "a": 1 }] });
+    let to = json!({ "list": [{ "a": null }, null] });
+    let patch = between(&from, &to).unwrap();
+    let expected = json!([{ "op": "replace", "path": "/list", "value": [{ "a": null }, null] }]);
+    assert_eq!(patch, Patch::Json(expected));
+    assert_eq!(patch.applied_to(&from), to);
+    let pruned = json!({ "list": [{}, null] });
+    assert_eq!(
+        Patch::Merge(to).applied_to(&from),
+        pruned,
+        "by an API server"
+    );
+    let items = json!({ "list": [null, 1] });
+    assert_eq!(between(&from, &items), Some(Patch::Merge(items)));
+}
+
+#[test]
+fn replacing_a_missing_field_adds_it_as_an_api_server_does() {
+    let replace = |path| Patch::Json(json!([{ "op": "replace", "path": path, "value": 2 }]));
+    let from = json!({ "a": {}, "list": [1] });
+    for (path, result) in [
+        ("/a/b", Some(json!({ "a": { "b": 2 }, "list": [1] }))),
+        ("/list/0", Some(json!({ "a": {}, "list": [2] }))),
+        ("/list/1", None),
+        ("/none/b", None),
+    ] {
+        assert_eq!(replace(path).try_applied_to(&from), result, "{path}");
+    }
 }
 
 #[test]

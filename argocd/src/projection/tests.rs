@@ -61,6 +61,18 @@ fn wire_form_has_exactly_the_fields_that_the_hub_owns() {
     assert_eq!(wire["spec"], hub()["spec"]);
 }
 
+/// It pauses the Application on both sides: docs/hybrid.md.
+#[test]
+fn skip_reconcile_of_an_application_travels_to_the_cluster() {
+    let mut paused = hub();
+    paused["metadata"]["annotations"][keys::SKIP_RECONCILE] = json!("true");
+    let copy = desired_on_spoke(&wire_application(&paused), &CONTEXT).unwrap();
+    assert_eq!(
+        copy["metadata"]["annotations"][keys::SKIP_RECONCILE],
+        "true"
+    );
+}
+
 #[test]
 fn the_replica_is_stamped_and_its_destination_is_the_cluster_itself() {
     let desired = desired();

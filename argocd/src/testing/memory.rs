@@ -15,6 +15,17 @@ use crate::patch::{self, Patch};
 #[cfg(test)]
 mod tests;
 
+/// Metadata that the server sets at creation.
+const MADE_BY_SERVER: [&str; 4] = [
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+];
+
+/// Collections that an API server does not keep when they are empty.
+const COLLECTIONS: [&str; 4] = ["labels", "annotations", "finalizers", "ownerReferences"];
+
 /// Objects by key.
 #[derive(Clone)]
 pub struct Objects<K> {
@@ -91,9 +102,15 @@ pub enum Denied {
     /// No object of this name exists.
     #[error("it does not exist")]
     NotFound,
-    /// The UID or the version differs from that of the write.
+    /// The version, or the UID of a deletion, differs from that of the write.
     #[error("it has changed")]
     Conflict,
+    /// The UID differs from that of the patch.
+    #[error("it is another object")]
+    OtherObject,
+    /// The patch adds a finalizer to an object that is being deleted.
+    #[error("an object that is being deleted takes no new finalizers")]
+    NewFinalizer,
     /// An operation of the patch has a path that does not exist.
     #[error("no such path")]
     Misfit,
@@ -126,16 +143,20 @@ impl<K: Ord + Clone> Objects<K> {
         self.version
     }
 
-    /// Creates an object.
-    pub fn create(&mut self, key: K, object: Value) -> Result<Value, Denied> {
+    /// Creates an object. UID and times of `object` do not count: a client may create it from a copy.
+    pub fn create(&mut self, key: K, mut object: Value) -> Result<Value, Denied> {
         if self.kept.contains_key(&key) {
             return Err(Denied::Exists);
+        }
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|field, _| !MADE_BY_SERVER.contains(&field.as_str()));
         }
         Ok(self.put(key, object))
     }
 
     /// Creates an object or replaces it. Keeps UID and creation time, or generates them if they are absent.
     pub fn put(&mut self, key: K, mut object: Value) -> Value {
+        drop_empty(&mut object);
         self.version += 1;
         let made = json!({
             "uid": format!("{}-{}", self.name, self.version),
@@ -159,10 +180,18 @@ impl<K: Ord + Clone> Objects<K> {
     /// Returns the object after the patch, and whether it has changed.
     pub fn patch(&mut self, key: &K, patch: &Patch) -> Result<(Value, bool), Denied> {
         let known = self.kept.get(key).ok_or(Denied::NotFound)?;
-        let object = patch.try_applied_to(known).ok_or(Denied::Misfit)?;
+        let mut object = patch.try_applied_to(known).ok_or(Denied::Misfit)?;
+        drop_empty(&mut object);
         let (before, after) = (Meta::of(known), Meta::of(&object));
-        if (before.uid(), before.resource_version()) != (after.uid(), after.resource_version()) {
+        if before.resource_version() != after.resource_version() {
             return Err(Denied::Conflict);
+        }
+        if before.uid() != after.uid() {
+            return Err(Denied::OtherObject);
+        }
+        let kept = before.finalizers();
+        if before.is_deleting() && after.finalizers().iter().any(|it| !kept.contains(it)) {
+            return Err(Denied::NewFinalizer);
         }
         if object == *known {
             return Ok((object, false));
@@ -171,13 +200,20 @@ impl<K: Ord + Clone> Objects<K> {
         Ok((self.store(key.clone(), object), true))
     }
 
-    /// Deletes an object, if it has this UID. An object with finalizers stays until they are removed.
-    pub fn delete(&mut self, key: &K, uid: Option<&str>) -> Result<(), Denied> {
+    /// Deletes an object, if it has this UID and this version. An object with finalizers stays until they are removed.
+    pub fn delete(
+        &mut self,
+        key: &K,
+        uid: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<(), Denied> {
         let known = self.kept.get(key).ok_or(Denied::NotFound)?;
-        if uid.is_some_and(|uid| uid != Meta::of(known).uid()) {
+        let meta = Meta::of(known);
+        let is_other = |required: Option<&str>, is: &str| required.is_some_and(|it| it != is);
+        if is_other(uid, meta.uid()) || is_other(version, meta.resource_version()) {
             return Err(Denied::Conflict);
         }
-        if Meta::of(known).is_deleting() {
+        if meta.is_deleting() {
             return Ok(());
         }
         let mut object = known.clone();
@@ -214,10 +250,9 @@ impl<K: Ord + Clone> Objects<K> {
         updates
     }
 
-    /// Stores an object with the current version, or removes it if it is being deleted and has no finalizers.
+    /// Stores an object with the current version, or removes it if it is being deleted and has no finalizers. A removed
+    /// object is returned in its last version.
     fn store(&mut self, key: K, mut object: Value) -> Value {
-        let version = json!({ "metadata": { "resourceVersion": self.version.to_string() } });
-        patch::merge(&mut object, &version);
         if let Some(before) = self.last_change.insert(key.clone(), self.version) {
             self.changed.remove(&before);
         }
@@ -226,8 +261,30 @@ impl<K: Ord + Clone> Objects<K> {
         if meta.is_deleting() && meta.finalizers().is_empty() {
             self.kept.remove(&key);
         } else {
+            let version = json!({ "metadata": { "resourceVersion": self.version.to_string() } });
+            patch::merge(&mut object, &version);
             self.kept.insert(key, object.clone());
         }
         object
+    }
+}
+
+/// Removes empty collections of the metadata, and empty `data` as of a Secret.
+fn drop_empty(object: &mut Value) {
+    let Some(fields) = object.as_object_mut() else {
+        return;
+    };
+    fields.retain(|field, value| field != "data" || !is_empty(value));
+    if let Some(metadata) = fields.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.retain(|field, value| !COLLECTIONS.contains(&field.as_str()) || !is_empty(value));
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }

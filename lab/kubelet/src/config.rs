@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     sync::Arc,
 };
@@ -35,7 +35,7 @@ pub struct Config {
     /// The addresses for Services of type `LoadBalancer`, shared by all clusters of the lab.
     pub load_balancers: LoadBalancers,
     /// Outside host names, which the cluster's DNS answers beside the names of Services.
-    pub hosts: BTreeMap<String, Ipv4Addr>,
+    pub hosts: BTreeMap<String, IpAddr>,
     /// Forwards the connections that arrive through a load balancer.
     pub forward: Arc<dyn Forward>,
 }
@@ -90,9 +90,48 @@ impl fmt::Debug for Serving {
     }
 }
 
-/// The addresses of one cluster. All prefixes are /24: a lab has few Pods.
+/// The family of a cluster's addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 alone.
+    #[default]
+    V4,
+    /// IPv6 alone: `fd00::` and, as the last four bytes, those that the address has with IPv4.
+    V6,
+}
+
+impl Family {
+    /// The address with these (last) bytes.
+    pub const fn address(self, [a, b, c, d]: [u8; 4]) -> IpAddr {
+        match self {
+            Self::V4 => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            Self::V6 => {
+                let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, high, low))
+            }
+        }
+    }
+
+    /// The prefix of the addresses whose (last) bytes begin with these three.
+    pub fn prefix(self, [a, b, c]: [u8; 3]) -> String {
+        format!("{}/{}", self.address([a, b, c, 0]), self.prefix_length())
+    }
+
+    /// The length of each prefix: the last byte is different.
+    pub const fn prefix_length(self) -> u8 {
+        match self {
+            Self::V4 => 24,
+            Self::V6 => 120,
+        }
+    }
+}
+
+/// The addresses of one cluster. The addresses of a prefix differ in the last byte: a lab has few
+/// Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
+    /// The family of all of them.
+    pub family: Family,
     /// The bridge that connects the Pods. The kubelet creates it if it is missing.
     pub bridge: String,
     /// The three bytes that all Pod addresses of this cluster begin with; `.1` is the bridge, and
@@ -107,6 +146,7 @@ impl Network {
     /// `br<index>`, Services in `10.96.<index>.0/24`.
     pub fn numbered(index: u8) -> Self {
         Self {
+            family: Family::V4,
             bridge: format!("br{index}"),
             pods: [10, 244, index],
             services: [10, 96, index],
@@ -114,19 +154,31 @@ impl Network {
     }
 
     /// The address of the bridge: the Pods' gateway and name server.
-    pub const fn gateway(&self) -> Ipv4Addr {
+    pub const fn gateway(&self) -> IpAddr {
         let [a, b, c] = self.pods;
-        Ipv4Addr::new(a, b, c, 1)
+        self.family.address([a, b, c, 1])
+    }
+
+    /// The first address for Services, which is that of `default/kubernetes`.
+    pub const fn first_service(&self) -> IpAddr {
+        let [a, b, c] = self.services;
+        self.family.address([a, b, c, 1])
     }
 
     /// Whether a connection from `peer` may use this cluster's `ClusterIPs`. The cluster's own Pods
     /// and processes beside the kubelet may. Pods of another cluster may not: there these addresses
     /// mean something else.
     pub const fn admits(&self, peer: IpAddr) -> bool {
-        let IpAddr::V4(peer) = peer else { return false };
-        let [a, b, c, _] = peer.octets();
+        let [a, b, c, d] = match peer {
+            IpAddr::V4(peer) => peer.octets(),
+            IpAddr::V6(peer) => {
+                let [.., a, b, c, d] = peer.octets();
+                [a, b, c, d]
+            }
+        };
         let [pods_a, pods_b, pods_c] = self.pods;
-        let a_pod_of_the_lab = a == pods_a && b == pods_b;
+        // Processes beside the kubelet connect from any bridge.
+        let a_pod_of_the_lab = a == pods_a && b == pods_b && d != 1;
         !a_pod_of_the_lab || c == pods_c
     }
 }
@@ -141,5 +193,21 @@ mod tests {
         assert!(network.admits([10, 244, 1, 9].into()));
         assert!(network.admits([127, 0, 0, 1].into()));
         assert!(!network.admits([10, 244, 2, 9].into()));
+    }
+
+    #[test]
+    fn ipv6_addresses_end_with_the_bytes_of_ipv4() {
+        let network = Network {
+            family: Family::V6,
+            ..Network::numbered(1)
+        };
+        assert_eq!(network.gateway().to_string(), "fd00::af4:101");
+        assert_eq!(network.first_service().to_string(), "fd00::a60:101");
+        let services = network.family.prefix(network.services);
+        assert_eq!(services, "fd00::a60:100/120");
+        assert!(network.admits(network.family.address([10, 244, 1, 9])));
+        assert!(!network.admits(network.family.address([10, 244, 2, 9])));
+        let bridge_of_another = network.family.address([10, 244, 2, 1]);
+        assert!(network.admits(bridge_of_another) && network.admits(Ipv6Addr::LOCALHOST.into()));
     }
 }

@@ -8,7 +8,7 @@ mod names;
 use std::{
     collections::BTreeMap,
     io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
@@ -32,12 +32,12 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Dns {
     pub(crate) services: Watched<Service>,
     pub(crate) slices: Watched<EndpointSlice>,
-    pub(crate) hosts: Arc<BTreeMap<String, Ipv4Addr>>,
+    pub(crate) hosts: Arc<BTreeMap<String, IpAddr>>,
 }
 
 impl Dns {
     /// Opens port 53 on `address` and starts to answer.
-    pub(crate) async fn start(self, address: Ipv4Addr, tasks: &Tasks) -> io::Result<()> {
+    pub(crate) async fn start(self, address: IpAddr, tasks: &Tasks) -> io::Result<()> {
         let udp = UdpSocket::bind((address, 53)).await?;
         let tcp = TcpListener::bind((address, 53)).await?;
         tasks.spawn("dns-udp", self.clone().serve_udp(udp));

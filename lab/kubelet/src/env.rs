@@ -357,13 +357,18 @@ fn service_links(service: &Service) -> Env {
         return env;
     };
     let name = service.name_any().to_uppercase().replace('-', "_");
+    let host = if ip.contains(':') {
+        format!("[{ip}]")
+    } else {
+        ip.to_owned()
+    };
     let mut set = |key: String, value: String| env.insert(format!("{name}_{key}"), value);
     set("SERVICE_HOST".into(), ip.into());
     set("SERVICE_PORT".into(), first.port.to_string());
     set(
         "PORT".into(),
         format!(
-            "{}://{ip}:{}",
+            "{}://{host}:{}",
             protocol(first.protocol.as_deref()),
             first.port
         ),
@@ -375,7 +380,7 @@ fn service_links(service: &Service) -> Env {
             set(format!("SERVICE_PORT_{port_name}"), number.to_string());
         }
         let prefix = format!("PORT_{number}_{}", protocol.to_uppercase());
-        set(prefix.clone(), format!("{protocol}://{ip}:{number}"));
+        set(prefix.clone(), format!("{protocol}://{host}:{number}"));
         set(format!("{prefix}_PROTO"), protocol);
         set(format!("{prefix}_PORT"), number.to_string());
         set(format!("{prefix}_ADDR"), ip.into());

@@ -66,7 +66,7 @@ mod volumes;
 mod watched;
 
 pub use balancer::{Direct, Forward, LoadBalancers, Target};
-pub use config::{Config, Network, Serving};
+pub use config::{Config, Family, Network, Serving};
 pub use images::{File, Image, Images, Source};
 pub use inside::maybe_become_container;
 pub use kubelet::Kubelet;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    net::Ipv4Addr,
+    net::IpAddr,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, ensure};
 use tokio::{io::AsyncWriteExt, process::Command};
 
-use crate::Network;
+use crate::{Family, Network};
 
 /// Creates the bridge, and makes the machine answer on every `ClusterIP` and every load balancer
 /// address.
@@ -19,8 +19,9 @@ use crate::Network;
 /// no work here.
 pub(crate) async fn raise(network: &Network, balancers: [u8; 3]) -> anyhow::Result<()> {
     let Network {
+        family,
         bridge,
-        pods: _,
+        pods: [a, b, c],
         services,
     } = network;
     if Command::new("ip")
@@ -35,19 +36,18 @@ pub(crate) async fn raise(network: &Network, balancers: [u8; 3]) -> anyhow::Resu
     } else {
         // An address of its own. Otherwise a bridge takes the lowest of its ports', and a new Pod can
         // change it: then the others, which still know the old one, are cut off until they ask again.
-        let [a, b, c, d] = network.gateway().octets();
-        let address = format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}");
+        let address = format!("02:00:{a:02x}:{b:02x}:{c:02x}:01");
         ip(&format!(
             "link add {bridge} address {address} type bridge\n"
         ))
         .await?;
     }
     ip(&format!(
-        "addr replace {}/24 dev {bridge}\nlink set {bridge} up\nlink set lo up\n\
+        "link set {bridge} up\nlink set lo up\naddr replace {}\n\
          route replace local {} dev lo\nroute replace local {} dev lo\n",
-        network.gateway(),
-        prefix(*services),
-        prefix(balancers),
+        on_device(*family, network.gateway(), bridge),
+        family.prefix(*services),
+        family.prefix(balancers),
     ))
     .await
 }
@@ -55,19 +55,26 @@ pub(crate) async fn raise(network: &Network, balancers: [u8; 3]) -> anyhow::Resu
 /// Removes the bridge; the range of load balancers is shared and stays.
 pub(crate) async fn lower(network: &Network) -> anyhow::Result<()> {
     let Network {
+        family,
         bridge,
         pods: _,
         services,
     } = network;
     ip(&format!(
         "link del {bridge}\nroute del local {} dev lo\n",
-        prefix(*services)
+        family.prefix(*services)
     ))
     .await
 }
 
-fn prefix([a, b, c]: [u8; 3]) -> String {
-    format!("{a}.{b}.{c}.0/24")
+/// An address of a device for `ip addr`, usable at once.
+fn on_device(family: Family, address: IpAddr, device: &str) -> String {
+    // The kernel would look for another owner of the address first.
+    let at_once = match family {
+        Family::V4 => "",
+        Family::V6 => " nodad",
+    };
+    format!("{address}/{} dev {device}{at_once}", family.prefix_length())
 }
 
 /// Connects a Pod's network namespace to the bridge; [`inside_commands`] configures the inner end.
@@ -88,9 +95,10 @@ pub(crate) async fn unplug(device: &str) {
 }
 
 /// The commands for `ip` in the network namespace of a Pod.
-pub(crate) fn inside_commands(network: &Network, address: Ipv4Addr) -> String {
+pub(crate) fn inside_commands(network: &Network, address: IpAddr) -> String {
     format!(
-        "link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\nroute add default via {}\n",
+        "link set lo up\nlink set eth0 up\naddr add {}\nroute add default via {}\n",
+        on_device(network.family, address, "eth0"),
         network.gateway()
     )
 }
@@ -131,6 +139,7 @@ async fn ip(commands: &str) -> anyhow::Result<()> {
 /// keeps the address of a deleted Pod does not meet another one by chance.
 #[derive(Clone, Debug)]
 pub(crate) struct Addresses {
+    family: Family,
     prefix: [u8; 3],
     // Locked only for one lookup.
     pool: Arc<Mutex<Pool>>,
@@ -149,6 +158,7 @@ impl Addresses {
             taken: BTreeSet::new(),
         };
         Self {
+            family: network.family,
             prefix: network.pods,
             pool: Arc::new(Mutex::new(pool)),
         }
@@ -172,7 +182,7 @@ impl Addresses {
             byte + 1
         };
         Some(Address {
-            ip: Ipv4Addr::new(a, b, c, byte),
+            ip: self.family.address([a, b, c, byte]),
             byte,
             pool: Arc::clone(&self.pool),
         })
@@ -182,7 +192,7 @@ impl Addresses {
 /// An address in use.
 #[derive(Debug)]
 pub(crate) struct Address {
-    pub(crate) ip: Ipv4Addr,
+    pub(crate) ip: IpAddr,
     byte: u8,
     pool: Arc<Mutex<Pool>>,
 }
@@ -205,9 +215,10 @@ mod tests {
     fn an_address_is_not_used_again_while_there_are_others() {
         let addresses = Addresses::new(&Network::numbered(3));
         let first = addresses.take().unwrap();
-        assert_eq!(first.ip, Ipv4Addr::new(10, 244, 3, 2));
+        assert_eq!(first.ip, IpAddr::from([10, 244, 3, 2]));
         drop(first);
-        assert_eq!(addresses.take().unwrap().ip, Ipv4Addr::new(10, 244, 3, 3));
+        let second = addresses.take().unwrap();
+        assert_eq!(second.ip, IpAddr::from([10, 244, 3, 3]));
     }
 
     #[test]
@@ -217,6 +228,20 @@ mod tests {
         assert_eq!(all.len(), 253);
         let freed = all.remove(7).ip;
         assert_eq!(addresses.take().map(|address| address.ip), Some(freed));
+    }
+
+    #[test]
+    fn pod_of_an_ipv6_network_has_only_an_ipv6_address() {
+        let network = Network {
+            family: Family::V6,
+            ..Network::numbered(3)
+        };
+        let address = Addresses::new(&network).take().unwrap();
+        assert_eq!(
+            inside_commands(&network, address.ip),
+            "link set lo up\nlink set eth0 up\naddr add fd00::af4:302/120 dev eth0 nodad\n\
+             route add default via fd00::af4:301\n"
+        );
     }
 
     #[test]

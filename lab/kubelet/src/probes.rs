@@ -7,7 +7,7 @@
 
 mod check;
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{
@@ -36,7 +36,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone)]
 pub(crate) struct Patient {
     pub(crate) container: Container,
-    pub(crate) ip: Ipv4Addr,
+    pub(crate) ip: IpAddr,
     /// Its process 1, for commands.
     pub(crate) target: u32,
     /// The environment and user that commands inherit.

@@ -1,6 +1,6 @@
 //! The resources that the containers of one Pod share: namespaces, address, device on the bridge.
 
-use std::{net::Ipv4Addr, process::Stdio, time::Duration};
+use std::{net::IpAddr, process::Stdio, time::Duration};
 
 use anyhow::{Context, bail};
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Sandbox {
     /// None in the network of the machine, where nothing was created.
     own: Option<Own>,
-    pub(crate) ip: Ipv4Addr,
+    pub(crate) ip: IpAddr,
 }
 
 #[derive(Debug)]

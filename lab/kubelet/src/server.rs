@@ -8,7 +8,7 @@ mod exec;
 pub(crate) mod log;
 mod request;
 
-use std::{io, net::Ipv4Addr, path::PathBuf, sync::Arc, time::Duration};
+use std::{io, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use futures::TryStreamExt;
@@ -59,7 +59,7 @@ pub(crate) struct Server {
 impl Server {
     /// Opens the port on `address`, and starts to answer clients with a certificate of `serving`'s
     /// authority.
-    pub(crate) async fn start(self, address: Ipv4Addr, serving: &Serving) -> anyhow::Result<()> {
+    pub(crate) async fn start(self, address: IpAddr, serving: &Serving) -> anyhow::Result<()> {
         let tls = TlsAcceptor::from(Arc::new(tls(serving)?));
         let listener = TcpListener::bind((address, PORT)).await?;
         let tasks = self.tasks.clone();

@@ -10,7 +10,7 @@ mod table;
 
 use std::{
     collections::BTreeMap,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -19,7 +19,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::{Config, tasks::Tasks, watched::Watched};
+use crate::{Config, Family, tasks::Tasks, watched::Watched};
 
 pub(crate) use forward::Carrier;
 use table::{Port, Route};
@@ -30,7 +30,8 @@ pub(crate) struct Services {
     client: Client,
     cluster: String,
     api_server: SocketAddr,
-    node: Ipv4Addr,
+    node: IpAddr,
+    family: Family,
     balancers: crate::LoadBalancers,
     carrier: Carrier,
     tasks: Tasks,
@@ -53,6 +54,7 @@ impl Services {
             cluster: config.cluster.clone(),
             api_server: config.api_server,
             node: config.network.gateway(),
+            family: config.network.family,
             balancers: config.load_balancers.clone(),
             carrier: Carrier::new(config, tasks),
             tasks: tasks.clone(),
@@ -69,7 +71,11 @@ impl Services {
         loop {
             let (all, slices_now) = (services.all(), slices.all());
             let (balancers, cluster) = (self.balancers.clone(), self.cluster.clone());
-            let address = |service: &str| balancers.address(&format!("{cluster}/{service}"));
+            let family = self.family;
+            let address = |service: &str| {
+                let ipv4 = balancers.address(&format!("{cluster}/{service}"))?;
+                Some(family.address(ipv4.octets()))
+            };
             let wanted = table::table(&all, &slices_now, self.api_server, self.node, &address);
             let opened = self.open(wanted).await;
             let written = balance::write_addresses(&self.client, &all, &address).await;
@@ -135,6 +141,6 @@ impl Services {
 }
 
 /// A Service's own address, if it has one.
-pub(crate) fn cluster_ip(service: &Service) -> Option<Ipv4Addr> {
+pub(crate) fn cluster_ip(service: &Service) -> Option<IpAddr> {
     service.spec.as_ref()?.cluster_ip.as_ref()?.parse().ok()
 }

@@ -89,12 +89,20 @@ impl Manifests {
         objects.collect::<Vec<_>>().join("\n---\n")
     }
 
+    /// The application controller and its rights, for a hub that has the rest.
+    pub(super) fn controller(&self) -> String {
+        let objects = self.objects.iter();
+        let own = objects.filter(|object| is_of(object, super::CONTROLLER));
+        own.map(Value::to_string)
+            .collect::<Vec<_>>()
+            .join("\n---\n")
+    }
+
     /// All objects except those of one program.
     fn without(&self, program: &str) -> impl Iterator<Item = &Value> {
-        self.objects.iter().filter(move |object| {
-            let name = object["metadata"]["name"].as_str();
-            name.is_none_or(|name| !name.starts_with(program))
-        })
+        self.objects
+            .iter()
+            .filter(move |object| !is_of(object, program))
     }
 
     /// Only Deployments, `StatefulSets` and Services.
@@ -108,6 +116,12 @@ impl Manifests {
         let programs = self.objects.iter().filter(runs).map(Value::to_string);
         programs.collect::<Vec<_>>().join("\n---\n")
     }
+}
+
+/// Whether an object is of a program: its name begins with the name of the program.
+fn is_of(object: &Value, program: &str) -> bool {
+    let name = object["metadata"]["name"].as_str();
+    name.is_some_and(|name| name.starts_with(program))
 }
 
 /// The documents about one program, with its name as the name of the object.
@@ -164,6 +178,7 @@ mod tests {
         assert_eq!(manifests.objects, [set.clone(), app.clone(), map.clone()]);
         assert_eq!(manifests.core(), format!("{app}\n---\n{map}"));
         assert_eq!(manifests.application_sets(), format!("{set}\n---\n{map}"));
+        assert_eq!(manifests.controller(), app.to_string());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use lab_kubelet::{Config, Images, Kubelet, LoadBalancers, Network};
+use lab_kubelet::{Config, Images, Kubelet, LoadBalancers};
 use lab_ocm_stand_in::{Hub, HubConfig, Spoke, SpokeConfig};
 
 use crate::{Cluster, Tools, argocd, faults::Faults, git, namespaces};
@@ -32,7 +32,7 @@ pub(super) async fn kubelets(
     let load_balancers = LoadBalancers::default();
     let starting = clusters.iter().map(|cluster| {
         let api_server = SocketAddr::from((Ipv4Addr::LOCALHOST, cluster.api_port()));
-        let network = Network::numbered(cluster.index());
+        let network = cluster.network().clone();
         let mut config = Config::new(cluster.name(), cluster.client(), api_server);
         config.hosts = BTreeMap::from([(git::HOST.to_owned(), network.gateway())]);
         config.network = network;

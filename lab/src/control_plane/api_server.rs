@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
-use lab_kubelet::{Network, Serving};
+use lab_kubelet::{Family, Network, Serving};
 
 use super::Of;
 use crate::{
@@ -36,7 +36,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     /// Writes the keys of a cluster to `dir`.
-    pub(crate) fn write(dir: &Path, authority: &Authority, index: u8) -> Result<Self> {
+    pub(crate) fn write(dir: &Path, authority: &Authority, network: &Network) -> Result<Self> {
         fs::create_dir_all(dir).with_context(|| format!("make {}", dir.display()))?;
         let serving = authority.serving(
             "kube-apiserver",
@@ -49,16 +49,15 @@ impl Keys {
             ],
             &[
                 IpAddr::V4(Ipv4Addr::LOCALHOST),
-                IpAddr::V4(Ipv4Addr::new(10, 96, index, 1)),
-                IpAddr::V4(Ipv4Addr::new(10, 244, index, 1)),
+                network.first_service(),
+                network.gateway(),
             ],
         )?;
         let (token_public, token_private) = token_keys()?;
         let ca = authority.pair();
         // An authority of their own: a client certificate of the cluster must not authenticate as the API server.
         let nodes = Authority::new("authority of nodes")?;
-        let node = IpAddr::V4(Network::numbered(index).gateway());
-        let kubelet = nodes.serving("kubelet", &[], &[node])?;
+        let kubelet = nodes.serving("kubelet", &[], &[network.gateway()])?;
         let to_kubelet = nodes.client("kube-apiserver-kubelet-client", None)?;
         for (name, text) in [
             ("ca.crt", &ca.cert),
@@ -106,6 +105,7 @@ impl ApiServer {
         cluster: &str,
         index: u8,
         keys: &Keys,
+        network: &Network,
         dir: &Path,
     ) -> Result<Self> {
         let policy = keys.path("audit-policy.yaml");
@@ -114,10 +114,10 @@ impl ApiServer {
             .flag("etcd-servers", Of::cluster(index).url())
             .flag("etcd-prefix", format!("/{cluster}"))
             // The namespace is ours alone; Pods connect over their bridge.
-            .flag("bind-address", "0.0.0.0")
+            .flag("bind-address", all(network.family))
             .flag("secure-port", port(index).to_string())
             // Otherwise detected from the default route, which is missing here.
-            .flag("advertise-address", format!("10.244.{index}.1"))
+            .flag("advertise-address", network.gateway().to_string())
             .flag("tls-cert-file", keys.path("apiserver.crt"))
             .flag("tls-private-key-file", keys.path("apiserver.key"))
             .flag("client-ca-file", keys.path("ca.crt"))
@@ -132,7 +132,10 @@ impl ApiServer {
             .flag("service-account-issuer", "https://kubernetes.default.svc")
             .flag("service-account-key-file", keys.path("tokens.pub"))
             .flag("service-account-signing-key-file", keys.path("tokens.key"))
-            .flag("service-cluster-ip-range", format!("10.96.{index}.0/24"))
+            .flag(
+                "service-cluster-ip-range",
+                network.family.prefix(network.services),
+            )
             .flag("authorization-mode", "RBAC")
             .flag("allow-privileged", "true")
             // The lab's kubelet leads the Service `kubernetes` here.
@@ -176,6 +179,20 @@ impl ApiServer {
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.process.restart()
     }
+}
+
+/// All addresses. The lab's own programs use the loopback of IPv4, which that of IPv6 includes.
+const fn all(family: Family) -> &'static str {
+    match family {
+        Family::V4 => "0.0.0.0",
+        Family::V6 => "::",
+    }
+}
+
+/// The URL of the API for Pods.
+pub(crate) fn url_among_pods(network: &Network, index: u8) -> String {
+    let address = SocketAddr::new(network.gateway(), port(index));
+    format!("https://{address}")
 }
 
 /// Where the API server of cluster number `index` listens inside the lab.

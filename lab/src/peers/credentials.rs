@@ -14,6 +14,7 @@ use super::{Mapping, Names};
 use crate::{
     certs::{Authority, Pair},
     edge,
+    network::DUAL_STACK,
     steps::{At, Objects},
 };
 
@@ -42,7 +43,7 @@ impl Credentials {
             .context("make the key of the tokens")?;
         Ok(Self {
             agent: agent.to_owned(),
-            serving: authority.serving("principal", &["localhost", HUB], &loopback)?,
+            serving: authority.serving("principal", &["localhost", HUB, DUAL_STACK], &loopback)?,
             client: authority.client(agent, None)?,
             token_key: token_key.serialize_pem(),
             authority,

@@ -257,6 +257,17 @@ impl At {
         )
     }
 
+    /// A `ClusterRole`.
+    pub fn cluster_role(name: &str) -> Self {
+        let api = (
+            "rbac.authorization.k8s.io",
+            "v1",
+            "ClusterRole",
+            "clusterroles",
+        );
+        Self::new(api, None, name)
+    }
+
     /// A `CertificateSigningRequest`.
     pub fn csr(name: &str) -> Self {
         let api = (

@@ -32,6 +32,63 @@ fn read_level_allows_objects_and_logs() {
 }
 
 #[test]
+fn applications_level_allows_single_objects_that_belong() {
+    let level = UiAccess::Applications;
+    for target in ["/version", "/api", "/apis/apps/v1", "/openapi/v2"] {
+        assert_eq!(asked("GET", target, level), Ok(Allowed::AsItIs), "{target}");
+    }
+    for target in [
+        "/api/v1/namespaces/a",
+        "/api/v1/namespaces/a/configmaps/x",
+        "/api/v1/namespaces/a/events/x",
+        "/api/v1/namespaces/a/pods/x/log?follow=true",
+        "/apis/apps/v1/namespaces/a/deployments/x/scale",
+        "/apis/example.org/v1/things/x/status",
+    ] {
+        let allowed = asked("GET", target, level);
+        assert_eq!(allowed, Ok(Allowed::IfItBelongs), "{target}");
+    }
+}
+
+#[test]
+fn applications_level_lists_events_of_one_object_only() {
+    let level = UiAccess::Applications;
+    for target in [
+        "/api/v1/namespaces/a/events?fieldSelector=involvedObject.name%3Dx",
+        "/api/v1/namespaces/a/events?fieldSelector=involvedObject.uid%3Du,involvedObject.name%3D%3Dx&limit=5",
+        "/api/v1/events?fieldSelector=involvedObject.name%3Dx,involvedObject.namespace%3D,involvedObject.uid%3Du",
+    ] {
+        let allowed = asked("GET", target, level);
+        assert_eq!(allowed, Ok(Allowed::EventsOfApplications), "{target}");
+    }
+    for target in [
+        "/api/v1/namespaces/a/configmaps",
+        "/api/v1/pods",
+        "/api/v1/namespaces/a/pods?watch=true",
+        "/apis/apps/v1/namespaces/a/deployments?fieldSelector=involvedObject.name%3Dx",
+        "/api/v1/namespaces/a/events",
+        "/api/v1/namespaces/a/events?fieldSelector=involvedObject.name%3D",
+        "/api/v1/namespaces/a/events?fieldSelector=involvedObject.name%3D%3D",
+        "/api/v1/events?fieldSelector=involvedObject.uid%3D",
+        "/api/v1/events?fieldSelector=involvedObject.uid!%3Du",
+        "/api/v1/events?watch=true&fieldSelector=involvedObject.uid%3Du",
+        "/api/v1/namespaces/a/events?fieldSelector=involvedObject.name!%3Dx",
+        "/api/v1/namespaces/a/events?fieldSelector=involvedObject.namespace%3Dx",
+        "/api/v1/namespaces/a/events?labelSelector=involvedObject.name%3Dx",
+        "/api/v1/namespaces/a/events?watch=true&fieldSelector=involvedObject.name%3Dx",
+        "/api/v1/events?fieldSelector=involvedObject.name%3Dx",
+        "/apis/events.k8s.io/v1/namespaces/a/events?fieldSelector=involvedObject.name%3Dx",
+    ] {
+        let refused = asked("GET", target, level).unwrap_err();
+        assert!(matches!(refused, Forbidden::Several { .. }), "{target}");
+        let message = refused.to_string();
+        for part in ["UI_ACCESS of this cluster is applications", "to read"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}
+
+#[test]
 fn a_reader_changes_nothing() {
     let (all, one) = ("/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/pods/x");
     for (method, target) in [
@@ -44,11 +101,13 @@ fn a_reader_changes_nothing() {
         ("POST", "/api/v1/namespaces/a/serviceaccounts/x/token"),
         ("POST", "/version"),
     ] {
-        let refused = asked(method, target, UiAccess::Read);
-        assert!(
-            matches!(refused, Err(Forbidden::Verb { .. })),
-            "{method} {target}"
-        );
+        for level in [UiAccess::Applications, UiAccess::Read] {
+            let refused = asked(method, target, level);
+            assert!(
+                matches!(refused, Err(Forbidden::Verb { .. })),
+                "{method} {target}"
+            );
+        }
     }
 }
 
@@ -63,7 +122,12 @@ fn parts_that_lead_somewhere_else_are_closed() {
         "/api/v1/nodes/x/proxy",
         "/apis/example.org/v1/namespaces/a/pods/x/log",
     ] {
-        for level in [UiAccess::Read, UiAccess::Operate, UiAccess::Terminal] {
+        for level in [
+            UiAccess::Applications,
+            UiAccess::Read,
+            UiAccess::Operate,
+            UiAccess::Terminal,
+        ] {
             if level == UiAccess::Terminal && target.contains("exec") {
                 continue;
             }
@@ -85,11 +149,13 @@ fn secrets_are_forbidden_in_every_group() {
         "/api/v2/namespaces/a/secrets/x",
         "/apis/example.org/v1/namespaces/a/secrets/x",
     ] {
-        let refused = asked("GET", target, UiAccess::Read);
-        assert!(
-            matches!(refused, Err(Forbidden::Secrets { .. })),
-            "{target}"
-        );
+        for level in [UiAccess::Applications, UiAccess::Read] {
+            let refused = asked("GET", target, level);
+            assert!(
+                matches!(refused, Err(Forbidden::Secrets { .. })),
+                "{target}"
+            );
+        }
     }
 }
 
@@ -222,7 +288,12 @@ fn a_terminal_is_opened_in_a_pod_of_an_application_and_nowhere_else() {
     let target = "/api/v1/namespaces/a/pods/x/exec?command=sh&stdin=true&tty=true";
     for method in ["GET", "POST"] {
         assert_eq!(asked(method, target, level), Ok(Allowed::IfItBelongs));
-        for lower in [UiAccess::None, UiAccess::Read, UiAccess::Operate] {
+        for lower in [
+            UiAccess::None,
+            UiAccess::Applications,
+            UiAccess::Read,
+            UiAccess::Operate,
+        ] {
             assert!(asked(method, target, lower).is_err(), "{method} {lower}");
         }
     }
@@ -243,6 +314,7 @@ fn a_terminal_is_opened_in_a_pod_of_an_application_and_nowhere_else() {
 fn levels_are_words() {
     for level in [
         UiAccess::None,
+        UiAccess::Applications,
         UiAccess::Read,
         UiAccess::Operate,
         UiAccess::Terminal,
@@ -268,6 +340,10 @@ proptest! {
             let changes = !request.verb.only_reads();
             prop_assert_eq!(allowed != Allowed::AsItIs, changes || secret);
             prop_assert!(!request.is_exec());
+        }
+        if let Ok(allowed) = judge(&request, UiAccess::Applications) {
+            prop_assert_eq!(judge(&request, UiAccess::Read), Ok(Allowed::AsItIs));
+            prop_assert_eq!(allowed == Allowed::AsItIs, request.object().is_none());
         }
         if judge(&request, UiAccess::Read).is_ok() {
             prop_assert_eq!(&method, "GET");

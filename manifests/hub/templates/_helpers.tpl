@@ -81,6 +81,15 @@ helm.sh/hook-weight: "-10"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
+{{/* The same for objects of cluster scope. Argo CD, which renders without a cluster, gets them as ordinary objects: Argo CD 3.3 creates
+such a hook again and again, and fails because it exists. Without the ServiceAccount the binding grants nothing. */}}
+{{- define "addon.uninstallClusterRights" -}}
+{{- if lookup "v1" "Namespace" "" "kube-system" -}}
+annotations:
+  {{- include "addon.uninstallRights" . | nindent 2 }}
+{{- end -}}
+{{- end }}
+
 {{/* The settings that Pods of hooks share with the manager's. */}}
 {{- define "addon.hookPod" -}}
 {{- with .Values.images.pullSecrets -}}

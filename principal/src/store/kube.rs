@@ -1,10 +1,15 @@
 //! The hub's API on Kubernetes.
 
-use argocd::{Meta, Patch as Change, entries::Shared, keys::REPOSITORY_SELECTOR};
+use argocd::{
+    Meta, Patch as Change,
+    entries::Shared,
+    global_projects::{self, GlobalProjects},
+    keys::REPOSITORY_SELECTOR,
+};
 use async_trait::async_trait;
 use futures::{
     FutureExt as _,
-    future::{BoxFuture, join_all},
+    future::{BoxFuture, join, join_all},
 };
 use k8s_openapi::{
     api::core::v1::{ConfigMap, Event as Noted, Secret},
@@ -21,6 +26,7 @@ use kube::{
 use live::events::{self, Observed};
 use runtime::kube::{Event, Watch, watch_trimmed};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Packed, Report, Reporter, Store, Watched, WriteError};
@@ -30,8 +36,8 @@ mod object;
 
 use object::Object;
 
-/// The `ConfigMap` with this principal's identity; upstream's name.
-const IDENTITY: &str = "argocd-agent-principal-identity";
+/// The `ConfigMap` with this principal's identity.
+const IDENTITY: &str = argocd::keys::addon::IDENTITY;
 const IDENTITY_KEY: &str = "principal-uid";
 /// Our name in the managed fields.
 const FIELD_MANAGER: &str = "argocd-agent-principal";
@@ -69,6 +75,13 @@ impl Kubernetes {
             Watched::TlsCerts => watch.fields(&named(Shared::TlsCerts)),
             Watched::SshKnownHosts => watch.fields(&named(Shared::SshKnownHosts)),
         }
+    }
+
+    /// Watches Argo CD's settings, of which the global projects count.
+    fn watch_of_settings(&self) -> Watch<Object, Object> {
+        let resource = ApiResource::erase::<ConfigMap>(&());
+        let api = Api::namespaced_with(self.client.clone(), &self.argocd_namespace, &resource);
+        Watch::guarded(api).fields(&format!("metadata.name={}", global_projects::CONFIG))
     }
 
     fn objects<K>(&self, kind: Watched, namespace: &str) -> Api<K>
@@ -109,15 +122,38 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
 #[async_trait]
 impl Store for Kubernetes {
     fn watch(&self, report: Reporter, token: CancellationToken) -> BoxFuture<'static, ()> {
+        let (listed, is_listed) = watch::channel(false);
         let watches = Watched::ALL.map(|kind| {
             let report = Reporter::clone(&report);
-            watch_trimmed(self.watch_of(kind), token.clone(), move |event| {
-                if let Some(translated) = to_report(kind, event) {
-                    report(translated);
+            let (watch, token, mut is_listed) =
+                (self.watch_of(kind), token.clone(), is_listed.clone());
+            async move {
+                // No cluster gets a project without its global projects.
+                let listed = async { is_listed.wait_for(|known| *known).await.is_ok() };
+                if kind == Watched::AppProject
+                    && token.run_until_cancelled(listed).await != Some(true)
+                {
+                    return;
                 }
-            })
+                let handle = move |event| {
+                    if let Some(translated) = to_report(kind, event) {
+                        report(translated);
+                    }
+                };
+                watch_trimmed(watch, token, handle).await;
+            }
         });
-        join_all(watches).map(drop).boxed()
+        let settings = watch_trimmed(self.watch_of_settings(), token, move |event| match event {
+            Event::Applied { object, listed: _ } => {
+                report(Report::GlobalProjects(global_projects_of(*object)));
+            }
+            Event::Deleted(_) => report(Report::GlobalProjects(GlobalProjects::default())),
+            Event::Synced => {
+                listed.send_replace(true);
+            }
+            Event::Rewound => {}
+        });
+        join(settings, join_all(watches)).map(drop).boxed()
     }
 
     async fn patch(
@@ -233,6 +269,22 @@ fn identity(config: &ConfigMap) -> Result<String, WriteError> {
         WriteError::Refused(format!(
             "ConfigMap {IDENTITY} has no {IDENTITY_KEY}; delete it to get a new one"
         ))
+    })
+}
+
+/// The global projects in Argo CD's settings; none where Argo CD has none.
+fn global_projects_of(settings: Object) -> GlobalProjects {
+    let read = settings.packed().and_then(|settings| {
+        GlobalProjects::of(settings.head()).map_err(|error| error.to_string())
+    });
+    read.unwrap_or_else(|error| {
+        let config = global_projects::CONFIG;
+        tracing::warn!(
+            config,
+            error,
+            "there are no global projects until this setting is corrected"
+        );
+        GlobalProjects::default()
     })
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use argocd::{
     Meta, Patch,
+    global_projects::GlobalProjects,
     testing::memory::{Change, Denied, Objects, Seen},
 };
 use async_trait::async_trait;
@@ -50,6 +51,8 @@ struct State {
     broken: bool,
     /// How often watches broke.
     breaks: u64,
+    /// Those in the settings of Argo CD.
+    global_projects: GlobalProjects,
 }
 
 /// Counts the writes of our side, without those of users.
@@ -75,6 +78,7 @@ impl Default for State {
             failing: None,
             broken: false,
             breaks: 0,
+            global_projects: GlobalProjects::default(),
         }
     }
 }
@@ -117,6 +121,11 @@ impl Memory {
         self.change(|state| state.objects.put((kind, key), object));
     }
 
+    /// Sets the global projects in the settings of Argo CD, as a user does.
+    pub fn set_global_projects(&self, projects: GlobalProjects) {
+        self.change(|state| state.global_projects = projects);
+    }
+
     /// Changes an object, as a user does, if it exists.
     pub fn edit(&self, kind: Watched, namespace: &str, name: &str, patch: Value) {
         let key = (kind, key(namespace, name));
@@ -127,7 +136,7 @@ impl Memory {
     /// Deletes an object, as a user does. With finalizers it stays until they are gone.
     pub fn delete(&self, kind: Watched, namespace: &str, name: &str) {
         let key = (kind, key(namespace, name));
-        self.change(|state| state.objects.delete(&key, None).ok());
+        self.change(|state| state.objects.delete(&key, None, None).ok());
     }
 
     /// The current Application.
@@ -298,12 +307,17 @@ impl Store for Memory {
             let mut seen = Watched::ALL.map(|kind| (kind, Seen::new()));
             // The value of `breaks` at the last list.
             let mut listed = None;
+            let mut known = GlobalProjects::default();
             loop {
                 let count = memory.shared.changed.count();
-                let (broken, breaks) = {
+                let (broken, breaks, global_projects) = {
                     let state = memory.lock();
-                    (state.broken, state.breaks)
+                    (state.broken, state.breaks, state.global_projects.clone())
                 };
+                if !broken && known != global_projects {
+                    report(Report::GlobalProjects(global_projects.clone()));
+                    known = global_projects;
+                }
                 for (kind, seen) in seen.iter_mut().filter(|_| !broken) {
                     memory.notify(*kind, seen, listed != Some(breaks), &report);
                 }
@@ -351,11 +365,7 @@ impl Store for Memory {
     ) -> Result<(), WriteError> {
         let key = (kind, key.clone());
         self.write(move |objects| {
-            let known = objects.get(&key).ok_or(Denied::NotFound)?;
-            if Meta::of(known).resource_version() != version {
-                return Err(Denied::Conflict);
-            }
-            objects.delete(&key, Some(uid))?;
+            objects.delete(&key, Some(uid), Some(version))?;
             Ok((Value::Null, true))
         })
         .await
@@ -386,6 +396,7 @@ fn sorted(denied: Denied) -> WriteError {
     match denied {
         Denied::NotFound => WriteError::NotFound,
         Denied::Misfit => WriteError::Unfit(denied.to_string()),
+        Denied::OtherObject | Denied::NewFinalizer => WriteError::Refused(denied.to_string()),
         Denied::Conflict | Denied::Exists => WriteError::Conflict,
     }
 }

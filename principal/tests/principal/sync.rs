@@ -1,6 +1,6 @@
 //! What the hub has reaches the spoke, and what the spoke reports reaches the hub.
 
-use argocd::keys;
+use argocd::{global_projects::GlobalProjects, keys};
 use principal::store::{Memory, Watched};
 use protocol::{Event, Kind, Target, Verb};
 use serde_json::{Value, json};
@@ -103,6 +103,32 @@ async fn project_is_sent_before_its_applications_and_filtered_by_cluster() {
             .unwrap()
             .len(),
         1
+    );
+}
+
+#[tokio::test]
+async fn global_project_that_arrives_last_is_sent_in_the_projects_it_selects() {
+    let world = World::with(&["a"]).await;
+    let mut agent = Agent::empty(&world, "a").await;
+    let mut project = open_project("team");
+    world.hub.put(Watched::AppProject, project.clone());
+    agent.about("team").await;
+    let setting = "- projectName: guard\n  labelSelector: {matchLabels: {tier: gold}}\n";
+    let config = json!({ "data": { "globalProjects": setting } });
+    let globals = GlobalProjects::of(&config).unwrap();
+    world.hub.set_global_projects(globals);
+    project["metadata"]["labels"] = json!({ "tier": "gold" });
+    world.hub.put(Watched::AppProject, project);
+    let labelled = agent.about("team").await;
+    assert_eq!(body(&labelled)["metadata"]["labels"]["tier"], "gold");
+    let denied = json!([{ "group": "", "kind": "Secret" }]);
+    let mut guard = open_project("guard");
+    guard["spec"] = json!({ "namespaceResourceBlacklist": denied });
+    world.hub.put(Watched::AppProject, guard);
+    let restricted = agent.about("team").await;
+    assert_eq!(
+        body(&restricted)["spec"]["namespaceResourceBlacklist"],
+        denied
     );
 }
 

@@ -47,6 +47,11 @@ impl Console {
         let at = At::config_map(ARGOCD, "argocd-cm");
         stage.hub.merge(&at, wanted).await?;
         argocd::install_server(stage.lab.hub(), stage.lab.tools()).await?;
+        Self::on(stage).await
+    }
+
+    /// Logs in at the server that the hub has.
+    pub(super) async fn on(stage: &Stage) -> Result<Self> {
         let service = stage.hub.read(&At::service(ARGOCD, argocd::SERVER)).await?;
         let ip = service["spec"]["clusterIP"].as_str().context("an IP")?;
         let console = Self {

@@ -1,7 +1,7 @@
 //! `argocd-agentctl hub setup`: argocd-server of the hub shows what is on the clusters after one command, and is as it was
 //! after another.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use lab::{
@@ -52,6 +52,7 @@ pub(crate) async fn hub_setup_shows_clusters_and_undo_restores_settings(
     let before = console.until_cluster("spoke1", "spoke1 is unknown", is_unknown);
     before.await?;
     let refused = log.forbidden(MEMBER)?.len();
+    ensure!(is_offered(&team).await?, "check does not offer hub setup");
 
     let mark = log.mark()?;
     let plan = ask(team.clone(), 0, &DRY_RUN).await?;
@@ -73,11 +74,7 @@ pub(crate) async fn hub_setup_shows_clusters_and_undo_restores_settings(
     console
         .until_cluster("spoke1", "spoke1 is shown", is_connected)
         .await?;
-    let output = product::agentctl(&team, &["check", "-o", "json"]).await?;
-    let found: Value = serde_json::from_str(&output.out)?;
-    for check in ["argo cd", "redis", "server"] {
-        ensure!(results(&found, check) == ["ok"], "{check}: {found:#}");
-    }
+    check_finds_all_of_it(&team).await?;
 
     let mark = log.mark()?;
     let again = ask(team.clone(), 0, &SETUP).await?;
@@ -101,6 +98,24 @@ pub(crate) async fn hub_setup_shows_clusters_and_undo_restores_settings(
         log.forbidden(MEMBER)
     );
     hub.delete(&roles).await
+}
+
+/// Whether `check` names the command as the next step.
+async fn is_offered(kubeconfig: &Path) -> Result<bool> {
+    let output = product::agentctl(kubeconfig, &["check"]).await?;
+    ensure!(output.out.contains("RESULT"), "{output:?}");
+    Ok(output.out.contains("Next: argocd-agentctl hub setup"))
+}
+
+async fn check_finds_all_of_it(kubeconfig: &Path) -> Result<()> {
+    let output = product::agentctl(kubeconfig, &["check", "-o", "json"]).await?;
+    let found: Value = serde_json::from_str(&output.out)?;
+    for check in ["argo cd", "redis", "server"] {
+        ensure!(results(&found, check) == ["ok"], "{check}: {found:#}");
+    }
+    let is_still_offered = is_offered(kubeconfig).await?;
+    ensure!(!is_still_offered, "check still offers hub setup");
+    Ok(())
 }
 
 /// Argo CD as its own manifests install it, with a namespace of Applications.

@@ -47,6 +47,7 @@ pub(crate) const GOLDEN: [(&str, &[&str]); 5] = [
         &[
             "argocd.namespace=gitops",
             "argocd.applicationNamespaces={team-a,team-b-*}",
+            "argocd.configure=true",
             "principal.address=hub.example.org:8443",
             "principal.service.type=NodePort",
             "principal.service.port=8443",

@@ -53,16 +53,9 @@ fn secrets_of_the_own_namespace_are_granted_by_name() {
 
 #[test]
 fn uninstall_rights_exist_only_during_uninstall() {
-    let rights = [
-        "ServiceAccount",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "Role",
-        "RoleBinding",
-        "Job",
-    ];
-    for kind in rights {
-        let object = one(&[], kind, "argocd-agent-addon-uninstall");
+    let name = "argocd-agent-addon-uninstall";
+    for kind in ["ServiceAccount", "Role", "RoleBinding", "Job"] {
+        let object = one(&[], kind, name);
         let annotations = &object["metadata"]["annotations"];
         assert_eq!(annotations["helm.sh/hook"], "pre-delete", "{kind}");
         let policy = annotations["helm.sh/hook-delete-policy"]
@@ -70,10 +63,15 @@ fn uninstall_rights_exist_only_during_uninstall() {
             .unwrap_or_default();
         assert!(policy.contains("hook-succeeded"), "{kind}: {policy}");
     }
+    // Without a cluster, as Argo CD renders: ordinary objects, for an account that exists only then.
+    let account = json!([{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]);
+    let binding = one(&[], "ClusterRoleBinding", name);
+    assert_eq!(binding["subjects"], account);
+    for object in [one(&[], "ClusterRole", name), binding] {
+        assert!(object["metadata"]["annotations"].is_null(), "{object}");
+    }
     let without = objects(&["uninstall.enabled=false"]);
-    let left = without
-        .iter()
-        .filter(|it| it["metadata"]["name"] == "argocd-agent-addon-uninstall");
+    let left = without.iter().filter(|it| it["metadata"]["name"] == name);
     assert_eq!(left.count(), 0);
 }
 

@@ -11,7 +11,7 @@ use ocm::{
 };
 use serde_json::{Value, json};
 
-use super::proxy;
+use super::{proxy, tuning};
 use crate::{
     addon::{
         manifests::Spoke,
@@ -23,7 +23,7 @@ use crate::{
 /// The permissions of the agent; useless without the agent.
 const FOR_THE_AGENT: &str = "argocd/agent.yaml";
 
-/// The certificates of the proxy; omitted where the proxy has none.
+/// The further certificates to trust; omitted where there are none.
 const PROXY_CA: &str = "argocd/proxy-ca.yaml";
 
 /// The files in the order of creation; most have several objects.
@@ -35,9 +35,6 @@ const FILES: [(&str, &str); 6] = [
     embedded!("argocd/repo-server.yaml"),
     embedded!("argocd/controller.yaml"),
 ];
-
-/// Created once; changes by users stay.
-const FOR_PEOPLE: &str = "argocd-cm";
 
 /// The klusterlet copies its image pull secret into namespaces with this label.
 const ADDON_NAMESPACE: &str = "addon.open-cluster-management.io/namespace";
@@ -98,6 +95,7 @@ impl Templates {
             let mut object = template.fill(&values)?;
             workload::configure(&mut object, &pods, &[]);
             proxy::configure(&mut object, &spoke.proxy);
+            tuning::configure(&mut object, &spoke.tuning);
             if let Some(pod) = object.pointer_mut("/spec/template/spec") {
                 argocd::patch::merge(pod, &spoke.pod.for_argocd());
                 if inputs.is_openshift {
@@ -109,7 +107,7 @@ impl Templates {
         }
         Ok(Rendered {
             manifests: manifests.into_iter().map(marked).collect(),
-            configs: vec![for_people(&spoke.argocd_namespace)],
+            configs: configs(spoke),
         })
     }
 }
@@ -144,20 +142,24 @@ pub fn beside(mut objects: Vec<Value>, installed: Rendered, spoke: &Spoke) -> Re
     }
 }
 
-fn for_people(namespace: &str) -> ManifestConfig {
-    ManifestConfig {
+/// Without settings of the fleet `argocd-cm` is created once, and changes by users stay. With them it is applied like the
+/// other objects: its keys are ours, and all others stay.
+fn configs(spoke: &Spoke) -> Vec<ManifestConfig> {
+    let once = ManifestConfig {
         resource_identifier: ResourceIdentifier {
             group: String::new(),
             resource: "configmaps".to_owned(),
-            namespace: namespace.to_owned(),
-            name: FOR_PEOPLE.to_owned(),
+            namespace: spoke.argocd_namespace.clone(),
+            name: tuning::CM.to_owned(),
         },
         update_strategy: Some(UpdateStrategy {
             kind: "CreateOnly".to_owned(),
             server_side_apply: None,
         }),
         ..ManifestConfig::default()
-    }
+    };
+    let is_ours = spoke.tuning.cm.is_some();
+    (!is_ours).then_some(once).into_iter().collect()
 }
 
 /// Keeps the object when the add-on is removed.

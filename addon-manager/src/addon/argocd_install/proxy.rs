@@ -1,4 +1,5 @@
-//! The forward proxy of a cluster, for the programs of Argo CD that reach Git and registries. Pure.
+//! The forward proxy of a cluster, and further certificates to trust, for the programs of Argo CD that reach Git and
+//! registries. Pure.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -37,22 +38,23 @@ const fn is_set(proxy: &Proxy) -> bool {
     !proxy.http.is_empty() || !proxy.https.is_empty()
 }
 
-/// Whether Argo CD needs the proxy's certificates.
+/// Whether Argo CD needs further certificates: those of the proxy, or of servers that it reaches without one.
 pub(super) const fn has_ca(proxy: &Proxy) -> bool {
-    is_set(proxy) && !proxy.ca.is_empty()
+    !proxy.ca.is_empty()
 }
 
-/// Sets the proxy in a workload of Argo CD that uses it; other objects stay unchanged.
+/// Sets the proxy and the certificates in a workload of Argo CD that uses them; other objects stay unchanged.
 pub(super) fn configure(object: &mut Value, proxy: &Proxy) {
+    let with_ca = has_ca(proxy);
     let name = object.pointer("/metadata/name").and_then(Value::as_str);
-    if !is_set(proxy) || name.is_none_or(|name| !PROGRAMS.contains(&name)) {
+    let unused = !is_set(proxy) && !with_ca;
+    if unused || name.is_none_or(|name| !PROGRAMS.contains(&name)) {
         return;
     }
     let pod = object.pointer_mut("/spec/template/spec");
     let Some(pod) = pod.and_then(Value::as_object_mut) else {
         return;
     };
-    let with_ca = has_ca(proxy);
     let container = pod.get_mut("containers").and_then(|all| all.get_mut(0));
     let Some(container) = container.and_then(Value::as_object_mut) else {
         return;
@@ -79,12 +81,13 @@ pub(super) fn configure(object: &mut Value, proxy: &Proxy) {
     );
 }
 
-/// The variables of a program that uses the proxy.
+/// The variables of a program that uses the proxy, or trusts further certificates.
 fn variables(proxy: &Proxy) -> Vec<Value> {
     let except: Vec<&str> = Some(proxy.except.as_str())
         .filter(|except| !except.is_empty())
         .into_iter()
         .chain(WITHIN)
+        .filter(|_| is_set(proxy))
         .collect();
     let except = except.join(",");
     let bundle = if has_ca(proxy) { BUNDLE } else { "" };
@@ -190,7 +193,6 @@ mod tests {
     fn unset_proxies_and_other_objects_change_nothing() {
         let none = Proxy {
             except: ".svc".to_owned(),
-            ca: "PEM".to_owned(),
             ..Proxy::default()
         };
         let unchanged = |name: &str| workload(name)["spec"]["template"]["spec"].take();
@@ -233,6 +235,25 @@ mod tests {
         };
         assert!(mounted(merging, CA) && mounted(merging, TRUST));
         assert!(mounted(&pod["containers"][0], TRUST));
+    }
+
+    /// For Git and registries with certificates of a private CA.
+    #[test]
+    fn certificates_without_a_proxy_are_trusted_all_the_same() {
+        let private = Proxy {
+            except: ".svc".to_owned(),
+            ca: "PEM".to_owned(),
+            ..Proxy::default()
+        };
+        for name in PROGRAMS {
+            let pod = configured(name, &private);
+            assert_eq!(env(&pod, "SSL_CERT_FILE"), Some(BUNDLE));
+            assert_eq!(env(&pod, "GIT_SSL_CAINFO"), Some(BUNDLE));
+            for variable in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "NO_PROXY"] {
+                assert_eq!(env(&pod, variable), None);
+            }
+            assert_eq!(pod["initContainers"][0]["name"], CA);
+        }
     }
 
     #[test]

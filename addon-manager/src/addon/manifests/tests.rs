@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::addon::golden;
 
+mod namespaces;
 mod redis;
 mod ui;
 
@@ -24,6 +25,7 @@ fn spoke() -> Spoke {
         traces: None,
         pod: PodOptions::default(),
         redis: RedisOptions::default(),
+        tuning: Tuning::default(),
     }
 }
 

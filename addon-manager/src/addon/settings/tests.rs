@@ -51,11 +51,12 @@ fn variables_win_and_empty_ones_do_not_count() {
 }
 
 #[test]
-fn further_namespaces_are_names_between_commas() {
+fn further_namespaces_are_names_and_patterns_between_commas() {
     for (value, names) in [
         ("", &[][..]),
         (" , ", &[]),
         ("team-b, team-a,team-b", &["team-a", "team-b"]),
+        ("/^x$/, team-*", &["/^x$/", "team-*"]),
     ] {
         let spoke = resolved(&[("ALLOWED_NAMESPACES", value)]).unwrap();
         let found: Vec<_> = spoke.allowed_namespaces.iter().collect();
@@ -102,7 +103,7 @@ fn an_invalid_value_is_refused_with_variable_and_value() {
         ("PRINCIPAL_ADDRESS", "http://x"),
         ("ARGOCD_NAMESPACE", "A"),
         ("LOG_LEVEL", "loud"),
-        ("ALLOWED_NAMESPACES", "team-a,team-*"),
+        ("ALLOWED_NAMESPACES", "team-a,{team-b"),
         ("UI_ACCESS", "everything"),
         ("UI_READ_GROUPS", "kyverno.io,core"),
         ("AGENT_IMAGE", "an agent"),

@@ -5,11 +5,16 @@ use std::collections::BTreeSet;
 use ocm::api::addon::AddOnDeploymentConfigSpec;
 use runtime::names::with_suggestion;
 
+use super::parts::is_further_part;
+
 /// The variables that the add-on reads. A test compares them with the calls that read them.
 pub const VARIABLES: &[&str] = &[
     "AGENT_IMAGE",
     "ALLOWED_NAMESPACES",
+    "ARGOCD_CM",
+    "ARGOCD_CMD_PARAMS",
     "ARGOCD_NAMESPACE",
+    "ARGOCD_REPO_SERVER_REPLICAS",
     "HOST_ALIASES",
     "INSTALL_ARGOCD",
     "KEEP_ARGOCD",
@@ -50,7 +55,8 @@ pub struct Unknown {
 pub fn unknown(config: &AddOnDeploymentConfigSpec) -> Option<Unknown> {
     let names = config.customized_variables.iter();
     let names = names.map(|variable| variable.name.as_str());
-    let unknown: BTreeSet<&str> = names.filter(|name| !VARIABLES.contains(name)).collect();
+    let is_known = |name: &str| VARIABLES.contains(&name) || is_further_part(name);
+    let unknown: BTreeSet<&str> = names.filter(|name| !is_known(name)).collect();
     let listed = unknown.iter().take(LISTED).map(|name| suggested(name));
     (!unknown.is_empty()).then(|| Unknown {
         count: unknown.len(),
@@ -78,6 +84,7 @@ mod tests {
     fn known_variables_are_not_reported() {
         assert_eq!(of([]), None);
         assert_eq!(of(VARIABLES.iter().copied()), None);
+        assert_eq!(of(["ARGOCD_CM_2", "ARGOCD_CMD_PARAMS_64"]), None);
     }
 
     #[test]
@@ -89,6 +96,7 @@ mod tests {
             ),
             ("log_level", "log_level (did you mean LOG_LEVEL?)"),
             ("LOG_LEVEL ", "LOG_LEVEL  (did you mean LOG_LEVEL?)"),
+            ("ARGOCD_CM_1", "ARGOCD_CM_1 (did you mean ARGOCD_CM?)"),
             ("SEVEN", "SEVEN"),
             ("", ""),
         ] {

@@ -1,8 +1,8 @@
 //! Handles live requests: parses each, checks it against `UI_ACCESS`, sends it to this cluster's API and streams the answer.
 //!
 //! The handler does not trust the hub: it parses the request again and builds a new one. It sends it not with the agent's
-//! own rights but as a user with those of the level only. Before a change, it checks that the object belongs to an
-//! Application.
+//! own rights but as a user with those of the level only. Before a change, and with the level `applications` before it
+//! shows an object, it checks that the object belongs to an Application.
 
 use std::io;
 
@@ -20,19 +20,21 @@ use kube::Client;
 use kube::client::Body as KubeBody;
 use live::change::Bad;
 use live::request::{self, Request as Asked};
-use live::ui_access::{self, Forbidden};
+use live::ui_access::{self, Allowed, Forbidden};
 use live::upgrade::{self, Unfit};
 use runtime::error::Chain;
 use runtime::parts::Spawner;
 use tokio::time::Instant;
 
 use self::api::{Api, Failed};
+use self::belongs::Search;
 use super::answer::{AUDIT, Body, RequestBody, request_id};
 use super::redis_values::Cache;
 use crate::config::{Scope, Ui};
 
 mod api;
 mod belongs;
+mod events;
 mod onward;
 mod terminal;
 
@@ -78,6 +80,11 @@ enum Refused {
     Terminal(#[from] Unfit),
     #[error("{0} belongs to no Application of this cluster; refusing to modify it")]
     Foreign(String),
+    #[error(
+        "{0} belongs to no Application of this cluster, whose UI_ACCESS is applications; set it to \
+         read to show other objects"
+    )]
+    Hidden(String),
     #[error("{0} not found")]
     NotFound(String),
     #[error("the body of the request is missing, timed out or too large")]
@@ -97,6 +104,7 @@ impl Refused {
             | Self::Bad(_)
             | Self::Terminal(Unfit::Protocol(_))
             | Self::Foreign(_)
+            | Self::Hidden(_)
             | Self::Api(Failed::NotShown { .. }) => (StatusCode::FORBIDDEN, "Forbidden"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "NotFound"),
             Self::Body | Self::Terminal(Unfit::NoUpgrade) => {
@@ -193,6 +201,9 @@ impl ApiHandler {
         let mut answered = self.api.send(onward).await?;
         if asked.object().is_some_and(request::Object::is_secret) {
             answered = without_values(answered, &asked).await?;
+        } else if allowed == Allowed::EventsOfApplications {
+            let search = Search::new(&self.api, &self.scope);
+            answered = events::of_applications(search, answered, &asked).await?;
         }
         Ok(answered.map(UnsyncBoxBody::new))
     }
@@ -209,11 +220,7 @@ async fn without_values(
     if !masked::hide_values(&mut secret) {
         return Err(Failed::Unreadable(what).into());
     }
-    let mut shown = Response::new(KubeBody::from(secret.to_string().into_bytes()));
-    *shown.status_mut() = status;
-    let kind = HeaderValue::from_static("application/json");
-    shown.headers_mut().insert(CONTENT_TYPE, kind);
-    Ok(shown)
+    Ok(api::json(status, &secret))
 }
 
 fn no_impersonation(headers: &HeaderMap) -> Result<(), Refused> {

@@ -3,7 +3,7 @@
 use argocd::entries;
 use argocd::projection::{SpokeContext, Unusable, desired_on_spoke, desired_project_on_spoke};
 use argocd::repository::{content_id, desired_secret_on_spoke};
-use argocd::{Meta, digest, glob, keys};
+use argocd::{Meta, digest, keys};
 use protocol::{Event, Kind, Mode, ObjectKey, Target, Verb};
 use serde_json::Value;
 
@@ -121,7 +121,7 @@ impl Reader<'_> {
             return Err(Unfit::BadName(hub.name));
         }
         let namespace = self.namespace_here(&hub);
-        if !self.is_admitted(&namespace) {
+        if !self.scope.admits(&namespace) {
             return Err(Unfit::Namespace(namespace));
         }
         let key = ObjectKey::new(kind, namespace, hub.name.clone());
@@ -154,12 +154,6 @@ impl Reader<'_> {
         }
         let context = self.context(&hub.namespace, None);
         context.spoke_namespace(&hub.namespace).to_owned()
-    }
-
-    fn is_admitted(&self, namespace: &str) -> bool {
-        let mut further = self.scope.further_namespaces.iter();
-        namespace == self.scope.argocd_namespace
-            || further.any(|entry| glob::matches_entry(entry, namespace))
     }
 
     /// The desired object on this cluster.

@@ -75,6 +75,10 @@ impl Observer {
         if replica.scope.mode == Mode::Autonomous {
             return self.applied_here(key, object);
         }
+        // With patterns the watch sees all namespaces.
+        if kind == Kind::Application && !replica.scope.admits(&key.namespace) {
+            return;
+        }
         let change = replica.store.seen(key.clone(), Arc::clone(&object));
         // A project that we created is no change here: the store has it from the answer to our write.
         if kind == Kind::AppProject || change != Change::None {
@@ -190,6 +194,10 @@ mod tests {
     use crate::sync::report::Reports;
 
     fn observer(mode: Mode) -> Observer {
+        observer_of(Scope { mode, ..scope(&[]) })
+    }
+
+    fn observer_of(scope: Scope) -> Observer {
         let store = Arc::new(Store::default());
         let policy = Policy {
             mismatch: Mismatch::Upsert,
@@ -198,7 +206,7 @@ mod tests {
         };
         let replica = Replica::new(
             Arc::new(Memory::new()),
-            Scope { mode, ..scope(&[]) },
+            scope,
             policy,
             Arc::clone(&store),
             Arc::new(Reports::new(store)),
@@ -268,6 +276,23 @@ mod tests {
         let stated = observer.replica.reports.take().events;
         assert_eq!(stated[&key("seen")].event_id, "seen_seen_7_delete");
         assert_eq!(stated[&key("missing")].event_id, "missing_missing_");
+    }
+
+    /// A pattern makes the agent watch all namespaces.
+    #[test]
+    fn application_of_a_foreign_namespace_is_not_kept() {
+        let observer = observer_of(scope(&["team-*"]));
+        let keeps = |namespace: &str| {
+            let metadata = serde_json::json!({
+                "namespace": namespace, "name": "app", "uid": namespace, "resourceVersion": "7",
+            });
+            let object = serde_json::json!({ "metadata": metadata });
+            observer.applied(Kind::Application, object);
+            let key = ObjectKey::new(Kind::Application, namespace, "app");
+            observer.replica.store.live(&key).is_some()
+        };
+        assert!(keeps("argocd") && keeps("team-a"));
+        assert!(!keeps("kube-system"));
     }
 
     #[test]

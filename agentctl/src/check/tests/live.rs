@@ -52,3 +52,91 @@ fn flags_of_argocd_server_win_over_parameters() {
         assert_eq!(in_effect(None, Some(&server)), expected, "{flags:?}");
     }
 }
+
+#[test]
+fn variables_of_argocd_server_win_over_parameters() {
+    const NAMESPACES: &str = "ARGOCD_APPLICATION_NAMESPACES";
+    let shown = |entry: Value, args: &[&str]| {
+        let container = json!({"env": [entry], "args": args});
+        let server = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
+        let parameters = json!({"data": {"application.namespaces": "a"}});
+        let parameters = in_effect(Ok(Some(parameters)), Some(&server)).unwrap();
+        parameters.map(|it| it["data"]["application.namespaces"].clone())
+    };
+    let own = json!({"name": NAMESPACES, "value": "b,c"});
+    assert_eq!(shown(own.clone(), &[]), Some(json!("b,c")));
+    assert_eq!(
+        shown(own, &["--application-namespaces=d"]),
+        Some(json!("d"))
+    );
+    // Argo CD's manifests.
+    let shared = json!({"configMapKeyRef": {"name": "argocd-cmd-params-cm", "key": "application.namespaces"}});
+    let shared = json!({"name": NAMESPACES, "valueFrom": shared});
+    assert_eq!(shown(shared, &[]), Some(json!("a")));
+}
+
+#[test]
+fn next_step_names_the_list_that_argocd_server_reads() {
+    let next = |shared: &str| {
+        let mut facts = facts();
+        let set = |namespaces: &str| {
+            let data = json!({"application.namespaces": namespaces});
+            Ok(Some(json!({ "data": data })))
+        };
+        facts.parameters = set("paris");
+        facts.shared_parameters = set(shared);
+        let mut checks = check(&facts).checks.into_iter();
+        checks
+            .find(|it| it.check == "argo cd")
+            .unwrap()
+            .next
+            .unwrap()
+    };
+    assert!(next("paris").contains("argocd-cmd-params-cm"));
+    assert!(next("team-*").contains("argocd-server's Deployment"));
+}
+
+#[test]
+fn namespaces_of_argocd_server_alone_concern_no_old_controller() {
+    let old = || controller("quay.io/argoproj/argocd:v3.2.11", "argocd", 1);
+    let with = |controller: Value, shared: &str| {
+        let mut facts = facts();
+        facts.controllers = Ok(vec![controller]);
+        let data = json!({"application.namespaces": shared});
+        facts.shared_parameters = Ok(Some(json!({ "data": data })));
+        troubles(&facts)
+    };
+    let of = |outcome| [("controllers", outcome)];
+    // argocd-server shows both clusters by a setting of its own, see facts().
+    for (shared, expected) in [
+        ("", Outcome::Warning),
+        ("team-*", Outcome::Warning),
+        ("team-*,paris", Outcome::Failed),
+        ("*", Outcome::Failed),
+    ] {
+        assert_eq!(with(old(), shared), of(expected), "{shared}");
+    }
+    // Its own list wins over the shared one.
+    for (own, expected) in [
+        (
+            json!({"env": [{"name": "ARGOCD_APPLICATION_NAMESPACES", "value": "team-*"}]}),
+            Outcome::Warning,
+        ),
+        (
+            json!({"args": ["--application-namespaces", "par*"]}),
+            Outcome::Failed,
+        ),
+        (
+            json!({"env": [{"name": "ARGOCD_APPLICATION_NAMESPACES", "valueFrom": {}}]}),
+            Outcome::Failed,
+        ),
+    ] {
+        let mut controller = old();
+        let container = &mut controller["spec"]["template"]["spec"]["containers"][0];
+        container["env"] = own["env"].clone();
+        container["args"] = own["args"].clone();
+        assert_eq!(with(controller, "*"), of(expected), "{own}");
+    }
+    let newer = controller("quay.io/argoproj/argocd:v3.4.0", "argocd", 1);
+    assert_eq!(with(newer, ""), []);
+}

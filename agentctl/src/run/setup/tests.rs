@@ -29,8 +29,9 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
         (code, body)
     };
     let list = |items: Value| (200, json!({"metadata": {}, "items": items}));
-    let deployment = |name: &str| {
-        let args = json!(["--namespace=argocd", "--redis-proxy-port=6379"]);
+    let deployment = |name: &str, argocd: &str| {
+        let argocd = format!("--namespace={argocd}");
+        let args = json!([argocd, "--redis-proxy-port=6379"]);
         json!({
             "metadata": {"namespace": "argocd", "name": name, "creationTimestamp": "2026-11-20T08:00:00Z"},
             "spec": {"template": {"spec": {"containers": [{"args": args}]}}},
@@ -39,11 +40,14 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
     let parameters = json!({"metadata": {"namespace": "argocd", "name": PARAMETERS}});
     match (method, path.rsplit('/').next().unwrap_or_default()) {
         (&Method::GET, MANAGER) if path.contains("/namespaces/wrong/") => status(404),
-        (&Method::GET, MANAGER) => (200, deployment(MANAGER)),
+        (&Method::GET, MANAGER) if path.contains("/namespaces/left/") => {
+            (200, deployment(MANAGER, "removed"))
+        }
+        (&Method::GET, MANAGER) => (200, deployment(MANAGER, "argocd")),
         (&Method::GET, PARAMETERS) => (200, parameters),
         (&Method::GET, ROLE) => status(404),
         (&Method::GET, "deployments") if path.contains("/namespaces/argocd/") => {
-            list(json!([deployment("argocd-server")]))
+            list(json!([deployment("argocd-server", "argocd")]))
         }
         (&Method::GET, "secrets") => list(json!([{"metadata": {"name": REDIS}}])),
         (&Method::GET, _) => list(json!([])),
@@ -155,6 +159,26 @@ async fn undo_without_setup_changes_nothing() {
         "{answer:?}"
     );
     assert_eq!(writes, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn undo_needs_no_argo_cd_where_the_hub_program_names_its_namespace() {
+    let left = "--own-namespace=left";
+    let (answer, writes) = run(&["--undo", left], "").await;
+    let answer = answer.unwrap();
+    assert!(
+        answer.text.starts_with("Nothing to undo") && !answer.bad,
+        "{answer:?}"
+    );
+    assert_eq!(writes, Vec::<String>::new());
+    for words in [
+        [left, "--dry-run"],
+        ["--undo", "--argocd-namespace=removed"],
+    ] {
+        let (answer, _) = run(&words, "").await;
+        let text = answer.unwrap_err().to_string();
+        assert!(text.contains("namespace removed"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -97,6 +97,32 @@ fn flags_that_win_over_good_settings_block_setup() {
 }
 
 #[test]
+fn namespaces_of_argocd_server_alone_leave_the_shared_ones_as_they_are() {
+    let set = |namespaces: &str| {
+        with(|facts| {
+            let container = &mut facts.server["spec"]["template"]["spec"]["containers"][0];
+            let name = "ARGOCD_APPLICATION_NAMESPACES";
+            container["env"] = json!([{"name": name, "value": namespaces}]);
+            let mut controller = facts.server.clone();
+            controller["spec"]["template"]["spec"]["containers"][0]["env"] = json!([]);
+            facts.controllers = Ok(vec![controller]);
+        })
+    };
+    // An old application controller does not look there.
+    let all = plan(&set("berlin,paris"));
+    assert_eq!(all.state, State::Planned, "{all:#?}");
+    let fields = all.changes.iter().flat_map(|change| &change.fields);
+    let fields: Vec<_> = fields.map(|it| it.field.as_str()).collect();
+    assert!(fields.contains(&"data.redis.server"), "{fields:?}");
+    assert!(
+        !fields.contains(&"data.application.namespaces"),
+        "{fields:?}"
+    );
+    let name = "variable ARGOCD_APPLICATION_NAMESPACES,";
+    blocked_by(&set("team-*,paris"), "flags", name);
+}
+
+#[test]
 fn an_old_application_controller_blocks_setup() {
     let controller = |image: &str, facts: &mut Facts| {
         let mut controller = facts.server.clone();
@@ -108,7 +134,11 @@ fn an_old_application_controller_blocks_setup() {
     let facts = with(|facts| controller(old, facts));
     blocked_by(&facts, "controllers", "3.4");
     let new = "registry.example.com/argocd:v3.4.0";
-    assert_eq!(obstacles(&with(|facts| controller(new, facts))), []);
+    let facts = with(|facts| controller(new, facts));
+    assert_eq!(obstacles(&facts), []);
+    // It would deploy to the hub there.
+    let notes = plan(&facts).notes;
+    assert_eq!(notes[0].check, "controllers", "{notes:#?}");
     // It reads the parameters of its own namespace.
     let far = with(|facts| {
         controller(old, facts);

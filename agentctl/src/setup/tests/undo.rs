@@ -35,6 +35,19 @@ fn undo_restores_the_values_from_before() {
 }
 
 #[test]
+fn undo_restores_values_where_argocd_server_is_gone() {
+    let facts = facts();
+    let mut set_up = written(facts.clone(), &plan(&facts));
+    set_up.server = Value::Null;
+    let plan = undo(&set_up);
+    let actions: Vec<_> = plan.changes.iter().map(|it| it.action).collect();
+    let expected = [Action::Patch, Action::Patch, Action::Delete, Action::Delete];
+    assert_eq!(actions, expected, "{plan:#?}");
+    let undone = written(set_up, &plan);
+    assert_eq!(data(&undone), data(&facts));
+}
+
+#[test]
 fn undo_of_the_operator_restores_its_resource() {
     let before = operated();
     let plan = plan(&before);

@@ -33,8 +33,11 @@ fn a_write_for_another_version_or_object_is_a_conflict() {
     objects.patch(&"a", &patch).unwrap();
     assert_eq!(objects.patch(&"a", &old), Err(Denied::Conflict));
     let other = Patch::Merge(json!({ "metadata": { "uid": "other" } }));
-    assert_eq!(objects.patch(&"a", &other), Err(Denied::Conflict));
-    assert_eq!(objects.delete(&"a", Some("other")), Err(Denied::Conflict));
+    assert_eq!(objects.patch(&"a", &other), Err(Denied::OtherObject));
+    let version = Meta::of(&made).resource_version();
+    for (uid, version) in [(Some("other"), None), (None, Some(version))] {
+        assert_eq!(objects.delete(&"a", uid, version), Err(Denied::Conflict));
+    }
     assert_eq!(objects.create("a", object("a")), Err(Denied::Exists));
     assert_eq!(objects.patch(&"b", &patch), Err(Denied::NotFound));
     let misfit = Patch::Json(json!([{ "op": "remove", "path": "/spec/none" }]));
@@ -49,15 +52,42 @@ fn object_with_finalizers_stays_until_they_are_removed() {
     let (mut objects, _) = with_one();
     let kept = Patch::Merge(json!({ "metadata": { "finalizers": ["f"] } }));
     objects.patch(&"a", &kept).unwrap();
-    objects.delete(&"a", None).unwrap();
-    assert!(
-        objects
-            .get(&"a")
-            .is_some_and(|object| Meta::of(object).is_deleting())
-    );
+    objects.delete(&"a", None, None).unwrap();
+    let deleting = objects.get(&"a").cloned().unwrap();
+    assert!(Meta::of(&deleting).is_deleting());
+    let more = Patch::Merge(json!({ "metadata": { "finalizers": ["f", "g"] } }));
+    assert_eq!(objects.patch(&"a", &more), Err(Denied::NewFinalizer));
     let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-    objects.patch(&"a", &free).unwrap();
+    let (last, changed) = objects.patch(&"a", &free).unwrap();
+    assert!(changed);
+    assert_eq!(
+        Meta::of(&last).resource_version(),
+        Meta::of(&deleting).resource_version(),
+        "a removed object has no version of its own"
+    );
     assert_eq!(objects.get(&"a"), None);
+}
+
+#[test]
+fn a_copy_is_created_as_a_new_object_without_empty_collections() {
+    let (mut objects, made) = with_one();
+    let mut copy = made.clone();
+    let empty = json!({ "metadata": { "deletionTimestamp": "2026-01-02T00:00:00Z",
+        "labels": {}, "annotations": {}, "finalizers": [] }, "data": {} });
+    patch::merge(&mut copy, &empty);
+    let other = objects.create("b", copy).unwrap();
+    assert_ne!(Meta::of(&other).uid(), Meta::of(&made).uid());
+    assert!(!Meta::of(&other).is_deleting());
+    for path in [
+        "/metadata/labels",
+        "/metadata/annotations",
+        "/metadata/finalizers",
+        "/data",
+    ] {
+        assert_eq!(other.pointer(path), None, "{path}");
+    }
+    let emptied = Patch::Merge(json!({ "metadata": { "labels": {}, "finalizers": [] } }));
+    assert_eq!(objects.patch(&"b", &emptied), Ok((other, false)));
 }
 
 #[test]
@@ -69,7 +99,7 @@ fn watch_reports_each_version_once_and_a_recreated_object_as_new() {
         [Change::Applied("a", made.clone())]
     );
     assert!(objects.updates(&mut seen, |_| true).is_empty());
-    objects.delete(&"a", None).unwrap();
+    objects.delete(&"a", None, None).unwrap();
     let again = objects.create("a", object("a")).unwrap();
     let uid = Meta::of(&made).uid().to_owned();
     let expected = [Change::Gone("a", uid), Change::Applied("a", again)];

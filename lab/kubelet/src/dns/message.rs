@@ -1,24 +1,25 @@
 //! DNS messages, as much of RFC 1035 as a resolver in a Pod needs. Pure, and safe with any bytes.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 
 /// The result of looking up a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found {
     /// Addresses, perhaps none.
-    Addresses(Vec<Ipv4Addr>),
+    Addresses(Vec<IpAddr>),
     /// There is no such name.
     Nothing,
 }
 
 const TYPE_A: u16 = 1;
+const TYPE_AAAA: u16 = 28;
 const TYPE_ANY: u16 = 255;
 const CLASS_IN: u16 = 1;
 /// How many seconds a client may cache an answer: few, because Services of a lab come and go.
 const TTL: u32 = 2;
 const HEADER: usize = 12;
-/// Bytes of an answer: pointer to the name, type, class, time, length, address.
-const ANSWER: usize = 16;
+/// Bytes of the longest answer: pointer to the name, type, class, time, length, IPv6 address.
+const ANSWER: usize = 28;
 
 const RESPONSE: u16 = 0x8000;
 const OPCODE: u16 = 0x7800;
@@ -53,17 +54,30 @@ pub(super) fn answer(
     if question.flags & OPCODE != 0 {
         return Some(compose(&question, NOT_IMPLEMENTED, &[]));
     }
-    let wants_addresses = question.class == CLASS_IN && matches!(question.kind, TYPE_A | TYPE_ANY);
     match resolve(&question.name) {
         Found::Nothing => Some(compose(&question, NO_SUCH_NAME, &[])),
-        // The name exists, but without records of the requested type (IPv6, for example).
-        Found::Addresses(_) if !wants_addresses => Some(compose(&question, 0, &[])),
-        Found::Addresses(addresses) => {
+        Found::Addresses(mut addresses) => {
+            // None is an answer, too: the name exists without records of this type.
+            addresses.retain(|address| question.wants(*address));
             let room = limit.saturating_sub(HEADER + question.raw.len()) / ANSWER;
             let truncated = if addresses.len() > room { TRUNCATED } else { 0 };
-            let fit: Vec<Ipv4Addr> = addresses.into_iter().take(room).collect();
-            Some(compose(&question, truncated, &fit))
+            addresses.truncate(room);
+            Some(compose(&question, truncated, &addresses))
         }
+    }
+}
+
+impl Question<'_> {
+    fn wants(&self, address: IpAddr) -> bool {
+        self.class == CLASS_IN && (self.kind == TYPE_ANY || self.kind == kind(address))
+    }
+}
+
+/// The type of an address's record.
+const fn kind(address: IpAddr) -> u16 {
+    match address {
+        IpAddr::V4(_) => TYPE_A,
+        IpAddr::V6(_) => TYPE_AAAA,
     }
 }
 
@@ -106,7 +120,7 @@ fn parse(message: &[u8]) -> Option<Question<'_>> {
     })
 }
 
-fn compose(question: &Question<'_>, code: u16, addresses: &[Ipv4Addr]) -> Vec<u8> {
+fn compose(question: &Question<'_>, code: u16, addresses: &[IpAddr]) -> Vec<u8> {
     let repeated = question.flags & (OPCODE | RECURSION_DESIRED);
     let flags = RESPONSE | AUTHORITATIVE | RECURSION_AVAILABLE | repeated | code;
     let count = u16::try_from(addresses.len()).unwrap_or(u16::MAX);
@@ -117,11 +131,19 @@ fn compose(question: &Question<'_>, code: u16, addresses: &[Ipv4Addr]) -> Vec<u8
     out.extend(question.raw);
     for address in addresses {
         out.extend([0xc0, 12]); // the name of the question
-        out.extend(TYPE_A.to_be_bytes());
+        out.extend(kind(*address).to_be_bytes());
         out.extend(CLASS_IN.to_be_bytes());
         out.extend(TTL.to_be_bytes());
-        out.extend(4_u16.to_be_bytes());
-        out.extend(address.octets());
+        match address {
+            IpAddr::V4(address) => {
+                out.extend(4_u16.to_be_bytes());
+                out.extend(address.octets());
+            }
+            IpAddr::V6(address) => {
+                out.extend(16_u16.to_be_bytes());
+                out.extend(address.octets());
+            }
+        }
     }
     out
 }
@@ -165,13 +187,31 @@ mod tests {
         let none = answer(&question("a.b", TYPE_A), 512, |_| Found::Nothing).unwrap();
         assert_eq!(code(&none), 3);
         let found = || Found::Addresses(vec![[10, 1, 2, 3].into()]);
-        let ipv6 = answer(&question("a.b", 28), 512, |_| found()).unwrap();
+        let ipv6 = answer(&question("a.b", TYPE_AAAA), 512, |_| found()).unwrap();
         assert_eq!((code(&ipv6), &ipv6[6..8]), (0, &[0_u8, 0][..]));
     }
 
     #[test]
+    fn records_of_the_requested_family_are_answered() {
+        let address: IpAddr = "fd00::a60:101".parse().unwrap();
+        let both = || Found::Addresses(vec![[10, 1, 2, 3].into(), address]);
+        let ipv6 = answer(&question("a.b", TYPE_AAAA), 512, |_| both()).unwrap();
+        assert_eq!((code(&ipv6), &ipv6[6..8]), (0, &[0_u8, 1][..]));
+        let mut record = vec![0, 16, 0xfd];
+        record.extend([0; 11]);
+        record.extend([0x0a, 0x60, 1, 1]);
+        assert!(ipv6.ends_with(&record));
+        let ipv4 = answer(&question("a.b", TYPE_A), 512, |_| both()).unwrap();
+        assert!(ipv4.ends_with(&[0, 4, 10, 1, 2, 3]));
+        let any = answer(&question("a.b", TYPE_ANY), 512, |_| both()).unwrap();
+        assert_eq!(any[6..8], [0, 2]);
+    }
+
+    #[test]
     fn too_many_addresses_set_the_truncated_flag() {
-        let many = (0..100).map(|byte| Ipv4Addr::new(10, 0, 0, byte)).collect();
+        let many = (0..100)
+            .map(|byte| IpAddr::from([10, 0, 0, byte]))
+            .collect();
         let cut = answer(&question("a.b", TYPE_A), 512, |_| Found::Addresses(many)).unwrap();
         assert!(cut.len() <= 512);
         assert_eq!(cut[2] & 0x02, 0x02);

@@ -1,6 +1,6 @@
 //! Resolves names to addresses. Pure.
 
-use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::{
     core::v1::Service,
@@ -16,7 +16,7 @@ use crate::services::{cluster_ip, owner, ready_addresses};
 pub(super) struct Names<'a> {
     pub(super) services: &'a [Arc<Service>],
     pub(super) slices: &'a [Arc<EndpointSlice>],
-    pub(super) hosts: &'a BTreeMap<String, Ipv4Addr>,
+    pub(super) hosts: &'a BTreeMap<String, IpAddr>,
 }
 
 impl Names<'_> {
@@ -63,7 +63,7 @@ impl Names<'_> {
             .flat_map(|slice| slice.endpoints.iter().flatten());
         let named =
             endpoints.filter(|endpoint: &&Endpoint| endpoint.hostname.as_deref() == Some(pod));
-        let addresses: Vec<Ipv4Addr> = named
+        let addresses: Vec<IpAddr> = named
             .flat_map(|endpoint| &endpoint.addresses)
             .filter_map(|address| address.parse().ok())
             .collect();
@@ -109,13 +109,13 @@ mod tests {
         let names = Names {
             services: &[service("web", "10.96.1.9"), service("db", "None")],
             slices: &[Arc::new(serde_json::from_value(slice).unwrap())],
-            hosts: &[("git.lab".to_owned(), Ipv4Addr::new(10, 240, 0, 250))].into(),
+            hosts: &[("git.lab".to_owned(), IpAddr::from([10, 240, 0, 250]))].into(),
         };
         names.resolve(name)
     }
 
     fn found<const N: usize>(addresses: [[u8; 4]; N]) -> Found {
-        Found::Addresses(addresses.into_iter().map(Ipv4Addr::from).collect())
+        Found::Addresses(addresses.into_iter().map(IpAddr::from).collect())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One check of a container: a request, a connection, a command. Lifecycle hooks use them too.
 
-use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use http_body_util::Empty;
@@ -103,7 +103,7 @@ impl Target {
         let host = self
             .host
             .as_deref()
-            .map_or_else(|| Ok(patient.ip), str::parse::<Ipv4Addr>)?;
+            .map_or_else(|| Ok(patient.ip), str::parse::<IpAddr>)?;
         TcpStream::connect((host, port))
             .await
             .with_context(|| format!("connect to {host}:{port}"))
@@ -163,7 +163,10 @@ where
         .filter(|path| path.starts_with('/'))
         .unwrap_or("/");
     let mut request = Request::get(path).header(http::header::USER_AGENT, "kube-probe/lab");
-    let mut host = Some(patient.ip.to_string());
+    let mut host = Some(match patient.ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    });
     for header in get.http_headers.iter().flatten() {
         if header.name.eq_ignore_ascii_case("host") {
             host = None;

@@ -1,6 +1,6 @@
 //! Assigns addresses to Services of type `LoadBalancer`.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{net::IpAddr, sync::Arc};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::{
@@ -16,7 +16,7 @@ use crate::{node, watched::key};
 pub(super) async fn write_addresses(
     client: &Client,
     services: &[Arc<Service>],
-    address: &impl Fn(&str) -> Option<Ipv4Addr>,
+    address: &impl Fn(&str) -> Option<IpAddr>,
 ) -> bool {
     let mut all = true;
     for service in services {
@@ -50,7 +50,7 @@ pub(super) async fn write_addresses(
     all
 }
 
-fn emits(service: &Service, ip: Ipv4Addr) -> bool {
+fn emits(service: &Service, ip: IpAddr) -> bool {
     let status = service
         .status
         .as_ref()

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    net::{IpAddr, SocketAddr},
     sync::Arc,
 };
 
@@ -18,7 +18,7 @@ use crate::watched::key;
 /// An address and port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Port {
-    pub(crate) ip: Ipv4Addr,
+    pub(crate) ip: IpAddr,
     pub(crate) number: u16,
     /// Whether it is a port of a load balancer or of the node, which every client may use.
     pub(crate) outside: bool,
@@ -38,8 +38,8 @@ pub(crate) fn table(
     services: &[Arc<Service>],
     slices: &[Arc<EndpointSlice>],
     api_server: SocketAddr,
-    node: Ipv4Addr,
-    balancer: &impl Fn(&str) -> Option<Ipv4Addr>,
+    node: IpAddr,
+    balancer: &impl Fn(&str) -> Option<IpAddr>,
 ) -> BTreeMap<Port, Route> {
     let mut slices_of: BTreeMap<String, Vec<&EndpointSlice>> = BTreeMap::new();
     for slice in slices {
@@ -121,8 +121,8 @@ pub(crate) fn owner(slice: &EndpointSlice) -> Option<String> {
 pub(crate) fn balancer_ip(
     service: &Service,
     name: &str,
-    balancer: &impl Fn(&str) -> Option<Ipv4Addr>,
-) -> Option<Ipv4Addr> {
+    balancer: &impl Fn(&str) -> Option<IpAddr>,
+) -> Option<IpAddr> {
     let spec = service.spec.as_ref()?;
     let ours = spec.type_.as_deref() == Some("LoadBalancer") && spec.load_balancer_class.is_none();
     let stays = service.metadata.deletion_timestamp.is_none();
@@ -146,7 +146,7 @@ fn ready(slices: &[&EndpointSlice], port: &ServicePort) -> Vec<SocketAddr> {
             continue;
         };
         for address in ready_addresses(slice) {
-            endpoints.push(SocketAddr::V4(SocketAddrV4::new(address, number)));
+            endpoints.push(SocketAddr::new(address, number));
         }
     }
     endpoints.sort_unstable();
@@ -156,7 +156,7 @@ fn ready(slices: &[&EndpointSlice], port: &ServicePort) -> Vec<SocketAddr> {
 
 /// The ready addresses of a slice. According to the API, an endpoint without the condition counts as
 /// ready.
-pub(crate) fn ready_addresses(slice: &EndpointSlice) -> impl Iterator<Item = Ipv4Addr> {
+pub(crate) fn ready_addresses(slice: &EndpointSlice) -> impl Iterator<Item = IpAddr> {
     let ready = slice.endpoints.iter().flatten().filter(|endpoint| {
         endpoint
             .conditions
@@ -197,8 +197,8 @@ mod tests {
         services: &[Arc<Service>],
         slices: &[Arc<EndpointSlice>],
     ) -> Vec<(String, Vec<String>)> {
-        let balancer = |_: &str| Some(Ipv4Addr::new(10, 240, 0, 1));
-        let node = Ipv4Addr::new(10, 244, 0, 1);
+        let balancer = |_: &str| Some(IpAddr::from([10, 240, 0, 1]));
+        let node = IpAddr::from([10, 244, 0, 1]);
         let table = table(services, slices, API.parse().unwrap(), node, &balancer);
         let text = |route: Route| route.endpoints.iter().map(ToString::to_string).collect();
         table

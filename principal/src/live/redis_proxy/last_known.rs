@@ -15,11 +15,11 @@ pub(super) struct LastKnownValues {
     largest: usize,
     most: usize,
     // Held for a lookup, never over an await.
-    state: Mutex<State>,
+    state: Mutex<Answers>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Answers {
     values: BTreeMap<String, Known>,
     /// Keys by last use.
     used: BTreeMap<u64, String>,
@@ -88,12 +88,12 @@ impl LastKnownValues {
         Some(found)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Answers> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Answers {
     fn tick(&mut self) -> u64 {
         self.next = self.next.wrapping_add(1);
         self.next

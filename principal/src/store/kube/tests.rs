@@ -169,3 +169,43 @@ async fn the_identity_is_made_once_and_kept() {
     let (empty, _) = hub(vec![(200, identity(""))]);
     assert!(empty.principal_uid().await.is_err());
 }
+
+/// The list of Argo CD's settings is slow, all other lists are empty, and no watch reports anything.
+#[tokio::test]
+async fn projects_are_read_after_the_global_projects() {
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let uri = request.uri().to_string();
+        if uri.contains("watch=") {
+            std::future::pending::<()>().await;
+        }
+        let mut items = json!([]);
+        if uri.contains(global_projects::CONFIG) {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            items = json!([{
+                "metadata": { "name": "argocd-cm", "namespace": "argocd", "uid": "cm", "resourceVersion": "1" },
+                "data": { "globalProjects": "- projectName: guard" },
+            }]);
+        }
+        let list = json!({ "metadata": { "resourceVersion": "1" }, "items": items });
+        let body = Body::from(serde_json::to_vec(&list).unwrap());
+        Ok::<_, std::convert::Infallible>(Response::new(body))
+    });
+    let hub = Kubernetes::new(Client::new(service, "default"), "argocd".to_owned());
+    let (token, reports) = (
+        CancellationToken::new(),
+        Arc::<Mutex<Vec<Report>>>::default(),
+    );
+    let (stop, record) = (token.clone(), Arc::clone(&reports));
+    let reporter: Reporter = Arc::new(move |report| {
+        if matches!(report, Report::Synced(Watched::AppProject)) {
+            stop.cancel();
+        }
+        record.lock().unwrap().push(report);
+    });
+    hub.watch(reporter, token).await;
+    let reports = reports.lock().unwrap();
+    let at = |is: fn(&Report) -> bool| reports.iter().position(is);
+    let globals = at(|it| matches!(it, Report::GlobalProjects(globals) if globals.has("guard")));
+    let projects = at(|it| matches!(it, Report::Synced(Watched::AppProject)));
+    assert!(globals.is_some() && globals < projects, "{reports:?}");
+}

@@ -124,6 +124,11 @@ impl Index {
         })
     }
 
+    /// The global projects that have no effect, with the reasons.
+    pub(crate) fn ignored_globals(&self) -> Vec<String> {
+        self.provisions.ignored_globals()
+    }
+
     /// Why the cluster of an Application has no access to its repository, although the hub has.
     pub(crate) fn repository_trouble(&self, entry: &Entry) -> Option<String> {
         self.provisions

@@ -41,6 +41,8 @@ use crate::{
     store::{Report, Reporter, Watched},
 };
 
+mod globals;
+
 /// The longest wait for a watch event. A live watch is far quicker; others wait for a dead one.
 const UPDATE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -79,6 +81,8 @@ pub(super) struct State {
     pub(super) rewound: BTreeSet<Watched>,
     /// UIDs of objects that the current list does not have, until the list is complete.
     missing: BTreeMap<ObjectKey, String>,
+    /// The last logged global projects without effect.
+    ignored_globals: Vec<String>,
 }
 
 impl fmt::Debug for Objects {
@@ -129,6 +133,7 @@ impl Objects {
             synced: BTreeSet::new(),
             rewound: BTreeSet::new(),
             missing: BTreeMap::new(),
+            ignored_globals: Vec::new(),
         };
         Self {
             state: Mutex::new(state),
@@ -262,8 +267,13 @@ impl Objects {
                 }
                 state.synced.insert(kind);
                 state.rewound.remove(&kind);
+                state.log_ignored_globals();
             }
             Report::Rewound(kind) => state.rewind(kind),
+            Report::GlobalProjects(globals) => {
+                let effects = state.set_globals(globals);
+                self.post(&state, effects);
+            }
             Report::Applied(kind, ref object) => {
                 let meta = object.meta();
                 let key = ObjectKey::new(kind, meta.namespace(), meta.name());
@@ -292,8 +302,11 @@ impl Objects {
                 state.mirrors.went(key, &uid);
                 remove(state, key, &uid, is_seen)
             }
-            Report::Synced(_) | Report::Rewound(_) => return,
+            Report::Synced(_) | Report::Rewound(_) | Report::GlobalProjects(_) => return,
         };
+        if key.kind == Kind::AppProject {
+            state.log_ignored_globals();
+        }
         self.post_for(state, effects, cause);
         let State { index, mirrors, .. } = state;
         let live = index.object(key);
@@ -357,20 +370,19 @@ fn remove(state: &mut State, key: &ObjectKey, uid: &str, is_seen: bool) -> Vec<E
     let last = entry
         .filter(|entry| entry.uid() == uid)
         .and_then(Entry::final_state);
-    let mut effects = state.index.remove(key, uid);
-    effects.retain(|effect| {
-        let Effect::Gone { cluster, key, .. } = effect else {
-            return true;
-        };
-        if !is_seen {
-            state.notify(cluster, Mailbox::compare);
-        } else if let Some(last) = last.as_ref().filter(|_| key.kind == Kind::Application) {
+    let effects = state.index.remove(key, uid);
+    if !is_seen {
+        return state.without_deletions(effects);
+    }
+    for effect in &effects {
+        if let Effect::Gone { cluster, key, .. } = effect
+            && let Some(last) = last.as_ref().filter(|_| key.kind == Kind::Application)
+        {
             state.notify(cluster, |mailbox| {
                 mailbox.last(key.clone(), Arc::clone(last));
             });
         }
-        is_seen
-    });
+    }
     effects
 }
 

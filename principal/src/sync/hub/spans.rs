@@ -50,7 +50,7 @@ impl Cause {
                 let key = ObjectKey::new(*watched, &key.namespace, &key.name);
                 ("delete", key, uid.clone())
             }
-            Report::Synced(_) | Report::Rewound(_) => return None,
+            Report::Synced(_) | Report::Rewound(_) | Report::GlobalProjects(_) => return None,
         };
         Some(Self {
             operation,

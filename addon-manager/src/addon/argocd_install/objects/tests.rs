@@ -10,8 +10,10 @@ use super::*;
 use crate::addon::golden;
 use crate::addon::{
     manifests::Proxy,
-    settings::{PodOptions, ReadGroups, RedisOptions},
+    settings::{PodOptions, ReadGroups, RedisOptions, Tuning},
 };
+
+mod fleet;
 
 pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
     Spoke {
@@ -31,6 +33,7 @@ pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
         traces: None,
         pod: PodOptions::default(),
         redis: RedisOptions::default(),
+        tuning: Tuning::default(),
     }
 }
 

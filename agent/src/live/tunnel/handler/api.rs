@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::header::{ACCEPT, HeaderValue};
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kube::Client;
@@ -92,4 +92,12 @@ pub(super) async fn read(answered: Response<KubeBody>, what: String) -> Result<V
         return Err(Failed::Unreadable(what));
     };
     serde_json::from_slice(&body.to_bytes()).map_err(|_not_json| Failed::Unreadable(what))
+}
+
+/// An answer of this value.
+pub(super) fn json(status: StatusCode, value: &Value) -> Response<KubeBody> {
+    let mut shown = Response::new(KubeBody::from(value.to_string().into_bytes()));
+    *shown.status_mut() = status;
+    shown.headers_mut().insert(CONTENT_TYPE, JSON);
+    shown
 }

@@ -14,6 +14,8 @@ use crate::config::Scope;
 /// The `ConfigMap` with Argo CD's settings, and its key with the tracking label.
 const SETTINGS: &str = "argocd-cm";
 const LABEL: &str = "application.instanceLabelKey";
+/// The kind of an Application.
+const APPLICATION: &str = "Application";
 /// The most objects to read for one request.
 const MOST: usize = 32;
 
@@ -64,6 +66,39 @@ impl<'a> Search<'a> {
             objects = owners;
         }
         Ok(false)
+    }
+
+    /// Whether users may see Events about this object: an Application that the hub shows, or an object that belongs to one.
+    pub(super) async fn shows(
+        &mut self,
+        involved: &Owner<'_>,
+        namespace: &str,
+    ) -> Result<bool, Failed> {
+        match self.is_shown(involved, namespace).await {
+            // Every client that may create Events can name an object that users may not read, or none that can be read:
+            // one such Event must not hide the others.
+            Err(Failed::NotShown { .. } | Failed::Unreadable(_) | Failed::Unwritable(_)) => {
+                Ok(false)
+            }
+            found => found,
+        }
+    }
+
+    async fn is_shown(&mut self, involved: &Owner<'_>, namespace: &str) -> Result<bool, Failed> {
+        if involved.kind == APPLICATION {
+            let claim = Claimed {
+                namespace: Some(namespace),
+                name: involved.name,
+            };
+            let found = self.application(&claim).await?;
+            if found.is_some_and(|it| involved.is(&it)) {
+                return Ok(true);
+            }
+        }
+        match self.owner(involved, namespace).await? {
+            Some(object) => self.belongs(&object).await,
+            None => Ok(false),
+        }
     }
 
     /// Whether the status of an Application lists this object.

@@ -3,12 +3,12 @@
 use argocd::Meta;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body as KubeBody;
 use live::change::{self, Bad, PatchKind};
 use live::request::{Object, Request as Asked, Verb};
-use live::ui_access::Allowed;
+use live::ui_access::{Allowed, UiAccess};
 use serde_json::Value;
 
 use super::super::answer::RequestBody;
@@ -38,14 +38,14 @@ impl ApiHandler {
         carry(&parts.headers, onward.headers_mut(), ASKED);
         let object = match (allowed, asked.object()) {
             (Allowed::IfItBelongs | Allowed::IfItsOwnerBelongs, Some(object)) => object,
+            (Allowed::EventsOfApplications, _) => {
+                only_plain_json(onward.headers_mut());
+                return Ok(onward);
+            }
             (Allowed::AsItIs, _) | (_, None) => return Ok(onward),
         };
         if object.is_secret() {
-            // The handler has to parse a Secret to remove its values, so it requests plain JSON.
-            for name in [ACCEPT_ENCODING, IF_NONE_MATCH] {
-                onward.headers_mut().remove(name);
-            }
-            onward.headers_mut().insert(ACCEPT, JSON);
+            only_plain_json(onward.headers_mut());
         }
         if asked.verb.only_reads() {
             self.judged(object).await?;
@@ -98,6 +98,8 @@ impl ApiHandler {
         };
         if Search::new(&self.api, &self.scope).belongs(&found).await? {
             Ok(found)
+        } else if self.ui.access == UiAccess::Applications {
+            Err(Refused::Hidden(what))
         } else {
             Err(Refused::Foreign(what))
         }
@@ -114,4 +116,12 @@ impl ApiHandler {
         let is_owned = search.has_owner(&placed).await?;
         is_owned.then_some(()).ok_or(Refused::Bad(Bad::Unowned))
     }
+}
+
+/// Requests an answer that the handler can parse, to remove the values of a Secret or the Events of other objects.
+fn only_plain_json(headers: &mut HeaderMap) {
+    for name in [ACCEPT_ENCODING, IF_NONE_MATCH] {
+        headers.remove(name);
+    }
+    headers.insert(ACCEPT, JSON);
 }

@@ -3,12 +3,13 @@
 //! To place an Application is to route it and to list it under its cluster and its name there; to settle it is to compare
 //! it with the state that its cluster was sent.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use argocd::{
     AppProject, Application, Meta,
     admission::{NotAdmitted, Target, admit, admits_hub},
     command::Introduced,
+    global_projects::GlobalProjects,
     keys,
     repository::{Repository, normal_url, urls},
     routing::{Route, names_hub, route},
@@ -132,21 +133,37 @@ impl Index {
         name: &str,
         object: Option<Arc<Packed>>,
     ) -> Vec<Effect> {
+        if kind == Kind::AppProject {
+            let changed = self.provisions.set_project(name, object);
+            return self.projects_changed(&changed);
+        }
         let before = self.provisions.repository(name).cloned();
         let mut effects = self.provisions.set(kind, name, object, &self.clusters);
-        if kind == Kind::AppProject {
-            let members = self.keys_of(|application| application.project() == name);
-            for key in &members {
-                effects.extend(self.settle(key, Introduced::default()));
-            }
-            effects.extend(members.into_iter().map(Effect::Conditions));
-        }
         if kind == Kind::Repository {
             let after = self.provisions.repository(name);
             let concerned: Vec<_> = before.iter().chain(after).collect();
             let keys = self.keys_of(|application| needs(application, &concerned));
             effects.extend(keys.into_iter().map(Effect::Conditions));
         }
+        effects
+    }
+
+    /// Sets the global projects.
+    pub(crate) fn set_globals(&mut self, globals: GlobalProjects) -> Vec<Effect> {
+        let changed = self.provisions.set_globals(globals);
+        self.projects_changed(&changed)
+    }
+
+    fn projects_changed(&mut self, names: &BTreeSet<String>) -> Vec<Effect> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let mut effects = self.provisions.emit_projects(names, &self.clusters);
+        let members = self.keys_of(|application| names.contains(application.project()));
+        for key in &members {
+            effects.extend(self.settle(key, Introduced::default()));
+        }
+        effects.extend(members.into_iter().map(Effect::Conditions));
         effects
     }
 
@@ -293,7 +310,7 @@ impl Index {
     }
 
     fn admitted(&self, application: Application<'_>, place: &Place) -> Result<(), NotAdmitted> {
-        let project = self.provisions.project(application.project());
+        let project = self.provisions.merged_project(application.project());
         let target = Target {
             argocd_namespace: &self.settings.argocd_namespace,
             cluster: place.cluster.as_str(),
@@ -314,7 +331,7 @@ impl Index {
             keeper.is_none_or(|(_, keeper)| keeper.uid() == entry.uid())
                 && self.admitted(application, place).is_ok()
         };
-        let project = self.provisions.project(application.project());
+        let project = self.provisions.merged_project(application.project());
         entry.placement.place().is_none_or(is_kept)
             && (!names_hub(application) || project.is_some_and(|it| admits_hub(AppProject::of(it))))
     }

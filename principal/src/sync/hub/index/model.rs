@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::testing::{application, fleet, name, open_project, packed, with};
-use argocd::keys;
+use argocd::{global_projects::GlobalProjects, keys};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -22,6 +22,8 @@ enum Change {
     Deleted(App),
     /// A project is created, closed, or deleted.
     Project(&'static str, Option<bool>),
+    /// A project becomes the global project of all others, or none is.
+    Global(Option<&'static str>),
     /// A repository is created, moved to another project, or deleted.
     Repository(&'static str, Option<&'static str>),
     /// The certificate of a host is added or removed.
@@ -68,6 +70,7 @@ fn changes() -> impl Strategy<Value = Change> {
         6 => set,
         2 => app().prop_map(Change::Deleted),
         1 => (project(), prop::option::of(any::<bool>())).prop_map(|(p, o)| Change::Project(p, o)),
+        1 => prop::option::of(project()).prop_map(Change::Global),
         2 => (prop::sample::select(vec!["r1", "r2"]), repository).prop_map(|(r, p)| Change::Repository(r, p)),
         1 => any::<bool>().prop_map(Change::Certificate),
         1 => (fleets, any::<bool>()).prop_map(|(f, s)| Change::Fleet(f, s)),
@@ -89,6 +92,12 @@ fn repository(name: &str, project: &str, version: u64) -> Value {
             "password": STANDARD.encode("secret"),
         },
     })
+}
+
+fn globals(project: Option<&str>) -> GlobalProjects {
+    let setting = project.map(|name| format!("- projectName: {name}"));
+    let config = json!({ "data": { "globalProjects": setting } });
+    GlobalProjects::of(&config).unwrap()
 }
 
 /// The hub, and the copies that each cluster received: digest by object.
@@ -159,6 +168,7 @@ impl Model {
                 }
                 self.index.set_project(name, Some(project))
             }
+            Change::Global(project) => self.index.set_globals(globals(project)),
             Change::Repository(name, project) => {
                 let object = project.map(|project| repository(name, project, self.version));
                 self.index

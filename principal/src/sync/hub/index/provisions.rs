@@ -9,8 +9,8 @@ use std::{
 };
 
 use argocd::{
-    Meta, digest, entries::Shared, host_keys, masked::Sealed, repository::Repository,
-    routing::Clusters,
+    Meta, digest, entries::Shared, global_projects::GlobalProjects, host_keys, masked::Sealed,
+    repository::Repository, routing::Clusters,
 };
 use protocol::{Kind, Mode, ObjectKey};
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ const OF_HOSTS: [(Kind, Shared); 2] = [
     (Kind::SshKnownHosts, Shared::SshKnownHosts),
 ];
 
+mod globals;
 mod queries;
 
 /// The last sent state of an object.
@@ -42,6 +43,9 @@ pub(super) struct Provisions {
     salt: Sealed<String>,
     objects: BTreeMap<(Kind, String), Sealed<Arc<Packed>>>,
     repositories: BTreeMap<String, Repository>,
+    globals: GlobalProjects,
+    /// The projects that have global projects, with the lists of these.
+    merged: BTreeMap<String, Sealed<Value>>,
     /// How many Applications of a cluster need a host.
     uses: BTreeMap<ClusterName, BTreeMap<String, usize>>,
     /// The provided clusters: those whose specs the hub owns.
@@ -111,7 +115,7 @@ impl Provisions {
         })
     }
 
-    /// Sets an object of the Argo CD namespace, or removes it.
+    /// Sets an object of the Argo CD namespace that is no project, or removes it.
     pub(super) fn set(
         &mut self,
         kind: Kind,
@@ -132,16 +136,28 @@ impl Provisions {
             };
         }
         let mut keys = vec![self.key(kind, name)];
-        if kind == Kind::AppProject {
-            let members = self
-                .repositories
-                .iter()
-                .filter(|(_, repository)| repository.project.as_deref() == Some(name));
-            keys.extend(members.map(|(member, _)| self.key(Kind::Repository, member)));
-        }
-        if matches!(kind, Kind::AppProject | Kind::Repository) {
+        if kind == Kind::Repository {
             keys.extend(OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name())));
         }
+        let provided: Vec<ClusterName> = self.provided.keys().cloned().collect();
+        self.emit_all(&provided, &keys, clusters)
+    }
+
+    /// Emits these projects, then the repositories that belong to them, and the hosts.
+    pub(super) fn emit_projects(
+        &mut self,
+        names: &BTreeSet<String>,
+        clusters: &Clusters,
+    ) -> Vec<Effect> {
+        let projects = names.iter().map(|name| self.key(Kind::AppProject, name));
+        let belongs = |project: &String| names.contains(project);
+        let members = self
+            .repositories
+            .iter()
+            .filter(|(_, repository)| repository.project.as_ref().is_some_and(belongs))
+            .map(|(member, _)| self.key(Kind::Repository, member));
+        let hosts = OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name()));
+        let keys: Vec<ObjectKey> = projects.chain(members).chain(hosts).collect();
         let provided: Vec<ClusterName> = self.provided.keys().cloned().collect();
         self.emit_all(&provided, &keys, clusters)
     }

@@ -1,10 +1,12 @@
+use argocd::global_projects::GlobalProjects;
 use runtime::clock::Clock;
+use serde_json::json;
 
 use super::*;
 use crate::{
     store::Memory,
     sync::hub::Hub,
-    testing::{self, application, fleet, name, open_project},
+    testing::{self, application, fleet, name, open_project, with},
 };
 
 /// A hub with Applications `one` and `two` of cluster `a`, fully listed.
@@ -111,4 +113,37 @@ fn missing_project_deletes_no_copies() {
             .all(|note| note.gone.is_none())
     );
     assert!(subscriber.mailbox.take_comparison());
+}
+
+#[test]
+fn lost_global_projects_delete_no_copies() {
+    let hub = hub();
+    let (guard, narrow) = (open_project("guard"), json!({ "destinations": [] }));
+    let narrow = with(open_project("narrow"), json!({ "spec": narrow }));
+    for project in [guard, narrow] {
+        hub.report(testing::applied(Watched::AppProject, project));
+    }
+    let subscriber = hub.subscribe(&name("a"));
+    let config = json!({ "data": { "globalProjects": "- projectName: guard" } });
+    let globals = GlobalProjects::of(&config).unwrap();
+    hub.report(Report::GlobalProjects(globals));
+    let key = ObjectKey::new(Kind::AppProject, "argocd", "narrow");
+    assert!(subscriber.mailbox.take()[&key].state);
+    hub.report(Report::GlobalProjects(GlobalProjects::default()));
+    let notes = subscriber.mailbox.take();
+    assert!(notes.get(&key).is_none_or(|note| note.gone.is_none()));
+    assert!(subscriber.mailbox.take_comparison());
+}
+
+#[test]
+fn global_projects_without_effect_are_logged_once_they_are_certain() {
+    let hub = hub();
+    let config = json!({ "data": { "globalProjects": "- projectName: guard" } });
+    let globals = GlobalProjects::of(&config).unwrap();
+    hub.report(Report::GlobalProjects(globals));
+    let logged = || hub.objects.lock().ignored_globals.clone();
+    assert_eq!(logged(), ["there is no project \"guard\""]);
+    let guard = open_project("guard");
+    hub.report(testing::applied(Watched::AppProject, guard));
+    assert!(logged().is_empty());
 }

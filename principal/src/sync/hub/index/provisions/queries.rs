@@ -1,6 +1,6 @@
 //! The provisions that a cluster should have, and those that it refuses.
 
-use std::sync::Arc;
+use std::{ops::Deref, sync::Arc};
 
 use argocd::{
     AppProject, Application,
@@ -21,6 +21,12 @@ impl Provisions {
     /// A project as the hub has it.
     pub(crate) fn project(&self, name: &str) -> Option<&Value> {
         self.object(&self.key(Kind::AppProject, name))
+    }
+
+    /// A project with the lists of its global projects, as Argo CD judges by it.
+    pub(crate) fn merged_project(&self, name: &str) -> Option<&Value> {
+        let merged = self.merged.get(name).map(Deref::deref);
+        merged.or_else(|| self.project(name))
     }
 
     /// A project as the hub has it, by its whole name.
@@ -48,7 +54,7 @@ impl Provisions {
     ) -> Option<Value> {
         let shared = match key.kind {
             Kind::AppProject => {
-                let project = self.object(key)?;
+                let project = self.merged_project(&key.name)?;
                 // A project that a spoke owns stays there: no other cluster gets it.
                 if AppProject::of(project).is_ignored() || mirror::is_mirror(project) {
                     return None;

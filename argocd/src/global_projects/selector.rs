@@ -1,0 +1,142 @@
+//! Label selectors of Kubernetes: which are valid, and which labels they match.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::object::Meta;
+
+/// The longest label value, and the longest name in a label key.
+const LONGEST_NAME: usize = 63;
+/// The longest prefix of a label key.
+const LONGEST_PREFIX: usize = 253;
+
+/// A valid selector. Without requirements it matches everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Selector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    /// The values that count; any if none.
+    values: Option<Vec<String>>,
+    /// Whether the label must have none of them.
+    is_negated: bool,
+}
+
+/// A selector as it is written. Absent fields are empty, as for Go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Unchecked {
+    match_labels: Option<BTreeMap<String, Option<String>>>,
+    match_expressions: Option<Vec<Option<Expression>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Expression {
+    key: Option<String>,
+    operator: Option<String>,
+    values: Option<Vec<Option<String>>>,
+}
+
+impl Unchecked {
+    /// The selector, or why it is not valid.
+    pub(super) fn checked(self) -> Result<Selector, String> {
+        let labels = self.match_labels.unwrap_or_default();
+        let labels = labels.into_iter().map(|(key, value)| {
+            let values = vec![value.unwrap_or_default()];
+            Requirement::new(key, "In", values)
+        });
+        let expressions = self.match_expressions.unwrap_or_default();
+        let expressions = expressions.into_iter().map(|expression| {
+            let expression = expression.unwrap_or_default();
+            let values = expression.values.unwrap_or_default();
+            Requirement::new(
+                expression.key.unwrap_or_default(),
+                &expression.operator.unwrap_or_default(),
+                values.into_iter().map(Option::unwrap_or_default).collect(),
+            )
+        });
+        let all: Result<_, _> = labels.chain(expressions).collect();
+        all.map(Selector)
+    }
+}
+
+impl Selector {
+    /// Whether it matches the labels of an object.
+    pub(super) fn matches(&self, object: Meta<'_>) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(object))
+    }
+}
+
+impl Requirement {
+    fn new(key: String, operator: &str, values: Vec<String>) -> Result<Self, String> {
+        if !is_label_key(&key) {
+            return Err(format!("{:?} is no label", short(&key)));
+        }
+        if let Some(value) = values.iter().find(|value| !is_label_value(value)) {
+            return Err(format!("{:?} is no value of a label", short(value)));
+        }
+        let values = match (operator, values.is_empty()) {
+            ("In" | "NotIn", false) => Some(values),
+            ("Exists" | "DoesNotExist", true) => None,
+            ("In" | "NotIn", true) => {
+                return Err(format!("{operator} of label {key:?} needs values"));
+            }
+            ("Exists" | "DoesNotExist", false) => {
+                return Err(format!("{operator} of label {key:?} takes no values"));
+            }
+            _ => return Err(format!("{:?} is no operator", short(operator))),
+        };
+        Ok(Self {
+            key,
+            values,
+            is_negated: matches!(operator, "NotIn" | "DoesNotExist"),
+        })
+    }
+
+    fn matches(&self, object: Meta<'_>) -> bool {
+        let fits = object.label(&self.key).is_some_and(|label| {
+            let values = self.values.as_ref();
+            values.is_none_or(|values| values.iter().any(|value| value == label))
+        });
+        fits != self.is_negated
+    }
+}
+
+/// Enough of a text to find it.
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_NAME).collect()
+}
+
+fn is_label_key(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_prefix(prefix) && is_name(name),
+        None => is_name(text),
+    }
+}
+
+fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.len() <= LONGEST_NAME
+        && text.bytes().all(is_inner)
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.ends_with(|last: char| last.is_ascii_alphanumeric())
+}
+
+/// Whether it is a DNS subdomain.
+fn is_prefix(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= LONGEST_PREFIX
+        && text.split('.').all(|part| {
+            !part.is_empty()
+                && part.bytes().all(is_inner)
+                && !part.starts_with('-')
+                && !part.ends_with('-')
+        })
+}
