@@ -13,7 +13,7 @@ use lab::{
         objects::has_condition,
     },
     tools,
-    wait::BOUND,
+    wait::{self, BOUND},
 };
 use serde_json::{Value, json};
 
@@ -29,6 +29,8 @@ const HERE: &str = "https://kubernetes.default.svc";
 /// The repository with the chart.
 const REPOSITORY: &str = "hub-add-on";
 const REVOKED: &str = "argocd-agent.open-cluster-management.io/revoked";
+/// The annotation that requests a comparison; Argo CD removes it.
+const REFRESH: &str = "argocd.argoproj.io/refresh";
 const REKEY: &str = "argocd-agent.open-cluster-management.io/rekey";
 
 /// The Application of the page.
@@ -47,7 +49,7 @@ pub(crate) async fn argo_cd_keeps_the_chart_synced(stage: &Stage) -> Result<()> 
     let placement = At::placement(product::NAMESPACE, "argocd-agent-addon");
     set_values(stage, further_values()).await?;
     stage.hub.until_there(&placement, BOUND).await?;
-    deliver::until_healthy(&stage.hub, &application(), "").await?;
+    until_healthy(stage).await?;
     a_second_sync_changes_nothing(stage).await?;
     set_values(stage, without(&further_values())).await?;
     stage.hub.until_gone(&placement, BOUND).await?;
@@ -99,9 +101,7 @@ async fn take_over(stage: &Stage) -> Result<()> {
         .with("REPOSITORY", repository.url())
         .follow(PAGE, "argo_cd_keeps_the_chart_synced", 3)
         .await?;
-    deliver::until_healthy(&stage.hub, &application(), "")
-        .await
-        .map(drop)
+    until_healthy(stage).await
 }
 
 /// Commits the chart of the source tree.
@@ -275,7 +275,7 @@ async fn health_follows_the_add_on(stage: &Stage) -> Result<()> {
     let (hub, addon) = (&stage.hub, At::addon("spoke2"));
     let offered = |app: &Value| health(app, "ClusterManagementAddOn") == "Healthy";
     let what = "has a healthy definition";
-    hub.until(&application(), what, BOUND, offered).await?;
+    until_refreshed(stage, &application(), what, offered).await?;
 
     let repository = stage.lab.git().repository(REPOSITORY)?;
     let enrolment = addon_of_the_page()?.replace("paris", "spoke2");
@@ -302,7 +302,7 @@ async fn health_follows_the_add_on(stage: &Stage) -> Result<()> {
         health(app, "ManagedClusterAddOn") == state && app["status"]["sync"]["status"] == "Synced"
     };
     let healthy = |app: &Value| is(app, "Healthy");
-    hub.until(&clusters, "is healthy", SOON, healthy).await?;
+    until_refreshed(stage, &clusters, "is healthy", healthy).await?;
 
     let annotate = async |annotations: Value| {
         let patch = json!({"metadata": {"annotations": annotations}});
@@ -312,15 +312,47 @@ async fn health_follows_the_add_on(stage: &Stage) -> Result<()> {
     let revoked = |addon: &Value| has_condition(addon, "Degraded", "True", "Revoked");
     hub.until(&addon, "is revoked", SOON, revoked).await?;
     let degraded = |app: &Value| is(app, "Degraded");
-    hub.until(&clusters, "is degraded", SOON, degraded).await?;
+    until_refreshed(stage, &clusters, "is degraded", degraded).await?;
     annotate(json!({REKEY: "after the test", REVOKED: null})).await?;
     enrol::until_available(hub, "spoke2").await?;
-    hub.until(&clusters, "is healthy", SOON, healthy).await?;
+    until_refreshed(stage, &clusters, "is healthy", healthy).await?;
 
     hub.delete(&clusters).await?;
     hub.until_gone(&clusters, BOUND).await?;
     hub.delete(&project).await?;
+    // Argo CD deletes no object with an owner, and OCM makes the definition its owner.
+    hub.delete(&addon).await?;
     enrol::until_removed(hub, stage.spoke(2), "spoke2").await
+}
+
+async fn until_healthy(stage: &Stage) -> Result<()> {
+    let healthy = |app: &Value| {
+        let status = &app["status"];
+        status["sync"]["status"] == "Synced" && status["health"]["status"] == "Healthy"
+    };
+    until_refreshed(stage, &application(), "is synced and healthy", healthy).await
+}
+
+/// Waits for a state of an Application, and requests that Argo CD compares it meanwhile: for an object with an
+/// owner it notices a changed status only then, or after minutes.
+async fn until_refreshed(
+    stage: &Stage,
+    at: &At,
+    what: &str,
+    fits: impl Fn(&Value) -> bool,
+) -> Result<()> {
+    let hub = &stage.hub;
+    let look = || async {
+        let app = hub.read(at).await?;
+        if app["metadata"]["annotations"][REFRESH].is_null() {
+            let patch = json!({"metadata": {"annotations": {REFRESH: "normal"}}});
+            hub.merge(at, patch).await?;
+        }
+        anyhow::Ok(app)
+    };
+    wait::until(&format!("{at}: {what}"), look, |app: &Value| fits(app))
+        .await
+        .map(drop)
 }
 
 /// The health of the first resource of a kind; null if Argo CD has no check for it.
