@@ -224,11 +224,10 @@ impl<'a> Context<'a> {
             return Err(self.no_application(args).await);
         }
         let application = chosen(&namesakes, args)?;
+        let argocd = settings.routing.argocd_namespace.as_str();
         let project = named(Application::of(&application).project());
-        let argocd = Some(settings.routing.argocd_namespace.as_str());
-        let projects = self.hub.find_all(PROJECTS, argocd, project).await;
+        let projects = self.hub.find_all(PROJECTS, Some(argocd), project).await;
         let project = projects.map(|it| it.into_iter().next());
-        let argocd = &settings.routing.argocd_namespace;
         let (project, globals_doubt) = self.with_globals(argocd, project).await;
         let facts = Facts {
             addons: self.addons().await?,

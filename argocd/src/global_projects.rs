@@ -16,9 +16,6 @@ mod selector;
 #[cfg(test)]
 mod tests;
 
-/// The `ConfigMap` with the setting, in Argo CD's namespace.
-pub const CONFIG: &str = "argocd-cm";
-
 /// The entry of the setting.
 const ENTRY: &str = "globalProjects";
 

@@ -2,6 +2,8 @@
 
 pub mod addon;
 
+/// The `ConfigMap` with Argo CD's settings.
+pub const SETTINGS: &str = "argocd-cm";
 /// API version of Applications and AppProjects.
 pub const API_VERSION: &str = "argoproj.io/v1alpha1";
 

@@ -44,6 +44,21 @@ impl Patch {
         self
     }
 
+    /// Ties the patch to one object: the API server rejects it unless the object has this UID.
+    #[must_use]
+    pub fn only_for(mut self, uid: &str) -> Self {
+        match &mut self {
+            Self::Merge(patch) => merge(patch, &json!({ "metadata": { "uid": uid } })),
+            Self::Json(operations) => {
+                if let Some(operations) = operations.as_array_mut() {
+                    let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
+                    operations.insert(0, test);
+                }
+            }
+        }
+        self
+    }
+
     /// Applies it to a copy of `value` as an API server does, unless an operation does not fit. For tests and
     /// simulations.
     pub fn try_applied_to(&self, value: &Value) -> Option<Value> {

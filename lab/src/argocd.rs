@@ -20,7 +20,7 @@ use kube::{
     api::{DeleteParams, ListParams},
 };
 
-use crate::{Cluster, Tools, wait};
+use crate::{Cluster, Tools, steps::At, wait};
 
 pub use images::provide as provide_images;
 use manifests::Manifests;
@@ -37,6 +37,11 @@ pub const APPLICATION_SETS: &str = "argocd-applicationset-controller";
 
 /// The server of API and UI, a Deployment and a Service.
 pub const SERVER: &str = "argocd-server";
+
+/// The parameters of its programs on the hub.
+pub fn parameters() -> At {
+    At::config_map(NAMESPACE, manifests::PARAMETERS)
+}
 
 /// Prepares a hub for Applications: the CRDs and the namespace.
 pub async fn prepare_hub(hub: &Cluster, tools: &Tools) -> Result<()> {

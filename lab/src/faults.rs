@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures::future::BoxFuture;
-use lab_kubelet::{Forward, Target};
+use lab_kubelet::{Family, Forward, Target};
 use tokio::{net::TcpStream, sync::watch};
 
 use crate::bed::cluster_name;
@@ -141,15 +141,7 @@ impl Forward for Faults {
 
 /// The cluster of a Pod's address; an address that is no Pod's counts as the hub's.
 fn cluster_of(address: IpAddr) -> String {
-    let octets = match address {
-        IpAddr::V4(v4) => v4.octets(),
-        // It ends with the bytes of the IPv4 address (`lab_kubelet::Family`).
-        IpAddr::V6(v6) => {
-            let [.., a, b, c, d] = v6.octets();
-            [a, b, c, d]
-        }
-    };
-    match octets {
+    match Family::bytes(address) {
         [10, 244, index, _] => cluster_name(index),
         _ => cluster_name(0),
     }

@@ -22,6 +22,8 @@ pub const NAMESPACE: &str = "argocd-agent-addon";
 pub const RELEASE: &str = "argocd-agent-addon";
 /// Its Deployment.
 pub const MANAGER: &str = "argocd-agent-addon-manager";
+/// The redis proxy, as argocd-server dials it.
+pub const REDIS_PROXY: &str = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
 /// The Service that agents dial.
 pub const SERVICE: &str = "argocd-agent-principal";
 

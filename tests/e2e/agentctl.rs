@@ -8,12 +8,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use lab::{
-    product,
-    steps::{
-        At,
-        deliver::{self, Application},
-        enrol::ARGOCD,
-    },
+    argocd, product,
+    steps::deliver::{self, Application},
     wait,
 };
 use serde_json::{Value, json};
@@ -209,12 +205,11 @@ subjects:
   - {kind: ServiceAccount, namespace: argocd, name: argocd-server}
 ";
     let (hub, team) = (stage.lab.hub(), stage.platform_team().await?);
-    let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
+    let at = argocd::parameters();
     let before = stage.hub.get(&at).await?;
     let led =
         |server: &str| json!({"data": {"application.namespaces": "*", "redis.server": server}});
-    let ours = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
-    stage.hub.apply(&at, led(ours)).await?;
+    stage.hub.apply(&at, led(product::REDIS_PROXY)).await?;
     let found = ask(team.clone(), 1, &["check"]).await?;
     ensure!(results(&found, "redis") == ["failed"], "{found:#}");
     ensure!(results(&found, "server") == ["warning"], "{found:#}");

@@ -101,13 +101,7 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     app.apply(hub).await?;
     let follows = |app: &Value| app["spec"]["source"]["targetRevision"] == "v2";
     spoke.until(&replica, "follows", SOON, follows).await?;
-    // No controller on the spoke would act on a finalizer.
-    let free = json!({"metadata": {"finalizers": null}});
-    hub.merge(&app.at, free).await?;
-    let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
-    spoke.until(&replica, "is free", SOON, freed).await?;
-    stage.clear(&app).await?;
-    spoke.until_gone(&replica, SOON).await?;
+    clear_without_controller(stage, &app).await?;
 
     enrol::without_variables(hub, "spoke1").await?;
     let role = At::role(TEAM, "argocd-agent-addon-agent-applications");
@@ -116,6 +110,17 @@ pub(crate) async fn allowed_namespace_application_is_delivered(stage: &Stage) ->
     ensure!(kept.is_some(), "a namespace was deleted");
     product::upgrade(&helm, &["--wait"]).await?;
     enrol::until_available(hub, "spoke1").await.map(drop)
+}
+
+/// Removes an Application of spoke1 whose namespace has no controller there, which would act on a finalizer.
+async fn clear_without_controller(stage: &Stage, app: &deliver::Application) -> Result<()> {
+    let spoke = stage.spoke(1);
+    let free = json!({"metadata": {"finalizers": null}});
+    stage.hub.merge(&app.at, free).await?;
+    let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
+    spoke.until(&app.at, "is free", SOON, freed).await?;
+    stage.clear(app).await?;
+    spoke.until_gone(&app.at, SOON).await
 }
 
 /// A pattern of namespaces admits those that exist on the cluster. The agent's rights in all namespaces go with it.
@@ -141,13 +146,7 @@ pub(crate) async fn namespaces_of_a_pattern_are_allowed(stage: &Stage) -> Result
     let role = At::cluster_role("argocd-agent-addon-agent-applications");
     let granted = spoke.get(&role).await?;
     ensure!(granted.is_some(), "a pattern without its ClusterRole");
-    // No controller on the spoke would act on a finalizer.
-    let free = json!({"metadata": {"finalizers": null}});
-    hub.merge(&app.at, free).await?;
-    let freed = |app: &Value| app["metadata"]["finalizers"].is_null();
-    spoke.until(&replica, "is free", SOON, freed).await?;
-    stage.clear(&app).await?;
-    spoke.until_gone(&replica, SOON).await?;
+    clear_without_controller(stage, &app).await?;
     enrol::without_variables(hub, "spoke1").await?;
     spoke.until_gone(&role, SOON).await?;
     product::upgrade(&helm, &["--wait"]).await?;

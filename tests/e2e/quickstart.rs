@@ -7,7 +7,7 @@ use lab::{
     argocd,
     pages::{self, Block},
     product,
-    steps::{At, enrol::ARGOCD, workload},
+    steps::workload,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -70,8 +70,7 @@ pub(crate) async fn the_quickstart_is_followed_word_by_word(stage: &Stage) -> Re
         ensure!(output.contains(part), "{part} is missing: {output}");
     }
     leftovers::are_none(stage).await?;
-    let parameters = At::config_map(ARGOCD, "argocd-cmd-params-cm");
-    let parameters: Value = stage.hub.read(&parameters).await?;
+    let parameters: Value = stage.hub.read(&argocd::parameters()).await?;
     ensure!(
         parameters["data"]["redis.server"].is_null(),
         "argocd-server uses the redis proxy, which is gone: {parameters:#}"

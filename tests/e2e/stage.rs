@@ -4,14 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
 use lab::{
-    Lab,
+    Lab, argocd,
     git::Repository,
     product,
     raw_client::{Forger, RawClient},
     steps::{
         At, Objects,
         deliver::{self, Application},
-        enrol, workload,
+        enrol,
+        objects::is_rolled_out,
+        workload,
     },
 };
 use serde_json::{Value, json};
@@ -138,6 +140,15 @@ impl Stage {
             .until(&replica, what, lab::wait::BOUND, looked)
             .await
             .map(drop)
+    }
+
+    /// Waits until argocd-server of the hub runs with its newest settings.
+    pub(crate) async fn until_server_rolled_out(&self) -> Result<()> {
+        let server = At::deployment(enrol::ARGOCD, argocd::SERVER);
+        let what = "is rolled out";
+        let bound = lab::wait::BOUND;
+        let rolled_out = self.hub.until(&server, what, bound, is_rolled_out);
+        rolled_out.await.map(drop)
     }
 
     /// Removes a test's Application with its workload and its project.

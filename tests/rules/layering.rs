@@ -212,7 +212,9 @@ fn programs_connect_by_the_function_for_both_families() {
     for path in PROGRAMS.iter().flat_map(|name| sources::files(name)) {
         let text = sources::file(&path);
         let program = text.split("\n#[cfg(test)]").next().unwrap_or_default();
-        if program.contains("TcpStream::connect") || program.contains("TcpSocket::connect") {
+        // The listeners of all programs are made there.
+        let listens = path == "runtime/src/net.rs";
+        if program.contains("TcpStream::connect") || (program.contains("TcpSocket") && !listens) {
             dialling.push(path);
         }
     }

@@ -204,14 +204,7 @@ impl HubContext {
             certificates: self.channels.certificates.clone(),
             metrics: self.metrics.clone(),
         };
-        let issuing =
-            leader_run::while_leading(leading, self.spawner.token().clone(), move |term| {
-                let issuing = issuer.clone().run();
-                async move {
-                    term.run_until_cancelled_owned(issuing).await;
-                }
-            });
-        self.spawner.spawn("issuer", issuing);
+        self.spawn_while_leading("issuer", leading, move || issuer.clone().run());
     }
 
     /// Labels what a restored hub needs while leading, if backups select it by the label.
@@ -222,14 +215,27 @@ impl HubContext {
         };
         let argocd = &self.config.shared.principal.argocd_namespace;
         let labeller = Labeller::new(&self.client, &args.own_namespace, argocd, value);
-        let labelling =
-            leader_run::while_leading(leading, self.spawner.token().clone(), move |term| {
-                let labelling = labeller.clone().run();
-                async move {
-                    term.run_until_cancelled_owned(labelling).await;
-                }
-            });
-        self.spawner.spawn("backup label", labelling);
+        self.spawn_while_leading("backup label", leading, move || labeller.clone().run());
+    }
+
+    /// Starts this in each of our terms; the end of a term drops it.
+    fn spawn_while_leading<F>(
+        &self,
+        name: &'static str,
+        leading: watch::Receiver<bool>,
+        start: impl Fn() -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let work = move |term: CancellationToken| {
+            let running = start();
+            async move {
+                term.run_until_cancelled_owned(running).await;
+            }
+        };
+        let token = self.spawner.token().clone();
+        let terms = leader_run::while_leading(leading, token, work);
+        self.spawner.spawn(name, terms);
     }
 
     /// A counter of writes to the Secrets with certificates of the hub, by any client.

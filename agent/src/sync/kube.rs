@@ -117,7 +117,7 @@ impl Spoke for Kubernetes {
 
     fn patch<'a>(&'a self, key: &'a ObjectKey, uid: &'a str, patch: Patch) -> Answer<'a, Value> {
         Box::pin(async move {
-            let body = only_for(uid, patch).map_err(malformed)?;
+            let body = body(patch.only_for(uid)).map_err(malformed)?;
             let params = PatchParams::apply(FIELD_MANAGER);
             let is_json = matches!(body, Body::Json(_));
             let patched = self.api(key).patch(&key.name, &params, &body).await;
@@ -249,19 +249,11 @@ fn last_writer(fields: Vec<ManagedFieldsEntry>) -> Option<String> {
         .manager
 }
 
-/// The patch with a condition on the object's UID.
-fn only_for(uid: &str, patch: Patch) -> Result<Body<Value>, serde_json::Error> {
+/// The patch as the body of a request.
+fn body(patch: Patch) -> Result<Body<Value>, serde_json::Error> {
     match patch {
-        Patch::Merge(mut patch) => {
-            argocd::patch::merge(&mut patch, &json!({ "metadata": { "uid": uid } }));
-            Ok(Body::Merge(patch))
-        }
-        Patch::Json(operations) => {
-            let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
-            let mut all = vec![test];
-            all.extend(operations.as_array().cloned().unwrap_or_default());
-            serde_json::from_value(Value::Array(all)).map(Body::Json)
-        }
+        Patch::Merge(patch) => Ok(Body::Merge(patch)),
+        Patch::Json(operations) => serde_json::from_value(operations).map(Body::Json),
     }
 }
 
@@ -297,11 +289,11 @@ mod tests {
 
     #[test]
     fn a_patch_applies_only_to_the_object_with_its_uid() {
-        let merge = only_for("u1", Patch::Merge(json!({ "spec": {} }))).unwrap();
+        let merge = body(Patch::Merge(json!({ "spec": {} })).only_for("u1")).unwrap();
         assert!(matches!(merge, Body::Merge(patch)
             if patch == json!({ "spec": {}, "metadata": { "uid": "u1" } })));
         let operations = json!([{ "op": "remove", "path": "/spec/a" }]);
-        let patch = only_for("u1", Patch::Json(operations)).unwrap();
+        let patch = body(Patch::Json(operations).only_for("u1")).unwrap();
         let Body::Json(patch) = patch else {
             panic!("another kind of patch")
         };

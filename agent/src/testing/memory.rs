@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use argocd::testing::memory::{Change, Denied, Objects, Seen};
-use argocd::{Meta, Patch, patch};
+use argocd::{Meta, Patch};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use protocol::{Kind, ObjectKey};
 use runtime::error::ErrorClass;
 use runtime::notifier::ChangeNotifier as Changes;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::sync::api::{Error, Report, Reporter, Spoke, Target};
@@ -250,7 +250,7 @@ impl Spoke for Memory {
         uid: &'a str,
         patch: Patch,
     ) -> BoxFuture<'a, Result<Value, Error>> {
-        self.write(move |objects| objects.patch(key, &only_for(uid, patch)))
+        self.write(move |objects| objects.patch(key, &patch.only_for(uid)))
             .boxed()
     }
 
@@ -287,20 +287,6 @@ impl Spoke for Memory {
         })
         .boxed()
     }
-}
-
-/// The patch with a condition on the object's UID.
-fn only_for(uid: &str, mut patch: Patch) -> Patch {
-    match &mut patch {
-        Patch::Merge(body) => patch::merge(body, &json!({ "metadata": { "uid": uid } })),
-        Patch::Json(operations) => {
-            if let Some(operations) = operations.as_array_mut() {
-                let same = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
-                operations.insert(0, same);
-            }
-        }
-    }
-    patch
 }
 
 fn outage() -> Error {

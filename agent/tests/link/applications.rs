@@ -64,9 +64,9 @@ async fn a_replaced_owner_shows_no_object() {
     let (code, _) = get(&mut agent_tunnel, FRONT).await;
     assert_eq!(code, 200);
     // A user of the cluster created the Application, not the hub.
-    let mut objects = window.api.objects.lock().unwrap().clone();
-    objects.get_mut(WEB).unwrap()["metadata"]["annotations"] = json!({});
-    *window.api.objects.lock().unwrap() = objects;
+    let mut web = window.api.objects.lock().unwrap()[WEB].clone();
+    web["metadata"]["annotations"] = json!({});
+    put(&window, WEB, web);
     refused(&mut agent_tunnel, "GET", FRONT).await;
 }
 

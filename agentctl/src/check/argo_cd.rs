@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::{Checked, Facts, failed, ok, unclear, warning};
 use crate::object::{
-    argument, container, entries, full_name, image, present, put, replicas, text, variable,
+    argument, container, entries, first_names, full_name, image, present, put, replicas, text,
+    variable,
 };
 
 /// The first release whose application controller leaves clusters alone that say so.
@@ -56,20 +57,16 @@ pub fn controllers(
     argocd: &str,
     clusters: &[String],
 ) -> Vec<Checked> {
-    let further = further(parameters);
-    let judge = |workload: &Value| {
-        let watched = watched_of_ours(workload, &further, argocd, clusters);
-        controller(workload, &watched, argocd)
-    };
-    let workloads = match workloads {
-        Ok(all) => all.iter().filter(|it| replicas(it) > 0),
+    let running = match workloads {
+        Ok(all) => running(all, parameters, argocd, clusters),
         Err(reason) => return vec![Err(reason.clone())],
     };
-    let all: Vec<_> = workloads.map(judge).collect();
-    if all.is_empty() {
+    if running.is_empty() {
         return vec![ok("no Argo CD application controller runs on the hub")];
     }
-    all
+    let judged = running.into_iter();
+    let judged = judged.map(|(workload, watched)| controller(workload, &watched, argocd));
+    judged.collect()
 }
 
 /// Application controllers on the hub that leave the clusters alone and look at Applications in their namespaces: each deploys
@@ -80,12 +77,12 @@ pub fn watchers(
     argocd: &str,
     clusters: &[String],
 ) -> Vec<Checked> {
-    let further = further(parameters);
-    let judge = |workload: &Value| {
-        let mut watched = watched_of_ours(workload, &further, argocd, clusters);
-        watched.retain(|namespace| namespace != argocd);
-        let name = full_name(workload);
-        let names = watched.join(", ");
+    let workloads = workloads.as_deref().unwrap_or_default();
+    let running = running(workloads, parameters, argocd, clusters).into_iter();
+    let considerate = running.filter(|(workload, _)| is_considerate(version(image(workload))));
+    let judge = |(workload, mut watched): (&Value, Vec<&str>)| {
+        watched.retain(|namespace| *namespace != argocd);
+        let (name, names) = (full_name(workload), first_names(&watched));
         let cause = format!(
             "{name} watches {names}: it deploys Applications there with the destination in-cluster to the hub"
         );
@@ -93,9 +90,20 @@ pub fn watchers(
         and admit the hub in no project";
         (!watched.is_empty()).then(|| warning(cause, next))
     };
-    let workloads = workloads.iter().flatten();
-    let running = workloads.filter(|it| replicas(it) > 0 && is_considerate(version(image(it))));
-    running.filter_map(judge).collect()
+    considerate.filter_map(judge).collect()
+}
+
+/// The workloads that run, each with the namespaces of ours that it looks at.
+fn running<'a>(
+    workloads: &'a [Value],
+    parameters: &Result<Option<Value>, String>,
+    argocd: &'a str,
+    clusters: &'a [String],
+) -> Vec<(&'a Value, Vec<&'a str>)> {
+    let further = further(parameters);
+    let running = workloads.iter().filter(|it| replicas(it) > 0);
+    let all = running.map(|it| (it, watched_of_ours(it, &further, argocd, clusters)));
+    all.collect()
 }
 
 /// Whether an application controller of this version leaves clusters alone that say so.
@@ -103,7 +111,7 @@ fn is_considerate(version: Option<(u64, u64)>) -> bool {
     version.is_some_and(|version| version >= CONSIDERATE)
 }
 
-fn controller(workload: &Value, watched: &[String], argocd: &str) -> Checked {
+fn controller(workload: &Value, watched: &[&str], argocd: &str) -> Checked {
     let (name, image) = (full_name(workload), image(workload));
     let version = version(image);
     if is_considerate(version) {
@@ -116,7 +124,7 @@ fn controller(workload: &Value, watched: &[String], argocd: &str) -> Checked {
             "{name} ({image}) watches no namespace of the add-on"
         ));
     }
-    let names = watched.join(", ");
+    let names = first_names(watched);
     let next = "upgrade it to Argo CD 3.4 or newer, which ignores them, show these namespaces to argocd-server alone \
     (docs/hybrid.md), or scale it to 0 if the hub has no Applications of its own";
     if version.is_none() {
@@ -147,12 +155,12 @@ pub(super) fn version(image: &str) -> Option<(u64, u64)> {
 }
 
 /// The namespaces of ours that it looks at: its own, and those that Argo CD's parameters name.
-fn watched_of_ours(
+fn watched_of_ours<'a>(
     workload: &Value,
     further: &[String],
-    argocd: &str,
-    clusters: &[String],
-) -> Vec<String> {
+    argocd: &'a str,
+    clusters: &'a [String],
+) -> Vec<&'a str> {
     let own = argocd::Meta::of(workload).namespace();
     let given = container(workload).and_then(|it| own_setting(it, NAMESPACES));
     let named = match given {
@@ -164,14 +172,7 @@ fn watched_of_ours(
     let ours = std::iter::once(argocd).chain(clusters);
     let is_named = |namespace: &str| named.iter().any(|it| glob::matches_entry(it, namespace));
     let watched = ours.filter(|namespace| *namespace == own || is_named(namespace));
-    let mut watched: Vec<_> = watched.map(str::to_owned).collect();
-    // A fleet is no list for people.
-    let more = watched.len().saturating_sub(3);
-    if more > 0 {
-        watched.truncate(3);
-        watched.push(format!("{more} more"));
-    }
-    watched
+    watched.collect()
 }
 
 fn further(parameters: &Result<Option<Value>, String>) -> Vec<String> {

@@ -335,7 +335,8 @@ fn why_reports_unreadable_facts_as_unknown() {
     facts.servers = Err("you may not list secrets".to_owned());
     facts.project = Err("you may not list appprojects".to_owned());
     facts.settings.doubt = Some("defaults".to_owned());
+    facts.globals_doubt = Some("you may not get configmaps".to_owned());
     let why = why(&facts);
-    assert_eq!(why.doubts.len(), 2);
+    assert_eq!(why.doubts.len(), 3);
     assert_eq!(troubles(&why), [("project", State::Unclear)]);
 }

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::object::Meta;
+use crate::{claim, object::Meta};
 
 /// The longest label value, and the longest name in a label key.
 const LONGEST_NAME: usize = 63;
-/// The longest prefix of a label key.
-const LONGEST_PREFIX: usize = 253;
 
 /// A valid selector. Without requirements it matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,31 +110,19 @@ fn short(text: &str) -> String {
 
 fn is_label_key(text: &str) -> bool {
     match text.split_once('/') {
-        Some((prefix, name)) => is_prefix(prefix) && is_name(name),
-        None => is_name(text),
+        Some((prefix, name)) => claim::is_name(prefix) && is_label_name(name),
+        None => is_label_name(text),
     }
 }
 
 fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_name(text)
+    text.is_empty() || is_label_name(text)
 }
 
-fn is_name(text: &str) -> bool {
+fn is_label_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     text.len() <= LONGEST_NAME
         && text.bytes().all(is_inner)
         && text.starts_with(|first: char| first.is_ascii_alphanumeric())
         && text.ends_with(|last: char| last.is_ascii_alphanumeric())
-}
-
-/// Whether it is a DNS subdomain.
-fn is_prefix(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    text.len() <= LONGEST_PREFIX
-        && text.split('.').all(|part| {
-            !part.is_empty()
-                && part.bytes().all(is_inner)
-                && !part.starts_with('-')
-                && !part.ends_with('-')
-        })
 }

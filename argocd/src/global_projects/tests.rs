@@ -4,7 +4,7 @@ use super::*;
 use crate::keys;
 
 fn config(setting: &str) -> Value {
-    json!({ "metadata": { "name": CONFIG }, "data": { ENTRY: setting } })
+    json!({ "metadata": { "name": keys::SETTINGS }, "data": { ENTRY: setting } })
 }
 
 fn globals(setting: &str) -> GlobalProjects {

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::keys;
 use crate::object::Meta;
-use crate::patch::{self, Patch};
+use crate::patch::Patch;
 
 mod server;
 mod steps;
@@ -328,18 +328,11 @@ fn alias(field: &str, value: &str, known: &mut Vec<String>) -> String {
 }
 
 /// The patch with its conditions, as the programs write them.
-fn pinned(mut patch: Patch, uid: Option<&str>, version: Option<&str>) -> Patch {
-    if let Some(uid) = uid {
-        match &mut patch {
-            Patch::Merge(body) => patch::merge(body, &json!({ "metadata": { "uid": uid } })),
-            Patch::Json(operations) => {
-                if let Some(operations) = operations.as_array_mut() {
-                    let test = json!({ "op": "test", "path": "/metadata/uid", "value": uid });
-                    operations.insert(0, test);
-                }
-            }
-        }
-    }
+fn pinned(patch: Patch, uid: Option<&str>, version: Option<&str>) -> Patch {
+    let patch = match uid {
+        Some(uid) => patch.only_for(uid),
+        None => patch,
+    };
     match version {
         Some(version) => patch.under(version),
         None => patch,

@@ -112,6 +112,17 @@ impl Family {
         }
     }
 
+    /// The (last) bytes of an address of either family.
+    pub const fn bytes(address: IpAddr) -> [u8; 4] {
+        match address {
+            IpAddr::V4(address) => address.octets(),
+            IpAddr::V6(address) => {
+                let [.., a, b, c, d] = address.octets();
+                [a, b, c, d]
+            }
+        }
+    }
+
     /// The prefix of the addresses whose (last) bytes begin with these three.
     pub fn prefix(self, [a, b, c]: [u8; 3]) -> String {
         format!("{}/{}", self.address([a, b, c, 0]), self.prefix_length())
@@ -169,13 +180,7 @@ impl Network {
     /// and processes beside the kubelet may. Pods of another cluster may not: there these addresses
     /// mean something else.
     pub const fn admits(&self, peer: IpAddr) -> bool {
-        let [a, b, c, d] = match peer {
-            IpAddr::V4(peer) => peer.octets(),
-            IpAddr::V6(peer) => {
-                let [.., a, b, c, d] = peer.octets();
-                [a, b, c, d]
-            }
-        };
+        let [a, b, c, d] = Family::bytes(peer);
         let [pods_a, pods_b, pods_c] = self.pods;
         // Processes beside the kubelet connect from any bridge.
         let a_pod_of_the_lab = a == pods_a && b == pods_b && d != 1;

@@ -10,7 +10,9 @@ use kube::ResourceExt;
 use crate::{
     Image,
     inside::Process,
+    net::url_host,
     objects::Look,
+    services::cluster_ip,
     volumes::{Addresses, Missing, field},
 };
 
@@ -347,23 +349,16 @@ fn amount(quantity: &str) -> Option<f64> {
 fn service_links(service: &Service) -> Env {
     let mut env = Env::new();
     let spec = service.spec.as_ref();
-    let ip = spec
-        .and_then(|spec| spec.cluster_ip.as_deref())
-        .filter(|ip| !ip.is_empty() && *ip != "None");
     let ports = spec
         .and_then(|spec| spec.ports.as_deref())
         .unwrap_or_default();
-    let (Some(ip), Some(first)) = (ip, ports.first()) else {
+    let (Some(ip), Some(first)) = (cluster_ip(service), ports.first()) else {
         return env;
     };
     let name = service.name_any().to_uppercase().replace('-', "_");
-    let host = if ip.contains(':') {
-        format!("[{ip}]")
-    } else {
-        ip.to_owned()
-    };
+    let host = url_host(ip);
     let mut set = |key: String, value: String| env.insert(format!("{name}_{key}"), value);
-    set("SERVICE_HOST".into(), ip.into());
+    set("SERVICE_HOST".into(), ip.to_string());
     set("SERVICE_PORT".into(), first.port.to_string());
     set(
         "PORT".into(),
@@ -383,7 +378,7 @@ fn service_links(service: &Service) -> Env {
         set(prefix.clone(), format!("{protocol}://{host}:{number}"));
         set(format!("{prefix}_PROTO"), protocol);
         set(format!("{prefix}_PORT"), number.to_string());
-        set(format!("{prefix}_ADDR"), ip.into());
+        set(format!("{prefix}_ADDR"), ip.to_string());
     }
     env
 }

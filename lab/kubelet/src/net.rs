@@ -77,6 +77,14 @@ fn on_device(family: Family, address: IpAddr, device: &str) -> String {
     format!("{address}/{} dev {device}{at_once}", family.prefix_length())
 }
 
+/// The host of a URL: an IPv6 address has brackets there.
+pub(crate) fn url_host(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
 /// Connects a Pod's network namespace to the bridge; [`inside_commands`] configures the inner end.
 pub(crate) async fn plug(network: &Network, device: &str, sandbox: u32) -> anyhow::Result<()> {
     ip(&format!(

@@ -9,7 +9,7 @@ use super::APPLICATION_SETS;
 use crate::Tools;
 
 /// The `ConfigMap` with the settings of Argo CD's programs.
-const PARAMETERS: &str = "argocd-cmd-params-cm";
+pub(super) const PARAMETERS: &str = "argocd-cmd-params-cm";
 const PROGRESSIVE_SYNCS: &str = "applicationsetcontroller.enable.progressive.syncs";
 
 /// The name under which `install.yaml` has objects that `core-install.yaml` lacks.

@@ -268,6 +268,17 @@ impl At {
         Self::new(api, None, name)
     }
 
+    /// A `ClusterRoleBinding`.
+    pub fn cluster_role_binding(name: &str) -> Self {
+        let api = (
+            "rbac.authorization.k8s.io",
+            "v1",
+            "ClusterRoleBinding",
+            "clusterrolebindings",
+        );
+        Self::new(api, None, name)
+    }
+
     /// A `CertificateSigningRequest`.
     pub fn csr(name: &str) -> Self {
         let api = (

@@ -23,21 +23,6 @@ operator deploys it. Where there is no cluster to look at, as in Argo CD's own m
 {{- toJson $server -}}
 {{- end }}
 
-{{/* include "addon.configureHook" (dict "hook" "pre-delete" "weight" "5"): created before the Job, and deleted after it. */}}
-{{- define "addon.configureHook" -}}
-helm.sh/hook: {{ .hook }}
-helm.sh/hook-weight: {{ .weight | quote }}
-helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
-{{- end }}
-
-{{/* The same for objects of cluster scope; addon.uninstallClusterRights has the reason. */}}
-{{- define "addon.configureClusterHook" -}}
-{{- if lookup "v1" "Namespace" "" "kube-system" -}}
-annotations:
-  {{- include "addon.configureHook" . | nindent 2 }}
-{{- end -}}
-{{- end }}
-
 {{/* include "addon.configureRights" (dict "root" . "hook" "pre-delete")
 Permissions of `argocd-agentctl hub setup` and its undo, which exist only while their Jobs run. The Job creates no role and
 grants nothing: the permission that argocd-server gets is an object of the chart. */}}
@@ -53,7 +38,7 @@ metadata:
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
   annotations:
-    {{- include "addon.configureHook" $hook | nindent 4 }}
+    {{- include "addon.hook" $hook | nindent 4 }}
 ---
 # Reads what no single namespace has, before anything is changed.
 apiVersion: rbac.authorization.k8s.io/v1
@@ -62,7 +47,7 @@ metadata:
   name: argocd-agent-addon-configure
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
-  {{- with include "addon.configureClusterHook" $hook }}
+  {{- with include "addon.clusterHook" $hook }}
   {{- . | nindent 2 }}
   {{- end }}
 rules:
@@ -91,7 +76,7 @@ metadata:
   name: argocd-agent-addon-configure
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
-  {{- with include "addon.configureClusterHook" $hook }}
+  {{- with include "addon.clusterHook" $hook }}
   {{- . | nindent 2 }}
   {{- end }}
 roleRef:
@@ -111,7 +96,7 @@ metadata:
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
   annotations:
-    {{- include "addon.configureHook" $hook | nindent 4 }}
+    {{- include "addon.hook" $hook | nindent 4 }}
 rules:
   # The namespace of Argo CD, and the settings of the redis proxy.
   - apiGroups: ["apps"]
@@ -127,7 +112,7 @@ metadata:
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
   annotations:
-    {{- include "addon.configureHook" $hook | nindent 4 }}
+    {{- include "addon.hook" $hook | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -146,7 +131,7 @@ metadata:
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
   annotations:
-    {{- include "addon.configureHook" $hook | nindent 4 }}
+    {{- include "addon.hook" $hook | nindent 4 }}
 rules:
   {{- if $server.instance }}
   # The settings from which the operator deploys argocd-server. The ConfigMap is only read: the operator owns it.
@@ -187,7 +172,7 @@ metadata:
   labels:
     {{- include "addon.configureLabels" $root | nindent 4 }}
   annotations:
-    {{- include "addon.configureHook" $hook | nindent 4 }}
+    {{- include "addon.hook" $hook | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
@@ -210,7 +195,7 @@ metadata:
     {{- include "addon.configureLabels" $root | nindent 4 }}
   annotations:
     # Before an uninstallation: after the Job that removes the add-on from the clusters. If that fails, nothing is undone.
-    {{- include "addon.configureHook" (dict "hook" .hook "weight" "5") | nindent 4 }}
+    {{- include "addon.hook" (dict "hook" .hook "weight" "5") | nindent 4 }}
     # Helm prints its log: the changes, or the prerequisites that are missing.
     helm.sh/hook-output-log-policy: hook-succeeded,hook-failed
 spec:

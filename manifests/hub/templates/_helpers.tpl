@@ -74,19 +74,20 @@ app.kubernetes.io/name: argocd-agent-addon-test
 {{ include "addon.common" . }}
 {{- end }}
 
-{{/* Permissions are created before the Job that uses them, and deleted after it, whether it succeeded or failed. */}}
-{{- define "addon.uninstallRights" -}}
-helm.sh/hook: pre-delete
-helm.sh/hook-weight: "-10"
+{{/* include "addon.hook" (dict "hook" "pre-delete" "weight" "-10"): with this weight before the Jobs, so permissions are created before
+the Job that uses them, and deleted after it, whether it succeeded or failed. */}}
+{{- define "addon.hook" -}}
+helm.sh/hook: {{ .hook }}
+helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
 {{/* The same for objects of cluster scope. Argo CD, which renders without a cluster, gets them as ordinary objects: Argo CD 3.3 creates
 such a hook again and again, and fails because it exists. Without the ServiceAccount the binding grants nothing. */}}
-{{- define "addon.uninstallClusterRights" -}}
+{{- define "addon.clusterHook" -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 annotations:
-  {{- include "addon.uninstallRights" . | nindent 2 }}
+  {{- include "addon.hook" . | nindent 2 }}
 {{- end -}}
 {{- end }}
 

@@ -3,8 +3,8 @@
 use argocd::{
     Meta, Patch as Change,
     entries::Shared,
-    global_projects::{self, GlobalProjects},
-    keys::REPOSITORY_SELECTOR,
+    global_projects::GlobalProjects,
+    keys::{self, REPOSITORY_SELECTOR, addon::IDENTITY},
 };
 use async_trait::async_trait;
 use futures::{
@@ -36,8 +36,7 @@ mod object;
 
 use object::Object;
 
-/// The `ConfigMap` with this principal's identity.
-const IDENTITY: &str = argocd::keys::addon::IDENTITY;
+/// The key of the `ConfigMap` with this principal's identity.
 const IDENTITY_KEY: &str = "principal-uid";
 /// Our name in the managed fields.
 const FIELD_MANAGER: &str = "argocd-agent-principal";
@@ -81,7 +80,7 @@ impl Kubernetes {
     fn watch_of_settings(&self) -> Watch<Object, Object> {
         let resource = ApiResource::erase::<ConfigMap>(&());
         let api = Api::namespaced_with(self.client.clone(), &self.argocd_namespace, &resource);
-        Watch::guarded(api).fields(&format!("metadata.name={}", global_projects::CONFIG))
+        Watch::guarded(api).fields(&format!("metadata.name={}", keys::SETTINGS))
     }
 
     fn objects<K>(&self, kind: Watched, namespace: &str) -> Api<K>
@@ -113,7 +112,7 @@ fn resource(kind: &str, plural: &str) -> ApiResource {
     ApiResource {
         group: "argoproj.io".to_owned(),
         version: "v1alpha1".to_owned(),
-        api_version: argocd::keys::API_VERSION.to_owned(),
+        api_version: keys::API_VERSION.to_owned(),
         kind: kind.to_owned(),
         plural: plural.to_owned(),
     }
@@ -278,7 +277,7 @@ fn global_projects_of(settings: Object) -> GlobalProjects {
         GlobalProjects::of(settings.head()).map_err(|error| error.to_string())
     });
     read.unwrap_or_else(|error| {
-        let config = global_projects::CONFIG;
+        let config = keys::SETTINGS;
         tracing::warn!(
             config,
             error,

@@ -4,8 +4,7 @@
 use anyhow::{Result, ensure};
 use lab::{
     argocd, product,
-    steps::{At, enrol::ARGOCD, objects::is_rolled_out},
-    wait::BOUND,
+    steps::{At, enrol::ARGOCD},
 };
 use serde_json::{Value, json};
 
@@ -22,7 +21,6 @@ const GRANTED: &str = "argocd-agent-addon-server-applications";
 /// What the command line grants it.
 const GRANTED_BY_HAND: &str = "argocd-agent-addon-argocd-server";
 const RECORD: &str = "argocd-agent.open-cluster-management.io/hub-setup";
-const REDIS_PROXY: &str = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
 const ON: [&str; 4] = [
     "--set",
     "redisProxy.enabled=true",
@@ -30,22 +28,6 @@ const ON: [&str; 4] = [
     "argocd.configure=true",
 ];
 const OFF: [&str; 2] = ["--set", "redisProxy.enabled=true"];
-
-fn parameters() -> At {
-    At::config_map(ARGOCD, "argocd-cmd-params-cm")
-}
-
-fn cluster_wide(kind: (&'static str, &'static str), name: &str) -> At {
-    At::of("rbac.authorization.k8s.io/v1", kind, None, name)
-}
-
-fn role(name: &str) -> At {
-    cluster_wide(("ClusterRole", "clusterroles"), name)
-}
-
-fn binding(name: &str) -> At {
-    cluster_wide(("ClusterRoleBinding", "clusterrolebindings"), name)
-}
 
 /// An upgrade sets argocd-server up, the next one changes nothing, and that with `false` restores the values from before. So does an
 /// uninstallation, also where a user had set it up.
@@ -55,7 +37,7 @@ pub(crate) async fn configure_sets_argocd_server_up_and_restores_it(stage: &Stag
     let mark = stage.lab.hub().audit().mark()?;
 
     upgrade(stage, &ON).await?;
-    let set_up = stage.hub.read(&parameters()).await?;
+    let set_up = stage.hub.read(&argocd::parameters()).await?;
     let namespaces = set_up["data"]["application.namespaces"].as_str();
     let mut namespaces = namespaces.unwrap_or_default().split(',');
     ensure!(
@@ -64,14 +46,14 @@ pub(crate) async fn configure_sets_argocd_server_up_and_restores_it(stage: &Stag
     );
     let annotations = &set_up["metadata"]["annotations"];
     ensure!(
-        set_up["data"]["redis.server"] == REDIS_PROXY && annotations[RECORD].is_string(),
+        set_up["data"]["redis.server"] == product::REDIS_PROXY && annotations[RECORD].is_string(),
         "{set_up:#}"
     );
     jobs_are_gone(stage).await?;
-    until_rolled_out(stage).await?;
+    stage.until_server_rolled_out().await?;
 
     upgrade(stage, &ON).await?;
-    let again = stage.hub.read(&parameters()).await?;
+    let again = stage.hub.read(&argocd::parameters()).await?;
     ensure!(
         again["metadata"]["resourceVersion"] == set_up["metadata"]["resourceVersion"],
         "a second upgrade changed something: {again:#}"
@@ -81,11 +63,15 @@ pub(crate) async fn configure_sets_argocd_server_up_and_restores_it(stage: &Stag
 
     let done = ask(stage.lab.hub().kubeconfig(), 0, &["hub", "setup"]).await?;
     ensure!(done["state"] == "written", "{done:#}");
-    stage.hub.read(&role(GRANTED_BY_HAND)).await?;
+    let granted = At::cluster_role(GRANTED_BY_HAND);
+    stage.hub.read(&granted).await?;
     // Off as before, so this is the user's.
     upgrade(stage, &OFF).await?;
-    let kept = stage.hub.read(&parameters()).await?;
-    ensure!(kept["data"]["redis.server"] == REDIS_PROXY, "{kept:#}");
+    let kept = stage.hub.read(&argocd::parameters()).await?;
+    ensure!(
+        kept["data"]["redis.server"] == product::REDIS_PROXY,
+        "{kept:#}"
+    );
     upgrade(stage, &ON).await?;
     uninstall(stage).await?;
     is_as_before(stage, &before).await?;
@@ -99,10 +85,10 @@ async fn an_argo_cd(stage: &Stage) -> Result<Value> {
     argocd::install_application_sets(hub, tools).await?;
     argocd::install_server(hub, tools).await?;
     // The lab adds this permission.
-    let added = binding("argocd-server-cluster-apps");
+    let added = At::cluster_role_binding("argocd-server-cluster-apps");
     stage.hub.delete(&added).await?;
     let own = json!({"data": {"application.namespaces": "team-a"}});
-    let parameters = stage.hub.merge(&parameters(), own).await?;
+    let parameters = stage.hub.merge(&argocd::parameters(), own).await?;
     Ok(parameters["data"].clone())
 }
 
@@ -119,8 +105,8 @@ async fn jobs_are_gone(stage: &Stage) -> Result<()> {
     for at in [
         job(NAME),
         job(&undo),
-        role(NAME),
-        binding(NAME),
+        At::cluster_role(NAME),
+        At::cluster_role_binding(NAME),
         At::service_account(product::NAMESPACE, NAME),
         At::role(product::NAMESPACE, NAME),
         At::role(ARGOCD, &format!("{NAME}-argocd")),
@@ -131,22 +117,14 @@ async fn jobs_are_gone(stage: &Stage) -> Result<()> {
 }
 
 async fn is_as_before(stage: &Stage, before: &Value) -> Result<()> {
-    let now = stage.hub.read(&parameters()).await?;
+    let now = stage.hub.read(&argocd::parameters()).await?;
     let record = &now["metadata"]["annotations"][RECORD];
     ensure!(now["data"] == *before && record.is_null(), "{now:#}");
     for name in [GRANTED, GRANTED_BY_HAND] {
-        for at in [role(name), binding(name)] {
+        for at in [At::cluster_role(name), At::cluster_role_binding(name)] {
             stage.hub.until_gone(&at, SOON).await?;
         }
     }
     jobs_are_gone(stage).await?;
-    until_rolled_out(stage).await
-}
-
-async fn until_rolled_out(stage: &Stage) -> Result<()> {
-    let server = At::deployment(ARGOCD, argocd::SERVER);
-    let rolled_out = stage
-        .hub
-        .until(&server, "is rolled out", BOUND, is_rolled_out);
-    rolled_out.await.map(drop)
+    stage.until_server_rolled_out().await
 }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::{UNINSTALL, leftovers};
 use crate::{
-    reader::Reader,
+    reader::{Reader, text_of},
     stage::{SOON, Stage},
 };
 
@@ -87,9 +87,8 @@ pub(crate) async fn deleted_application_leaves_a_clean_hub(stage: &Stage) -> Res
 /// Argo CD on the hub installs the chart from Git over the release of the lab, with the commands of the page.
 async fn take_over(stage: &Stage) -> Result<()> {
     // Only with this parameter the status of an Application has the health of each resource.
-    let parameters = At::config_map(ARGOCD, "argocd-cmd-params-cm");
     let persist = json!({"data": {"controller.resource.health.persist": "true"}});
-    stage.hub.apply(&parameters, persist).await?;
+    stage.hub.apply(&argocd::parameters(), persist).await?;
     // argocd-server makes this key, which is not there. Without it controllers keep the settings from their start.
     let secret = At::secret(ARGOCD, "argocd-secret");
     let key = json!({"data": {"server.secretkey": "bGFi"}});
@@ -158,7 +157,10 @@ async fn a_second_sync_changes_nothing(stage: &Stage) -> Result<()> {
     let objects: Vec<_> = listed.into_iter().flatten().map(as_object).collect();
     let before = parts(stage, &objects).await?;
     deliver::ask_for_sync(&stage.hub, &application(), "").await?;
-    let done = |app: &Value| app["status"]["operationState"]["phase"] == "Succeeded";
+    // The state of the sync before stays until this one starts.
+    let done = |app: &Value| {
+        app["operation"].is_null() && app["status"]["operationState"]["phase"] == "Succeeded"
+    };
     let what = "was synced again";
     stage.hub.until(&application(), what, BOUND, done).await?;
     let app = compared_again(stage).await?;
@@ -214,7 +216,6 @@ fn are_same(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -
 
 /// Requests a comparison without caches, and waits for it.
 async fn compared_again(stage: &Stage) -> Result<Value> {
-    const REFRESH: &str = "argocd.argoproj.io/refresh";
     let asked = json!({"metadata": {"annotations": {REFRESH: "hard"}}});
     stage.hub.merge(&application(), asked).await?;
     let done = |app: &Value| app["metadata"]["annotations"][REFRESH].is_null();
@@ -364,7 +365,7 @@ fn health(app: &Value, kind: &str) -> Value {
 }
 
 fn addon_of_the_page() -> Result<String> {
-    let page = fs::read_to_string(tools::workspace().join(PAGE)).context(PAGE)?;
+    let page = text_of(PAGE)?;
     let texts = pages::blocks(&page).into_iter().map(|block| block.text);
     let is_addon = |text: &String| text.contains("\nkind: ManagedClusterAddOn\n");
     let mut addons = texts.filter(is_addon);

@@ -27,10 +27,6 @@ const HUB: &str = "https://kubernetes.default.svc";
 const FLEET: &str = "hybrid-fleet";
 const OWN: &str = "hybrid-own";
 
-fn parameters() -> At {
-    At::config_map(ARGOCD, "argocd-cmd-params-cm")
-}
-
 /// An application controller that knows no annotation of clusters runs on the hub, and argocd-server alone shows the
 /// namespaces of clusters, by the command of the page. The controller syncs an Application that deploys to the hub, and
 /// sends no request about one in the namespace of a cluster, which the agent delivers meanwhile.
@@ -38,7 +34,8 @@ pub(crate) async fn old_hub_controller_syncs_only_applications_of_its_own(
     stage: &Stage,
 ) -> Result<()> {
     let console = Console::open(stage).await?;
-    let shared = stage.hub.read(&parameters()).await?["data"]["application.namespaces"].clone();
+    let shared =
+        stage.hub.read(&argocd::parameters()).await?["data"]["application.namespaces"].clone();
     share(stage, Value::Null).await?;
     let reader = Reader::of(stage)?.with("NAMESPACES", "spoke1,spoke2");
     let test = "old_hub_controller_syncs_only_applications_of_its_own";
@@ -58,7 +55,7 @@ pub(crate) async fn old_hub_controller_syncs_only_applications_of_its_own(
 /// Sets the namespaces that all programs of the hub's Argo CD share.
 async fn share(stage: &Stage, namespaces: Value) -> Result<()> {
     let data = json!({"data": {"application.namespaces": namespaces}});
-    stage.hub.merge(&parameters(), data).await.map(drop)
+    stage.hub.merge(&argocd::parameters(), data).await.map(drop)
 }
 
 async fn both_deploy(stage: &Stage, console: &Console) -> Result<()> {

@@ -38,10 +38,9 @@ impl Console {
         .await?;
         let settings = json!({"data": {
             "application.namespaces": "*",
-            "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
+            "redis.server": product::REDIS_PROXY,
         }});
-        let at = At::config_map(ARGOCD, "argocd-cmd-params-cm");
-        stage.hub.merge(&at, settings).await?;
+        stage.hub.merge(&argocd::parameters(), settings).await?;
         // Argo CD disables terminals by default.
         let wanted = json!({"data": {"exec.enabled": "true"}});
         let at = At::config_map(ARGOCD, "argocd-cm");

@@ -8,8 +8,7 @@ use lab::{
     argocd,
     audit::{Entry, Mark},
     product,
-    steps::{At, enrol::ARGOCD, objects::is_rolled_out},
-    wait::BOUND,
+    steps::{At, enrol::ARGOCD},
 };
 use serde_json::{Value, json};
 
@@ -27,16 +26,6 @@ const ROLE: &str = "argocd-agent-addon-argocd-server";
 /// The binding in Argo CD's documentation of Applications in any namespace.
 const ARGO_CDS_OWN: &str = "argocd-server-cluster-apps";
 const RECORD: &str = "argocd-agent.open-cluster-management.io/hub-setup";
-const REDIS_PROXY: &str = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
-
-fn parameters() -> At {
-    At::config_map(ARGOCD, "argocd-cmd-params-cm")
-}
-
-fn binding(name: &str) -> At {
-    let kind = ("ClusterRoleBinding", "clusterrolebindings");
-    At::of("rbac.authorization.k8s.io/v1", kind, None, name)
-}
 
 /// A user with the documented roles sets argocd-server up: it shows the state of the clusters then, and `check` finds nothing
 /// to do. A second run writes nothing. Undo restores what no other client has changed since.
@@ -64,13 +53,13 @@ pub(crate) async fn hub_setup_shows_clusters_and_undo_restores_settings(
     ensure!(writes(stage, mark)?.is_empty(), "a dry run wrote something");
     let done = ask(team.clone(), 0, &SETUP).await?;
     ensure!(done["state"] == "written", "{done:#}");
-    let set = stage.hub.read(&parameters()).await?["data"].clone();
+    let set = stage.hub.read(&argocd::parameters()).await?["data"].clone();
     ensure!(
         set["application.namespaces"] == "team-a,spoke1,spoke2"
-            && set["redis.server"] == REDIS_PROXY,
+            && set["redis.server"] == product::REDIS_PROXY,
         "{set:#}"
     );
-    until_rolled_out(stage).await?;
+    stage.until_server_rolled_out().await?;
     console
         .until_cluster("spoke1", "spoke1 is shown", is_connected)
         .await?;
@@ -88,7 +77,7 @@ pub(crate) async fn hub_setup_shows_clusters_and_undo_restores_settings(
     // Later tests find the server as the console sets it up.
     let done = ask(team, 0, &SETUP).await?;
     ensure!(done["state"] == "written", "{done:#}");
-    until_rolled_out(stage).await?;
+    stage.until_server_rolled_out().await?;
     console
         .until_cluster("spoke1", "spoke1 is shown again", is_connected)
         .await?;
@@ -121,45 +110,36 @@ async fn check_finds_all_of_it(kubeconfig: &Path) -> Result<()> {
 /// Argo CD as its own manifests install it, with a namespace of Applications.
 async fn as_installed(stage: &Stage) -> Result<()> {
     let own = json!({"data": {"application.namespaces": "team-a", "redis.server": null}});
-    stage.hub.merge(&parameters(), own).await?;
-    stage.hub.delete(&binding(ARGO_CDS_OWN)).await?;
+    stage.hub.merge(&argocd::parameters(), own).await?;
+    let binding = At::cluster_role_binding(ARGO_CDS_OWN);
+    stage.hub.delete(&binding).await?;
     let annotations = json!({"kubectl.kubernetes.io/restartedAt": "2020-01-01T00:00:00Z"});
     let restart = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
     let server = At::deployment(ARGOCD, argocd::SERVER);
     stage.hub.merge(&server, restart).await?;
-    until_rolled_out(stage).await
-}
-
-async fn until_rolled_out(stage: &Stage) -> Result<()> {
-    let server = At::deployment(ARGOCD, argocd::SERVER);
-    let rolled_out = stage
-        .hub
-        .until(&server, "is rolled out", BOUND, is_rolled_out);
-    rolled_out.await.map(drop)
+    stage.until_server_rolled_out().await
 }
 
 /// A user changes one of the values. Undo restores the other one, and reports this one.
 async fn it_is_undone(stage: &Stage, team: PathBuf) -> Result<()> {
     let other = json!({"data": {"application.namespaces": "*"}});
-    stage.hub.merge(&parameters(), other).await?;
+    stage.hub.merge(&argocd::parameters(), other).await?;
     let undone = ask(team.clone(), 1, &UNDO).await?;
     let kept = &undone["notes"][0]["check"];
     ensure!(undone["state"] == "written" && kept == "kept", "{undone:#}");
-    let now = stage.hub.read(&parameters()).await?;
+    let now = stage.hub.read(&argocd::parameters()).await?;
     let (data, record) = (&now["data"], &now["metadata"]["annotations"][RECORD]);
     ensure!(
         data["redis.server"].is_null() && data["application.namespaces"] == "*",
         "{now:#}"
     );
     ensure!(record.is_null(), "{now:#}");
-    let role = ("ClusterRole", "clusterroles");
-    let role = At::of("rbac.authorization.k8s.io/v1", role, None, ROLE);
-    for at in [role, binding(ROLE)] {
+    for at in [At::cluster_role(ROLE), At::cluster_role_binding(ROLE)] {
         ensure!(stage.hub.get(&at).await?.is_none(), "{at} is left");
     }
     let again = ask(team, 0, &UNDO).await?;
     ensure!(again["state"] == "unchanged", "{again:#}");
-    until_rolled_out(stage).await
+    stage.until_server_rolled_out().await
 }
 
 fn actions(plan: &Value) -> Vec<&str> {

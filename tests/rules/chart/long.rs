@@ -7,7 +7,7 @@ use lab::helm;
 use principal::Mode;
 use serde_json::Value;
 
-use super::rendered::{NAMESPACE, RELEASE, one, parsed, run};
+use super::rendered::{RELEASE, one, parsed, template_for};
 use crate::shared::sources;
 
 /// The names and values of the variables with these values of the chart.
@@ -58,21 +58,9 @@ fn example_of_the_page_is_accepted_by_the_manager() {
     let folder = tempfile::tempdir().expect("a folder");
     let values = folder.path().join("values.yaml");
     fs::write(&values, example).expect("a file");
-    let (chart, values) = (helm::chart(), helm::text(&values).expect("a path"));
-    let chart = helm::text(&chart).expect("a path");
+    let values = helm::text(&values).expect("a path");
     let only = "templates/addondeploymentconfig.yaml";
-    let command = [
-        "template",
-        RELEASE,
-        chart,
-        "--namespace",
-        NAMESPACE,
-        "--values",
-        values,
-        "--show-only",
-        only,
-    ];
-    let output = run(&command, &[]);
+    let output = template_for(&["--values", values, "--show-only", only], &[]);
     assert!(output.success, "{}", output.err);
     let spec = parsed(output.out.trim_start_matches("---\n"))["spec"].take();
     let config = serde_json::from_value(spec).expect("a configuration");

@@ -127,11 +127,12 @@ pub(crate) fn template_for_old_hub(sets: &[&str]) -> HelmOutput {
     template_for(&[], sets)
 }
 
-fn template_for(hub: &[&str], sets: &[&str]) -> HelmOutput {
+/// Renders with further arguments.
+pub(crate) fn template_for(arguments: &[&str], sets: &[&str]) -> HelmOutput {
     let chart = helm::chart();
     let chart = helm::text(&chart).expect("a path");
     let command = ["template", RELEASE, chart, "--namespace", NAMESPACE];
-    run(&[&command, hub].concat(), sets)
+    run(&[&command, arguments].concat(), sets)
 }
 
 /// The text of every object.

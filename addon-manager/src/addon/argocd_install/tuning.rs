@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::addon::settings::Tuning;
 
 /// The `ConfigMap` of Argo CD's settings.
-pub(super) const CM: &str = "argocd-cm";
+pub(super) const CM: &str = argocd::keys::SETTINGS;
 /// The `ConfigMap` of its programs' parameters.
 const PARAMETERS: &str = "argocd-cmd-params-cm";
 /// The repo server, and its Deployment.

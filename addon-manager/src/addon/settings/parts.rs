@@ -30,18 +30,15 @@ pub(super) fn variable(
         .filter_map(|it| Some((number(name, &it.name)?, it.value.as_str())))
         .collect();
     let invalid = |problem: String| Err(Error::Settings { name, problem });
-    match (1..=parts.len()).find(|number| !parts.contains_key(number)) {
-        Some(1) => {
-            return invalid(format!(
-                "{name} is missing or empty, and a later part is not"
-            ));
-        }
-        Some(gap) => {
-            return invalid(format!(
-                "{name}_{gap} is missing or empty, and a later part is not"
-            ));
-        }
-        None => {}
+    if let Some(gap) = (1..=parts.len()).find(|number| !parts.contains_key(number)) {
+        let part = if gap == 1 {
+            name.to_owned()
+        } else {
+            format!("{name}_{gap}")
+        };
+        return invalid(format!(
+            "{part} is missing or empty, and a later part is not"
+        ));
     }
     let text: String = parts.into_values().collect();
     if text.len() > LONGEST {

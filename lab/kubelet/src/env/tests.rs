@@ -94,13 +94,16 @@ fn services_of_the_namespace_and_the_api_server_have_variables() {
     let look = Few::default()
         .service(service("default", "kubernetes", "10.96.1.1"))
         .service(service("default", "other", "10.96.1.2"))
-        .service(service("ns", "argocd-redis", "10.96.1.3"));
+        .service(service("ns", "argocd-redis", "10.96.1.3"))
+        .service(service("ns", "six", "fd00::a60:104"));
     let env = run(&json!({ "name": "c" }), &image(), &look).unwrap().env;
     let get = |name| env.get(name).map(String::as_str);
     assert_eq!(get("KUBERNETES_SERVICE_HOST"), Some("10.96.1.1"));
     assert_eq!(get("KUBERNETES_SERVICE_PORT"), Some("443"));
     assert_eq!(get("ARGOCD_REDIS_PORT"), Some("tcp://10.96.1.3:443"));
     assert_eq!(get("ARGOCD_REDIS_SERVICE_PORT_TCP_X"), Some("443"));
+    assert_eq!(get("SIX_SERVICE_HOST"), Some("fd00::a60:104"));
+    assert_eq!(get("SIX_PORT"), Some("tcp://[fd00::a60:104]:443"));
     assert_eq!(get("OTHER_SERVICE_HOST"), None);
 }
 

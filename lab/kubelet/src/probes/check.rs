@@ -1,6 +1,10 @@
 //! One check of a container: a request, a connection, a command. Lifecycle hooks use them too.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use http_body_util::Empty;
@@ -22,7 +26,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 
 use super::Patient;
-use crate::command;
+use crate::{command, net::url_host};
 
 /// The kind of a check.
 #[derive(Debug, Clone)]
@@ -104,9 +108,10 @@ impl Target {
             .host
             .as_deref()
             .map_or_else(|| Ok(patient.ip), str::parse::<IpAddr>)?;
-        TcpStream::connect((host, port))
+        let to = SocketAddr::new(host, port);
+        TcpStream::connect(to)
             .await
-            .with_context(|| format!("connect to {host}:{port}"))
+            .with_context(|| format!("connect to {to}"))
     }
 }
 
@@ -163,10 +168,7 @@ where
         .filter(|path| path.starts_with('/'))
         .unwrap_or("/");
     let mut request = Request::get(path).header(http::header::USER_AGENT, "kube-probe/lab");
-    let mut host = Some(match patient.ip {
-        IpAddr::V4(ip) => ip.to_string(),
-        IpAddr::V6(ip) => format!("[{ip}]"),
-    });
+    let mut host = Some(url_host(patient.ip));
     for header in get.http_headers.iter().flatten() {
         if header.name.eq_ignore_ascii_case("host") {
             host = None;

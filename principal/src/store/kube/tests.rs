@@ -179,7 +179,7 @@ async fn projects_are_read_after_the_global_projects() {
             std::future::pending::<()>().await;
         }
         let mut items = json!([]);
-        if uri.contains(global_projects::CONFIG) {
+        if uri.contains(keys::SETTINGS) {
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             items = json!([{
                 "metadata": { "name": "argocd-cm", "namespace": "argocd", "uid": "cm", "resourceVersion": "1" },

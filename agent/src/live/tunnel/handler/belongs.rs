@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use argocd::{Meta, glob, keys};
+use argocd::{Meta, keys};
 use live::belonging::{Claimed, DEEPEST, Identity, Owner};
 use live::request::{Object, Subject};
 use protocol::Mode;
@@ -11,8 +11,7 @@ use serde_json::Value;
 use super::api::{Api, Failed};
 use crate::config::Scope;
 
-/// The `ConfigMap` with Argo CD's settings, and its key with the tracking label.
-const SETTINGS: &str = "argocd-cm";
+/// The key of the tracking label in Argo CD's settings.
 const LABEL: &str = "application.instanceLabelKey";
 /// The kind of an Application.
 const APPLICATION: &str = "Application";
@@ -121,9 +120,7 @@ impl<'a> Search<'a> {
     async fn application(&mut self, claim: &Claimed<'_>) -> Result<Option<Value>, Failed> {
         let own = self.scope.argocd_namespace.as_str();
         let namespace = claim.namespace.unwrap_or(own);
-        let mut further = self.scope.further_namespaces.iter();
-        let has_them = namespace == own || further.any(|it| glob::matches_entry(it, namespace));
-        if !has_them || !self.may_look() {
+        if !self.scope.admits(namespace) || !self.may_look() {
             return Ok(None);
         }
         let object = Object {
@@ -182,7 +179,7 @@ impl<'a> Search<'a> {
             version: "v1".to_owned(),
             resource: "configmaps".to_owned(),
             namespace: Some(self.scope.argocd_namespace.clone()),
-            name: Some(SETTINGS.to_owned()),
+            name: Some(keys::SETTINGS.to_owned()),
             ..Object::default()
         };
         let settings = self.api.object(object).await?.unwrap_or_default();

@@ -137,7 +137,7 @@ impl Provisions {
         }
         let mut keys = vec![self.key(kind, name)];
         if kind == Kind::Repository {
-            keys.extend(OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name())));
+            keys.extend(self.keys_of_hosts());
         }
         let provided: Vec<ClusterName> = self.provided.keys().cloned().collect();
         self.emit_all(&provided, &keys, clusters)
@@ -156,8 +156,8 @@ impl Provisions {
             .iter()
             .filter(|(_, repository)| repository.project.as_ref().is_some_and(belongs))
             .map(|(member, _)| self.key(Kind::Repository, member));
-        let hosts = OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name()));
-        let keys: Vec<ObjectKey> = projects.chain(members).chain(hosts).collect();
+        let keys = projects.chain(members).chain(self.keys_of_hosts());
+        let keys: Vec<ObjectKey> = keys.collect();
         let provided: Vec<ClusterName> = self.provided.keys().cloned().collect();
         self.emit_all(&provided, &keys, clusters)
     }
@@ -193,7 +193,7 @@ impl Provisions {
         let uses = after.into_iter().chain(before);
         let mut concerned: Vec<ClusterName> = uses.map(|uses| uses.cluster).collect();
         concerned.dedup();
-        let keys = OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name()));
+        let keys = self.keys_of_hosts();
         self.emit_all(&concerned, &keys, clusters)
     }
 
@@ -294,6 +294,10 @@ impl Provisions {
 
     fn key(&self, kind: Kind, name: &str) -> ObjectKey {
         ObjectKey::new(kind, &self.namespace, name)
+    }
+
+    fn keys_of_hosts(&self) -> [ObjectKey; 2] {
+        OF_HOSTS.map(|(kind, shared)| self.key(kind, shared.name()))
     }
 
     /// In the order in which they are compiled: repositories follow their projects, and hosts both.

@@ -140,8 +140,11 @@ fn global_projects_without_effect_are_logged_once_they_are_certain() {
     let hub = hub();
     let config = json!({ "data": { "globalProjects": "- projectName: guard" } });
     let globals = GlobalProjects::of(&config).unwrap();
-    hub.report(Report::GlobalProjects(globals));
     let logged = || hub.objects.lock().ignored_globals.clone();
+    hub.report(Report::Rewound(Watched::AppProject));
+    hub.report(Report::GlobalProjects(globals));
+    assert!(logged().is_empty(), "projects are not listed");
+    hub.report(Report::Synced(Watched::AppProject));
     assert_eq!(logged(), ["there is no project \"guard\""]);
     let guard = open_project("guard");
     hub.report(testing::applied(Watched::AppProject, guard));

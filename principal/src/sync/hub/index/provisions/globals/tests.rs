@@ -22,6 +22,12 @@ fn guard(spec: &Value) -> Value {
     with(open, json!({ "spec": spec }))
 }
 
+/// A project that the setting selects.
+fn gold(name: &str) -> Value {
+    let label = json!({ "metadata": { "labels": { "tier": "gold" } } });
+    with(open_project(name), label)
+}
+
 fn denying(kind: &str) -> Value {
     json!({ "clusterResourceBlacklist": [{ "group": "", "kind": kind }] })
 }
@@ -33,8 +39,7 @@ fn index() -> Index {
         allowed_namespaces: vec![],
     });
     index.set_fleet(&fleet(&["a", "ab"]));
-    let label = json!({ "metadata": { "labels": { "tier": "gold" } } });
-    index.set_project("gold", Some(with(open_project("gold"), label)));
+    index.set_project("gold", Some(gold("gold")));
     index.set_project("plain", Some(open_project("plain")));
     index.set_project("guard", Some(guard(&denying("Namespace"))));
     index
@@ -78,8 +83,7 @@ fn global_project_and_its_changes_reach_the_clusters() {
 
     let effects = index.set_project("plain", Some(open_project("plain")));
     assert!(sent(&effects).is_empty(), "nothing changed");
-    let label = json!({ "metadata": { "labels": { "tier": "gold" } } });
-    let effects = index.set_project("plain", Some(with(open_project("plain"), label)));
+    let effects = index.set_project("plain", Some(gold("plain")));
     assert_eq!(sent(&effects), ["+a plain", "+ab plain"]);
     assert_eq!(denied(&index, "plain"), "ClusterRole");
 
@@ -99,8 +103,7 @@ fn objects_may_arrive_in_any_order() {
     index.set_project("guard", None);
     index.set_project("gold", Some(open_project("gold")));
     index.set_globals(setting(SETTING));
-    let label = json!({ "metadata": { "labels": { "tier": "gold" } } });
-    index.set_project("gold", Some(with(open_project("gold"), label)));
+    index.set_project("gold", Some(gold("gold")));
     assert_eq!(denied(&index, "gold"), Value::Null);
     let effects = index.set_project("guard", Some(guard(&denying("Namespace"))));
     assert_eq!(sent(&effects), ["+a gold", "+ab gold"]);
