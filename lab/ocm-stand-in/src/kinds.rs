@@ -88,6 +88,8 @@ pub(crate) mod words {
     pub(crate) const AGENT_NAMESPACE: &str = "open-cluster-management-agent";
     /// The default namespace of an add-on's agent.
     pub(crate) const ADD_ON_NAMESPACE: &str = "open-cluster-management-agent-addon";
+    /// Condition of a ManagedCluster that compares its clock with the hub's.
+    pub(crate) const CLOCK_SYNCED: &str = "ManagedClusterConditionClockSynced";
     /// The name of each cluster's own lease in its namespace on the hub.
     pub(crate) const CLUSTER_LEASE: &str = "managed-cluster-lease";
     /// Label that ties an object to a managed cluster.

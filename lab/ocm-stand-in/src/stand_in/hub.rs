@@ -66,10 +66,16 @@ impl Controllers {
             clusters::pass(hub, Arc::clone(&accepted))
         });
         hub.keep(&mut tasks, "requests", requests::pass);
-        hub.keep(&mut tasks, "availability", availability::pass);
+        let renewals = Arc::new(availability::Renewals::default());
+        hub.keep(&mut tasks, "availability", move |hub| {
+            availability::pass(hub, Arc::clone(&renewals))
+        });
         hub.keep(&mut tasks, "health", health::pass);
         hub.keep(&mut tasks, "placements", placements::pass);
-        hub.keep(&mut tasks, "add-ons", add_ons::pass);
+        let families = Arc::new(add_ons::Families::default());
+        hub.keep(&mut tasks, "add-ons", move |hub| {
+            add_ons::pass(hub, Arc::clone(&families))
+        });
         hub.keep(&mut tasks, "configuration", configuration::pass);
         hub.keep(&mut tasks, "progress", progress::pass);
         hub.keep(&mut tasks, "tokens", tokens::pass);

@@ -1,6 +1,9 @@
 //! Sets the owner of ManagedClusterAddOns to their ClusterManagementAddOn; creates and deletes them for placements.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex},
+};
 
 use anyhow::Result;
 use kube::{
@@ -24,7 +27,7 @@ const FAMILY: &str = "addon.open-cluster-management.io/";
 const PLACEMENT_LABEL: &str = "cluster.open-cluster-management.io/placement";
 
 /// The add-ons that OCM's add-on manager manages: those that do not manage themselves.
-pub(super) fn managed(hub: &Hub) -> Vec<std::sync::Arc<DynamicObject>> {
+pub(super) fn managed(hub: &Hub) -> Vec<Arc<DynamicObject>> {
     let mut all = hub.cache.list(CLUSTER_MANAGEMENT_ADD_ON);
     all.retain(|one| {
         let lifecycle = one.annotations().get(LIFECYCLE).map(String::as_str);
@@ -35,7 +38,7 @@ pub(super) fn managed(hub: &Hub) -> Vec<std::sync::Arc<DynamicObject>> {
 }
 
 /// The ManagedClusterAddOns of one add-on, over all clusters.
-pub(super) fn instances(hub: &Hub, name: &str) -> Vec<std::sync::Arc<DynamicObject>> {
+pub(super) fn instances(hub: &Hub, name: &str) -> Vec<Arc<DynamicObject>> {
     let mut all = hub.cache.list(MANAGED_CLUSTER_ADD_ON);
     all.retain(|add_on| add_on.name_any() == name);
     all
@@ -70,10 +73,40 @@ pub(super) fn strategy(management: &Value) -> Option<&[Value]> {
     })
 }
 
-pub(super) async fn pass(hub: Hub) -> Result<Again> {
+/// Annotations of the add-on family.
+type Family = BTreeMap<String, String>;
+
+/// The family that was passed on last, by cluster and add-on.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    /// Guards the map only; never locked over an await.
+    passed_on: Mutex<HashMap<(String, String), Family>>,
+}
+
+impl Families {
+    fn note(&self, cluster: &str, add_on: &str, family: Family) {
+        self.passed_on
+            .lock()
+            .expect("no panic under the lock")
+            .insert((cluster.to_owned(), add_on.to_owned()), family);
+    }
+
+    /// Whether the family of a cluster has changed since. At the first sight of an add-on it has not.
+    fn has_changed(&self, cluster: &str, add_on: &str, family: &Family) -> bool {
+        *self
+            .passed_on
+            .lock()
+            .expect("no panic under the lock")
+            .entry((cluster.to_owned(), add_on.to_owned()))
+            .or_insert_with(|| family.clone())
+            != *family
+    }
+}
+
+pub(super) async fn pass(hub: Hub, families: Arc<Families>) -> Result<Again> {
     for_each(managed(&hub), async |management| {
         own(&hub, &management).await?;
-        install(&hub, &management).await?;
+        install(&hub, &families, &management).await?;
         Ok(None)
     })
     .await
@@ -118,7 +151,7 @@ async fn own(hub: &Hub, management: &DynamicObject) -> Result<()> {
 }
 
 /// Creates the ManagedClusterAddOns that placements selected, and deletes all others.
-async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
+async fn install(hub: &Hub, families: &Families, management: &DynamicObject) -> Result<()> {
     let Some(placements) = strategy(&management.data) else {
         return Ok(());
     };
@@ -141,13 +174,13 @@ async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
             .iter()
             .any(|add_on| add_on.namespace().as_ref() == Some(cluster))
         {
-            create(hub, management, cluster).await?;
+            create(hub, families, management, cluster).await?;
         }
     }
     for add_on in existing {
         let cluster = add_on.namespace().unwrap_or_default();
         if required.contains(&cluster) {
-            copy_annotations(hub, &add_on, &cluster).await?;
+            copy_annotations(hub, families, &add_on, &cluster).await?;
         } else if add_on.metadata.deletion_timestamp.is_none() {
             let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, &cluster);
             condition::tolerate_staleness(api.delete(&name, &DeleteParams::default()).await)?;
@@ -157,7 +190,7 @@ async fn install(hub: &Hub, management: &DynamicObject) -> Result<()> {
 }
 
 /// The annotations of the add-on family that a ManagedCluster passes on to its add-ons.
-fn family(hub: &Hub, cluster: &str) -> BTreeMap<String, String> {
+fn family(hub: &Hub, cluster: &str) -> Family {
     let known = hub.cache.get(MANAGED_CLUSTER, cluster);
     let all = known
         .map(|cluster| cluster.annotations().clone())
@@ -167,34 +200,105 @@ fn family(hub: &Hub, cluster: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-async fn create(hub: &Hub, management: &DynamicObject, cluster: &str) -> Result<()> {
+async fn create(
+    hub: &Hub,
+    families: &Families,
+    management: &DynamicObject,
+    cluster: &str,
+) -> Result<()> {
+    let family = family(hub, cluster);
     let add_on: DynamicObject = serde_json::from_value(json!({
         "apiVersion": MANAGED_CLUSTER_ADD_ON.api_version(),
         "kind": MANAGED_CLUSTER_ADD_ON.name,
         "metadata": {
             "name": management.name_any(),
             "namespace": cluster,
-            "annotations": family(hub, cluster),
+            "annotations": family,
             "ownerReferences": [owner(management)],
         },
         "spec": {},
     }))?;
     let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, cluster);
-    condition::tolerate_staleness(api.create(&PostParams::default(), &add_on).await)
+    condition::tolerate_staleness(api.create(&PostParams::default(), &add_on).await)?;
+    families.note(cluster, &management.name_any(), family);
+    Ok(())
 }
 
-/// Passes on annotations that a ManagedCluster got later.
-///
-/// OCM also removes the other annotations of the family when the cluster's change; this only adds.
-async fn copy_annotations(hub: &Hub, add_on: &DynamicObject, cluster: &str) -> Result<()> {
-    let missing: BTreeMap<String, String> = family(hub, cluster)
-        .into_iter()
-        .filter(|(key, value)| add_on.annotations().get(key) != Some(value))
-        .collect();
-    if missing.is_empty() {
+/// Passes on the family of a ManagedCluster when it has changed. As in OCM the add-on then has no other of the family, also
+/// none that a user gave it.
+async fn copy_annotations(
+    hub: &Hub,
+    families: &Families,
+    add_on: &DynamicObject,
+    cluster: &str,
+) -> Result<()> {
+    let (name, family) = (add_on.name_any(), family(hub, cluster));
+    if !families.has_changed(cluster, &name, &family) {
+        return Ok(());
+    }
+    let change = difference(add_on.annotations(), &family);
+    if change.is_empty() {
+        families.note(cluster, &name, family.clone());
         return Ok(());
     }
     let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, cluster);
-    let patch = json!({ "metadata": { "annotations": missing } });
+    let patch = json!({ "metadata": { "annotations": change } });
     condition::write_object(&api, add_on, patch).await
+}
+
+/// The change after which an add-on has this family; none removes an annotation.
+fn difference<'a>(has: &'a Family, family: &'a Family) -> BTreeMap<&'a str, Option<&'a str>> {
+    let removed = has
+        .keys()
+        .filter(|key| key.starts_with(FAMILY) && !family.contains_key(*key))
+        .map(|key| (key.as_str(), None));
+    let set = family
+        .iter()
+        .filter(|(key, value)| has.get(*key) != Some(*value))
+        .map(|(key, value)| (key.as_str(), Some(value.as_str())));
+    removed.chain(set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(entries: &[(&str, &str)]) -> Family {
+        let entries = entries.iter();
+        entries
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn annotations_that_a_cluster_lost_go_from_its_add_on() {
+        let (same, new) = (format!("{FAMILY}same"), format!("{FAMILY}new"));
+        let (edited, stale) = (format!("{FAMILY}edited"), format!("{FAMILY}stale"));
+        let has = family(&[
+            (&same, "1"),
+            (&edited, "1"),
+            (&stale, "1"),
+            ("other.io/stays", "1"),
+        ]);
+        let wanted = family(&[(&same, "1"), (&edited, "2"), (&new, "3")]);
+        let change = BTreeMap::from([
+            (edited.as_str(), Some("2")),
+            (new.as_str(), Some("3")),
+            (stale.as_str(), None),
+        ]);
+        assert_eq!(difference(&has, &wanted), change);
+        assert!(difference(&wanted, &wanted).is_empty());
+    }
+
+    #[test]
+    fn a_family_is_passed_on_only_after_a_change() {
+        let families = Families::default();
+        let (first, second) = (family(&[("a", "1")]), family(&[("a", "2")]));
+        assert!(!families.has_changed("c", "a", &first), "the first sight");
+        assert!(families.has_changed("c", "a", &second));
+        assert!(families.has_changed("c", "a", &second), "until it is there");
+        families.note("c", "a", second.clone());
+        assert!(!families.has_changed("c", "a", &second));
+        assert!(!families.has_changed("other", "a", &second));
+    }
 }

@@ -1,9 +1,14 @@
-//! Marks a cluster as Unknown when it does not renew its lease, and taints clusters that are not Available.
+//! Marks a cluster as Unknown when it does not renew its lease, or as out of sync when it renews by another clock, and
+//! taints clusters that are not Available.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anyhow::Result;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::{
     ResourceExt,
     api::{DynamicObject, PostParams},
@@ -16,7 +21,7 @@ use crate::{
     control::Again,
     kinds::{
         LEASE, MANAGED_CLUSTER,
-        words::{CLUSTER_LEASE, CLUSTER_NAME},
+        words::{CLOCK_SYNCED, CLUSTER_LEASE, CLUSTER_NAME},
     },
 };
 
@@ -26,17 +31,38 @@ const UNREACHABLE_TAINT: &str = "cluster.open-cluster-management.io/unreachable"
 /// A lease expires after this many of its durations.
 const TIME_LIMIT: i64 = 5;
 const DEFAULT_LEASE_SECONDS: i64 = 60;
+/// Annotation of a ManagedCluster whose clock is not compared.
+const SKIP_CLOCK: &str = "registration.open-cluster-management.io/skip-clock-sync-check";
 
-pub(super) async fn pass(hub: Hub) -> Result<Again> {
+/// The time of the last renewal that was seen of each cluster's lease.
+#[derive(Debug, Default)]
+pub(super) struct Renewals {
+    /// Guards the map only; never locked over an await.
+    seen: Mutex<HashMap<String, Timestamp>>,
+}
+
+impl Renewals {
+    /// Whether a lease was renewed since it was seen last. The first sight of it is no renewal.
+    fn is_new(&self, cluster: &str, renewed: Timestamp) -> bool {
+        let before = self
+            .seen
+            .lock()
+            .expect("no panic under the lock")
+            .insert(cluster.to_owned(), renewed);
+        before.is_some_and(|before| before != renewed)
+    }
+}
+
+pub(super) async fn pass(hub: Hub, renewals: Arc<Renewals>) -> Result<Again> {
     let clusters = hub.cache.list(MANAGED_CLUSTER);
     for_each(clusters, async |cluster| {
         taint(&hub, &cluster).await?;
-        watch_lease(&hub, &cluster).await
+        watch_lease(&hub, &renewals, &cluster).await
     })
     .await
 }
 
-async fn watch_lease(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
+async fn watch_lease(hub: &Hub, renewals: &Renewals, cluster: &DynamicObject) -> Result<Again> {
     if condition::find(&cluster.data, "HubAcceptedManagedCluster").is_none() {
         return Ok(None);
     }
@@ -49,27 +75,45 @@ async fn watch_lease(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
         }
         return Ok(None);
     };
-    let left = left(cluster, &lease, Timestamp::now());
+    let now = Timestamp::now();
+    let left = left(cluster, &lease, now);
+    if let Some(renewed) = renewed(&lease)
+        && renewals.is_new(&name, renewed)
+    {
+        mark_clock(hub, cluster, is_synced(cluster, renewed, now)).await?;
+    }
     if left.is_none() {
         mark_unknown(hub, cluster).await?;
-    } else {
-        mark_clock(hub, cluster).await?;
     }
     // Unknown already: a renewed lease wakes this controller.
     Ok(left)
 }
 
-/// How long the lease is still valid; none when it has expired.
-fn left(cluster: &DynamicObject, lease: &DynamicObject, now: Timestamp) -> Option<Duration> {
+/// After this time without a renewal a cluster is lost.
+fn limit(cluster: &DynamicObject) -> SignedDuration {
     let seconds = match cluster.data["spec"]["leaseDurationSeconds"].as_i64() {
         Some(seconds) if seconds > 0 => seconds,
         Some(_) | None => DEFAULT_LEASE_SECONDS,
     };
-    let renewed: Timestamp = lease.data["spec"]["renewTime"].as_str()?.parse().ok()?;
-    let ends = renewed + jiff::SignedDuration::from_secs(TIME_LIMIT * seconds);
+    SignedDuration::from_secs(TIME_LIMIT * seconds)
+}
+
+fn renewed(lease: &DynamicObject) -> Option<Timestamp> {
+    lease.data["spec"]["renewTime"].as_str()?.parse().ok()
+}
+
+/// How long the lease is still valid; none when it has expired.
+fn left(cluster: &DynamicObject, lease: &DynamicObject, now: Timestamp) -> Option<Duration> {
+    let ends = renewed(lease)? + limit(cluster);
     Duration::try_from(ends.duration_since(now))
         .ok()
         .filter(|left| !left.is_zero())
+}
+
+/// Whether a renewal that has just arrived is neither old nor from the future.
+fn is_synced(cluster: &DynamicObject, renewed: Timestamp, now: Timestamp) -> bool {
+    let skips = cluster.annotations().get(SKIP_CLOCK);
+    skips.is_some_and(|value| value == "true") || now.duration_since(renewed).abs() < limit(cluster)
 }
 
 async fn create_lease(hub: &Hub, cluster: &str) -> Result<()> {
@@ -86,15 +130,21 @@ async fn create_lease(hub: &Hub, cluster: &str) -> Result<()> {
     condition::tolerate_staleness(api.create(&PostParams::default(), &lease).await)
 }
 
-/// A lease that is neither old nor from the future shows that the clocks agree.
-async fn mark_clock(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
-    condition::write_status(&MANAGED_CLUSTER.all(&hub.client), cluster, |status| {
-        let wanted = Condition::of(
-            "ManagedClusterConditionClockSynced",
-            true,
+/// Reports whether the clocks agree. The registration agent writes no status while they do not.
+async fn mark_clock(hub: &Hub, cluster: &DynamicObject, is_synced: bool) -> Result<()> {
+    let (reason, message) = if is_synced {
+        (
             "ManagedClusterClockSynced",
             "The clock of the managed cluster is synced with the hub.",
-        );
+        )
+    } else {
+        (
+            "ManagedClusterClockOutOfSync",
+            "The clock of hub and agent is out of sync. This may cause the Unknown status and affect agent functionalities.",
+        )
+    };
+    condition::write_status(&MANAGED_CLUSTER.all(&hub.client), cluster, |status| {
+        let wanted = Condition::of(CLOCK_SYNCED, is_synced, reason, message);
         condition::set(condition::list(status), &wanted);
     })
     .await
@@ -176,6 +226,37 @@ mod tests {
             Some(Duration::from_secs(1))
         );
         assert_eq!(left(&cluster, &lease, at("2026-01-01T00:00:10Z")), None);
+    }
+
+    #[test]
+    fn clocks_disagree_when_a_renewal_is_old_or_from_the_future() {
+        let mut cluster = object(json!({
+            "metadata": { "name": "c" }, "spec": { "leaseDurationSeconds": 2 },
+        }));
+        let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
+        for (renewed, wanted) in [
+            ("2026-01-01T00:00:50Z", false),
+            ("2026-01-01T00:00:51Z", true),
+            ("2026-01-01T00:01:09Z", true),
+            ("2026-01-01T00:01:10Z", false),
+        ] {
+            let at = renewed.parse().unwrap();
+            assert_eq!(is_synced(&cluster, at, now), wanted, "{renewed}");
+        }
+        let skip = [(SKIP_CLOCK.to_owned(), "true".to_owned())];
+        cluster.metadata.annotations = Some(skip.into());
+        assert!(is_synced(&cluster, Timestamp::UNIX_EPOCH, now));
+    }
+
+    #[test]
+    fn only_a_change_of_the_time_is_a_renewal() {
+        let renewals = Renewals::default();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (first, second) = (at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:10Z"));
+        assert!(!renewals.is_new("c", first), "it may be old");
+        assert!(!renewals.is_new("c", first));
+        assert!(renewals.is_new("c", second));
+        assert!(!renewals.is_new("other", second));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Accepted clusters get their namespace and rights, denied ones lose them, deleted ones are removed.
+//! Accepted clusters get their namespace and rights, denied and deleted ones lose them, deleted ones are removed.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::Result;
-use kube::{ResourceExt, api::DynamicObject};
+use kube::{
+    Api, ResourceExt,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
 use serde_json::{Value, json};
 
 use super::{Hub, for_each, removal};
@@ -14,8 +17,8 @@ use crate::{
     condition::{self, Condition},
     control::Again,
     kinds::{
-        CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CLUSTER_SET, MANAGED_CLUSTER, NAMESPACE, ROLE_BINDING,
-        words::CLUSTER_NAME,
+        CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CLUSTER_SET, MANAGED_CLUSTER, MANIFEST_WORK, NAMESPACE,
+        ROLE_BINDING, words::CLUSTER_NAME,
     },
     klusterlet::{self, Manifest, rule},
 };
@@ -86,10 +89,11 @@ async fn one(hub: &Hub, accepted: &Accepted, cluster: &DynamicObject) -> Result<
     let name = cluster.name_any();
     if !accepted.is_done(cluster, accepts) {
         klusterlet::apply(&hub.client, rights(&name, accepts)).await?;
-        if !accepts {
-            remove_bindings(hub, &name).await?;
-        }
         accepted.note(cluster, accepts);
+    }
+    if !accepts && !revoke(hub, &name, false).await? {
+        // As in OCM it counts as accepted while it has works.
+        return Ok(None);
     }
     let (reason, message) = if accepts {
         ("HubClusterAdminAccepted", "Accepted by hub cluster admin")
@@ -133,32 +137,58 @@ fn bindings(cluster: &str) -> [String; 2] {
     [format!("{prefix}:registration"), format!("{prefix}:work")]
 }
 
-/// Removes both bindings, the work agent's although it has a finalizer.
-pub(super) async fn remove_bindings(hub: &Hub, cluster: &str) -> Result<()> {
-    let api = ROLE_BINDING.within(&hub.client, cluster);
-    for name in bindings(cluster) {
-        let free = kube::api::Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-        condition::tolerate_staleness(
-            api.patch(&name, &kube::api::PatchParams::default(), &free)
-                .await,
-        )?;
-        condition::tolerate_staleness(
-            api.delete(&name, &kube::api::DeleteParams::default()).await,
-        )?;
-    }
-    Ok(())
+/// A part of the rights of a cluster on the hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Its own object, and certificate requests.
+    Cluster,
+    /// The registration agent's rights in its namespace: lease and add-ons.
+    Registration,
+    /// The work agent's.
+    Work,
 }
 
-/// Removes the cluster's own rights, when it is gone.
-pub(super) async fn remove_cluster_role(hub: &Hub, cluster: &str) -> Result<()> {
-    let name = format!("open-cluster-management:managedcluster:{cluster}");
-    for kind in [CLUSTER_ROLE_BINDING, CLUSTER_ROLE] {
-        let api = kind.all(&hub.client);
-        condition::tolerate_staleness(
-            api.delete(&name, &kube::api::DeleteParams::default()).await,
-        )?;
+/// The rights that a deleted or denied cluster loses at once. With works on it, the work agent needs its own to remove them.
+const fn lost(is_deleted: bool, has_works: bool) -> &'static [Part] {
+    match (is_deleted, has_works) {
+        (true, true) => &[Part::Cluster, Part::Registration],
+        (true, false) => &[Part::Cluster, Part::Registration, Part::Work],
+        // The cluster's own role was replaced by one with fewer rights.
+        (false, true) => &[Part::Registration],
+        (false, false) => &[Part::Registration, Part::Work],
     }
-    Ok(())
+}
+
+/// Takes the rights away that a deleted or denied cluster loses now; true once it has none.
+pub(super) async fn revoke(hub: &Hub, cluster: &str, is_deleted: bool) -> Result<bool> {
+    let lost = lost(
+        is_deleted,
+        !hub.cache.within(MANIFEST_WORK, cluster).is_empty(),
+    );
+    let own = format!("open-cluster-management:managedcluster:{cluster}");
+    let [registration, work] = bindings(cluster);
+    let within = ROLE_BINDING.within(&hub.client, cluster);
+    for part in lost {
+        match part {
+            Part::Cluster => {
+                for kind in [CLUSTER_ROLE_BINDING, CLUSTER_ROLE] {
+                    delete(&kind.all(&hub.client), &own).await?;
+                }
+            }
+            Part::Registration => delete(&within, &registration).await?,
+            Part::Work => {
+                let free = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+                let freed = within.patch(&work, &PatchParams::default(), &free).await;
+                condition::tolerate_staleness(freed)?;
+                delete(&within, &work).await?;
+            }
+        }
+    }
+    Ok(lost.contains(&Part::Work))
+}
+
+async fn delete(api: &Api<DynamicObject>, name: &str) -> Result<()> {
+    condition::tolerate_staleness(api.delete(name, &DeleteParams::default()).await)
 }
 
 /// The namespace, roles and bindings of one cluster, as OCM makes them.
@@ -282,4 +312,22 @@ fn cluster_rules(cluster: &str, accepted: bool) -> Vec<Value> {
         named("managedclusters", &["get", "list", "update", "watch"]),
         named("managedclusters/status", &["patch", "update"]),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn works_keep_only_the_rights_of_the_work_agent() {
+        for is_deleted in [true, false] {
+            assert!(!lost(is_deleted, true).contains(&Part::Work));
+            assert!(lost(is_deleted, false).contains(&Part::Work));
+            for has_works in [true, false] {
+                let lost = lost(is_deleted, has_works);
+                assert!(lost.contains(&Part::Registration));
+                assert_eq!(lost.contains(&Part::Cluster), is_deleted);
+            }
+        }
+    }
 }

@@ -128,7 +128,7 @@ async fn configure(hub: &Hub, management: &DynamicObject) -> Result<Vec<Counts>>
         let cluster = add_on.namespace().unwrap_or_default();
         let batch = node.and_then(|index| batches.get(index));
         if batch.is_some_and(|batch| !batch.contains(&cluster)) {
-            // Its turn has not come: it keeps its current configuration.
+            wait_for_turn(hub, &add_on).await?;
             if let Some(counts) = node.and_then(|index| counts.get_mut(index)) {
                 counts.upgrading += 1;
             }
@@ -159,16 +159,30 @@ async fn configure_one(hub: &Hub, add_on: &DynamicObject, inherited: &[Config]) 
         if !(wanted.is_empty() && had_none) {
             status["configReferences"] = references;
         }
-        let configured = Condition::of(
-            "Configured",
-            true,
-            "ConfigurationsConfigured",
-            "Configurations configured",
-        );
-        condition::set(condition::list(status), &configured);
+        condition::set(condition::list(status), &configured(true));
     })
     .await?;
     Ok(rollout::state(&add_on.data, &wanted))
+}
+
+/// Its turn has not come: it keeps its current configuration.
+async fn wait_for_turn(hub: &Hub, add_on: &DynamicObject) -> Result<()> {
+    let api = MANAGED_CLUSTER_ADD_ON.within(&hub.client, &add_on.namespace().unwrap_or_default());
+    condition::write_status(&api, add_on, |status| {
+        condition::set(condition::list(status), &configured(false));
+    })
+    .await
+}
+
+/// False for an add-on that waits for its turn in a rollout.
+fn configured(is_configured: bool) -> Condition {
+    let (reason, message) = if is_configured {
+        ("ConfigurationsConfigured", "Configurations configured")
+    } else {
+        let message = "Configurations updated and not configured yet";
+        ("ConfigurationsNotConfigured", message)
+    };
+    Condition::of("Configured", is_configured, reason, message)
 }
 
 /// The skeletons and the roll-up in the ClusterManagementAddOn's status.
@@ -221,4 +235,23 @@ fn progress(counts: Counts) -> Condition {
         "selected clusters {selected}. configured addons {done}/{configured} completed with no errors, 0 failed 0 timeout.",
     );
     Condition::of("Progressing", false, "Completed", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_add_on_that_waits_for_its_turn_is_not_configured() {
+        for (is_configured, status, reason) in [
+            (true, "True", "ConfigurationsConfigured"),
+            (false, "False", "ConfigurationsNotConfigured"),
+        ] {
+            let condition = configured(is_configured);
+            assert_eq!(
+                (condition.status, condition.reason.as_str()),
+                (status, reason)
+            );
+        }
+    }
 }

@@ -13,6 +13,7 @@ use crate::{
     kinds::{MANAGED_CLUSTER, MANAGED_CLUSTER_ADD_ON},
 };
 
+const AVAILABLE: &str = "ManagedClusterConditionAvailable";
 const FEATURE: &str = "feature.open-cluster-management.io/addon-";
 
 pub(super) async fn pass(hub: Hub) -> Result<Again> {
@@ -27,7 +28,7 @@ pub(super) async fn pass(hub: Hub) -> Result<Again> {
 
 /// An Unknown cluster makes all its add-ons Unknown, for the same reason.
 async fn copy_unknown(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
-    let Some(lost) = condition::find(&cluster.data, "ManagedClusterConditionAvailable")
+    let Some(lost) = condition::find(&cluster.data, AVAILABLE)
         .filter(|available| available["status"] == "Unknown")
     else {
         return Ok(());
@@ -45,22 +46,17 @@ async fn copy_unknown(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
     Ok(())
 }
 
-/// One label per add-on of the cluster; removes the labels of deleted add-ons.
+/// One label per add-on of a cluster that has reported; removes the labels of deleted add-ons.
 async fn label(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
-    if cluster.metadata.deletion_timestamp.is_some() {
+    if cluster.metadata.deletion_timestamp.is_some()
+        || condition::find(&cluster.data, AVAILABLE).is_none()
+    {
         return Ok(());
     }
-    let wanted: BTreeMap<String, &str> = hub
+    let add_ons = hub
         .cache
-        .within(MANAGED_CLUSTER_ADD_ON, &cluster.name_any())
-        .iter()
-        .map(|add_on| {
-            (
-                format!("{FEATURE}{}", add_on.name_any()),
-                word(&add_on.data),
-            )
-        })
-        .collect();
+        .within(MANAGED_CLUSTER_ADD_ON, &cluster.name_any());
+    let wanted: BTreeMap<String, &str> = add_ons.iter().filter_map(|it| feature(it)).collect();
     let has: BTreeMap<&String, &String> = cluster
         .labels()
         .iter()
@@ -82,10 +78,36 @@ async fn label(hub: &Hub, cluster: &DynamicObject) -> Result<()> {
     condition::write_object(&MANAGED_CLUSTER.all(&hub.client), cluster, patch).await
 }
 
+/// The label for an add-on; none once it is being deleted.
+fn feature(add_on: &DynamicObject) -> Option<(String, &'static str)> {
+    let is_deleting = add_on.metadata.deletion_timestamp.is_some();
+    let key = format!("{FEATURE}{}", add_on.name_any());
+    (!is_deleting).then(|| (key, word(&add_on.data)))
+}
+
 fn word(add_on: &Value) -> &'static str {
     match condition::status(add_on, "Available") {
         Some("True") => "available",
         Some("False") => "unhealthy",
         Some(_) | None => "unreachable",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deleted_add_on_has_no_feature_label() {
+        let mut add_on: DynamicObject = serde_json::from_value(json!({
+            "metadata": { "name": "a" },
+            "status": { "conditions": [{ "type": "Available", "status": "True" }] },
+        }))
+        .unwrap();
+        let label = format!("{FEATURE}a");
+        assert_eq!(feature(&add_on), Some((label, "available")));
+        add_on.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(feature(&add_on), None);
     }
 }

@@ -1,6 +1,7 @@
-//! Empties the namespace of a deleted ManagedCluster in order: add-ons, then works, then its rights.
+//! Empties the namespace of a deleted ManagedCluster in order: add-ons, then works. Beside that its rights go: those of the
+//! registration agent at once, so that nothing renews its lease, and the work agent's with the last work.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use anyhow::Result;
 use kube::{
@@ -14,16 +15,16 @@ use crate::{
     condition::{self, Condition},
     control::Again,
     kinds::{Kind, MANAGED_CLUSTER, MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK},
+    stand_in::times,
 };
 
 const PRIORITY: &str = "open-cluster-management.io/cleanup-priority";
-/// How often the remaining objects are checked, as in OCM.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// One step of the removal; the next one follows when the deleted objects are really gone.
 pub(super) async fn remove(hub: &Hub, cluster: &DynamicObject) -> Result<Again> {
     let name = cluster.name_any();
     let api = MANAGED_CLUSTER.all(&hub.client);
+    let has_no_rights = clusters::revoke(hub, &name, true).await?;
     for kind in [MANAGED_CLUSTER_ADD_ON, MANIFEST_WORK] {
         let remaining = hub.cache.within(kind, &name);
         if remaining.is_empty() {
@@ -44,10 +45,12 @@ pub(super) async fn remove(hub: &Hub, cluster: &DynamicObject) -> Result<Again> 
             condition::set(condition::list(status), &wanted);
         })
         .await?;
-        return Ok(Some(LOOK_AGAIN));
+        return Ok(Some(times::REMOVAL));
     }
-    clusters::remove_bindings(hub, &name).await?;
-    clusters::remove_cluster_role(hub, &name).await?;
+    if !has_no_rights {
+        // The last work went meanwhile; the change of the copies runs the next step.
+        return Ok(Some(times::REMOVAL));
+    }
     let ours = [clusters::RESOURCES_FINALIZER, clusters::RIGHTS_FINALIZER];
     let kept: Vec<&String> = cluster
         .finalizers()

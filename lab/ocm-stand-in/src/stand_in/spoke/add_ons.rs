@@ -14,7 +14,10 @@ use std::{
 use anyhow::Result;
 use base64::Engine as _;
 use jiff::Timestamp;
-use k8s_openapi::api::{certificates::v1::CertificateSigningRequest, core::v1::Secret};
+use k8s_openapi::api::{
+    certificates::v1::{CertificateSigningRequest, CertificateSigningRequestCondition},
+    core::v1::Secret,
+};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
@@ -168,7 +171,7 @@ async fn ensure(
     };
     match answer(spoke, pending).await {
         Answer::None => Ok(Some(LOOK_AGAIN)),
-        Answer::Refused => {
+        Answer::Gone => {
             memory.pending = None;
             Ok(Some(LOOK_FOR_NAMESPACE))
         }
@@ -222,28 +225,33 @@ async fn ask(spoke: &Spoke, add_on: &DynamicObject, one: &Registration) -> Resul
     }))
 }
 
+#[derive(Debug, PartialEq, Eq)]
 enum Answer {
+    /// None yet, or a refusal, which OCM's agent takes for none.
     None,
-    Refused,
+    /// The request is gone.
+    Gone,
     Certificate(String),
 }
 
 /// Reads the hub's response to a request directly: the copies may not have it yet.
 async fn answer(spoke: &Spoke, pending: &Pending) -> Answer {
     let api: Api<CertificateSigningRequest> = Api::all(spoke.hub.clone());
-    let csr = match api.get_opt(&pending.request).await {
-        Ok(Some(csr)) => csr,
-        Ok(None) => return Answer::Refused,
-        Err(_) => return Answer::None,
+    match api.get_opt(&pending.request).await {
+        Ok(csr) => answer_of(csr),
+        Err(_) => Answer::None,
+    }
+}
+
+/// A denied or failed request is waited for like a pending one, until the hub collects it. Only then the agent makes another.
+fn answer_of(csr: Option<CertificateSigningRequest>) -> Answer {
+    let Some(csr) = csr else {
+        return Answer::Gone;
     };
     let status = csr.status.unwrap_or_default();
-    let is_refused = status
-        .conditions
-        .iter()
-        .flatten()
-        .any(|c| c.type_ == "Denied" || c.type_ == "Failed");
-    if is_refused {
-        return Answer::Refused;
+    let is_denied = |one: &CertificateSigningRequestCondition| one.type_ == "Denied";
+    if status.conditions.iter().flatten().any(is_denied) {
+        return Answer::None;
     }
     match status
         .certificate
@@ -326,4 +334,35 @@ async fn set_condition(spoke: &Spoke, add_on: &DynamicObject, wanted: &Condition
         condition::set(condition::list(status), wanted);
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_request_is_waited_for_until_it_is_gone() {
+        let certificate = base64::engine::general_purpose::STANDARD.encode("pem");
+        let issued = Answer::Certificate("pem".to_owned());
+        let cases = [
+            (json!({}), Answer::None),
+            (condition("Approved", None), Answer::None),
+            (condition("Denied", None), Answer::None),
+            (condition("Failed", None), Answer::None),
+            (condition("Approved", Some(&certificate)), issued),
+            (condition("Denied", Some(&certificate)), Answer::None),
+        ];
+        for (status, wanted) in cases {
+            let spec = json!({ "request": "", "signerName": "example.com/signer" });
+            let csr = json!({ "metadata": {}, "spec": spec, "status": status });
+            let csr = serde_json::from_value(csr).unwrap();
+            assert_eq!(answer_of(Some(csr)), wanted, "{status}");
+        }
+        assert_eq!(answer_of(None), Answer::Gone);
+    }
+
+    fn condition(kind: &str, certificate: Option<&String>) -> serde_json::Value {
+        let condition = json!({ "type": kind, "status": "True" });
+        json!({ "conditions": [condition], "certificate": certificate })
+    }
 }

@@ -16,9 +16,23 @@ use crate::{
     client,
     condition::{self, Condition},
     control::Again,
-    kinds::{CLUSTER_CLAIM, LEASE, MANAGED_CLUSTER, words::CLUSTER_LEASE},
+    kinds::{
+        CLUSTER_CLAIM, LEASE, MANAGED_CLUSTER,
+        words::{CLOCK_SYNCED, CLUSTER_LEASE},
+    },
     tasks::Tasks,
 };
+
+/// Label of claims that stay on the spoke.
+const SPOKE_ONLY: &str = "open-cluster-management.io/spoke-only";
+/// The most claims besides the reserved ones.
+const MOST_CUSTOM: usize = 20;
+const RESERVED: [&str; 4] = [
+    "id.k8s.io",
+    "kubeversion.open-cluster-management.io",
+    "platform.open-cluster-management.io",
+    "product.open-cluster-management.io",
+];
 
 /// How often the health of the spoke's own API server is checked.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -37,7 +51,7 @@ async fn report(spoke: Spoke) -> Result<Again> {
     let Some(cluster) = spoke.on_hub.get(MANAGED_CLUSTER, &spoke.cluster) else {
         return Ok(None);
     };
-    if cluster.data["spec"]["hubAcceptsClient"] != true {
+    if !reports(&cluster.data) {
         return Ok(None);
     }
     let observed = observe(&spoke).await;
@@ -74,6 +88,12 @@ async fn report(spoke: Spoke) -> Result<Again> {
     })
     .await?;
     Ok(Some(LOOK_AGAIN))
+}
+
+/// Whether the agent may report: the hub accepts its cluster, and does not find its clock out of sync.
+fn reports(cluster: &Value) -> bool {
+    cluster["spec"]["hubAcceptsClient"] == true
+        && condition::status(cluster, CLOCK_SYNCED) != Some("False")
 }
 
 /// The observed state of the spoke for the hub.
@@ -120,7 +140,7 @@ async fn observe(spoke: &Spoke) -> Result<Observed> {
         version,
         capacity,
         allocatable,
-        claims: claims.iter().map(claim_entry).collect(),
+        claims: exposed(&claims),
     })
 }
 
@@ -129,6 +149,20 @@ fn add(sum: &mut BTreeMap<String, Value>, amounts: BTreeMap<String, Quantity>) {
     for (name, amount) in amounts {
         sum.entry(name).or_insert_with(|| json!(amount.0));
     }
+}
+
+/// The claims that the hub gets: the well-known ones, and so many others, in the order of their names.
+fn exposed(claims: &[Arc<DynamicObject>]) -> Vec<Value> {
+    let (reserved, custom): (Vec<_>, Vec<_>) = claims
+        .iter()
+        .filter(|claim| !claim.labels().contains_key(SPOKE_ONLY))
+        .partition(|claim| RESERVED.contains(&claim.name_any().as_str()));
+    let custom = custom.into_iter().take(MOST_CUSTOM);
+    reserved
+        .into_iter()
+        .chain(custom)
+        .map(claim_entry)
+        .collect()
 }
 
 fn claim_entry(claim: &Arc<DynamicObject>) -> Value {
@@ -176,4 +210,46 @@ async fn renew_once(api: &Api<DynamicObject>) -> Result<()> {
     api.replace(CLUSTER_LEASE, &PostParams::default(), &lease)
         .await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(name: &str, labels: &Value) -> Arc<DynamicObject> {
+        let object =
+            json!({ "metadata": { "name": name, "labels": labels }, "spec": { "value": "v" } });
+        Arc::new(serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn reserved_claims_come_first_and_others_are_cut() {
+        let mut claims: Vec<_> = (0..22)
+            .map(|number| claim(&format!("custom-{number:02}"), &json!({})))
+            .collect();
+        claims.push(claim("hidden", &json!({ (SPOKE_ONLY): "" })));
+        claims.push(claim("id.k8s.io", &json!({})));
+        let exposed = exposed(&claims);
+        let names: Vec<_> = exposed.iter().map(|it| it["name"].as_str()).collect();
+        assert_eq!(names.len(), 21);
+        assert_eq!(names.first(), Some(&Some("id.k8s.io")));
+        assert_eq!(names.last(), Some(&Some("custom-19")));
+    }
+
+    #[test]
+    fn a_cluster_out_of_sync_reports_nothing() {
+        let condition = |status: &str| json!([{ "type": CLOCK_SYNCED, "status": status }]);
+        for (accepts, conditions, wanted) in [
+            (true, json!([]), true),
+            (true, condition("True"), true),
+            (true, condition("False"), false),
+            (false, condition("True"), false),
+        ] {
+            let cluster = json!({
+                "spec": { "hubAcceptsClient": accepts },
+                "status": { "conditions": conditions },
+            });
+            assert_eq!(reports(&cluster), wanted, "{cluster}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The work agent: applies the manifests of a ManifestWork to the spoke, and reports back.
 //!
-//! One pass handles every work. Applying and observing each have their own due time in memory, so a
-//! pass that was woken by our own write costs nothing.
+//! One pass handles every work. Applying and observing each have their own due time in memory. As in OCM they also report
+//! apart: `Applied` first, then, from the work as the hub shows it with that report, `Available` and feedback.
 
 mod applied;
 mod apply;
@@ -10,11 +10,10 @@ mod json_path;
 mod merge;
 mod rules;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Result;
 use kube::{ResourceExt, api::DynamicObject};
-use rand::Rng as _;
 use serde_json::{Value, json};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -23,16 +22,13 @@ use crate::{
     condition::{self, Condition},
     control::{self, Again},
     kinds::MANIFEST_WORK,
+    stand_in::times,
     tasks::Tasks,
 };
 use apply::{Applier, Outcome};
 
 /// Finalizer that keeps a work until its objects are gone from the spoke.
 const FINALIZER: &str = "cluster.open-cluster-management.io/manifest-work-cleanup";
-const FIRST_RETRY: Duration = Duration::from_millis(500);
-const LAST_RETRY: Duration = Duration::from_mins(1);
-/// How often objects that are being deleted are checked.
-const LOOK_FOR_END: Duration = Duration::from_millis(500);
 
 /// The memory about one work.
 #[derive(Debug, Default)]
@@ -42,14 +38,25 @@ struct Memory {
     /// Drift is corrected, or an error retried, at this time.
     apply_at: Option<Instant>,
     failures: u32,
-    observed: Vec<feedback::Observed>,
+    /// Whether the record of its objects is being deleted.
+    loses_record: bool,
+    /// The version of the work that was observed last.
+    observed: Option<String>,
     observe_at: Option<Instant>,
+}
+
+/// The memory about one deleted work.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    looks: u32,
+    look_at: Instant,
 }
 
 struct Agent {
     spoke: Spoke,
     applier: Applier,
     works: HashMap<String, Memory>,
+    ends: HashMap<String, End>,
 }
 
 pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
@@ -57,6 +64,7 @@ pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
         spoke: spoke.clone(),
         applier: Applier::new(spoke.work.clone()),
         works: HashMap::new(),
+        ends: HashMap::new(),
     };
     // One pass at a time, so the lock never waits; it only lets each pass borrow the memory of the last one.
     let agent = Arc::new(Mutex::new(agent));
@@ -69,8 +77,9 @@ pub(super) fn start(spoke: &Spoke, tasks: &mut Tasks) {
 impl Agent {
     async fn pass(&mut self) -> Result<Again> {
         let works = self.spoke.on_hub.within(MANIFEST_WORK, &self.spoke.cluster);
-        self.works
-            .retain(|name, _| works.iter().any(|work| work.name_any() == *name));
+        let is_there = |name: &String| works.iter().any(|work| work.name_any() == *name);
+        self.works.retain(|name, _| is_there(name));
+        self.ends.retain(|name, _| is_there(name));
         let mut again = None;
         let mut failure = None;
         for work in works {
@@ -102,7 +111,7 @@ impl Agent {
         result
     }
 
-    /// Applies and observes when due, and reports both in one write.
+    /// Applies and observes when due, and reports one of both: a report makes the work as seen outdated.
     async fn advance(&mut self, work: &DynamicObject, memory: &mut Memory) -> Result<Again> {
         let now = Instant::now();
         let generation = work.metadata.generation.unwrap_or_default();
@@ -112,19 +121,32 @@ impl Agent {
             .is_none_or(|(applied, _)| *applied != generation);
         if is_new || memory.apply_at.is_none_or(|at| at <= now) {
             self.apply(work, generation, memory, is_new).await?;
-            memory.observe_at = None;
         }
-        if memory.observe_at.is_none_or(|at| at <= now) {
-            let outcomes = memory
-                .applied
-                .as_ref()
-                .map_or(&[][..], |(_, outcomes)| outcomes);
-            memory.observed =
-                feedback::observe(&mut self.applier, &work.data["spec"], outcomes).await;
-            memory.observe_at = Some(Instant::now() + self.spoke.feedback_interval);
+        if memory.loses_record {
+            let name = work.name_any();
+            let is_gone = applied::remove(&self.spoke, &mut self.applier, &name).await?;
+            memory.loses_record = !is_gone;
         }
-        report(&self.spoke, work, memory).await?;
-        let next = [memory.apply_at, memory.observe_at]
+        let status = &work.data["status"];
+        if let Some((generation, outcomes)) = &memory.applied {
+            let applied = with_applied(status, *generation, outcomes);
+            if applied != *status {
+                report(&self.spoke, work, applied).await?;
+                memory.observe_at = None;
+            } else if memory.observed != work.metadata.resource_version
+                || memory.observe_at.is_none_or(|at| at <= now)
+            {
+                let spec = &work.data["spec"];
+                let observed = feedback::observe(&mut self.applier, spec, manifests(status)).await;
+                let available = with_available(status, *generation, &observed);
+                report(&self.spoke, work, available).await?;
+                let pause = times::until_observed_again(self.spoke.feedback_interval);
+                memory.observed.clone_from(&work.metadata.resource_version);
+                memory.observe_at = Some(Instant::now() + pause);
+            }
+        }
+        let ends = memory.loses_record.then(|| now + times::DELETION.after(0));
+        let next = [memory.apply_at, memory.observe_at, ends]
             .into_iter()
             .flatten()
             .min();
@@ -139,25 +161,21 @@ impl Agent {
         is_new: bool,
     ) -> Result<()> {
         let record = applied::ensure(&self.spoke, &work.name_any()).await?;
-        let Some(record) = record else {
-            // A user deleted it: finish in the background, then create it again.
-            memory.apply_at = Some(Instant::now() + LOOK_FOR_END);
-            return Ok(());
-        };
+        // As in OCM the objects go with a record that a user deletes, and return with the next apply.
+        memory.loses_record = record.is_going();
         let spec = &work.data["spec"];
         let outcomes = self.applier.apply(spec, &record.owner()).await;
-        let is_pruned = applied::record(&mut self.applier, &record, spec, &outcomes).await?;
+        let is_pruned =
+            record.is_going() || applied::record(&mut self.applier, &record, &outcomes).await?;
         let is_good = is_pruned && outcomes.iter().all(Outcome::is_settled);
         memory.failures = if is_new { 0 } else { memory.failures };
         let pause = if is_good {
             memory.failures = 0;
-            // OCM's agent re-applies after some minutes, with jitter.
-            Duration::from_secs(rand::rng().random_range(240..=360))
+            times::until_resync()
         } else {
+            let pause = times::APPLY.after(memory.failures);
             memory.failures = memory.failures.saturating_add(1);
-            FIRST_RETRY
-                .saturating_mul(1 << memory.failures.min(8))
-                .min(LAST_RETRY)
+            pause
         };
         memory.applied = Some((generation, outcomes));
         memory.apply_at = Some(Instant::now() + pause);
@@ -169,10 +187,22 @@ impl Agent {
         if !work.finalizers().iter().any(|has| has == FINALIZER) {
             return Ok(None);
         }
-        let spec = &work.data["spec"];
-        if !applied::remove(&self.spoke, &mut self.applier, &work.name_any(), spec).await? {
-            return Ok(Some(LOOK_FOR_END));
+        let (name, now) = (work.name_any(), Instant::now());
+        let known = self.ends.get(&name).copied();
+        let (looks, look_at) = known.map_or((0, now), |end| (end.looks, end.look_at));
+        if look_at > now {
+            return Ok(Some(look_at.saturating_duration_since(now)));
         }
+        if !applied::remove(&self.spoke, &mut self.applier, &name).await? {
+            let pause = times::DELETION.after(looks);
+            let next = End {
+                looks: looks.saturating_add(1),
+                look_at: now + pause,
+            };
+            self.ends.insert(name, next);
+            return Ok(Some(pause));
+        }
+        self.ends.remove(&name);
         let kept: Vec<&String> = work
             .finalizers()
             .iter()
@@ -184,42 +214,39 @@ impl Agent {
     }
 }
 
-/// Writes the results of a work into its status.
-async fn report(spoke: &Spoke, work: &DynamicObject, memory: &Memory) -> Result<()> {
-    let Some((generation, outcomes)) = &memory.applied else {
-        return Ok(());
-    };
+/// Writes the status of a work.
+async fn report(spoke: &Spoke, work: &DynamicObject, wanted: Value) -> Result<()> {
     let api = MANIFEST_WORK.within(&spoke.hub, &spoke.cluster);
-    condition::write_status(&api, work, |status| {
-        let before = status
-            .pointer("/resourceStatus/manifests")
-            .and_then(Value::as_array);
-        let before = before.cloned().unwrap_or_default();
-        let manifests: Vec<Value> = outcomes
-            .iter()
-            .zip(&memory.observed)
-            .map(|(outcome, observed)| manifest_status(outcome, observed, *generation, &before))
-            .collect();
-        status["resourceStatus"] = json!({ "manifests": manifests });
-        let conditions = condition::list(status);
-        condition::set(
-            conditions,
-            &applied_condition(outcomes).observed(*generation),
-        );
-        condition::set(
-            conditions,
-            &available_condition(&memory.observed).observed(*generation),
-        );
-    })
-    .await
+    condition::write_status(&api, work, |status| *status = wanted).await
 }
 
-fn manifest_status(
-    outcome: &Outcome,
-    observed: &feedback::Observed,
-    generation: i64,
-    before: &[Value],
-) -> Value {
+/// The reports about manifests in the status of a work.
+fn manifests(status: &Value) -> &[Value] {
+    status
+        .pointer("/resourceStatus/manifests")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// The status after an apply. The availability of known objects and of the work
+/// stays until they are observed again.
+fn with_applied(status: &Value, generation: i64, outcomes: &[Outcome]) -> Value {
+    let before = manifests(status);
+    let manifests: Vec<Value> = outcomes
+        .iter()
+        .map(|outcome| manifest_status(outcome, generation, before))
+        .collect();
+    let mut after = status.clone();
+    let conditions = condition::list(&mut after);
+    condition::set(
+        conditions,
+        &applied_condition(outcomes).observed(generation),
+    );
+    after["resourceStatus"] = json!({ "manifests": manifests });
+    after
+}
+
+fn manifest_status(outcome: &Outcome, generation: i64, before: &[Value]) -> Value {
     let known = before
         .iter()
         .find(|one| same_object(&one["resourceMeta"], &outcome.meta));
@@ -227,17 +254,44 @@ fn manifest_status(
         .and_then(|one| one["conditions"].as_array().cloned())
         .unwrap_or_default();
     condition::set(&mut conditions, &outcome.condition().observed(generation));
-    condition::set(&mut conditions, &observed.availability());
-    match observed.synced() {
-        Some(synced) => condition::set(&mut conditions, &synced),
-        None => condition::remove(&mut conditions, "StatusFeedbackSynced"),
+    let values = known.and_then(|one| one.get("statusFeedback"));
+    json!({
+        "resourceMeta": outcome.meta,
+        "conditions": conditions,
+        "statusFeedback": values.cloned().unwrap_or_else(|| json!({})),
+    })
+}
+
+/// The status after the objects of its manifests were observed. An object that is not there keeps its last feedback.
+fn with_available(status: &Value, generation: i64, observed: &[feedback::Observed]) -> Value {
+    let mut after = status.clone();
+    let manifests = after
+        .pointer_mut("/resourceStatus/manifests")
+        .and_then(Value::as_array_mut);
+    for (manifest, observed) in manifests.into_iter().flatten().zip(observed) {
+        let mut conditions = manifest["conditions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        condition::set(&mut conditions, &observed.availability());
+        if let Some(synced) = observed.synced() {
+            let values = match observed.values.as_slice() {
+                [] => json!({}),
+                values => json!({ "values": values }),
+            };
+            if manifest["statusFeedback"] != values {
+                condition::remove(&mut conditions, synced.kind);
+                manifest["statusFeedback"] = values;
+            }
+            condition::set(&mut conditions, &synced);
+        }
+        manifest["conditions"] = json!(conditions);
     }
-    let mut status = json!({ "resourceMeta": outcome.meta, "conditions": conditions });
-    status["statusFeedback"] = match observed.values.as_slice() {
-        [] => json!({}),
-        values => json!({ "values": values }),
-    };
-    status
+    condition::set(
+        condition::list(&mut after),
+        &available_condition(observed).observed(generation),
+    );
+    after
 }
 
 fn same_object(a: &Value, b: &Value) -> bool {
@@ -289,5 +343,56 @@ fn available_condition(observed: &[feedback::Observed]) -> Condition {
             "ResourcesAvailable",
             "All resources are available",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(status: &Value, generation: i64) -> Value {
+        let meta = json!({ "ordinal": 0, "kind": "ConfigMap", "name": "a", "namespace": "ns" });
+        let result = Ok("uid".to_owned());
+        with_applied(status, generation, &[Outcome { meta, result }])
+    }
+
+    fn generation(status: &Value, kind: &str) -> Option<i64> {
+        let object = json!({ "status": status });
+        condition::find(&object, kind).and_then(|it| it["observedGeneration"].as_i64())
+    }
+
+    fn seen(exists: bool) -> [feedback::Observed; 1] {
+        [feedback::Observed::of(exists)]
+    }
+
+    #[test]
+    fn a_work_is_applied_before_it_is_available() {
+        let new = applied(&Value::Null, 1);
+        assert_eq!(generation(&new, "Applied"), Some(1));
+        assert_eq!(generation(&new, "Available"), None);
+
+        let available = with_available(&new, 1, &seen(true));
+        assert_eq!(generation(&available, "Available"), Some(1));
+        assert_eq!(applied(&available, 1), available, "nothing new to report");
+
+        let edited = applied(&available, 2);
+        assert_eq!(generation(&edited, "Applied"), Some(2));
+        assert_eq!(generation(&edited, "Available"), Some(1));
+        let reported = &manifests(&edited)[0]["conditions"];
+        assert_eq!(reported.as_array().map(Vec::len), Some(3), "{reported}");
+    }
+
+    #[test]
+    fn a_missing_object_keeps_its_last_feedback() {
+        let mut status = with_available(&applied(&Value::Null, 1), 1, &seen(true));
+        let values = json!({ "values": [{ "name": "Replicas" }] });
+        status["resourceStatus"]["manifests"][0]["statusFeedback"] = values.clone();
+        let missing = with_available(&status, 1, &seen(false));
+        assert_eq!(manifests(&missing)[0]["statusFeedback"], values);
+        let object = json!({ "status": missing });
+        assert_eq!(condition::status(&object, "Available"), Some("False"));
+
+        let back = with_available(&missing, 1, &seen(true));
+        assert_eq!(manifests(&back)[0]["statusFeedback"], json!({}));
     }
 }

@@ -1,7 +1,5 @@
 //! Checks the leases of add-ons that do not report their health themselves.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use kube::{ResourceExt, api::DynamicObject};
@@ -11,10 +9,9 @@ use crate::{
     condition::Condition,
     control::Again,
     kinds::{LEASE, MANAGED_CLUSTER_ADD_ON},
+    stand_in::times,
 };
 
-/// How often leases are checked; OCM's agent takes half a minute.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// A lease expires after this, regardless of its own duration.
 const GRACE: SignedDuration = SignedDuration::from_secs(5 * 60);
 
@@ -24,7 +21,7 @@ pub(super) async fn pass(spoke: Spoke) -> Result<Again> {
         if add_on.data["status"]["healthCheck"]["mode"] == "Customized" {
             continue;
         }
-        again = Some(LOOK_AGAIN);
+        again = Some(times::ADD_ON_LEASE);
         let wanted = judge(&spoke, &add_on).await?;
         set_condition(&spoke, &add_on, &wanted).await?;
     }

@@ -24,8 +24,6 @@ pub(super) struct Outcome {
     pub(super) meta: Value,
     /// Its UID if it exists, or why it could not be applied.
     pub(super) result: Result<String, Failure>,
-    /// Whether the object is deleted with the manifest.
-    pub(super) is_ours: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -130,11 +128,7 @@ impl Applier {
             is_final: is_final(&error, &strategy),
             message: client::message_of(&error),
         });
-        Outcome {
-            meta,
-            result,
-            is_ours,
-        }
+        Outcome { meta, result }
     }
 
     /// The resource and scope of a kind.
@@ -191,7 +185,6 @@ impl Outcome {
         Self {
             meta,
             result: Err(failure),
-            is_ours: false,
         }
     }
 }

@@ -3,10 +3,7 @@
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::{
-    apply::{Applier, Outcome},
-    json_path, rules,
-};
+use super::{apply::Applier, json_path, rules};
 use crate::{client, condition::Condition};
 
 /// The observation of one manifest's object.
@@ -32,6 +29,15 @@ enum Unknown {
 }
 
 impl Observed {
+    /// An object without feedback that is there or is not.
+    #[cfg(test)]
+    pub(super) fn of(exists: bool) -> Self {
+        Self {
+            exists: Some(exists),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn availability(&self) -> Condition {
         match self.exists {
             Some(true) => Condition::of(
@@ -85,15 +91,15 @@ impl Observed {
     }
 }
 
-/// Observes the object of each outcome once.
+/// Observes the object of each manifest that a work's status lists once.
 pub(super) async fn observe(
     applier: &mut Applier,
     spec: &Value,
-    outcomes: &[Outcome],
+    manifests: &[Value],
 ) -> Vec<Observed> {
-    let mut all = Vec::with_capacity(outcomes.len());
-    for outcome in outcomes {
-        all.push(one(applier, spec, &outcome.meta).await);
+    let mut all = Vec::with_capacity(manifests.len());
+    for manifest in manifests {
+        all.push(one(applier, spec, &manifest["resourceMeta"]).await);
     }
     all
 }
@@ -119,16 +125,19 @@ async fn one(applier: &mut Applier, spec: &Value, meta: &Value) -> Observed {
     }
 }
 
-fn read(live: &DynamicObject, paths: Option<Vec<(String, String)>>) -> Observed {
+fn read(live: &DynamicObject, feedback: Option<rules::Feedback>) -> Observed {
+    let asked = feedback.is_some();
+    let rules::Feedback { paths, problems } = feedback.unwrap_or_default();
     let mut observed = Observed {
         exists: Some(true),
-        asked: paths.is_some(),
+        asked,
+        problems,
         ..Observed::default()
     };
     // A path may select metadata as well as other fields.
     let mut object = live.data.clone();
     object["metadata"] = serde_json::to_value(&live.metadata).unwrap_or_default();
-    for (name, path) in paths.into_iter().flatten() {
+    for (name, path) in paths {
         match json_path::first(&object, &path) {
             Ok(Some(value)) => match field(value) {
                 Some(field) => observed
@@ -175,7 +184,8 @@ mod tests {
             path("Name", ".metadata.name"),
             path("List", ".status.list"),
         ];
-        let observed = read(&live, Some(paths));
+        let problems = Vec::new();
+        let observed = read(&live, Some(rules::Feedback { paths, problems }));
         assert_eq!(
             observed.values,
             [

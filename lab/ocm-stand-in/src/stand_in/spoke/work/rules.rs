@@ -24,6 +24,14 @@ fn means(identifier: &Value, meta: &Value) -> bool {
         && fits("name")
 }
 
+/// Whether an identifier names this very object.
+fn names(identifier: &Value, meta: &Value) -> bool {
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    ["group", "resource", "namespace", "name"]
+        .iter()
+        .all(|key| text(identifier, key) == text(meta, key))
+}
+
 /// A pattern of literal parts with `*` between them.
 fn fits_pattern(pattern: &str, text: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
@@ -74,45 +82,63 @@ pub(super) fn strategy(spec: &Value, meta: &Value) -> Strategy {
     }
 }
 
-/// Whether an object stays on the spoke when its manifest or work is deleted.
+/// Whether an apply leaves an object without an owner, so that it stays when its manifest or work is deleted. Rules match
+/// whole names only.
 pub(super) fn is_orphan(spec: &Value, meta: &Value) -> bool {
     let option = &spec["deleteOption"];
     match option["propagationPolicy"].as_str() {
         Some("Orphan") => true,
         Some("SelectivelyOrphan") => option["selectivelyOrphans"]["orphaningRules"]
             .as_array()
-            .is_some_and(|rules| rules.iter().any(|rule| means(rule, meta))),
+            .is_some_and(|rules| rules.iter().any(|rule| names(rule, meta))),
         Some(_) | None => false,
     }
 }
 
-/// The named feedback paths of an object; none if no rule requests feedback.
-pub(super) fn feedback(spec: &Value, meta: &Value) -> Option<Vec<(String, String)>> {
-    let rules: Vec<&Value> = options(spec, meta)
+/// The feedback that a work requests about an object.
+#[derive(Debug, Default)]
+pub(super) struct Feedback {
+    /// Names and paths.
+    pub(super) paths: Vec<(String, String)>,
+    /// Why other values cannot be read.
+    pub(super) problems: Vec<String>,
+}
+
+/// The feedback by the first matching option that has any rules; none without such an option.
+pub(super) fn feedback(spec: &Value, meta: &Value) -> Option<Feedback> {
+    let rules = options(spec, meta)
         .filter_map(|option| option["feedbackRules"].as_array())
-        .flatten()
-        .collect();
-    if rules.is_empty() {
-        return None;
-    }
-    let mut paths = Vec::new();
+        .find(|rules| !rules.is_empty())?;
+    let mut feedback = Feedback::default();
     for rule in rules {
         if rule["type"] == "WellKnownStatus" {
-            paths.extend(well_known(meta));
+            let known = well_known(meta);
+            if known.is_empty() {
+                let kind = format!(
+                    "{}/{}, Kind={}",
+                    meta["group"], meta["version"], meta["kind"]
+                );
+                let kind = kind.replace('"', "");
+                let problem = "cannot find the wellknown statuses for resource with gvk";
+                feedback.problems.push(format!("{problem} {kind}"));
+            }
+            feedback.paths.extend(known);
             continue;
         }
         for one in rule["jsonPaths"].as_array().into_iter().flatten() {
-            let version = one["version"]
-                .as_str()
-                .filter(|version| !version.is_empty());
-            if version.is_none_or(|version| meta["version"] == version)
-                && let (Some(name), Some(path)) = (one["name"].as_str(), one["path"].as_str())
-            {
-                paths.push((name.to_owned(), path.to_owned()));
+            let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+            let (name, path, version) = (text("name"), text("path"), text("version"));
+            if version.is_empty() || meta["version"] == version {
+                feedback.paths.push((name, path));
+            } else {
+                let problem = format!(
+                    "version set in the path {name} is not matched for the related resource"
+                );
+                feedback.problems.push(problem);
             }
         }
     }
-    Some(paths)
+    Some(feedback)
 }
 
 fn well_known(meta: &Value) -> Vec<(String, String)> {
@@ -163,30 +189,24 @@ fn with_kind(meta: &Value, group: &str, kind: &str) -> Value {
 
 /// The position of a kind in the order of applying: dependencies come first.
 pub(super) fn order(kind: &str) -> usize {
-    const CLASSES: [&[&str]; 6] = [
+    const CLASSES: [&[&str]; 7] = [
         &[
             "PriorityClass",
             "Namespace",
             "CustomResourceDefinition",
-            "LimitRange",
-            "ResourceQuota",
-        ],
-        &[
-            "ClusterRole",
-            "ClusterRoleBinding",
-            "Role",
-            "RoleBinding",
-            "ServiceAccount",
-        ],
-        &[
-            "NetworkPolicy",
-            "PodDisruptionBudget",
-            "Secret",
-            "ConfigMap",
             "StorageClass",
             "PersistentVolume",
-            "PersistentVolumeClaim",
+            "PodSecurityPolicy",
         ],
+        &["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
+        &[
+            "NetworkPolicy",
+            "ResourceQuota",
+            "LimitRange",
+            "PodDisruptionBudget",
+            "ServiceAccount",
+        ],
+        &["Secret", "ConfigMap", "PersistentVolumeClaim"],
         &["Service"],
         &[
             "DaemonSet",
@@ -194,16 +214,17 @@ pub(super) fn order(kind: &str) -> usize {
             "ReplicationController",
             "ReplicaSet",
             "Deployment",
-            "StatefulSet",
             "HorizontalPodAutoscaler",
+            "StatefulSet",
             "Job",
             "CronJob",
-            "Ingress",
         ],
         &[
             "APIService",
             "MutatingWebhookConfiguration",
             "ValidatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
         ],
     ];
     CLASSES
@@ -260,19 +281,45 @@ mod tests {
             force: true,
         };
         assert_eq!(strategy(&spec, &deployment()), wanted);
-        let names: Vec<String> = feedback(&spec, &deployment())
-            .unwrap()
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect();
+        let read = feedback(&spec, &deployment()).unwrap();
+        let names: Vec<String> = read.paths.into_iter().map(|(name, _)| name).collect();
         assert_eq!(
             names,
             ["ReadyReplicas", "Replicas", "AvailableReplicas", "Mine"]
         );
+        let problem = "version set in the path Other is not matched for the related resource";
+        assert_eq!(read.problems, [problem]);
         let mut other = deployment();
         other["resource"] = json!("statefulsets");
         assert_eq!(strategy(&spec, &other), Strategy::Update);
-        assert_eq!(feedback(&spec, &other), None);
+        assert!(feedback(&spec, &other).is_none());
+    }
+
+    #[test]
+    fn the_first_option_with_feedback_counts_alone() {
+        let option = |rules: Value| {
+            json!({
+                "resourceIdentifier": { "group": "", "resource": "configmaps", "name": "*" },
+                "feedbackRules": rules,
+            })
+        };
+        let path = |name: &str| json!({ "name": name, "path": ".data.a" });
+        let spec = json!({ "manifestConfigs": [
+            option(json!([])),
+            option(json!([
+                { "type": "WellKnownStatus" },
+                { "type": "JSONPaths", "jsonPaths": [path("First")] },
+            ])),
+            option(json!([{ "type": "JSONPaths", "jsonPaths": [path("Second")] }])),
+        ]});
+        let meta = json!({
+            "group": "", "version": "v1", "kind": "ConfigMap", "resource": "configmaps", "name": "a",
+        });
+        let read = feedback(&spec, &meta).unwrap();
+        assert_eq!(read.paths, [("First".to_owned(), ".data.a".to_owned())]);
+        let problem =
+            "cannot find the wellknown statuses for resource with gvk /v1, Kind=ConfigMap";
+        assert_eq!(read.problems, [problem]);
     }
 
     #[test]
@@ -286,6 +333,10 @@ mod tests {
         let namespace = json!({ "group": "", "resource": "namespaces", "name": "ns" });
         assert!(is_orphan(&spec, &namespace));
         assert!(!is_orphan(&spec, &deployment()));
+
+        let mut any = spec;
+        any["deleteOption"]["selectivelyOrphans"]["orphaningRules"][0]["name"] = json!("*");
+        assert!(!is_orphan(&any, &namespace), "a rule has no wildcards");
     }
 
     #[test]
@@ -293,11 +344,12 @@ mod tests {
         let kinds = [
             "Namespace",
             "Role",
+            "ServiceAccount",
             "ConfigMap",
             "Service",
             "Deployment",
             "APIService",
-            "Foo",
+            "Ingress",
         ];
         assert!(kinds.map(order).is_sorted());
     }
