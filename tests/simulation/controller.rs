@@ -25,8 +25,17 @@ pub(crate) struct Deeds(Arc<Mutex<Counts>>);
 #[derive(Debug, Default)]
 struct Counts {
     syncs: BTreeMap<String, usize>,
-    cascades: usize,
+    removed: Vec<Removed>,
     time: u64,
+}
+
+/// An Application whose workload an Argo CD deleted.
+#[derive(Clone, Debug)]
+pub(crate) struct Removed {
+    pub(crate) key: ObjectKey,
+    pub(crate) uid: String,
+    /// UID of its source on the hub.
+    pub(crate) source: Option<String>,
 }
 
 impl Deeds {
@@ -43,9 +52,9 @@ impl Deeds {
         }
     }
 
-    /// How often the workload of an Application was deleted.
-    pub(crate) fn cascades(&self) -> usize {
-        self.lock().cascades
+    /// The Applications whose workload was deleted.
+    pub(crate) fn removed(&self) -> Vec<Removed> {
+        self.lock().removed.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -129,9 +138,16 @@ impl Controller {
         if kept.len() == finalizers.len() {
             return None;
         }
-        self.deeds.lock().cascades += 1;
-        self.trace
-            .emit(format_args!("{}: workload of {key} deleted", self.cluster));
+        let removed = Removed {
+            key: key.clone(),
+            uid: app.uid().to_owned(),
+            source: app.source_uid().map(str::to_owned),
+        };
+        self.trace.emit(format_args!(
+            "{}: workload of {key} deleted, UID {} from {:?}",
+            self.cluster, removed.uid, removed.source
+        ));
+        self.deeds.lock().removed.push(removed);
         Some(json!({ "metadata": { "finalizers": kept } }))
     }
 

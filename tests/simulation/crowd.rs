@@ -18,7 +18,7 @@ use crate::fault::Fault;
 use crate::history::Releases;
 use crate::network::Network;
 use crate::people::project;
-use crate::process::{ARGOCD, Agent, Principal};
+use crate::process::{ARGOCD, Agent, COMPARE_EVERY, Principal};
 use crate::slow::Slow;
 
 const CLUSTER: &str = "spoke1";
@@ -72,7 +72,8 @@ pub(crate) async fn live(certificate: &CertificateDer<'static>, many: usize) -> 
     }
     let fleet = watch::Sender::new(Arc::new(fleet()));
     let level = Releases::Any.principal(&dice);
-    let principal = Principal::start(level.clone(), &hub, fleet.subscribe(), &network);
+    let watched = fleet.subscribe();
+    let principal = Principal::start(level.clone(), &hub, watched, &network, COMPARE_EVERY);
     let agent = Agent::start(level, CLUSTER, Mode::Managed, certificate, &spoke, &network);
     let mut findings = vec![];
     let arrived = || {

@@ -17,16 +17,21 @@ use tokio_util::sync::CancellationToken;
 use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
 use crate::fault::Fault;
+use crate::intents::Intents;
 use crate::network::Network;
 use crate::people::{People, project};
-use crate::process::Principal;
+use crate::process::{COMPARE_EVERY, Principal};
 use crate::slow::Slow;
 
 mod faults;
+mod lies;
 mod site;
 mod verdict;
 
 use site::Site;
+
+/// The intervals of comparisons in one session. With the second one nothing repairs an update that a session lost.
+const COMPARISONS: [Duration; 2] = [COMPARE_EVERY, Duration::from_hours(24)];
 
 /// Something that the product must not do.
 pub(crate) struct Failure {
@@ -45,18 +50,21 @@ pub(crate) struct Outcome {
 /// Everything.
 struct World {
     dice: Dice,
+    fault: Fault,
     releases: Releases,
     trace: Trace,
     network: Network,
     hub: Slow<Hub>,
+    compare_every: Duration,
     fleet: watch::Sender<Arc<Fleet>>,
+    /// A cluster may have left, so that only its next session makes it equal to the hub.
+    fleet_changed: bool,
     principal: Option<Principal>,
     sites: Vec<Site>,
     people: People,
     nature: Parts,
     stop: CancellationToken,
-    backup: Option<Vec<Value>>,
-    deletions: usize,
+    backup: Option<(Vec<Value>, Intents)>,
 }
 
 /// Runs one history and returns the findings at its end.
@@ -182,21 +190,31 @@ impl World {
         let mut world = Self {
             people: People::new(&dice, &hub.inner, &names),
             principal: None,
+            compare_every: *dice.pick(&COMPARISONS),
             dice,
+            fault,
             releases,
             trace,
             network,
             hub,
             fleet,
+            fleet_changed: false,
             sites,
             nature,
             stop,
             backup: None,
-            deletions: 0,
         };
+        world.note_hub();
         world.start_principal();
         world.start_agents();
         world
+    }
+
+    /// The network has to know where each object belongs before it carries it.
+    fn note_hub(&self) {
+        self.network
+            .witness()
+            .note(&self.hub.inner, &self.people.clusters);
     }
 
     fn names(&self) -> Vec<String> {

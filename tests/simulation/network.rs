@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use agent::transport::{Carrier, Connect, DialError};
+use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -25,7 +26,8 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 
 use crate::dice::{Dice, Trace};
-use crate::fault::Fault;
+use crate::fault::{Fault, Mischief};
+use crate::witness::Witness;
 
 mod pipe;
 
@@ -61,6 +63,7 @@ pub(crate) struct Network {
     fault: Fault,
     dice: Dice,
     trace: Trace,
+    witness: Witness,
     state: Arc<Mutex<State>>,
 }
 
@@ -68,6 +71,7 @@ pub(crate) struct Network {
 struct State {
     services: Option<Services>,
     regions: BTreeMap<String, Region>,
+    mischief: Mischief,
 }
 
 struct Region {
@@ -123,17 +127,30 @@ impl Network {
         let state = State {
             services: None,
             regions: regions.collect(),
+            mischief: Mischief::default(),
         };
         Self {
             fault,
             dice: dice.clone(),
             trace: trace.clone(),
+            witness: Witness::default(),
             state: Arc::new(Mutex::new(state)),
         }
     }
 
     pub(crate) fn is_honest(&self) -> bool {
         self.fault == Fault::None
+    }
+
+    /// Reads all messages to agents.
+    pub(crate) const fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
+    /// The messages that take the place of this one.
+    fn tampered(&self, cluster: &str, to_agent: bool, message: Bytes) -> Vec<Bytes> {
+        let mut state = self.lock();
+        state.mischief.of(self.fault, (cluster, to_agent), message)
     }
 
     /// Sets the services that answer from now on; all connections to the previous ones break.
@@ -327,11 +344,11 @@ async fn answer(
 ) -> Result<Response<Body>, Status> {
     line.pass(&dice).await?;
     let is_stream = request.uri().path().ends_with("/Subscribe");
-    let there = request.map(|body| pipe::pipe(body, line.clone(), dice.clone(), is_stream));
+    let there = request.map(|body| pipe::pipe(body, line.clone(), dice.clone(), is_stream, false));
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let answered = services.answer(&chain, address, there);
     let answered = line.broken.run_until_cancelled(answered).await;
     let response = answered.flatten().ok_or_else(Line::lost)?;
     line.pass(&dice).await?;
-    Ok(response.map(|body| pipe::pipe(body, line, dice, is_stream)))
+    Ok(response.map(|body| pipe::pipe(body, line, dice, is_stream, true)))
 }

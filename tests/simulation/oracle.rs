@@ -10,6 +10,7 @@ use protocol::{Kind, ObjectKey};
 use serde_json::{Value, json};
 
 use crate::process::ARGOCD;
+use crate::witness::Witness;
 
 /// Where a user expects an Application.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +37,19 @@ struct Judged {
 pub(crate) struct Oracle<'a> {
     hub: &'a Hub,
     spokes: &'a BTreeMap<String, Spoke>,
+    witness: &'a Witness,
     judged: Vec<Judged>,
 }
 
 impl<'a> Oracle<'a> {
-    pub(crate) fn new(hub: &'a Hub, spokes: &'a BTreeMap<String, Spoke>) -> Self {
+    pub(crate) fn new(
+        hub: &'a Hub,
+        spokes: &'a BTreeMap<String, Spoke>,
+        witness: &'a Witness,
+    ) -> Self {
         let apps = hub.all(Watched::Application);
-        let belongs = |key: &Key, object: &Value| belongs(key, object, spokes);
+        let clusters: Vec<String> = spokes.keys().cloned().collect();
+        let belongs = |key: &Key, object: &Value| belongs(key, object, &clusters);
         let mut keepers: BTreeMap<(String, String, String), (String, String)> = BTreeMap::new();
         for (key, object) in &apps {
             let meta = Meta::of(object);
@@ -83,6 +90,7 @@ impl<'a> Oracle<'a> {
         Self {
             hub,
             spokes,
+            witness,
             judged: judged.collect(),
         }
     }
@@ -180,9 +188,9 @@ impl<'a> Oracle<'a> {
             let same = Meta::of(&judged.object).uid() == source;
             let here = judged.key.name == key.name
                 && judged.belongs == Belongs::To(cluster.to_owned(), key.namespace.clone());
-            // A conflicting or ignored Application keeps its copy.
+            // A conflicting or ignored Application keeps the copies that it had before.
             let left = judged.ignored || judged.belongs == Belongs::Conflict;
-            here || (left && same) || (left && judged.key.name == key.name)
+            here || (left && same && self.witness.was_sent(cluster, source, key))
         })
     }
 
@@ -219,16 +227,24 @@ fn app(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey::new(Kind::Application, namespace, name)
 }
 
-fn belongs(key: &Key, object: &Value, clusters: &BTreeMap<String, Spoke>) -> Belongs {
+/// The cluster of an Application of the hub.
+pub(crate) fn cluster_of(key: &Key, object: &Value, clusters: &[String]) -> Option<String> {
+    match belongs(key, object, clusters) {
+        Belongs::To(cluster, _) => Some(cluster),
+        Belongs::Conflict | Belongs::Hub => None,
+    }
+}
+
+fn belongs(key: &Key, object: &Value, clusters: &[String]) -> Belongs {
     let to = Application::of(object).destination().name;
-    if clusters.contains_key(&key.namespace) {
+    if clusters.contains(&key.namespace) {
         return if to == key.namespace || to == keys::IN_CLUSTER {
             Belongs::To(key.namespace.clone(), ARGOCD.to_owned())
         } else {
             Belongs::Conflict
         };
     }
-    if clusters.contains_key(to) {
+    if clusters.iter().any(|it| it == to) {
         Belongs::To(to.to_owned(), key.namespace.clone())
     } else {
         Belongs::Hub

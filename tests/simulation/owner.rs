@@ -1,10 +1,9 @@
 //! Histories of an autonomous cluster: in the end the hub mirrors the objects of the cluster.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent::sync::api;
-use argocd::{Meta, mirror};
+use argocd::keys;
 use principal::store::{Memory as Hub, Watched};
 use principal::{Enrolment, Fleet};
 use protocol::{Kind, Mode, ObjectKey};
@@ -18,22 +17,26 @@ use crate::controller::{Controller, Deeds};
 use crate::dice::{Dice, Trace};
 use crate::fault::Fault;
 use crate::history::Releases;
+use crate::ledger::Ledger;
 use crate::network::{Conditions, Network};
-use crate::process::{ARGOCD, Agent, Principal};
+use crate::process::{ARGOCD, Agent, COMPARE_EVERY, Principal};
 use crate::slow::{Manners, Slow};
+
+mod verdict;
 
 const CLUSTER: &str = "spoke1";
 const NAMES: [&str; 4] = ["one", "two", "three", "four"];
-const QUIET: Duration = Duration::from_mins(6);
 
 struct World {
     dice: Dice,
+    fault: Fault,
     releases: Releases,
     trace: Trace,
     network: Network,
     hub: Slow<Hub>,
     spoke: Slow<api::Memory>,
     deeds: Deeds,
+    ledger: Ledger,
     fleet: watch::Sender<Arc<Fleet>>,
     principal: Option<Principal>,
     agent: Option<Agent>,
@@ -47,10 +50,11 @@ struct World {
 pub(crate) async fn live(
     seed: u64,
     certificate: &CertificateDer<'static>,
+    fault: Fault,
     releases: Releases,
 ) -> (Vec<String>, Trace) {
     runtime::random::seed(seed);
-    let mut world = World::new(Dice::new(seed), certificate, releases);
+    let mut world = World::new(Dice::new(seed), certificate, fault, releases);
     for _ in 0..10 + world.dice.below(50) {
         world.step().await;
         let pause = world.dice.millis((0, 4000));
@@ -63,9 +67,14 @@ pub(crate) async fn live(
 }
 
 impl World {
-    fn new(dice: Dice, certificate: &CertificateDer<'static>, releases: Releases) -> Self {
+    fn new(
+        dice: Dice,
+        certificate: &CertificateDer<'static>,
+        fault: Fault,
+        releases: Releases,
+    ) -> Self {
         let trace = Trace::new();
-        let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], Fault::None);
+        let network = Network::new(&dice, &trace, &[CLUSTER.to_owned()], fault);
         let hub = Slow::new(Hub::new(), &dice);
         let (spoke, deeds) = (Slow::new(api::Memory::new(), &dice), Deeds::default());
         let stop = CancellationToken::new();
@@ -93,12 +102,14 @@ impl World {
         };
         let mut world = Self {
             dice,
+            fault,
             releases,
             trace,
             network,
             hub,
             spoke,
             deeds,
+            ledger: Ledger::default(),
             fleet: watch::Sender::new(Arc::new(fleet)),
             principal: None,
             agent: None,
@@ -115,7 +126,9 @@ impl World {
         if self.principal.is_none() {
             let fleet = self.fleet.subscribe();
             let level = self.releases.principal(&self.dice);
-            self.principal = Some(Principal::start(level, &self.hub, fleet, &self.network));
+            let (hub, network) = (&self.hub, &self.network);
+            let principal = Principal::start(level, hub, fleet, network, COMPARE_EVERY);
+            self.principal = Some(principal);
         }
         if self.agent.is_none() {
             let (certificate, spoke) = (&self.certificate, &self.spoke);
@@ -137,6 +150,9 @@ impl World {
             0..=6 => self.on_the_spoke(name),
             7..=8 => {
                 self.trace.emit(format_args!("spoke: {name} deleted"));
+                if let Some(app) = self.spoke.inner.get(&own(name)) {
+                    self.ledger.deleted_locally(CLUSTER, &app);
+                }
                 self.spoke.inner.delete(&own(name));
             }
             9..=11 => self.on_the_hub(name),
@@ -189,12 +205,15 @@ impl World {
             Kind::Application
         };
         let mut object = json!({
-            "apiVersion": argocd::keys::API_VERSION,
+            "apiVersion": keys::API_VERSION,
             "kind": kind.as_str(),
             "metadata": { "name": name, "namespace": ARGOCD },
             "spec": { "project": "default", "destination": { "name": "in-cluster", "namespace": "x" } },
         });
         argocd::patch::merge(&mut object, &edit);
+        if kind == Kind::Application && self.dice.probability(0.5) {
+            object["metadata"]["finalizers"] = json!([keys::RESOURCES_FINALIZER]);
+        }
         let number = self.number;
         self.trace
             .emit(format_args!("spoke: {kind} {name} made as {number}"));
@@ -209,7 +228,7 @@ impl World {
         let edit = match self.dice.below(4) {
             0 => json!({ "spec": { "source": { "path": "edited" } } }),
             1 => json!({ "metadata": { "labels": { "mine": "true" } } }),
-            2 => json!({ "metadata": { "annotations": { argocd::keys::REFRESH: "normal" } } }),
+            2 => json!({ "metadata": { "annotations": { keys::REFRESH: "normal" } } }),
             _ if mirror.get("operation").is_none_or(Value::is_null) => json!({ "operation": {
                 "info": [{ "name": "by", "value": format!("sync-{}", self.number) }],
                 "sync": { "revision": "HEAD" },
@@ -246,102 +265,6 @@ impl World {
         self.spoke.behave(manners);
     }
 
-    /// Everything works again; when nothing changes any more, both sides are compared.
-    async fn end(&mut self) -> Vec<String> {
-        self.trace.emit("everything works again");
-        self.network.set_conditions(CLUSTER, Conditions::FINE);
-        self.hub.behave(Manners::GOOD);
-        self.spoke.behave(Manners::GOOD);
-        self.hub.inner.break_watches(false);
-        self.spoke.inner.break_watches(false);
-        self.start();
-        let signature = |world: &Self| (world.hub.inner.version(), world.spoke.inner.version());
-        let mut before = signature(self);
-        for _ in 0..20 {
-            tokio::time::sleep(QUIET).await;
-            let now = signature(self);
-            if now == before {
-                return self.findings();
-            }
-            before = now;
-        }
-        vec!["never quiet".to_owned()]
-    }
-
-    fn findings(&self) -> Vec<String> {
-        let mut findings = vec![];
-        for (key, source) in self.spoke.inner.all() {
-            let (wanted, mirror) = match key.kind {
-                Kind::Application => (
-                    mirror::application(&source, CLUSTER),
-                    self.hub.inner.application(CLUSTER, &key.name),
-                ),
-                Kind::AppProject => (
-                    mirror::project(&source, CLUSTER, ARGOCD),
-                    self.hub
-                        .inner
-                        .project(ARGOCD, &format!("{CLUSTER}-{}", key.name)),
-                ),
-                Kind::Repository | Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => continue,
-            };
-            let wanted = wanted.expect("it can be mirrored");
-            let Some(mirror) = mirror else {
-                findings.push(format!("{key} is not shown"));
-                continue;
-            };
-            let metadata = |object: &Value| object["metadata"]["labels"].clone();
-            if mirror["spec"] != wanted["spec"] || metadata(&mirror) != metadata(&wanted) {
-                findings.push(format!(
-                    "{key} is shown as {mirror:#}, and wanted {wanted:#}"
-                ));
-            }
-            if Meta::of(&mirror).source_uid() != Some(Meta::of(&source).uid()) {
-                findings.push(format!("{key} is shown as made of another one"));
-            }
-            if without_conditions(&mirror) != without_conditions(&source)
-                && key.kind == Kind::Application
-            {
-                findings.push(format!(
-                    "{key} is shown with {:#}, and has {:#}",
-                    mirror["status"], source["status"]
-                ));
-            }
-            for left in [
-                "/operation",
-                "/metadata/annotations/argocd.argoproj.io~1refresh",
-            ] {
-                if mirror.pointer(left).is_some_and(|value| !value.is_null()) {
-                    findings.push(format!("{key}: {left} is never done"));
-                }
-            }
-        }
-        findings.extend(self.strays());
-        let twice = self
-            .deeds
-            .syncs()
-            .into_iter()
-            .filter(|(_, times)| *times > 1);
-        findings.extend(twice.map(|(name, times)| format!("{name} ran {times} times")));
-        findings
-    }
-
-    /// Mirrors of nothing.
-    fn strays(&self) -> impl Iterator<Item = String> {
-        let has = |kind, name: &str| {
-            let key = ObjectKey::new(kind, ARGOCD, name);
-            self.spoke.inner.get(&key).is_some()
-        };
-        let applications = self.hub.inner.all(Watched::Application).into_keys();
-        let applications = applications.filter(move |key| !has(Kind::Application, &key.name));
-        let projects = self.hub.inner.all(Watched::AppProject).into_keys();
-        let projects = projects.filter(move |key| {
-            let source = mirror::source_name(CLUSTER, &key.name);
-            !source.is_some_and(|name| has(Kind::AppProject, name))
-        });
-        let mirrors = applications.chain(projects);
-        mirrors.map(|key| format!("{key:?} mirrors nothing"))
-    }
-
     async fn close(mut self) {
         if let Some(agent) = self.agent.take() {
             agent.crash(&self.network).await;
@@ -352,15 +275,6 @@ impl World {
         self.stop.cancel();
         self.nature.crash().await;
     }
-}
-
-/// The hub's own conditions leave an empty list behind when they are removed.
-fn without_conditions(object: &Value) -> Value {
-    let mut status = object["status"].clone();
-    if let Some(fields) = status.as_object_mut() {
-        fields.remove("conditions");
-    }
-    status
 }
 
 fn own(name: &str) -> ObjectKey {

@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use agent::sync::api::Memory as Spoke;
 
 use crate::dice::Dice;
+use crate::intents::Intents;
+use crate::ledger::Ledger;
 use crate::process::{ARGOCD, TEAM};
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
@@ -19,6 +21,8 @@ pub(crate) struct People {
     pub(crate) dice: Dice,
     pub(crate) hub: Hub,
     pub(crate) clusters: Vec<String>,
+    pub(crate) ledger: Ledger,
+    pub(crate) intents: Intents,
     number: usize,
 }
 
@@ -28,6 +32,8 @@ impl People {
             dice: dice.clone(),
             hub: hub.clone(),
             clusters: clusters.to_vec(),
+            ledger: Ledger::default(),
+            intents: Intents::default(),
             number: 0,
         }
     }
@@ -49,9 +55,8 @@ impl People {
         match what {
             5..=7 => self.edit(&key),
             8 | 9 => {
-                self.hub
-                    .delete(Watched::Application, &key.namespace, &key.name);
-                format!("{key} deleted")
+                self.delete(&key, &app);
+                format!("{key} with UID {} deleted", Meta::of(&app).uid())
             }
             10 => self.recreate(&key, &app),
             11 => self.move_elsewhere(&key),
@@ -63,7 +68,21 @@ impl People {
         }
     }
 
-    fn patch(&self, key: &Key, patch: Value) {
+    fn put(&mut self, object: Value) {
+        self.intents.created(&object);
+        self.hub.put(Watched::Application, object);
+    }
+
+    /// Deletes an Application that is like this now.
+    fn delete(&mut self, key: &Key, app: &Value) {
+        self.ledger.deleted_on_hub(app);
+        self.intents.deleted(key);
+        self.hub
+            .delete(Watched::Application, &key.namespace, &key.name);
+    }
+
+    fn patch(&mut self, key: &Key, patch: Value) {
+        self.intents.patched(key, &patch);
         self.hub
             .edit(Watched::Application, &key.namespace, &key.name, patch);
     }
@@ -112,7 +131,7 @@ impl People {
                 "destination": { "name": to, "namespace": "work" },
             },
         });
-        self.hub.put(Watched::Application, object);
+        self.put(object);
         format!("{key} to {to} created as {number}")
     }
 
@@ -141,10 +160,11 @@ impl People {
             "namespace": key.namespace, "name": key.name, "labels": app["metadata"]["labels"],
         });
         again["spec"] = app["spec"].clone();
-        self.patch(key, json!({ "metadata": { "finalizers": null } }));
-        self.hub
-            .delete(Watched::Application, &key.namespace, &key.name);
-        self.hub.put(Watched::Application, again);
+        let release = json!({ "metadata": { "finalizers": null } });
+        self.patch(key, release);
+        let app = self.hub.application(&key.namespace, &key.name);
+        self.delete(key, &app.unwrap_or_default());
+        self.put(again);
         format!("{key} deleted and made again")
     }
 
@@ -207,7 +227,7 @@ impl People {
     }
 
     /// A user changes something on a spoke; returns a description.
-    pub(crate) fn act_on_spoke(&mut self, spoke: &Spoke) -> String {
+    pub(crate) fn act_on_spoke(&mut self, cluster: &str, spoke: &Spoke) -> String {
         let all = spoke.all();
         let what = self.dice.below(6);
         if what == 0 || all.is_empty() {
@@ -225,11 +245,12 @@ impl People {
             spoke.put(Kind::Application, local);
             return format!("{key} made locally");
         }
-        let (key, _) = self.dice.pick(&all);
+        let (key, object) = self.dice.pick(&all);
         match what {
             1 => {
+                self.ledger.deleted_locally(cluster, object);
                 spoke.delete(key);
-                format!("{key} deleted locally")
+                format!("{key} with UID {} deleted locally", Meta::of(object).uid())
             }
             2 => {
                 let number = self.number().to_string();

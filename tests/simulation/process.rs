@@ -13,7 +13,7 @@ use agent::sync::report::Reports;
 use agent::transport::Dialer;
 use jiff::Timestamp;
 use principal::store::Memory;
-use principal::{Feeds, Fleet, Handle, JwtKey, RedisFeeds, Settings, start_unbound};
+use principal::{Feeds, Fleet, Handle, JwtKey, Limits, RedisFeeds, Settings, start_unbound};
 use protocol::Mode;
 use protocol::version::Capabilities;
 use runtime::clock::Clock;
@@ -30,6 +30,8 @@ pub(crate) const ARGOCD: &str = "argocd";
 /// A namespace of Applications on hub and spokes alike.
 pub(crate) const TEAM: &str = "team-x";
 const HEARTBEAT: Duration = Duration::from_secs(10);
+/// The usual interval of comparisons in one session.
+pub(crate) const COMPARE_EVERY: Duration = Duration::from_mins(5);
 
 /// Signs tokens; any key will do.
 static JWT_KEY: LazyLock<JwtKey> = LazyLock::new(|| {
@@ -70,12 +72,17 @@ impl Principal {
         hub: &Slow<Memory>,
         fleet: watch::Receiver<Arc<Fleet>>,
         network: &Network,
+        compare_every: Duration,
     ) -> Self {
         let token = CancellationToken::new();
         let parts = Parts::new(token.clone());
         let settings = Settings {
             other_namespaces: vec![TEAM.to_owned()],
             capabilities,
+            limits: Limits {
+                compare_every,
+                ..Limits::default()
+            },
             ..Settings::usual(([127, 0, 0, 1], 0).into())
         };
         let begun: Timestamp = "2026-06-01T00:00:00Z".parse().expect("a time");

@@ -13,15 +13,14 @@ impl World {
         match self.dice.below(100) {
             0..60 => {
                 let action = self.people.act_on_hub();
-                self.deletions += usize::from(action.contains("deleted"));
+                self.note_hub();
                 self.trace.emit(format_args!("hub: {action}"));
             }
             60..75 => {
                 let site = self.dice.pick(&self.sites);
                 let before = site.store.inner.all();
-                let action = self.people.act_on_spoke(&site.store.inner);
+                let action = self.people.act_on_spoke(&site.name, &site.store.inner);
                 site.forget_unseen_deletions(before);
-                self.deletions += usize::from(action.contains("deleted"));
                 self.trace.emit(format_args!("{}: {action}", site.name));
             }
             75..82 => self.change_conditions(),
@@ -43,7 +42,8 @@ impl World {
             }
             97 => {
                 let apps = self.hub.inner.all(Watched::Application);
-                self.backup = Some(apps.into_values().collect());
+                let intents = self.people.intents.clone();
+                self.backup = Some((apps.into_values().collect(), intents));
                 self.trace.emit("hub: backup");
             }
             _ => self.restore().await,
@@ -139,7 +139,8 @@ impl World {
             let level = self.releases.principal(&self.dice);
             self.trace.emit(format_args!("principal starts: {level:?}"));
             let fleet = self.fleet.subscribe();
-            let principal = Principal::start(level, &self.hub, fleet, &self.network);
+            let every = self.compare_every;
+            let principal = Principal::start(level, &self.hub, fleet, &self.network, every);
             self.principal = Some(principal);
         }
     }
@@ -152,6 +153,7 @@ impl World {
             .cloned()
             .collect();
         let fresh = self.dice.probability(0.3);
+        self.fleet_changed = true;
         self.trace
             .emit(format_args!("out of the fleet: {gone:?}, fresh: {fresh}"));
         self.fleet.send_replace(fleet(&names, &gone, fresh));
@@ -159,7 +161,7 @@ impl World {
 
     /// Everything on the hub is as it was, as other objects; the principal is down meanwhile.
     async fn restore(&mut self) {
-        let Some(backup) = self.backup.clone() else {
+        let Some((backup, intents)) = self.backup.clone() else {
             return;
         };
         self.trace.emit("hub: restored from the backup");
@@ -176,6 +178,7 @@ impl World {
             );
             hub.delete(Watched::Application, &key.namespace, &key.name);
         }
+        self.people.intents = intents.restored(&backup);
         for mut object in backup {
             // As a restore does: nothing that only the server knows, and no command.
             for field in [
@@ -191,6 +194,7 @@ impl World {
             object.as_object_mut().map(|it| it.remove("operation"));
             hub.put(Watched::Application, object);
         }
+        self.note_hub();
         self.start_principal();
     }
 }

@@ -11,8 +11,8 @@ use crate::network::Conditions;
 use crate::oracle::Oracle;
 use crate::slow::Manners;
 
-/// How long nothing must change before it counts as quiet.
-const QUIET: Duration = Duration::from_mins(5);
+/// How long nothing must change before it counts as quiet; longer than any pause of the product between two attempts.
+const QUIET: Duration = Duration::from_mins(6);
 /// After so long something is stuck.
 const TIME_LIMIT: Duration = Duration::from_hours(1);
 
@@ -32,11 +32,19 @@ impl World {
         }
         self.start_agents();
         let mut findings = self.settle("after the faults").await;
+        // The resync of the next session would repair what this one lost.
+        if !self.fleet_changed {
+            let early = self.oracle_findings();
+            findings.extend(early.iter().map(|it| format!("in a living session: {it}")));
+        }
+        self.lie_before_a_connection();
         for name in &names {
             self.network.break_lines(name);
         }
         findings.extend(self.settle("after a new connection").await);
+        self.lie_before_a_look().await;
         findings.extend(self.oracle_findings());
+        findings.extend(self.people.intents.findings(&self.hub.inner));
         findings.extend(self.once());
         if findings.is_empty() {
             findings.extend(self.rest().await);
@@ -70,7 +78,7 @@ impl World {
         sites.chain([hub]).collect()
     }
 
-    fn spokes(&self) -> BTreeMap<String, api::Memory> {
+    pub(super) fn spokes(&self) -> BTreeMap<String, api::Memory> {
         let sites = self.sites.iter();
         sites
             .map(|site| (site.name.clone(), site.store.inner.clone()))
@@ -79,13 +87,12 @@ impl World {
 
     fn oracle_findings(&self) -> Vec<String> {
         let spokes = self.spokes();
-        Oracle::new(&self.hub.inner, &spokes).findings()
+        Oracle::new(&self.hub.inner, &spokes, self.network.witness()).findings()
     }
 
     /// Nothing was done twice, or without need.
     fn once(&self) -> Vec<String> {
-        let mut findings = vec![];
-        let mut cascades = 0;
+        let mut findings = self.network.witness().findings();
         for site in &self.sites {
             for (sync, times) in site.deeds.syncs() {
                 if times > 1 && sync != "-" {
@@ -96,13 +103,8 @@ impl World {
             if idle > site.store.failures() {
                 findings.push(format!("{}: {idle} writes changed nothing", site.name));
             }
-            cascades += site.deeds.cascades();
-        }
-        if cascades > self.deletions {
-            findings.push(format!(
-                "workloads were deleted {cascades} times, and only {} deletions asked for",
-                self.deletions
-            ));
+            let ledger = &self.people.ledger;
+            findings.extend(ledger.findings(&site.name, &site.deeds.removed()));
         }
         let idle = self.hub.inner.all_writes().idle;
         if idle > self.hub.failures() {
@@ -119,6 +121,7 @@ impl World {
             principal.crash(&self.network).await;
         }
         self.start_principal();
+        self.lie_at_a_restart();
         findings.extend(self.settle("with a new principal").await);
         if self.signature() != before {
             findings.push("a restart of the principal made writes".to_owned());
@@ -129,6 +132,7 @@ impl World {
                 agent.crash(&self.network).await;
             }
         }
+        self.lie_at_a_restart_of_agents();
         self.start_agents();
         findings.extend(self.settle("with new agents").await);
         if self.signature() != before {
@@ -159,7 +163,7 @@ impl World {
     /// New commands run once.
     async fn run_new_commands(&mut self) -> Vec<String> {
         let spokes = self.spokes();
-        let delivered = Oracle::new(&self.hub.inner, &spokes).delivered();
+        let delivered = Oracle::new(&self.hub.inner, &spokes, self.network.witness()).delivered();
         let mut asked = vec![];
         for (key, object) in &delivered {
             let action = self.people.sync(key, object);

@@ -14,11 +14,10 @@ use tonic::body::Body;
 use super::Line;
 use crate::dice::Dice;
 use crate::fault::{self, Fault};
+use crate::witness::HEAD;
 
 /// Messages under way before the sender has to wait.
 const WINDOW: usize = 64;
-/// A flag and a length go before each message of gRPC.
-const HEAD: usize = 5;
 /// How long a forged message takes.
 const FORGER: Duration = Duration::from_secs(4);
 
@@ -30,11 +29,13 @@ struct Pipe {
     dice: Dice,
     /// Whether messages may get lost or repeated; a call without an answer would only wait for its time-out.
     is_stream: bool,
+    /// Whether the agent receives the messages, or the principal.
+    to_agent: bool,
     failed: bool,
 }
 
 /// `body` as the other end of `line` receives it.
-pub(super) fn pipe(body: Body, line: Line, dice: Dice, is_stream: bool) -> Body {
+pub(super) fn pipe(body: Body, line: Line, dice: Dice, is_stream: bool, to_agent: bool) -> Body {
     let pipe = Pipe {
         inner: Some(body),
         under_way: VecDeque::new(),
@@ -42,6 +43,7 @@ pub(super) fn pipe(body: Body, line: Line, dice: Dice, is_stream: bool) -> Body 
         line,
         dice,
         is_stream,
+        to_agent,
         failed: false,
     };
     let frames = stream::unfold(pipe, |mut pipe| async move {
@@ -106,16 +108,30 @@ impl Pipe {
                     } else {
                         1
                     };
-                    for _ in 0..times {
-                        self.post(Ok(Frame::data(message.clone())));
-                    }
-                    if self.line.network.fault == Fault::ForgedCommand
-                        && let Some(forged) = fault::forged(&message, HEAD)
-                    {
-                        self.last += FORGER;
-                        self.post(Ok(Frame::data(forged)));
-                    }
+                    self.carry(message, times);
                 }
+            }
+        }
+    }
+
+    /// Sends a message so many times, or others in its place.
+    fn carry(&mut self, message: Bytes, times: usize) {
+        if !self.is_stream {
+            return self.post(Ok(Frame::data(message)));
+        }
+        let network = self.line.network.clone();
+        for message in network.tampered(&self.line.cluster, self.to_agent, message) {
+            if self.to_agent {
+                network.witness().sees(&self.line.cluster, &message);
+            }
+            for _ in 0..times {
+                self.post(Ok(Frame::data(message.clone())));
+            }
+            if network.fault == Fault::ForgedCommand
+                && let Some(forged) = fault::forged(&message)
+            {
+                self.last += FORGER;
+                self.post(Ok(Frame::data(forged)));
             }
         }
     }
