@@ -103,7 +103,7 @@ impl<K, V> Default for Cache<K, V> {
     }
 }
 
-impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
+impl<K: Clone + Ord, V: Clone + PartialEq> Cache<K, V> {
     /// Applies an event and returns the keys that changed, with their former values.
     pub(crate) fn apply(&mut self, update: Update<K, V>) -> Vec<(K, Option<V>)> {
         self.progress.take(&update);
@@ -113,6 +113,9 @@ impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
                 Vec::new()
             }
             Change::Listed(key, value) => {
+                // An unchanged object is shared, so that a new list does not need the memory of a second cache.
+                let known = self.live.get(&key).filter(|known| **known == value);
+                let value = known.cloned().unwrap_or(value);
                 self.listing.get_or_insert_default().insert(key, value);
                 Vec::new()
             }
@@ -166,6 +169,8 @@ impl<K: Clone + Ord, V: PartialEq> Cache<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -193,6 +198,21 @@ mod tests {
         let changed = cache.apply(update(Change::Complete));
         assert_eq!(changed, [("b", Some(1)), ("a", Some(1))]);
         assert_eq!(cache.live(), &BTreeMap::from([("b", 2)]));
+    }
+
+    #[test]
+    fn a_new_list_shares_unchanged_objects() {
+        let objects = [Arc::new(1), Arc::new(2)];
+        let mut cache = Cache::default();
+        cache.apply(update(Change::Applied("a", Arc::clone(&objects[0]))));
+        cache.apply(update(Change::Applied("b", Arc::clone(&objects[1]))));
+        cache.apply(update(Change::Restarted));
+        cache.apply(update(Change::Listed("a", Arc::new(1))));
+        cache.apply(update(Change::Listed("b", Arc::new(3))));
+        let changed = cache.apply(update(Change::Complete));
+        assert_eq!(changed, [("b", Some(Arc::new(2)))]);
+        assert!(Arc::ptr_eq(&cache.live()["a"], &objects[0]));
+        assert_eq!(*cache.live()["b"], 3);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{iter, sync::Arc, time::Duration};
 use futures::{StreamExt as _, stream, stream::BoxStream};
 use kube::Client;
 use tokio::{
+    sync::Mutex,
     task::JoinSet,
     time::{Instant, sleep_until},
 };
@@ -59,6 +60,7 @@ pub async fn run<A: Addon>(addon: Arc<A>, setup: Setup) -> Result<(), Error> {
         world: Arc::clone(setup.view.world()),
         metrics: setup.metrics,
         pending: PendingWork::default(),
+        lists: Mutex::default(),
     });
     let mut watches = watch_all(&hub);
     let mut workers = Workers::new(Arc::clone(&hub));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kube::Client;
+use tokio::sync::Mutex;
 
 use super::{
     event::Events,
@@ -22,6 +23,8 @@ pub(crate) struct Hub<A> {
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
     pub(crate) pending: PendingWork<Key>,
+    /// Locked by the watch that lists.
+    pub(crate) lists: Mutex<()>,
 }
 
 impl<A> Hub<A> {

@@ -258,7 +258,7 @@ impl ObjectCache {
     }
 
     /// Applies an event and returns the keys that changed, with their former values.
-    pub(crate) fn apply<K: Clone + Ord, V: PartialEq>(
+    pub(crate) fn apply<K: Clone + Ord, V: Clone + PartialEq>(
         &self,
         cache: impl FnOnce(&mut State) -> &mut Cache<K, V>,
         update: Update<K, V>,

@@ -35,12 +35,15 @@ use crate::{
 mod follow;
 #[cfg(test)]
 mod pages;
+mod text;
+mod turn;
 mod wake;
 
 /// Objects per page of a list.
 const PAGE: u32 = 100;
-/// The same of certificate requests, of which one cluster may create any number of up to 1.5 MB each.
-const REQUESTS_PAGE: u32 = 20;
+/// The same of large objects: works, and certificate requests, of which one cluster may create any number. Both may have up
+/// to 1.5 MB each.
+const LARGE_PAGE: u32 = 20;
 
 impl<A: Addon> Hub<A> {
     fn by_name(&self) -> watcher::Config {
@@ -72,7 +75,7 @@ impl<A: Addon> Hub<A> {
             }
             self.wake_hosted(&changed);
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// Wakes the certificate requests of a cluster, and the cluster itself if it has the add-on or works.
@@ -135,7 +138,7 @@ impl<A: Addon> Hub<A> {
                 self.pending.wake(Key::Cluster(cluster), wake);
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// Works of this add-on, without their objects. The label selector limits the traffic; the name decides to which
@@ -144,7 +147,7 @@ impl<A: Addon> Hub<A> {
         let source = Source {
             what: "manifestworks",
             resource: ApiResource::erase::<ManifestWork>(&()),
-            config: self.by_label(),
+            config: self.by_label().page_size(LARGE_PAGE),
             key: |object: &DynamicObject| {
                 let (namespace, name) = namespaced(object)?;
                 let cluster = place::served(self.addon.name(), &namespace, &name)?;
@@ -159,7 +162,7 @@ impl<A: Addon> Hub<A> {
                 self.pending.wake(Key::Cluster(key.0), wake);
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// Roles, or `RoleBindings`, of this add-on's agents.
@@ -186,7 +189,7 @@ impl<A: Addon> Hub<A> {
                 self.pending.add(Key::Cluster(cluster));
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// Certificate requests with this add-on's label; or those to a custom signer of ours without it, since no other
@@ -205,7 +208,7 @@ impl<A: Addon> Hub<A> {
         let source = Source {
             what,
             resource: ApiResource::erase::<CertificateSigningRequest>(&()),
-            config: config.page_size(REQUESTS_PAGE),
+            config: config.page_size(LARGE_PAGE),
             key: |object: &DynamicObject| object.metadata.name.clone(),
             read: |object| Summary::read(&object, accepts_awsirsa).map(Arc::new),
         };
@@ -224,7 +227,7 @@ impl<A: Addon> Hub<A> {
                 self.pending.add(Key::Request(name));
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// The requests that are judged now because this one, which was open before, no longer is, as one of this many.
@@ -264,7 +267,7 @@ impl<A: Addon> Hub<A> {
                 }
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// All objects of one kind of configuration.
@@ -304,7 +307,7 @@ impl<A: Addon> Hub<A> {
                 });
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 
     /// Decisions of all placements: OCM configures the clusters that a placement selects.
@@ -324,7 +327,7 @@ impl<A: Addon> Hub<A> {
                 }
             }
         };
-        source.follow(&self.client, apply).await
+        source.follow(&self, apply).await
     }
 }
 

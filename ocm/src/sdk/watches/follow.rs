@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, pin_mut};
 use kube::{
-    Api, Client,
+    Api, Resource as _,
     api::{ApiResource, DynamicObject},
     runtime::{
         WatchStreamExt as _,
@@ -14,10 +14,12 @@ use kube::{
 };
 use tracing::{debug, info, warn};
 
+use super::{text::Text, turn::Turn};
 use crate::sdk::{
     Error,
     cache::{Change, Update, version},
     error::chain,
+    hub::Hub,
     queue,
 };
 
@@ -33,14 +35,16 @@ pub(super) struct Source<F, G> {
 
 impl<K, V, F: Fn(&DynamicObject) -> Option<K>, G: Fn(DynamicObject) -> Option<V>> Source<F, G> {
     /// Follows the watch for ever; the watcher backs off and lists again after errors.
-    pub(super) async fn follow(self, client: &Client, apply: impl Fn(Update<K, V>)) -> Error {
+    pub(super) async fn follow<A>(self, hub: &Hub<A>, apply: impl Fn(Update<K, V>)) -> Error {
         let what = self.what;
-        let api = Api::all_with(client.clone(), &self.resource);
+        let api = Api::<Text>::all_with(hub.client.clone(), &self.resource);
         let backoff = ResetTimerBackoff::new(Pauses(FIRST), HEALTHY);
         let events = watcher::watcher(api, self.config.clone()).backoff(backoff);
         pin_mut!(events);
         let mut healthy = true;
+        let mut turn = Turn::new(&hub.lists);
         while let Some(event) = events.next().await {
+            turn.follow(&event).await;
             let event = match event {
                 Ok(event) => event,
                 Err(error) => {
@@ -65,17 +69,15 @@ impl<K, V, F: Fn(&DynamicObject) -> Option<K>, G: Fn(DynamicObject) -> Option<V>
     }
 
     /// Converts an event of the watcher. An unreadable object is skipped, so that it does not hide the others.
-    fn update(&self, event: Event<DynamicObject>) -> Update<K, V> {
+    fn update(&self, event: Event<Text>) -> Update<K, V> {
         let version = match &event {
             Event::Init | Event::InitDone => None,
-            Event::InitApply(object) | Event::Apply(object) | Event::Delete(object) => object
-                .metadata
-                .resource_version
-                .as_deref()
-                .and_then(version),
+            Event::InitApply(text) | Event::Apply(text) | Event::Delete(text) => {
+                text.meta().resource_version.as_deref().and_then(version)
+            }
         };
-        let read = |mut object: DynamicObject, change: fn(K, V) -> Change<K, V>| {
-            object.metadata.managed_fields = None;
+        let read = |text: Text, change: fn(K, V) -> Change<K, V>| {
+            let object = text.decoded();
             let name = object.metadata.name.clone();
             let entry = (self.key)(&object).zip((self.read)(object));
             if entry.is_none() {
@@ -89,10 +91,12 @@ impl<K, V, F: Fn(&DynamicObject) -> Option<K>, G: Fn(DynamicObject) -> Option<V>
         };
         let change = match event {
             Event::Init => Change::Restarted,
-            Event::InitApply(object) => read(object, Change::Listed),
+            Event::InitApply(text) => read(text, Change::Listed),
             Event::InitDone => Change::Complete,
-            Event::Apply(object) => read(object, Change::Applied),
-            Event::Delete(object) => (self.key)(&object).map_or(Change::Unread, Change::Deleted),
+            Event::Apply(text) => read(text, Change::Applied),
+            Event::Delete(text) => {
+                (self.key)(&text.decoded()).map_or(Change::Unread, Change::Deleted)
+            }
         };
         Update { change, version }
     }

@@ -94,6 +94,7 @@ pub(crate) fn hub_of(client: Client) -> Hub<Author> {
         world: Arc::clone(View::new().world()),
         metrics: Metrics::default(),
         pending: PendingWork::default(),
+        lists: tokio::sync::Mutex::default(),
     }
 }
 
