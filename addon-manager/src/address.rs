@@ -3,13 +3,9 @@
 pub mod find;
 pub mod follow;
 
-use std::{
-    fmt,
-    net::{IpAddr, Ipv6Addr},
-    str::FromStr,
-};
+use std::{fmt, net::IpAddr, str::FromStr};
 
-use runtime::net::{authority, bracketed};
+use runtime::net::{authority, host_and_port};
 
 /// The default port, as in the Service in `manifests/hub`.
 pub const DEFAULT_PORT: u16 = 443;
@@ -35,29 +31,13 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = || InvalidAddress(text.to_owned());
-        if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Self {
-                host: ip.to_string(),
-                port: DEFAULT_PORT,
-            });
-        }
-        // Colons inside of brackets belong to the address.
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) if !text.ends_with(']') => {
-                (host, port.parse().map_err(|_not_a_port| wrong())?)
-            }
-            Some(_) | None => (text, DEFAULT_PORT),
+        let (host, port) = host_and_port(text, Some(DEFAULT_PORT)).ok_or_else(wrong)?;
+        let host = match host.parse::<IpAddr>() {
+            Ok(ip) => ip.to_string(),
+            Err(_) if is_dns_name(host) => host.to_ascii_lowercase(),
+            Err(_) => return Err(wrong()),
         };
-        let host = match bracketed(host) {
-            Some(v6) => v6
-                .parse::<Ipv6Addr>()
-                .map_err(|_not_v6| wrong())?
-                .to_string(),
-            None if is_dns_name(host) => host.to_ascii_lowercase(),
-            None => return Err(wrong()),
-        };
-        let address = Self { host, port };
-        Some(address).filter(|it| it.port != 0).ok_or_else(wrong)
+        Ok(Self { host, port })
     }
 }
 

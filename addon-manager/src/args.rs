@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use argocd::name::is_label_value;
 use clap::{
     Args, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
     builder::RangedU64ValueParser,
@@ -131,6 +132,9 @@ pub struct SharedArgs {
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(LEAST_MESSAGE..),
           default_value_t = 16 << 20)]
     pub grpc_max_message_size: usize,
+    /// Status writes a second for one Application, at most. While the hub's API is busy there are two.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000), default_value_t = 20)]
+    pub status_writes_per_second: u32,
     /// Memory limit of this container, in bytes; 0 for none. At 85% of it, the sessions that use the most memory end, and the
     /// add-on of their cluster says so.
     #[arg(long, env = "HUB_MEMORY_LIMIT", default_value = "0")]
@@ -238,8 +242,6 @@ pub struct ReadyArgs {
 
 /// Ordinary Applications do not fit into smaller messages.
 const LEAST_MESSAGE: u64 = 64 << 10;
-/// As Kubernetes limits it.
-const LONGEST_LABEL: usize = 63;
 /// A shorter life would cause constant renewals: OCM's agent checks every few minutes.
 const LEAST_LIFE: Duration = Duration::from_mins(10);
 
@@ -325,10 +327,7 @@ fn namespace(text: &str) -> Result<String, String> {
 
 /// The value of a label; none if it is empty.
 fn label_value(text: &str) -> Result<Optional<String>, String> {
-    let is_inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let has_ends = [text.chars().next(), text.chars().next_back()];
-    let has_ends = has_ends.iter().flatten().all(char::is_ascii_alphanumeric);
-    if text.len() > LONGEST_LABEL || !has_ends || !text.chars().all(is_inner) {
+    if !is_label_value(text) {
         return Err(format!("{text:?} is not the value of a label"));
     }
     Ok(Optional(

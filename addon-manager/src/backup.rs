@@ -25,7 +25,7 @@ use crate::{
     keys::{BACKUP, FIELD_MANAGER, IDENTITY},
 };
 
-/// An object that did not exist yet, or that lost its label, has it after this time.
+/// The pause between rounds: an object that was created later, or that lost its label, has it after this time.
 const PAUSE: Duration = Duration::from_mins(1);
 
 /// Labels the objects.
@@ -38,7 +38,7 @@ pub struct Labeller {
 }
 
 impl Labeller {
-    /// Of the Secrets and decisions in the manager's namespace, and the principal's identity in Argo CD's; with this value.
+    /// Labels the Secrets and decisions in the manager's namespace, and the principal's identity in Argo CD's, with this value.
     pub fn new(client: &Client, own: &str, argocd: &str, value: &str) -> Self {
         Self {
             secrets: Api::namespaced(client.clone(), own),
@@ -63,7 +63,7 @@ impl Labeller {
         }
     }
 
-    /// All of them, also after one that failed.
+    /// Labels all of them, also those after one that failed.
     async fn round(&self) -> Result<(), ApiError> {
         let all = [
             self.label(&self.secrets, CA_SECRET).await,

@@ -126,6 +126,7 @@ fn shared(
     principal.other_namespaces = listed(&args.allowed_namespaces);
     principal.identity = identity;
     principal.limits.message_bytes = args.grpc_max_message_size;
+    principal.limits.object_writes = args.status_writes_per_second;
     let soft_limit = args.memory_limit / 100 * MEMORY_PERCENT;
     principal.limits.memory = (soft_limit > 0).then_some(soft_limit);
     principal.websockets = args.enable_websocket;

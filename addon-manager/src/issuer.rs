@@ -175,8 +175,8 @@ impl Issuer {
         publish(&self.authority, Some(Arc::new(stored.ca.clone())));
         let mut troubles = Vec::new();
         for step in plan(&observed, &wanted, now) {
-            if let Step::ReportForeign { secret, reason } = step {
-                troubles.push(format!("Secret {secret} was not created by this add-on, which cannot renew it: {reason}"));
+            if let Some(trouble) = trouble(&step) {
+                troubles.push(trouble);
             } else {
                 self.carry_out(&stored.ca, step, now).await?;
             }
@@ -243,7 +243,7 @@ impl Issuer {
                     .await?;
                 info!(secret = JWT_SECRET, "created the token key");
             }
-            Step::ReportForeign { .. } => {}
+            Step::ReportForeign { .. } | Step::ReportTokenKey => {}
         }
         Ok(())
     }
@@ -255,6 +255,20 @@ impl Issuer {
                 self.metrics.expires(secret, leaf.not_after);
             }
         }
+    }
+}
+
+/// The problem that a person must solve; none if the step is a write.
+fn trouble(step: &Step) -> Option<String> {
+    match step {
+        Step::ReportForeign { secret, reason } => Some(format!(
+            "Secret {secret} was not created by this add-on, which cannot renew it: {reason}"
+        )),
+        Step::ReportTokenKey => Some(format!(
+            "Secret {JWT_SECRET} has no RSA key in PEM in {JWT_KEY}, and the next process of the hub program needs \
+            one; delete the Secret, and the add-on creates another key"
+        )),
+        Step::Issue { .. } | Step::MakeTokenKey => None,
     }
 }
 
@@ -281,8 +295,19 @@ pub struct Observed {
     pub principal: ReadLeaf,
     /// The resource proxy's certificate.
     pub resource_proxy: ReadLeaf,
-    /// Whether the token key exists.
-    pub token_key: bool,
+    /// The token key.
+    pub token_key: TokenKey,
+}
+
+/// The stored token key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenKey {
+    /// There is none.
+    Missing,
+    /// Its Secret has no key that can sign. The running process keeps the last one; the next would start without.
+    Unusable,
+    /// It can sign tokens.
+    Usable,
 }
 
 impl Observed {

@@ -83,7 +83,8 @@ async fn look(
 ) {
     let mut sync_status = replica.sync_status();
     let (mut grace_period, mut definitions) = (GracePeriod::default(), Definitions::default());
-    let mut project = replica.mode() == Mode::Autonomous;
+    let owns_projects = replica.mode() == Mode::Autonomous;
+    let mut project = owns_projects;
     loop {
         let programs = seen.borrow_and_update().clone();
         let serves = {
@@ -92,6 +93,10 @@ async fn look(
                 .is_complete()
                 .then(|| sync_status.argocd() == ArgoCd::Installed)
         };
+        if serves == Some(false) {
+            // CRDs that were deleted took their objects along.
+            project = owns_projects;
+        }
         let mut again = false;
         if let (Some(runs), Some(serves)) = (programs.runs(), serves) {
             let found = health_problem(client, replica.argocd_namespace(), &programs).await;

@@ -248,6 +248,9 @@ fn one_of<T: Copy>(flag: &'static str, value: &str, words: &[(&str, T)]) -> Resu
     })
 }
 
+const SPIRE: &str = "let spiffe-helper write certificate, key and bundle to files, and name them with --tls-client-cert, \
+    --tls-client-key and --root-ca-path";
+
 /// Rejects unsupported settings that are unsafe to ignore, and logs the others.
 fn check_unsupported(later: &LaterArgs) -> Result<(), Error> {
     let refused = [
@@ -260,6 +263,16 @@ fn check_unsupported(later: &LaterArgs) -> Result<(), Error> {
             !matches!(later.tls_max_version.as_str(), "" | "tls1.3"),
             "--tls-max-version",
             "the agent uses TLS 1.3 only",
+        ),
+        (
+            !later.spire_agent_socket.is_empty(),
+            "--spire-agent-socket",
+            SPIRE,
+        ),
+        (
+            !later.spire_auth_method.is_empty(),
+            "--spire-auth-method",
+            SPIRE,
         ),
     ];
     if let Some((_, flag, why)) = refused.into_iter().find(|(used, ..)| *used) {

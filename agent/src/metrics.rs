@@ -30,6 +30,7 @@ pub(crate) const ENDS: &[&str] = &[
     "NotKnownHere",
     "ProxyFailed",
     "Renewed",
+    "Restored",
     "Silent",
     "Stopped",
     "TlsFailed",

@@ -176,7 +176,9 @@ impl Link {
         let reason = end.reason();
         self.metrics.link_ends.count(reason);
         match end {
-            End::Stopped | End::Renewed | End::Closed => tracing::info!(reason, "link ended"),
+            End::Stopped | End::Renewed | End::Restored | End::Closed => {
+                tracing::info!(reason, "link ended");
+            }
             End::NotDialled(error) => {
                 if error.is_refusal() {
                     self.metrics.auth_failures.inc();

@@ -104,7 +104,7 @@ pub enum Command {
     #[command(subcommand)]
     Certs(Certs),
     /// List, revoke and restore agents.
-    #[command(subcommand)]
+    #[command(subcommand, alias = "agents")]
     Agent(Agent),
     /// Adopt clusters that the hub's Argo CD manages without the add-on.
     #[command(subcommand)]

@@ -11,8 +11,8 @@ pub mod spoke;
 use serde::Serialize;
 use serde_json::Value;
 
-pub use argo_cd::{CONTROLLER, controllers, in_effect, watchers};
-pub(crate) use argo_cd::{NAMESPACES, REDIS_SERVER, own_setting};
+pub use argo_cd::{CONTROLLER, controllers, has_own_namespaces, in_effect, watchers};
+pub(crate) use argo_cd::{NAMESPACES, REDIS_SERVER};
 pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
 pub(crate) use live::{full_address, is_proxy_on, leads_to_us, proxy_address};
@@ -53,6 +53,8 @@ pub struct Facts {
     pub shared_parameters: Result<Option<Value>, String>,
     /// Argo CD's parameters, as argocd-server has them.
     pub parameters: Result<Option<Value>, String>,
+    /// Whether argocd-server has a list of namespaces for itself.
+    pub has_own_namespaces: bool,
     /// What Argo CD's server may do with Applications of clusters.
     pub server_rights: Vec<ServerRight>,
     /// The cluster Secrets of agents, without what is in them.

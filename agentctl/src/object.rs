@@ -86,11 +86,21 @@ pub(crate) fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> 
     entry.get("value")?.as_str()
 }
 
+/// The words of a container's command line.
+pub(crate) fn words(container: &Value) -> impl Iterator<Item = &str> {
+    let words = ["/command", "/args"].into_iter();
+    let words = words.flat_map(move |place| list(container, place));
+    words.filter_map(Value::as_str)
+}
+
+/// The value of a container's flag, or else of its variable, which may read a `ConfigMap`.
+pub(crate) fn option<'a>(container: &'a Value, (flag, name): (&str, &str)) -> Option<&'a str> {
+    argument(container, flag).or_else(|| variable(container, name))
+}
+
 /// The last value of a flag of a container, which follows after `=` or as the next word.
 pub(crate) fn argument<'a>(container: &'a Value, flag: &str) -> Option<&'a str> {
-    let words = ["/command", "/args"].into_iter();
-    let words = words.flat_map(|place| list(container, place));
-    let words: Vec<_> = words.filter_map(Value::as_str).collect();
+    let words: Vec<_> = words(container).collect();
     let mut value = None;
     for (next, word) in (1_usize..).zip(&words) {
         match word.strip_prefix(flag) {

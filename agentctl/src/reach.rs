@@ -29,7 +29,7 @@ use crate::{
     hub::chain,
 };
 
-/// Each of both steps may take that long: more than TCP to a silent address does, whose error says more.
+/// The timeout of each of both steps: longer than that of TCP to a silent address, whose error has more detail.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Dials, and shakes hands; `roots` are those that an agent trusts, as PEM, or why they are not known.

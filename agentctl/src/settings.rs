@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     args::Given,
-    object::{container, entries, list, present, variable},
+    object::{container, entries, option, present},
 };
 
 /// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
@@ -80,14 +80,6 @@ pub fn settings(manager: &Result<Option<Value>, String>, place: &str, given: &Gi
         doubt,
         silent: silent(manager, place),
     }
-}
-
-/// The value of a flag of a container; without it, that of its variable.
-pub(crate) fn option<'a>(container: &'a Value, (flag, name): (&str, &str)) -> Option<&'a str> {
-    let args = list(container, "/args").iter().filter_map(Value::as_str);
-    // A later one wins, as with the program itself.
-    let mut given = args.filter_map(|arg| arg.strip_prefix(flag)?.strip_prefix('='));
-    given.next_back().or_else(|| variable(container, name))
 }
 
 #[cfg(test)]

@@ -1,24 +1,12 @@
 //! Sanitizes claims of agents before they are shown.
 
 const LONGEST_VERSION: usize = 64;
-/// The longest name of an object.
-pub(crate) const LONGEST_NAME: usize = 253;
 
 /// The claimed version, if it has the form of one.
 pub fn version(text: &str) -> Option<&str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || ".-+".contains(c);
     let is_one = (1..=LONGEST_VERSION).contains(&text.len()) && text.chars().all(fits);
     is_one.then_some(text)
-}
-
-/// Whether the claimed text is a DNS subdomain, as names of objects are.
-pub fn is_name(text: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let is_part = |part: &str| {
-        let ends = part.starts_with('-') || part.ends_with('-');
-        !part.is_empty() && part.bytes().all(inner) && !ends
-    };
-    text.len() <= LONGEST_NAME && text.split('.').all(is_part)
 }
 
 /// A claimed text as one line of at most `longest` characters, without control characters of a terminal.

@@ -69,8 +69,7 @@ pub fn build(inputs: Inputs<'_>) -> Value {
     } = inputs;
     let mut all_labels: Map<String, Value> = labels
         .iter()
-        // With the last one an Argo CD that manages the ManagedCluster would prune the Secret as a stray part of it.
-        .filter(|(key, _)| !keys::is_reserved(key) && *key != keys::INSTANCE)
+        .filter(|(key, _)| !keys::is_reserved(key))
         .map(|(key, value)| (key.clone(), value.as_str().into()))
         .collect();
     all_labels.insert(keys::SECRET_TYPE.to_owned(), "cluster".into());

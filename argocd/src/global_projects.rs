@@ -22,6 +22,9 @@ const ENTRY: &str = "globalProjects";
 /// So many entries count: a list of thousands would cost time and memory for each project.
 const MOST: usize = 100;
 
+/// Aliases repeat at most so many bytes: they can make a short text long.
+const MOST_REPEATED: usize = 8 << 20;
+
 /// The longest part of an error that is kept, in characters.
 const LONGEST_ERROR: usize = 300;
 
@@ -43,6 +46,8 @@ pub struct GlobalProjects {
     entries: Vec<GlobalProject>,
     /// How many further entries do not count.
     left_out: usize,
+    /// Whether further YAML documents follow, which do not count.
+    has_more_documents: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,19 +72,26 @@ struct Entry {
 }
 
 impl GlobalProjects {
-    /// Reads the setting of the `ConfigMap`.
+    /// Reads the setting of the `ConfigMap`: its first YAML document, as Argo CD does.
     pub fn of(config: &Value) -> Result<Self, Unreadable> {
         let data = config.get("data").unwrap_or(&Value::Null);
         let written = text(data, ENTRY);
         if written.trim().is_empty() {
             return Ok(Self::default());
         }
-        let options = serde_saphyr::options! { with_snippet: false };
-        let entries: Option<Vec<Option<Entry>>> =
-            serde_saphyr::from_str_with_options(written, options).map_err(|error| {
-                Unreadable(error.to_string().chars().take(LONGEST_ERROR).collect())
-            })?;
-        let entries = entries.unwrap_or_default();
+        let repeated = MOST_REPEATED / written.len();
+        let options = serde_saphyr::options! {
+            with_snippet: false,
+            alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: repeated }
+        };
+        let mut reader = written.as_bytes();
+        let mut documents =
+            serde_saphyr::read_with_options::<_, Vec<Option<Entry>>>(&mut reader, options);
+        let first = documents
+            .next()
+            .transpose()
+            .map_err(|error| Unreadable(error.to_string().chars().take(LONGEST_ERROR).collect()))?;
+        let entries = first.unwrap_or_default();
         let left_out = entries.len().saturating_sub(MOST);
         let entries = entries.into_iter().take(MOST).map(|entry| {
             let entry = entry.unwrap_or_default();
@@ -91,6 +103,7 @@ impl GlobalProjects {
         Ok(Self {
             entries: entries.collect(),
             left_out,
+            has_more_documents: documents.next().is_some(),
         })
     }
 
@@ -148,7 +161,9 @@ impl GlobalProjects {
         });
         let further = format!("{} entries after the first {MOST}", self.left_out);
         let further = (self.left_out > 0).then_some(further);
-        reasons.chain(further).collect()
+        let documents = "all YAML documents after the first one".to_owned();
+        let documents = self.has_more_documents.then_some(documents);
+        reasons.chain(further).chain(documents).collect()
     }
 }
 

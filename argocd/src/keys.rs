@@ -89,16 +89,22 @@ pub const SHARED_ENTRIES: &str = "argocd-agent.open-cluster-management.io/shared
 /// Prefix of our labels and annotations.
 pub const OUR_PREFIX: &str = "argocd-agent.open-cluster-management.io/";
 /// Prefixes of keys that a cluster may never put on its Argo CD cluster Secret.
-pub const RESERVED_LABEL_PREFIXES: [&str; 3] = [
+const RESERVED_PREFIXES: [&str; 3] = [
     "argocd.argoproj.io/",
     "argocd-agent.argoproj-labs.io/",
     OUR_PREFIX,
 ];
 
-/// Whether a key has a meaning for Argo CD or for us.
-pub(crate) fn is_reserved(key: &str) -> bool {
-    let mut prefixes = RESERVED_LABEL_PREFIXES.iter();
-    prefixes.any(|prefix| key.starts_with(prefix))
+/// Whether a label or annotation has a meaning for Argo CD or for us.
+pub fn is_reserved(key: &str) -> bool {
+    let mut prefixes = RESERVED_PREFIXES.iter();
+    is_tracking(key) || prefixes.any(|prefix| key.starts_with(prefix))
+}
+
+/// Whether a label or annotation makes an object a resource of an Application. Argo CD would prune a copy with it as one
+/// that the Application's source does not have.
+pub(crate) fn is_tracking(key: &str) -> bool {
+    [INSTANCE, TRACKING_ID].contains(&key)
 }
 
 /// Type prefix of the conditions that the hub itself sets on its Applications.

@@ -31,6 +31,7 @@
 //! | [`host_keys`] | the hosts that an Application uses, and their TLS certificates and SSH keys |
 //! | [`entries`] | `ConfigMap`s that hub and spoke share |
 //! | [`masked`] | printed objects without secrets |
+//! | [`name`] | forms of names and labels |
 
 pub mod admission;
 pub mod availability;
@@ -46,6 +47,7 @@ pub mod host_keys;
 pub mod keys;
 pub mod masked;
 pub mod mirror;
+pub mod name;
 pub mod object;
 pub mod patch;
 pub mod project;

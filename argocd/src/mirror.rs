@@ -6,10 +6,10 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::claim::{LONGEST_NAME, is_name};
 use crate::command::{Judgement, Operation};
 use crate::digest::{self, is_volatile};
 use crate::keys;
+use crate::name::{LONGEST_NAME, is_name};
 use crate::object::{AppProject, Application, Meta, copy, part_of_metadata, set, text, to_map};
 use crate::patch::{self, Patch};
 use crate::projection::{is_argocd_finalizer, shown_status, wire_metadata, with_destination};

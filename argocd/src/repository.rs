@@ -123,14 +123,14 @@ pub fn wire_secret(hub: &Value, content_id: &str) -> Value {
     let mut metadata = wire_metadata(hub);
     metadata.remove("finalizers");
     if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
-        labels.remove(keys::INSTANCE);
+        labels.retain(|key, _| !keys::is_tracking(key));
     }
     let annotations = metadata
         .entry("annotations")
         .or_insert_with(|| json!({}))
         .as_object_mut();
     if let Some(annotations) = annotations {
-        annotations.remove(keys::TRACKING_ID);
+        annotations.retain(|key, _| !keys::is_tracking(key));
         annotations.insert(keys::CONTENT_ID.to_owned(), content_id.into());
     }
     json!({

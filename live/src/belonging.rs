@@ -9,7 +9,7 @@
 
 use serde_json::Value;
 
-use argocd::claim::is_name;
+use argocd::name::is_name;
 use argocd::object::Meta;
 use argocd::{Application, keys};
 
@@ -41,7 +41,7 @@ pub struct Claimed<'a> {
 }
 
 /// The owner that an object claims, or the object that an Event names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner<'a> {
     /// The API group; empty for the core.
     pub group: &'a str,

@@ -11,7 +11,7 @@
 
 use std::fmt;
 
-use argocd::claim::is_name;
+use argocd::name::{is_dns_label, is_name};
 
 #[cfg(test)]
 mod tests;
@@ -150,7 +150,7 @@ impl CacheKey {
 
     fn checked(self) -> Option<Self> {
         let namespace = self.namespace.as_deref();
-        let good = namespace.is_none_or(|it| is_name(it) && it.len() <= 63 && !it.contains('.'))
+        let good = namespace.is_none_or(is_dns_label)
             && is_name(&self.name)
             && (self.shard.is_none() || self.item == Item::ResourcesTree)
             && is_version(&self.version);

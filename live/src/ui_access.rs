@@ -48,6 +48,15 @@ pub enum Allowed {
 pub struct UnknownLevel;
 
 impl UiAccess {
+    /// All levels, in ascending order.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Applications,
+        Self::Read,
+        Self::Operate,
+        Self::Terminal,
+    ];
+
     /// The name of the level.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -64,16 +73,9 @@ impl FromStr for UiAccess {
     type Err = UnknownLevel;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        [
-            Self::None,
-            Self::Applications,
-            Self::Read,
-            Self::Operate,
-            Self::Terminal,
-        ]
-        .into_iter()
-        .find(|level| level.as_str() == word)
-        .ok_or(UnknownLevel)
+        let mut levels = Self::ALL.into_iter();
+        let level = levels.find(|level| level.as_str() == word);
+        level.ok_or(UnknownLevel)
     }
 }
 

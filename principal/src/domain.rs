@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, sync::Arc};
 
-use argocd::{Meta, keys, routing::SpokeNamespace};
+use argocd::{Meta, keys, name::is_dns_label, routing::SpokeNamespace};
 use protocol::{Kind, ObjectKey};
 
 /// The name of a cluster, which is also its namespace on the hub.
@@ -37,15 +37,6 @@ impl Borrow<str> for ClusterName {
     fn borrow(&self) -> &str {
         &self.0
     }
-}
-
-/// RFC 1123: at most 63 lower-case letters, digits and inner hyphens.
-fn is_dns_label(raw: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&raw.len())
-        && raw.bytes().all(inner)
-        && !raw.starts_with('-')
-        && !raw.ends_with('-')
 }
 
 /// Namespace and name of an Application on the hub.

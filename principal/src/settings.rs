@@ -89,6 +89,8 @@ pub struct Limits {
     pub writes: usize,
     /// Writes to the hub's API at the same time for one session.
     pub writes_per_session: usize,
+    /// Writes of reports about one object in a second, at most. While the hub's API is busy there are two.
+    pub object_writes: u32,
     /// How long a stop waits for sessions to end.
     pub drain: Duration,
     /// The limits of the mirrors of one autonomous cluster.
@@ -141,6 +143,7 @@ impl Default for Limits {
             silence: Duration::from_secs(25),
             writes: 64,
             writes_per_session: 8,
+            object_writes: 20,
             drain: Duration::from_secs(5),
             mirrors: MirrorLimits::default(),
             large_statuses: 128 << 20,

@@ -16,7 +16,7 @@ use tokio_util::either::Either;
 use tower::{BoxError, Service, ServiceExt as _};
 
 use crate::credentials::ClientTls;
-use crate::net::{authority, bracketed};
+use crate::net::{authority, host_and_port};
 
 /// TLS, or TCP.
 pub type Stream = Either<Box<TlsStream<TcpStream>>, TcpStream>;
@@ -85,7 +85,7 @@ fn system_error(error: BoxError) -> io::Error {
 /// # Errors
 /// The address is unreachable, its certificate is not trusted, or no trusted certificates are loaded yet.
 pub async fn connect(address: &str, tls: Option<&ClientTls>) -> io::Result<Stream> {
-    let (host, port) = host_and_port(address)
+    let (host, port) = host_and_port(address, None)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "expected host:port"))?;
     let tcp = tcp(host, port).await?;
     let Some(tls) = tls else {
@@ -99,12 +99,6 @@ pub async fn connect(address: &str, tls: Option<&ClientTls>) -> io::Result<Strea
     let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp);
     Ok(Either::Left(Box::new(stream.await?)))
-}
-
-/// The parts of an address, the host without the brackets of an IPv6 address.
-fn host_and_port(address: &str) -> Option<(&str, u16)> {
-    let (host, port) = address.rsplit_once(':')?;
-    Some((bracketed(host).unwrap_or(host), port.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -60,6 +60,24 @@ pub fn authority(host: &str, port: u16) -> String {
     }
 }
 
+/// The host, without brackets, and the port of an address: host:port, or without a port if there is a default. A bare
+/// IPv6 address has no port.
+pub fn host_and_port(address: &str, default: Option<u16>) -> Option<(&str, u16)> {
+    if address.parse::<Ipv6Addr>().is_ok() {
+        return Some((address, default?));
+    }
+    // Colons inside of brackets belong to the address.
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !address.ends_with(']') => (host, port.parse().ok()?),
+        Some(_) | None => (address, default?),
+    };
+    let (host, is_host) = match bracketed(host) {
+        Some(v6) => (v6, v6.parse::<Ipv6Addr>().is_ok()),
+        None => (host, !host.is_empty() && !host.contains(':')),
+    };
+    (is_host && port != 0).then_some((host, port))
+}
+
 /// The host inside of the brackets that an IPv6 address has in front of a port; none without both.
 pub fn bracketed(host: &str) -> Option<&str> {
     host.strip_prefix('[')?.strip_suffix(']')
@@ -148,6 +166,49 @@ pub(crate) mod tests {
         assert_eq!(authority("::1", 443), "[::1]:443");
         assert_eq!(authority("10.0.0.1", 443), "10.0.0.1:443");
         assert_eq!(authority("hub.example", 443), "hub.example:443");
+    }
+
+    #[test]
+    fn address_is_a_host_and_a_port() {
+        for (address, parts) in [
+            ("[2001:db8::1]:6379", Some(("2001:db8::1", 6379))),
+            ("argocd-redis:6379", Some(("argocd-redis", 6379))),
+            ("10.0.0.1:1", Some(("10.0.0.1", 1))),
+            ("argocd-redis", None),
+            ("2001:db8::1", None),
+            ("[2001:db8::1]", None),
+            ("1:2:3:4:5:6:7:8:9", None),
+            ("a:b:1", None),
+            ("[a]:1", None),
+            ("[10.0.0.1]:1", None),
+            (":1", None),
+            ("a:0", None),
+            ("a:65536", None),
+            ("a:-1", None),
+            ("a:", None),
+            ("", None),
+        ] {
+            assert_eq!(host_and_port(address, None), parts, "{address}");
+        }
+    }
+
+    #[test]
+    fn address_without_a_port_has_the_default() {
+        for (address, parts) in [
+            ("hub.example", Some(("hub.example", 443))),
+            ("hub.example:1", Some(("hub.example", 1))),
+            ("2001:db8::1", Some(("2001:db8::1", 443))),
+            ("[2001:db8::1]", Some(("2001:db8::1", 443))),
+            ("[2001:db8::1]:1", Some(("2001:db8::1", 1))),
+            ("[2001:db8::1", None),
+            ("2001:db8::1]", None),
+            ("[2001:db8::1]1", None),
+            ("hub.example:", None),
+            ("hub.example:x", None),
+            ("", None),
+        ] {
+            assert_eq!(host_and_port(address, Some(443)), parts, "{address}");
+        }
     }
 
     #[test]

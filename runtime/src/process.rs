@@ -4,8 +4,16 @@ use std::time::Duration;
 
 /// The resident memory in `/proc/PID/status`, in KiB.
 pub fn resident_kib(status: &str) -> Option<u64> {
-    let mut lines = status.lines();
-    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
+    kib(status, "VmRSS:")
+}
+
+/// The most resident memory of the process so far in `/proc/PID/status`, in KiB.
+pub fn peak_kib(status: &str) -> Option<u64> {
+    kib(status, "VmHWM:")
+}
+
+fn kib(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
@@ -28,8 +36,10 @@ mod tests {
 
     #[test]
     fn usage_is_parsed_from_proc() {
-        let status = "Name:\tagent\nVmPeak:\t  900 kB\nVmRSS:\t  512 kB\nThreads:\t4\n";
+        let status =
+            "Name:\tagent\nVmPeak:\t  900 kB\nVmHWM:\t  600 kB\nVmRSS:\t  512 kB\nThreads:\t4\n";
         assert_eq!(resident_kib(status), Some(512));
+        assert_eq!(peak_kib(status), Some(600));
         assert_eq!(resident_kib("Name:\tagent\n"), None);
         let stat = "42 (a) b (c) S 1 42 42 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 4";
         assert_eq!(processor(stat), Some(Duration::from_secs(2)));

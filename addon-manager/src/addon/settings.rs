@@ -74,7 +74,7 @@ pub enum Error {
     Settings {
         /// The variable.
         name: &'static str,
-        /// What is wrong in it.
+        /// The problem and its place.
         problem: String,
     },
     /// The proxy's CA bundle contains no certificate.

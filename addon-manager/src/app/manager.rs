@@ -207,7 +207,7 @@ impl HubContext {
         self.spawn_while_leading("issuer", leading, move || issuer.clone().run());
     }
 
-    /// Labels what a restored hub needs while leading, if backups select it by the label.
+    /// While this replica leads, labels the objects that a restored hub needs, if `BACKUP_LABEL` is set.
     fn spawn_backup_label(&self, leading: watch::Receiver<bool>) {
         let args = &self.config.args;
         let Some(value) = &args.backup_label.0 else {
@@ -238,11 +238,16 @@ impl HubContext {
         self.spawner.spawn(name, terms);
     }
 
-    /// A counter of writes to the Secrets with certificates of the hub, by any client.
+    /// A counter of writes to the Secrets with certificates and keys of the hub, by any client.
     fn written(&self) -> watch::Receiver<u64> {
         let (send, receive) = watch::channel(0_u64);
         let namespace = &self.config.args.own_namespace;
-        for name in [CA_SECRET, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET] {
+        for name in [
+            CA_SECRET,
+            PRINCIPAL_SECRET,
+            RESOURCE_PROXY_SECRET,
+            JWT_SECRET,
+        ] {
             let send = send.clone();
             let watched = Watch::<Secret>::new(Api::namespaced(self.client.clone(), namespace))
                 .fields(&format!("metadata.name={name}"));

@@ -103,14 +103,21 @@ fn flags_of_the_go_principal_are_accepted() {
 
 #[test]
 fn a_flag_that_would_be_dangerous_to_ignore_is_refused() {
-    for flag in [
-        "--client-cert-subject-match=true",
-        "--ha-enabled",
-        "--redis-tls-insecure",
+    for (flag, instead) in [
+        ("--client-cert-subject-match=true", "--auth=mtls"),
+        ("--ha-enabled", "Helm chart"),
+        ("--redis-tls-insecure", "--redis-ca-path"),
+        ("--label-selector=a=b", "--allowed-namespaces"),
+        (
+            "--spire-agent-socket=unix:///run/spire/agent.sock",
+            "spiffe-helper",
+        ),
+        ("--spire-auth-method=jwt", "spiffe-helper"),
     ] {
         let refused = parsed(&format!("addon-manager principal {flag}")).unwrap_err();
+        let refused = refused.to_string();
         assert!(
-            refused.to_string().contains("not supported yet"),
+            refused.contains("not supported yet") && refused.contains(instead),
             "{refused}"
         );
     }

@@ -52,7 +52,7 @@ const SWITCHES: [Flag; 7] = [
 ];
 
 /// Flags with a value.
-const VALUES: [Flag; 19] = [
+const VALUES: [Flag; 21] = [
     ("full-detail", "ARGOCD_PRINCIPAL_FULL_DETAIL", Harmless),
     ("pprof-port", "ARGOCD_PRINCIPAL_PPROF_PORT", Harmless),
     (
@@ -105,6 +105,17 @@ const VALUES: [Flag; 19] = [
         "ARGOCD_PRINCIPAL_LABEL_SELECTOR",
         Misleading,
     ),
+    // Since version 0.10.
+    (
+        "spire-agent-socket",
+        "ARGOCD_PRINCIPAL_SPIRE_AGENT_SOCKET",
+        Misleading,
+    ),
+    (
+        "spire-auth-method",
+        "ARGOCD_PRINCIPAL_SPIRE_AUTH_METHOD",
+        Misleading,
+    ),
     (
         "ha-peer-address",
         "ARGOCD_PRINCIPAL_HA_PEER_ADDRESS",
@@ -133,6 +144,47 @@ const VALUES: [Flag; 19] = [
     ),
 ];
 
+/// What to use in place of a flag that is refused.
+const INSTEAD: [(&str, &str); 10] = [
+    (
+        "namespace-create-enable",
+        "create the namespace of each agent yourself; with Open Cluster Management each cluster has one",
+    ),
+    (
+        "insecure-tls-generate",
+        "name a certificate with --tls-secret-name, or with --tls-cert and --tls-key",
+    ),
+    (
+        "client-cert-subject-match",
+        "--auth=mtls:CN=([^,]+) takes the name of the agent from its certificate",
+    ),
+    (
+        "insecure-jwt-generate",
+        "name a key with --jwt-secret-name or --jwt-key",
+    ),
+    (
+        "redis-tls-insecure",
+        "name the CA of redis with --redis-ca-secret-name or --redis-ca-path",
+    ),
+    (
+        "ha-enabled",
+        "there is no replication between hubs; several replicas serve agents with the Helm chart only",
+    ),
+    (
+        "tls-ciphersuites",
+        "TLS is always 1.3, whose cipher suites are all secure",
+    ),
+    (
+        "label-selector",
+        "name the namespaces with --allowed-namespaces",
+    ),
+    ("spire-agent-socket", SPIRE),
+    ("spire-auth-method", SPIRE),
+];
+
+const SPIRE: &str = "let spiffe-helper write certificate, key and bundle to files, and name them with --tls-cert, --tls-key and \
+    --root-ca-path; --auth=mtls:uri:PATTERN takes the name of an agent from its SPIFFE ID";
+
 /// Adds the flags to a command, hidden in its help.
 pub(super) fn add(command: Command) -> Command {
     let hidden = |(flag, variable, _): Flag| Arg::new(flag).long(flag).env(variable).hide(true);
@@ -157,9 +209,45 @@ pub(super) fn check(matches: &ArgMatches) -> Result<Vec<&'static str>, String> {
             continue;
         }
         if ignored == Misleading {
-            return Err(format!("--{flag} is not supported yet"));
+            let mut instead = INSTEAD.into_iter();
+            let instead = instead.find(|(refused, _)| *refused == flag);
+            let (_, instead) = instead.unwrap_or_default();
+            return Err(format!("--{flag} is not supported yet: {instead}"));
         }
         without_effect.push(flag);
     }
     Ok(without_effect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refused_flag_has_a_next_step_and_no_other_has_one() {
+        let refused = SWITCHES.into_iter().chain(VALUES);
+        let refused = refused.filter(|(_, _, ignored)| *ignored == Misleading);
+        let mut refused: Vec<_> = refused.map(|(flag, ..)| flag).collect();
+        refused.sort_unstable();
+        let mut answered = INSTEAD.map(|(flag, _)| flag);
+        answered.sort_unstable();
+        assert_eq!(refused, answered);
+    }
+
+    #[test]
+    fn each_next_step_names_flags_that_exist() {
+        let command = super::super::command();
+        let principal = command.find_subcommand("principal").unwrap();
+        let known: Vec<_> = principal
+            .get_arguments()
+            .filter_map(Arg::get_long)
+            .collect();
+        for (flag, instead) in INSTEAD {
+            for part in instead.split("--").skip(1) {
+                let end = part.find(|it: char| !it.is_ascii_lowercase() && it != '-');
+                let (name, _) = part.split_at(end.unwrap_or(part.len()));
+                assert!(known.contains(&name), "{flag}: --{name}");
+            }
+        }
+    }
 }

@@ -178,6 +178,7 @@ fn invalid_values_are_refused_at_start_with_the_flag() {
         ("--own-namespace", ""),
         ("--certificate-life", "1s"),
         ("--grpc-max-message-size", "0"),
+        ("--status-writes-per-second", "1"),
         ("--resource-proxy-address", "https://x/y"),
         ("--redis-address", "redis://x"),
     ] {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::{
-    Observed, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET,
+    Observed, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, TokenKey,
     facts::{Leaf, ReadLeaf},
 };
 
@@ -65,6 +65,8 @@ pub enum Step {
         /// Why it is invalid.
         reason: String,
     },
+    /// Report a token key that cannot sign.
+    ReportTokenKey,
 }
 
 /// Returns the steps that make the certificates cover `wanted`, in order.
@@ -84,9 +86,11 @@ pub fn plan(observed: &Observed, wanted: &Wanted, now: Timestamp) -> Vec<Step> {
         .into_iter()
         .filter_map(|(secret, leaf, names)| leaf_step(secret, leaf, names, now))
         .collect();
-    if !observed.token_key {
-        steps.push(Step::MakeTokenKey);
-    }
+    steps.extend(match observed.token_key {
+        TokenKey::Missing => Some(Step::MakeTokenKey),
+        TokenKey::Unusable => Some(Step::ReportTokenKey),
+        TokenKey::Usable => None,
+    });
     steps
 }
 
@@ -192,7 +196,7 @@ mod tests {
             ca: None,
             principal: Some(good(&wanted.principal)),
             resource_proxy: Some(good(&wanted.resource_proxy)),
-            token_key: true,
+            token_key: TokenKey::Usable,
         }
     }
 
@@ -217,7 +221,7 @@ mod tests {
             .map(|step| match step {
                 Step::Issue { why, .. } => why,
                 Step::MakeTokenKey => "token key",
-                Step::ReportForeign { .. } => "report",
+                Step::ReportForeign { .. } | Step::ReportTokenKey => "report",
             })
             .collect()
     }
@@ -233,9 +237,19 @@ mod tests {
             ca: None,
             principal: None,
             resource_proxy: None,
-            token_key: false,
+            token_key: TokenKey::Missing,
         };
         assert_eq!(why(&nothing), ["missing", "missing", "token key"]);
+    }
+
+    /// Another owner may have written it, so it is not replaced.
+    #[test]
+    fn an_unusable_token_key_is_reported_and_left() {
+        let observed = Observed {
+            token_key: TokenKey::Unusable,
+            ..settled()
+        };
+        assert_eq!(steps(&observed), [Step::ReportTokenKey]);
     }
 
     #[test]

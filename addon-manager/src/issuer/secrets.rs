@@ -7,10 +7,11 @@ use k8s_openapi::{
     ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{Api, Client, api::PostParams};
+use principal::JwtKey;
 
 use super::{
     Authority, CA_SECRET, Error, JWT_KEY, JWT_SECRET, Observed, PRINCIPAL_SECRET,
-    RESOURCE_PROXY_SECRET,
+    RESOURCE_PROXY_SECRET, TokenKey,
     facts::{ReadAuthority, ReadLeaf, StoredAuthority, StoredLeaf, leaf_facts},
     make::{self, Leaf},
     rotation::Move,
@@ -44,7 +45,7 @@ impl Secrets {
         let ca = ca.map(|secret| stored_authority(&secret).map(Box::new));
         let principal = self.get(PRINCIPAL_SECRET).await?;
         let resource_proxy = self.get(RESOURCE_PROXY_SECRET).await?;
-        let token_key = self.get(JWT_SECRET).await?.is_some();
+        let token_key = token_key(self.get(JWT_SECRET).await?.as_ref());
         Ok(Observed {
             principal: read_leaf(principal.as_ref(), &ca),
             resource_proxy: read_leaf(resource_proxy.as_ref(), &ca),
@@ -153,6 +154,19 @@ pub(super) fn authority_secret(namespace: &str, ca: &Authority) -> Secret {
     let mut secret = secret(namespace, CA_SECRET, "kubernetes.io/tls", data);
     secret.metadata.annotations = Some([(UNIT.to_owned(), takeover::unit(ca))].into());
     secret
+}
+
+/// Whether a key under tokens is stored, and can sign.
+fn token_key(secret: Option<&Secret>) -> TokenKey {
+    let Some(secret) = secret else {
+        return TokenKey::Missing;
+    };
+    let pem = secret.data.as_ref().and_then(|data| data.get(JWT_KEY));
+    if pem.is_some_and(|pem| JwtKey::from_pem(&pem.0).is_ok()) {
+        TokenKey::Usable
+    } else {
+        TokenKey::Unusable
+    }
 }
 
 fn secret<'a>(
@@ -266,6 +280,20 @@ mod tests {
             stored_authority(&secret).unwrap_err(),
             "tls.key is missing or not text"
         );
+    }
+
+    #[test]
+    fn a_token_key_is_usable_if_it_can_sign() {
+        let stored = |key: &str| Secret {
+            data: Some([(JWT_KEY.to_owned(), ByteString(key.as_bytes().to_vec()))].into()),
+            ..Secret::default()
+        };
+        assert_eq!(token_key(None), TokenKey::Missing);
+        for damaged in [Secret::default(), stored(""), stored("not a key")] {
+            assert_eq!(token_key(Some(&damaged)), TokenKey::Unusable);
+        }
+        let good = stored(&make::token_key().unwrap());
+        assert_eq!(token_key(Some(&good)), TokenKey::Usable);
     }
 
     #[test]

@@ -42,6 +42,12 @@ pub struct LaterArgs {
     /// Events to send that may wait, in Go; as above.
     #[arg(long, env = "ARGOCD_AGENT_SEND_QUEUE_SIZE", default_value = "")]
     pub send_queue_size: String,
+    /// Socket of SPIRE's agent, for certificates from its Workload API.
+    #[arg(long, env = "ARGOCD_AGENT_SPIRE_AGENT_SOCKET", default_value = "")]
+    pub spire_agent_socket: String,
+    /// Credentials from SPIRE that authenticate the agent.
+    #[arg(long, env = "ARGOCD_AGENT_SPIRE_AUTH_METHOD", default_value = "")]
+    pub spire_auth_method: String,
     /// Port of Go's profiler.
     #[arg(long, env = "ARGOCD_AGENT_PPROF_PORT", value_parser = port, default_value = "0")]
     pub pprof_port: u16,

@@ -1,11 +1,10 @@
 //! How the agent reaches Argo CD's redis.
 
-use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use live::redis_service::PASSWORD;
 use runtime::credentials::login::Login;
-use runtime::net::bracketed;
+use runtime::net::host_and_port;
 use rustls_pki_types::ServerName;
 
 use super::error::Error;
@@ -105,14 +104,7 @@ fn ca(args: &RedisArgs) -> Ca {
 
 /// host:port; an IPv6 address has brackets.
 fn is_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return false;
-    };
-    let is_host = match bracketed(host) {
-        Some(v6) => v6.parse::<Ipv6Addr>().is_ok(),
-        None => !host.contains(':') && ServerName::try_from(host).is_ok(),
-    };
-    is_host && port.parse::<u16>().is_ok_and(|port| port != 0)
+    host_and_port(text, None).is_some_and(|(host, _)| ServerName::try_from(host).is_ok())
 }
 
 #[cfg(test)]

@@ -65,6 +65,21 @@ fn settings_that_weaken_tls_are_rejected() {
 }
 
 #[test]
+fn spire_settings_are_rejected_with_the_files_to_use() {
+    for flag in [
+        "--spire-agent-socket=unix:///run/spire/agent.sock",
+        "--spire-auth-method=jwt",
+    ] {
+        let message = config(&[flag]).unwrap_err().to_string();
+        let (name, _) = flag.split_once('=').unwrap();
+        for part in [name, "spiffe-helper", "--tls-client-cert", "--root-ca-path"] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    assert!(config(&["--spire-agent-socket="]).is_ok());
+}
+
+#[test]
 fn queue_sizes_of_the_go_agent_are_accepted_with_any_value() {
     // Go ignores invalid sizes.
     for size in ["2000", "0", "many"] {

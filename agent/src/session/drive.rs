@@ -88,6 +88,8 @@ pub(super) struct SessionState<'a> {
     working: FuturesUnordered<BoxFuture<'a, (WorkId, Verdict)>>,
     questions: GoRequests,
     identity: IdentityCheck<'a>,
+    /// The restores of the cluster's API before this session.
+    restores: u64,
     /// When the agent last did not read, because it had no room for more frames.
     unread: Duration,
 }
@@ -132,6 +134,7 @@ impl<'a> Drive<'a> {
             working: FuturesUnordered::new(),
             questions,
             identity: IdentityCheck::later(),
+            restores: self.sync_status.borrow().restores(),
             unread: Duration::ZERO,
         };
         self.greet(&mut state);
@@ -289,6 +292,9 @@ impl<'a> Drive<'a> {
             Happened::Changed => self.take_reports(state),
             Happened::CacheStatus | Happened::Certificates(Renewed::Trust) => {
                 self.send_spoke_info(state);
+                if self.sync_status.borrow().restores() != state.restores {
+                    state.drain(End::Restored);
+                }
             }
             Happened::Stop => state.drain(End::Stopped),
             Happened::Certificates(Renewed::Replace) => state.drain(End::Renewed),

@@ -17,6 +17,8 @@ pub(super) enum End {
     Stopped,
     /// The client certificate was about to expire, or the trusted roots changed: reconnect at once.
     Renewed,
+    /// The cluster's API was restored to an earlier state: reconnect at once, which compares everything.
+    Restored,
     /// The agent could not connect or authenticate.
     NotDialled(DialError),
     /// The principal closed the stream without a status, as on a shutdown.
@@ -37,6 +39,7 @@ impl End {
         match self {
             Self::Stopped => "Stopped",
             Self::Renewed => "Renewed",
+            Self::Restored => "Restored",
             Self::NotDialled(error) => error.reason(),
             Self::Closed => "Closed",
             Self::Broken(_) => "Broken",
@@ -82,7 +85,7 @@ impl Pauses {
     pub(super) fn after(&mut self, end: &End, now: Instant) -> Option<Duration> {
         Some(match end {
             End::Stopped => return None,
-            End::Renewed => Duration::ZERO,
+            End::Renewed | End::Restored => Duration::ZERO,
             End::NotDialled(error) => match error.status() {
                 Some(status) => self.after_status(status, now),
                 None => self.transient.failed(now),

@@ -55,6 +55,25 @@ async fn applications_level_shows_objects_of_applications() {
     assert!(window.asked().iter().all(|it| it.starts_with(USER)));
 }
 
+/// A second look could find another object of the name.
+#[tokio::test]
+async fn the_object_of_the_answer_itself_is_judged() {
+    let (window, mut agent_tunnel) = shop(LEVEL).await;
+    let (code, _) = get(&mut agent_tunnel, FRONT).await;
+    assert_eq!(code, 200);
+    let front = format!("{USER} GET {FRONT}");
+    let looks = window.asked();
+    assert_eq!(looks.iter().filter(|it| **it == front).count(), 1);
+    let status = format!("{FRONT}/status");
+    let other = tracked(object("apps/v1", "Deployment", "local", "u5"));
+    put(&window, &status, other);
+    refused(&mut agent_tunnel, "GET", &status).await;
+    let own = tracked(object("apps/v1", "Deployment", "front", "u1"));
+    put(&window, &status, own);
+    let (code, shown) = get(&mut agent_tunnel, &status).await;
+    assert_eq!((code, Meta::of(&shown).uid()), (200, "u1"));
+}
+
 #[tokio::test]
 async fn a_replaced_owner_shows_no_object() {
     let (window, mut agent_tunnel) = shop(LEVEL).await;

@@ -11,16 +11,13 @@ use clap::{
 use super::Cli;
 
 /// Commands, subcommands of `agent`, and flags of argocd-agent's `argocd-agentctl` that do not exist here.
-const COUNTERPARTS: [(&str, &str); 17] = [
+const COUNTERPARTS: [(&str, &str); 22] = [
     (
         "blocklist",
         "`argocd-agentctl agent revoke CLUSTER` rejects all certificates of an agent, `argocd-agentctl agent restore \
         CLUSTER` admits it again. The ConfigMap argocd-agent-tls-blocklist still counts",
     ),
-    (
-        "config",
-        "there is no configuration file: choose the hub with --kubeconfig and --context",
-    ),
+    ("config", CONFIG),
     ("check-config", CHECK),
     (
         "create",
@@ -53,10 +50,15 @@ const COUNTERPARTS: [(&str, &str); 17] = [
     ("show", INSPECT),
     ("validate", CHECK),
     ("version", "`argocd-agentctl --version`"),
+    ("--agent", CONFIG),
+    ("--agent-context", SPOKE),
+    ("--agent-namespace", SPOKE),
+    ("--config", CONFIG),
     (
-        "--agent-context",
-        "only `argocd-agentctl check spoke --spoke-context CONTEXT` reads from a cluster",
+        "--label",
+        "the labels of agents are those of their ManagedClusters: kubectl get managedclusters --selector LABEL",
     ),
+    ("--principal", CONFIG),
     (
         "--principal-context",
         "--context names the context of the hub",
@@ -69,8 +71,12 @@ const COUNTERPARTS: [(&str, &str); 17] = [
 
 const CHECK: &str = "`argocd-agentctl check` checks the hub, `argocd-agentctl check spoke CLUSTER --spoke-context CONTEXT` a \
     cluster";
+const CONFIG: &str =
+    "there is no configuration file: choose the hub with --kubeconfig and --context";
 const INSPECT: &str = "`argocd-agentctl status CLUSTER -o wide` shows the agent, `argocd-agentctl certs list` the expiry of its \
     certificate";
+const SPOKE: &str =
+    "only `argocd-agentctl check spoke --spoke-context CONTEXT` reads from a cluster";
 const TLS: &str = "the Secret cluster-CLUSTER in the namespace of the hub's Argo CD has certificate, key and CA. \
     `argocd-agentctl certs list` lists certificates with their expiry";
 
@@ -145,6 +151,12 @@ mod tests {
             ("agent list --principal-context hub", "--context names"),
             ("--principal-namespace=argocd status", "--own-namespace"),
             ("--agent-context=paris pki init", "--spoke-context"),
+            ("agents show paris", "status CLUSTER -o wide"),
+            ("agent list --label a=b", "kubectl get managedclusters"),
+            ("--agent-namespace=argocd status", "--spoke-context"),
+            ("--principal hub agent list", "--kubeconfig"),
+            ("--agent=paris status", "--kubeconfig"),
+            ("--config=/tmp/config status", "--kubeconfig"),
         ] {
             let error = refused(line);
             let text = error.to_string();
@@ -160,6 +172,7 @@ mod tests {
         for (line, kind) in [
             ("statsu", ErrorKind::InvalidSubcommand),
             ("agent lst", ErrorKind::InvalidSubcommand),
+            ("agents lst", ErrorKind::InvalidSubcommand),
             ("status --what", ErrorKind::UnknownArgument),
             ("why", ErrorKind::MissingRequiredArgument),
             ("--version", ErrorKind::DisplayVersion),

@@ -5,12 +5,11 @@ use serde_json::Value;
 
 use super::{Checked, Facts, failed, ok, unclear, warning};
 use crate::object::{
-    argument, container, entries, first_names, full_name, image, present, put, replicas, text,
-    variable,
+    container, entries, first_names, full_name, image, option, present, put, replicas, text,
 };
 
-/// The first release whose application controller leaves clusters alone that say so.
-const CONSIDERATE: (u64, u64) = (3, 4);
+/// The first release whose application controller honours the annotation `skip-reconcile` of cluster Secrets.
+const SKIPS_CLUSTERS: (u64, u64) = (3, 4);
 
 /// Selects Argo CD's application controllers, by the label that manifests and charts put on them.
 pub const CONTROLLER: &str = "app.kubernetes.io/component=application-controller";
@@ -27,13 +26,13 @@ const SETTINGS: [((&str, &str), &str); 2] = [
     (NAMESPACES, "application.namespaces"),
 ];
 
-/// The value that a program has for itself: of its flag, which Argo CD's operator sets, or else of its variable. It wins over
-/// the `ConfigMap`, which the variable reads in Argo CD's manifests.
-pub(crate) fn own_setting<'a>(program: &'a Value, (flag, name): (&str, &str)) -> Option<&'a str> {
-    argument(program, flag).or_else(|| variable(program, name))
+/// Whether argocd-server has a list of namespaces for itself, which wins over the `ConfigMap`.
+pub fn has_own_namespaces(server: Option<&Value>) -> bool {
+    let container = server.and_then(container);
+    container.is_some_and(|it| option(it, NAMESPACES).is_some())
 }
 
-/// The parameters as argocd-server has them, with what it has for itself.
+/// The parameters as argocd-server has them, with the settings of its own flags and variables.
 pub fn in_effect(
     parameters: Result<Option<Value>, String>,
     server: Option<&Value>,
@@ -41,7 +40,7 @@ pub fn in_effect(
     let container = server.and_then(container);
     let mut parameters = parameters?;
     for (setting, key) in SETTINGS {
-        if let Some(given) = container.and_then(|it| own_setting(it, setting)) {
+        if let Some(given) = container.and_then(|it| option(it, setting)) {
             let object = parameters.get_or_insert_default();
             put(object, &["data", key], Value::String(given.to_owned()));
         }
@@ -69,8 +68,8 @@ pub fn controllers(
     judged.collect()
 }
 
-/// Application controllers on the hub that leave the clusters alone and look at Applications in their namespaces: each deploys
-/// those that name the hub as their destination, which the add-on delivers to the cluster.
+/// Application controllers on the hub that ignore the clusters of the add-on and watch their namespaces: each deploys the
+/// Applications there whose destination is the hub, which the add-on delivers to the cluster.
 pub fn watchers(
     workloads: &Result<Vec<Value>, String>,
     parameters: &Result<Option<Value>, String>,
@@ -79,7 +78,7 @@ pub fn watchers(
 ) -> Vec<Checked> {
     let workloads = workloads.as_deref().unwrap_or_default();
     let running = running(workloads, parameters, argocd, clusters).into_iter();
-    let considerate = running.filter(|(workload, _)| is_considerate(version(image(workload))));
+    let new = running.filter(|(workload, _)| skips_clusters(version(image(workload))));
     let judge = |(workload, mut watched): (&Value, Vec<&str>)| {
         watched.retain(|namespace| *namespace != argocd);
         let (name, names) = (full_name(workload), first_names(&watched));
@@ -90,7 +89,7 @@ pub fn watchers(
         and admit the hub in no project";
         (!watched.is_empty()).then(|| warning(cause, next))
     };
-    considerate.filter_map(judge).collect()
+    new.filter_map(judge).collect()
 }
 
 /// The workloads that run, each with the namespaces of ours that it looks at.
@@ -106,15 +105,15 @@ fn running<'a>(
     all.collect()
 }
 
-/// Whether an application controller of this version leaves clusters alone that say so.
-fn is_considerate(version: Option<(u64, u64)>) -> bool {
-    version.is_some_and(|version| version >= CONSIDERATE)
+/// Whether an application controller of this version ignores the clusters of the add-on.
+fn skips_clusters(version: Option<(u64, u64)>) -> bool {
+    version.is_some_and(|version| version >= SKIPS_CLUSTERS)
 }
 
 fn controller(workload: &Value, watched: &[&str], argocd: &str) -> Checked {
     let (name, image) = (full_name(workload), image(workload));
     let version = version(image);
-    if is_considerate(version) {
+    if skips_clusters(version) {
         return ok(format!(
             "{name} ({image}) ignores the clusters of the add-on"
         ));
@@ -162,7 +161,7 @@ fn watched_of_ours<'a>(
     clusters: &'a [String],
 ) -> Vec<&'a str> {
     let own = argocd::Meta::of(workload).namespace();
-    let given = container(workload).and_then(|it| own_setting(it, NAMESPACES));
+    let given = container(workload).and_then(|it| option(it, NAMESPACES));
     let named = match given {
         Some(given) => entries(given),
         None if own == argocd => further.to_vec(),
@@ -191,15 +190,13 @@ pub(super) fn parameters(facts: &Facts) -> Checked {
             "install argocd-server on the hub to use its UI and CLI",
         );
     }
-    let shared = further(&facts.shared_parameters);
     let further = further(&facts.parameters);
     let is_shown = |cluster: &str| further.iter().any(|it| glob::matches_entry(it, cluster));
     let Some(cluster) = facts.clusters.iter().find(|it| !is_shown(it)) else {
         return ok("its UI and CLI show Applications in the namespaces of all clusters");
     };
     let cause = format!("its UI and CLI do not show Applications in namespace {cluster}");
-    // Its own list wins; an old application controller reads the shared one, too.
-    if further != shared {
+    if facts.has_own_namespaces {
         let next = "add it to the list of namespaces in argocd-server's Deployment, where that is managed (docs/hybrid.md)";
         return warning(cause, next);
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::addon::{ADDON, CA_SECRET, MANAGER, PRINCIPAL_SERVICE};
+use runtime::net::host_and_port;
 use serde_json::Value;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{
     labels::Wrong,
-    object::{container, image, list, present, text},
+    object::{argument, container, image, list, present, text},
 };
 
 /// Kinds by group and version, `group/version`.
@@ -156,8 +157,7 @@ pub(super) fn program(facts: &Facts) -> Checked {
 /// The hosts and ports that agents dial, from the hub program's arguments and the Service.
 pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(String, u16)> {
     let container = manager.and_then(container);
-    let mut args = container.map_or(&[][..], |it| list(it, "/args")).iter();
-    let configured = args.find_map(|arg| arg.as_str()?.strip_prefix("--principal-address="));
+    let configured = container.and_then(|it| argument(it, "--principal-address"));
     if let Some(configured) = configured.filter(|configured| !configured.is_empty()) {
         return vec![address_of(configured)];
     }
@@ -181,18 +181,11 @@ pub fn addresses(manager: Option<&Value>, service: Option<&Value>) -> Vec<(Strin
 /// The default port that agents dial.
 const AGENTS_PORT: u16 = 443;
 
-/// Host and port. A bare IPv6 address has no port.
+/// Host and port; a malformed address is shown as it is.
 pub(super) fn address_of(address: &str) -> (String, u16) {
-    let bracketed = address.strip_prefix('[');
-    let (host, port) = match bracketed.and_then(|rest| rest.split_once(']')) {
-        Some((inner, rest)) => (inner, rest.strip_prefix(':')),
-        None => match address.split_once(':') {
-            Some((host, rest)) if !rest.contains(':') => (host, Some(rest)),
-            Some(_) | None => (address, None),
-        },
-    };
-    let port = port.and_then(|port| port.parse().ok());
-    (host.to_owned(), port.unwrap_or(AGENTS_PORT))
+    let default = (address, AGENTS_PORT);
+    let (host, port) = host_and_port(address, Some(AGENTS_PORT)).unwrap_or(default);
+    (host.to_owned(), port)
 }
 
 /// Whether agents know where to dial.

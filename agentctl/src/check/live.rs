@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{Checked, Facts, Finding, Outcome, failed, ok, warning};
 use crate::{
-    object::{container, text},
-    settings::{REDIS_PROXY_PORT, option},
+    object::{container, option, text},
+    settings::REDIS_PROXY_PORT,
 };
 
 /// Selects Argo CD's servers, by the label that manifests and charts put on them.

@@ -52,6 +52,7 @@ pub(super) fn facts() -> Facts {
             "application.namespaces": "paris,berlin",
             "redis.server": "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379",
         }}))),
+        has_own_namespaces: false,
         server_rights: vec![(String::new(), Ok(true))],
         secrets: Ok(["berlin", "paris"].map(cluster_secret).to_vec()),
         clusters: ["berlin", "paris"].map(str::to_owned).to_vec(),
@@ -159,6 +160,7 @@ fn each_failed_check_names_cause_and_next_step() {
         1,
     )]);
     facts.parameters = Ok(Some(json!({"data": {"redis.compression": "none"}})));
+    facts.has_own_namespaces = true;
     facts.server_rights = ["berlin", "paris"]
         .map(|cluster| (cluster.to_owned(), Ok(false)))
         .to_vec();

@@ -12,7 +12,7 @@ use super::{Answer, Context, Error, spoke};
 use crate::{
     check::{
         CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, SERVER, Served, ServerRight, addresses,
-        asked, check, in_effect, spoke::Source,
+        asked, check, has_own_namespaces, in_effect, spoke::Source,
     },
     hub::{
         ACCESS_REVIEWS, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, LEASES, OFFERS,
@@ -67,6 +67,7 @@ pub(super) async fn findings(context: &Context<'_>) -> Findings {
         controllers: controllers(hub).await,
         parameters: in_effect(parameters.clone(), server.as_ref()),
         shared_parameters: parameters,
+        has_own_namespaces: has_own_namespaces(server.as_ref()),
         server_rights: server_rights(hub, (argocd.as_str(), server.as_ref()), &clusters).await,
         secrets: secrets(hub, &argocd).await,
         clusters,

@@ -9,14 +9,16 @@ use super::{
     is_name,
 };
 use crate::{
-    check::{SERVER, spoke::REDIS},
+    check::{Checked, Finding, SERVER, spoke::REDIS, warning},
     hub::{
         ARGO_CDS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS,
         Error as HubError, FENCES, Hub, SECRETS, all, labelled, named,
     },
     object::full_name,
     settings::settings,
-    setup::{Facts, ObjectChange, ROLE, SetupArgs, State, Write, instance, plan, undo},
+    setup::{
+        Action, Facts, ObjectChange, Plan, ROLE, SetupArgs, State, Write, instance, plan, undo,
+    },
 };
 
 /// Argo CD's notifications controller.
@@ -30,7 +32,7 @@ pub(super) async fn setup(context: &Context<'_>, args: SetupArgs) -> Result<Answ
     let facts = facts(context, args).await?;
     let mut plan = if is_undo { undo(&facts) } else { plan(&facts) };
     if plan.state == State::Planned && !is_dry {
-        write_all(context, &plan.changes).await?;
+        write_all(context, &mut plan).await?;
         plan.state = State::Written;
     }
     Answer::of(&plan, context.place, plan.is_bad())
@@ -124,17 +126,41 @@ async fn owner(hub: &Hub, argocd: &str, name: &str) -> Result<Value, Error> {
     found.ok_or_else(|| Error::Hub(HubError::Other(cause())))
 }
 
-async fn write_all(context: &Context<'_>, changes: &[ObjectChange]) -> Result<(), Error> {
-    for (number, change) in (1_usize..).zip(changes) {
+async fn write_all(context: &Context<'_>, plan: &mut Plan) -> Result<(), Error> {
+    let mut left = Vec::new();
+    for (number, change) in (1_usize..).zip(&plan.changes) {
         let title = change.title();
         let text = format!("writing {title}");
-        context.progress.step(number, changes.len(), &text);
-        if let Err(cause) = write(&context.hub, change).await {
-            let done = number.saturating_sub(1);
-            return Err(Error::Unfinished(title, done, cause));
+        context.progress.step(number, plan.changes.len(), &text);
+        match write(&context.hub, change).await {
+            Ok(()) => {}
+            // The chart's Job has a permission for the argocd-server at the last upgrade only, and another name since then
+            // must not stop the uninstallation.
+            Err(HubError::Forbidden(right)) if plan.undo && change.action == Action::Restart => {
+                left.push(Finding::of(("restart", not_restarted(change, &right))));
+            }
+            Err(cause) => {
+                let done = number.saturating_sub(1);
+                return Err(Error::Unfinished(title, done, cause));
+            }
         }
     }
+    plan.notes.extend(left);
     Ok(())
+}
+
+fn not_restarted(change: &ObjectChange, right: &str) -> Checked {
+    let (name, namespace) = (&change.name, change.namespace.as_deref());
+    warning(
+        format!(
+            "{} was not restarted, since you may not {right}",
+            change.title()
+        ),
+        format!(
+            "kubectl -n {} rollout restart deployment/{name}",
+            namespace.unwrap_or_default()
+        ),
+    )
 }
 
 async fn write(hub: &Hub, change: &ObjectChange) -> Result<(), HubError> {

@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read, record::Record};
 use crate::{
     check::{
-        Checked, NAMESPACES as OWN_NAMESPACES, REDIS_SERVER, leads_to_us, own_setting,
-        proxy_address, warning,
+        Checked, NAMESPACES as OWN_NAMESPACES, REDIS_SERVER, leads_to_us, proxy_address, warning,
     },
     hub::{ARGO_CDS, CONFIG_MAPS, Kind},
-    object::{argument, container, entries, full_name, list, put, text, value},
+    object::{argument, container, entries, full_name, list, option, put, text, value},
 };
 
 /// A path of keys.
@@ -114,7 +113,7 @@ impl Holder<'_> {
         let set = set.filter(|it| !it.is_empty());
         let in_effect = || {
             let server = container(&facts.server)?;
-            own_setting(server, REDIS_SERVER).map(str::to_owned)
+            option(server, REDIS_SERVER).map(str::to_owned)
         };
         let set = set.or_else(in_effect);
         set.unwrap_or_else(|| DEFAULT_REDIS.to_owned())
@@ -281,7 +280,7 @@ fn shown(value: &Value) -> String {
 
 /// The namespaces that argocd-server shows by a flag or a variable of its own.
 fn own_namespaces(facts: &Facts) -> Option<&str> {
-    own_setting(container(&facts.server)?, OWN_NAMESPACES)
+    option(container(&facts.server)?, OWN_NAMESPACES)
 }
 
 /// The patterns to add to those that are there.

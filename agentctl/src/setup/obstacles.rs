@@ -11,12 +11,12 @@ use super::{
 use crate::{
     check::{
         Checked, Finding, NAMESPACES, Outcome, REDIS_SERVER, controllers, failed, full_address,
-        is_proxy_on, leads_to_us, own_setting,
+        is_proxy_on, leads_to_us,
         spoke::{REDIS, RedisClient, redis_fence},
         warning, watchers,
     },
-    object::{argument, container, entries, list},
-    settings::{REDIS_ADDRESS, REDIS_PROXY_TLS, option},
+    object::{argument, container, entries, option, words},
+    settings::{REDIS_ADDRESS, REDIS_PROXY_TLS},
 };
 
 /// The flag of argocd-server for TLS to redis.
@@ -39,7 +39,8 @@ pub(super) fn obstacles(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> V
         all.extend(flags(facts, wanted));
     }
     let mut all: Vec<_> = all.into_iter().map(Finding::of).collect();
-    all.extend(other_controllers(facts, wanted));
+    let others = other_controllers(facts, wanted).into_iter();
+    all.extend(others.filter(|it| matches!(it.result, Outcome::Failed | Outcome::Unclear)));
     all
 }
 
@@ -70,7 +71,10 @@ pub(super) fn notes(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<F
         let next = "apply Argo CD's examples/k8s-rbac/argocd-server-applications, unless it has these rights";
         all.push(("notifications", warning(cause, next)));
     }
-    all.into_iter().map(Finding::of).collect()
+    let mut all: Vec<_> = all.into_iter().map(Finding::of).collect();
+    let others = other_controllers(facts, wanted).into_iter();
+    all.extend(others.filter(|it| it.result == Outcome::Warning));
+    all
 }
 
 /// A check, and what it found.
@@ -129,9 +133,7 @@ fn server(facts: &Facts) -> Option<&Value> {
 }
 
 fn tls(facts: &Facts) -> Option<Found> {
-    let words = |place| server(facts).map_or(&[][..], |it| list(it, place));
-    let mut words = words("/command").iter().chain(words("/args"));
-    let has_flag = words.any(|it| it.as_str().is_some_and(|it| it.starts_with(TLS_FLAG)));
+    let has_flag = server(facts).is_some_and(|it| words(it).any(|word| word.starts_with(TLS_FLAG)));
     let has_tls = setting(facts, REDIS_PROXY_TLS) == Some("true");
     let (cause, next) = match (has_tls, has_flag) {
         (true, false) => (
@@ -192,7 +194,7 @@ fn flags(facts: &Facts, wanted: &Wanted) -> Vec<Found> {
     let Some(server) = server(facts) else {
         return Vec::new();
     };
-    let given = |setting| own_setting(server, setting);
+    let given = |setting| option(server, setting);
     let remove = "remove it from its Deployment, where that is managed, and run this again";
     let extend = "add the namespaces of all clusters to it where its Deployment is managed, or remove it, and run this \
     again";
@@ -236,6 +238,5 @@ fn other_controllers(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     };
     let argocd = &facts.argocd_namespace;
     let found = controllers(&facts.controllers, &parameters, argocd, &facts.clusters);
-    let found = Finding::each("controllers", found);
-    found.filter(|it| it.result != Outcome::Ok).collect()
+    Finding::each("controllers", found).collect()
 }

@@ -44,7 +44,7 @@ impl Plan {
                 argocd-agentctl hub setup --undo. To look at the result: argocd-agentctl check"
             ),
             (State::Written, true) if !self.notes.is_empty() => {
-                "Written. Values that another client changed stay as they are; they are listed above"
+                "Written, except for the list above: values that another client changed stay as they are"
                     .to_owned()
             }
             (State::Written, true) => "Written. The values from before are restored".to_owned(),

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::{claim, object::Meta};
-
-/// The longest label value, and the longest name in a label key.
-const LONGEST_NAME: usize = 63;
+use crate::name::{LONGEST_LABEL, is_label_key, is_label_value};
+use crate::object::Meta;
 
 /// A valid selector. Without requirements it matches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,10 +69,10 @@ impl Selector {
 impl Requirement {
     fn new(key: String, operator: &str, values: Vec<String>) -> Result<Self, String> {
         if !is_label_key(&key) {
-            return Err(format!("{:?} is no label", short(&key)));
+            return Err(format!("{:?} is not the key of a label", short(&key)));
         }
         if let Some(value) = values.iter().find(|value| !is_label_value(value)) {
-            return Err(format!("{:?} is no value of a label", short(value)));
+            return Err(format!("{:?} is not the value of a label", short(value)));
         }
         let values = match (operator, values.is_empty()) {
             ("In" | "NotIn", false) => Some(values),
@@ -85,7 +83,7 @@ impl Requirement {
             ("Exists" | "DoesNotExist", false) => {
                 return Err(format!("{operator} of label {key:?} takes no values"));
             }
-            _ => return Err(format!("{:?} is no operator", short(operator))),
+            _ => return Err(format!("{:?} is not an operator", short(operator))),
         };
         Ok(Self {
             key,
@@ -105,24 +103,5 @@ impl Requirement {
 
 /// Enough of a text to find it.
 fn short(text: &str) -> String {
-    text.chars().take(LONGEST_NAME).collect()
-}
-
-fn is_label_key(text: &str) -> bool {
-    match text.split_once('/') {
-        Some((prefix, name)) => claim::is_name(prefix) && is_label_name(name),
-        None => is_label_name(text),
-    }
-}
-
-fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_label_name(text)
-}
-
-fn is_label_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    text.len() <= LONGEST_NAME
-        && text.bytes().all(is_inner)
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.ends_with(|last: char| last.is_ascii_alphanumeric())
+    text.chars().take(LONGEST_LABEL).collect()
 }

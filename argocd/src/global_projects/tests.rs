@@ -188,6 +188,12 @@ fn setting_of_another_form_is_refused() {
         assert_eq!(GlobalProjects::of(&absent), Ok(GlobalProjects::default()));
     }
     let bomb = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let repeated_entries = format!("- &a {{projectName: g1}}\n{}", "- *a\n".repeat(40_000));
+    let repeated_value = format!(
+        "- &a {{projectName: {}}}\n{}",
+        "x".repeat(500_000),
+        "- *a\n".repeat(100)
+    );
     for bad in [
         "g1",
         "projectName: g1",
@@ -196,13 +202,32 @@ fn setting_of_another_form_is_refused() {
         "- {projectName: g1, labelSelector: [a]}",
         "- {projectName: g1, labelSelector: {matchLabels: [a]}}",
         "- projectName: g1\n  - x: [",
-        "- projectName: g1\n---\n- projectName: g2",
         &bomb,
+        &repeated_entries,
+        &repeated_value,
     ] {
         let error = GlobalProjects::of(&config(bad)).unwrap_err().to_string();
         assert!(error.contains("labelSelector"), "{error}");
         assert!(error.chars().count() < 2 * LONGEST_ERROR, "{error}");
     }
+}
+
+#[test]
+fn only_the_first_document_counts_as_in_argo_cd() {
+    let setting = "---\n- projectName: g1\n---\n- projectName: g2\n";
+    let globals = globals(setting);
+    assert!(globals.has("g1") && !globals.has("g2"));
+    let ignored = globals.ignored(|_| Some(&Value::Null));
+    assert_eq!(ignored, ["all YAML documents after the first one"]);
+}
+
+#[test]
+fn an_alias_may_repeat_a_selector() {
+    let setting = "- projectName: g1\n  labelSelector: &a {matchLabels: {tier: gold}}\n\
+        - projectName: g2\n  labelSelector: *a\n";
+    let gold = json!({ "tier": "gold" });
+    assert_eq!(denied(setting, "own", &gold), ["g1", "g2"]);
+    assert!(denied(setting, "own", &json!({})).is_empty());
 }
 
 #[test]

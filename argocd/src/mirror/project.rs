@@ -7,9 +7,9 @@
 use serde_json::{Map, Value, json};
 
 use super::{Unusable, checked, metadata};
-use crate::claim::{LONGEST_NAME, is_name};
 use crate::glob::{is_deny, matches_or_denies};
 use crate::keys;
+use crate::name::{LONGEST_NAME, is_name};
 use crate::object::{Destination, Meta, list};
 
 /// The name on the hub of a cluster's project.

@@ -9,7 +9,9 @@ fn source() -> Value {
         "kind": "Application",
         "metadata": {
             "name": "guestbook", "namespace": "argocd", "uid": "s1", "resourceVersion": "7",
-            "labels": { "team": "a", "argocd-agent.argoproj-labs.io/agent-name": "other" },
+            "labels": {
+                "team": "a", "argocd-agent.argoproj-labs.io/agent-name": "other", keys::INSTANCE: "apps",
+            },
             "annotations": {
                 "note": "kept",
                 "notifications.argoproj.io/subscribe.on-sync.slack": "general",
@@ -17,6 +19,7 @@ fn source() -> Value {
                 "link.argocd.argoproj.io/bad": "Docs|javascript:alert(1)",
                 keys::MIRRORED_FROM: "other",
                 keys::LAST_COMMAND: "x",
+                keys::TRACKING_ID: "apps:argoproj.io/Application:argocd/guestbook",
             },
             "finalizers": [keys::RESOURCES_FINALIZER],
             "ownerReferences": [{ "name": "set" }],

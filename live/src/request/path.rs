@@ -1,11 +1,8 @@
 //! Paths of the Kubernetes API, read and written.
 
-use super::{Object, Subject, Unreadable};
+use argocd::name::{LONGEST_NAME, is_dns_label, is_name};
 
-/// Longest name of an object.
-const LONGEST_NAME: usize = 253;
-/// Longest name of a namespace, a version, a resource.
-const LONGEST_LABEL: usize = 63;
+use super::{Object, Subject, Unreadable};
 
 /// Reads a path, each segment of which is decoded once.
 pub(super) fn read(path: &str) -> Result<Subject, Unreadable> {
@@ -33,9 +30,9 @@ pub(super) fn read(path: &str) -> Result<Subject, Unreadable> {
 fn schema(segments: &[&str]) -> Result<Subject, Unreadable> {
     let good = match segments {
         ["openapi", "v2" | "v3"] => true,
-        ["openapi", "v3", "api", version] => is_label(version),
-        ["openapi", "v3", "apis", group] => is_subdomain(group),
-        ["openapi", "v3", "apis", group, version] => is_subdomain(group) && is_label(version),
+        ["openapi", "v3", "api", version] => is_dns_label(version),
+        ["openapi", "v3", "apis", group] => is_name(group),
+        ["openapi", "v3", "apis", group, version] => is_name(group) && is_dns_label(version),
         _ => false,
     };
     if !good {
@@ -46,7 +43,7 @@ fn schema(segments: &[&str]) -> Result<Subject, Unreadable> {
 }
 
 fn objects(group: String, version: &str, rest: &[&str]) -> Result<Subject, Unreadable> {
-    if !version.starts_with('v') || !is_label(version) {
+    if !version.starts_with('v') || !is_dns_label(version) {
         return Err(Unreadable::Path("the version is not one"));
     }
     let version = version.to_owned();
@@ -69,10 +66,10 @@ fn objects(group: String, version: &str, rest: &[&str]) -> Result<Subject, Unrea
         [name, subresource] => (Some(*name), Some(*subresource)),
         _ => return Err(Unreadable::Path("it goes on after the part of an object")),
     };
-    if namespace.is_some_and(|it| !is_label(it)) {
+    if namespace.is_some_and(|it| !is_dns_label(it)) {
         return Err(Unreadable::Path("the namespace is not one"));
     }
-    if !is_label(resource) || subresource.is_some_and(|it| !is_label(it)) {
+    if !is_dns_label(resource) || subresource.is_some_and(|it| !is_dns_label(it)) {
         return Err(Unreadable::Path("the resource is not one"));
     }
     Ok(Subject::Object(Object {
@@ -86,7 +83,7 @@ fn objects(group: String, version: &str, rest: &[&str]) -> Result<Subject, Unrea
 }
 
 fn name_of_group(text: &str) -> Result<String, Unreadable> {
-    let group = is_subdomain(text).then(|| text.to_owned());
+    let group = is_name(text).then(|| text.to_owned());
     group.ok_or(Unreadable::Path("the group is not one"))
 }
 
@@ -108,18 +105,6 @@ fn segment(raw: &str) -> Result<String, Unreadable> {
         return Err(Unreadable::Path("a part of it is no name"));
     }
     Ok(decoded)
-}
-
-fn is_label(text: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=LONGEST_LABEL).contains(&text.len())
-        && text.bytes().all(inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-}
-
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= LONGEST_NAME && text.split('.').all(is_label)
 }
 
 /// The path of a subject.

@@ -122,12 +122,7 @@ fn parts_that_lead_somewhere_else_are_closed() {
         "/api/v1/nodes/x/proxy",
         "/apis/example.org/v1/namespaces/a/pods/x/log",
     ] {
-        for level in [
-            UiAccess::Applications,
-            UiAccess::Read,
-            UiAccess::Operate,
-            UiAccess::Terminal,
-        ] {
+        for level in UiAccess::ALL.into_iter().skip(1) {
             if level == UiAccess::Terminal && target.contains("exec") {
                 continue;
             }
@@ -288,12 +283,7 @@ fn a_terminal_is_opened_in_a_pod_of_an_application_and_nowhere_else() {
     let target = "/api/v1/namespaces/a/pods/x/exec?command=sh&stdin=true&tty=true";
     for method in ["GET", "POST"] {
         assert_eq!(asked(method, target, level), Ok(Allowed::IfItBelongs));
-        for lower in [
-            UiAccess::None,
-            UiAccess::Applications,
-            UiAccess::Read,
-            UiAccess::Operate,
-        ] {
+        for lower in UiAccess::ALL.into_iter().filter(|it| *it < level) {
             assert!(asked(method, target, lower).is_err(), "{method} {lower}");
         }
     }
@@ -312,14 +302,10 @@ fn a_terminal_is_opened_in_a_pod_of_an_application_and_nowhere_else() {
 
 #[test]
 fn levels_are_words() {
-    for level in [
-        UiAccess::None,
-        UiAccess::Applications,
-        UiAccess::Read,
-        UiAccess::Operate,
-        UiAccess::Terminal,
-    ] {
-        assert!(LEVELS.contains(level.as_str()));
+    let [others @ .., last] = UiAccess::ALL.map(UiAccess::as_str);
+    assert_eq!(LEVELS, format!("{} or {last}", others.join(", ")));
+    assert!(UiAccess::ALL.is_sorted());
+    for level in UiAccess::ALL {
         assert_eq!(level.as_str().parse(), Ok(level));
     }
     for word in ["", "Read", "all", "operator"] {

@@ -12,14 +12,14 @@ pub(super) const MOST: usize = 10_000;
 
 /// The reserves of all keys, in the time that they take to refill.
 #[derive(Debug)]
-pub(super) struct Reserve<K> {
+pub(crate) struct Reserve<K> {
     size: Duration,
     /// When the reserve of a key is full again. Locked for a lookup, never over an await.
     full: Mutex<BTreeMap<K, Instant>>,
 }
 
 impl<K: Ord + Clone> Reserve<K> {
-    pub(super) const fn new(size: Duration) -> Self {
+    pub(crate) const fn new(size: Duration) -> Self {
         let full = Mutex::new(BTreeMap::new());
         Self { size, full }
     }
@@ -31,7 +31,7 @@ impl<K: Ord + Clone> Reserve<K> {
     }
 
     /// Takes a cost unless the reserve is overdrawn; false if it is.
-    pub(super) fn take(&self, key: &K, cost: Duration, now: Instant) -> bool {
+    pub(crate) fn take(&self, key: &K, cost: Duration, now: Instant) -> bool {
         self.update(key, now, |full| {
             let has_left = self.debt(*full, now).is_zero();
             if has_left {

@@ -48,6 +48,7 @@ pub(crate) use objects::Objects;
 use reports::Reports;
 pub(crate) use serving::Serving;
 pub(crate) use subscription::Subscription;
+pub(crate) use write_reserves::ONE_AT_A_TIME;
 use writer::Writer;
 
 /// The parts for the sessions.
@@ -156,6 +157,17 @@ impl Hub {
     pub(crate) fn set_fleet(&self, fleet: &Fleet) {
         self.objects.set_fleet(fleet);
         self.mirrors.judge_names();
+    }
+
+    /// Takes a spare write for an object of this decoded size; false if the hub has none for the cluster now.
+    pub(crate) fn take_spare_write(
+        &self,
+        cluster: &ClusterName,
+        memory: usize,
+        now: Instant,
+    ) -> bool {
+        let (reserves, running) = (&self.objects.write_reserves, self.writer.running());
+        reserves.take_spare(cluster, memory, running, now)
     }
 
     /// Subscribes a session: it is notified of every change from now on, and gets the list of current objects.

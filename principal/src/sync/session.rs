@@ -10,7 +10,7 @@
 //! | session to stream | [`OUTBOUND`] frames | the driver stops taking from the outbox, which coalesces |
 //! | stream to session | the machine's inbox | the driver stops reading, which slows this peer only |
 //! | session to hub API | `writes_per_session` | work waits in the inbox, newest value per object |
-//! | session to one object there | one write every [`pace::PAUSE`], a few in reserve | the same |
+//! | session to one object there | one write every [`pace::PAUSE`], a few in reserve, more while the hub has writes to spare | the same |
 
 use std::sync::Arc;
 

@@ -145,16 +145,3 @@ fn error_of_the_resolver_keeps_its_text() {
     assert_eq!(error.to_string(), unknown);
     assert_eq!(system_error("no more".into()).to_string(), "no more");
 }
-
-#[test]
-fn address_is_a_host_and_a_port() {
-    for (address, parts) in [
-        ("[2001:db8::1]:6379", Some(("2001:db8::1", 6379))),
-        ("argocd-redis:6379", Some(("argocd-redis", 6379))),
-        ("10.0.0.1:1", Some(("10.0.0.1", 1))),
-        ("argocd-redis", None),
-        ("argocd-redis:-1", None),
-    ] {
-        assert_eq!(host_and_port(address), parts, "{address}");
-    }
-}

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use argocd::claim::is_name;
+use argocd::name::is_name;
 use ocm::api::addon::AddOnDeploymentConfigSpec;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use argocd::claim::is_name;
+use argocd::name::is_name;
 use live::redis_service;
 use ocm::api::addon::AddOnDeploymentConfigSpec;
 use serde_json::{Value, json};

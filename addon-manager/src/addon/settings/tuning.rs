@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Error, parts, variable};
 
 mod keys;
+mod values;
 
 /// The number of characters of a key in a message.
 const SHOWN: usize = 64;
@@ -113,22 +114,21 @@ fn of_cm(key: &str, value: &str) -> Result<(), &'static str> {
         return Err(UNKNOWN);
     }
     if keys::is_read_at_start(key) {
-        return line(value);
+        line(value)?;
     }
     let is_text = |it: char| it == '\n' || it == '\t' || !it.is_control();
-    value
-        .chars()
-        .all(is_text)
-        .then_some(())
-        .ok_or("has a value with control characters")
+    if !value.chars().all(is_text) {
+        return Err("has a value with control characters");
+    }
+    values::check(key, value)
 }
 
 fn parameter(key: &str, value: &str) -> Result<(), &'static str> {
-    if keys::is_parameter(key) {
-        line(value)
-    } else {
-        Err(UNKNOWN)
+    if !keys::is_parameter(key) {
+        return Err(UNKNOWN);
     }
+    line(value)?;
+    values::check(key, value)
 }
 
 const UNKNOWN: &str = "cannot be set for the fleet; docs/configuration.md lists the keys";

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use argocd::keys::is_reserved;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::Value;
 
@@ -28,10 +29,7 @@ impl Field {
     /// Whether another field manager may own it: labels and annotations for users and selectors, but not those that
     /// Argo CD and we need to identify the Secret.
     pub(super) fn may_differ(&self) -> bool {
-        self.parts().is_some_and(|(_, key)| {
-            let reserved = argocd::keys::RESERVED_LABEL_PREFIXES.iter();
-            !reserved.clone().any(|prefix| key.starts_with(prefix))
-        })
+        self.parts().is_some_and(|(_, key)| !is_reserved(key))
     }
 
     pub(super) fn of(&self, secret: &Secret) -> Option<String> {

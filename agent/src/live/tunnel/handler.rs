@@ -2,7 +2,7 @@
 //!
 //! The handler does not trust the hub: it parses the request again and builds a new one. It sends it not with the agent's
 //! own rights but as a user with those of the level only. Before a change, and with the level `applications` before it
-//! shows an object, it checks that the object belongs to an Application.
+//! shows an object, it checks that the object belongs to an Application. It shows the very object that it checked.
 
 use std::io;
 
@@ -199,6 +199,9 @@ impl ApiHandler {
         }
         let onward = self.onward(&parts, body, &asked, allowed).await?;
         let mut answered = self.api.send(onward).await?;
+        if let Some(object) = Self::answers_object(&asked, allowed) {
+            answered = self.shown(answered, object).await?;
+        }
         if asked.object().is_some_and(request::Object::is_secret) {
             answered = without_values(answered, &asked).await?;
         } else if allowed == Allowed::EventsOfApplications {

@@ -25,6 +25,10 @@ pub struct CacheStatus {
     unknown: BTreeSet<Target>,
     /// Targets that the spoke's API does not serve.
     missing: BTreeSet<Target>,
+    /// Targets to list again, since the API was restored to an earlier state.
+    rewound: BTreeSet<Target>,
+    /// How often all of these were listed again.
+    restores: u64,
     /// The running Argo CD, after the first probe.
     runs: Option<Running>,
 }
@@ -69,15 +73,28 @@ impl CacheStatus {
         self.missing.iter().all(|target| target.kind != kind)
     }
 
+    /// How often the caches were filled again after a restore of the API. After each restore the principal has to compare
+    /// everything: the spoke may have objects again that the hub deleted.
+    pub(crate) const fn restores(&self) -> u64 {
+        self.restores
+    }
+
+    /// Notes that this target will be listed again.
+    pub(super) fn rewind(&mut self, target: &Target) {
+        self.rewound.insert(target.clone());
+    }
+
     /// Applies the result of a watch; true if it changes anything.
     pub(super) fn saw(&mut self, target: &Target, is_served: bool) -> bool {
         let learned = self.unknown.remove(target);
+        let restored = self.rewound.remove(target) && self.rewound.is_empty();
+        self.restores = self.restores.wrapping_add(restored.into());
         let changed = if is_served {
             self.missing.remove(target)
         } else {
             self.missing.insert(target.clone())
         };
-        learned || changed
+        learned || restored || changed
     }
 }
 
@@ -86,6 +103,25 @@ mod tests {
     use protocol::payload::Runs;
 
     use super::*;
+
+    #[test]
+    fn a_restore_ends_when_all_its_targets_are_listed_again() {
+        let target = |kind| Target {
+            kind,
+            namespace: Some("argocd".to_owned()),
+        };
+        let (apps, projects) = (target(Kind::Application), target(Kind::AppProject));
+        let mut sync_status = CacheStatus::none_of([apps.clone(), projects.clone()]);
+        assert!(sync_status.saw(&apps, true) && sync_status.saw(&projects, true));
+        assert_eq!(sync_status.restores(), 0);
+        sync_status.rewind(&apps);
+        sync_status.rewind(&projects);
+        assert!(!sync_status.saw(&projects, true), "one is not listed yet");
+        assert_eq!(sync_status.restores(), 0);
+        assert!(sync_status.saw(&apps, true));
+        assert!(!sync_status.saw(&apps, true), "a later list is no restore");
+        assert_eq!(sync_status.restores(), 1);
+    }
 
     #[test]
     fn caches_of_a_spoke_without_argo_cd_become_complete() {

@@ -1,6 +1,7 @@
 //! Checks the hub's messages about objects, and maps the hub's names of objects to those on the spoke.
 
 use argocd::entries;
+use argocd::name::is_name;
 use argocd::projection::{SpokeContext, Unusable, desired_on_spoke, desired_project_on_spoke};
 use argocd::repository::{content_id, desired_secret_on_spoke};
 use argocd::{Meta, digest, keys};
@@ -240,44 +241,5 @@ pub(super) fn digest(kind: Kind, body: &Value) -> String {
         Kind::Application | Kind::AppProject => digest::agreed(body),
         Kind::Repository => content_id(body),
         Kind::GpgKey | Kind::TlsCerts | Kind::SshKnownHosts => digest::agreed_entries(body),
-    }
-}
-
-/// Whether the text is a DNS subdomain, as names of objects and namespaces are.
-fn is_name(text: &str) -> bool {
-    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    text.len() <= 253
-        && text.bytes().all(good)
-        && !text.contains("..")
-        && edge(text.as_bytes().first())
-        && edge(text.as_bytes().last())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn invalid_names_never_get_into_a_request_path() {
-        for good in ["a", "guestbook-1", "my.app"] {
-            assert!(is_name(good), "{good}");
-        }
-        let long = "a".repeat(254);
-        for bad in [
-            "",
-            "..",
-            "a/b",
-            "a..b",
-            "../secrets/x",
-            "A",
-            "-a",
-            "a.",
-            "a%2fb",
-            "ä",
-            &long,
-        ] {
-            assert!(!is_name(bad), "{bad}");
-        }
     }
 }

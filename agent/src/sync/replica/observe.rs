@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use argocd::Meta;
+use argocd::name::is_dns_label;
 use protocol::payload::ArgoCd;
 use protocol::{Kind, Mode, ObjectKey};
 use runtime::parts::Spawner;
@@ -37,7 +38,7 @@ pub(super) fn start(observer: &Observer, spawner: &Spawner) {
                 observer.sees(&watched, true);
                 observer.listed(&watched);
             }
-            Report::Rewound => observer.replica.store.outdate(|key| watched.covers(key)),
+            Report::Rewound => observer.rewound(&watched),
             Report::NotServed => observer.sees(&watched, false),
         });
         spawner.spawn(name, replica.spoke.watch(target, report, token));
@@ -52,11 +53,9 @@ pub(super) fn targets(scope: &Scope) -> Vec<Target> {
         // The hub mirrors only these; the agent has no right to read others.
         return [Kind::AppProject, Kind::Application].map(of_argocd).into();
     }
-    let is_in_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let is_name = |pattern: &String| pattern.bytes().all(is_in_name);
     let others = Kind::ALL.into_iter().filter(|it| *it != Kind::Application);
     let mut targets: Vec<Target> = others.map(of_argocd).collect();
-    if scope.further_namespaces.iter().all(is_name) {
+    if scope.further_namespaces.iter().all(|it| is_dns_label(it)) {
         let own = std::iter::once(&scope.argocd_namespace);
         let names = own.chain(&scope.further_namespaces).cloned();
         targets.extend(names.map(|name| target(Kind::Application, Some(name))));
@@ -117,6 +116,15 @@ impl Observer {
                 self.replica.drift.mark(key);
             }
         }
+    }
+
+    /// Notes that the API was restored to an earlier state. The next list follows at once.
+    fn rewound(&self, target: &Target) {
+        self.replica.store.outdate(|key| target.covers(key));
+        self.replica.sync_status.send_if_modified(|sync_status| {
+            sync_status.rewind(target);
+            false
+        });
     }
 
     fn listed(&self, target: &Target) {

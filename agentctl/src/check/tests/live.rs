@@ -77,14 +77,12 @@ fn variables_of_argocd_server_win_over_parameters() {
 
 #[test]
 fn next_step_names_the_list_that_argocd_server_reads() {
-    let next = |shared: &str| {
+    let next = |has_own_namespaces| {
         let mut facts = facts();
-        let set = |namespaces: &str| {
-            let data = json!({"application.namespaces": namespaces});
-            Ok(Some(json!({ "data": data })))
-        };
-        facts.parameters = set("paris");
-        facts.shared_parameters = set(shared);
+        let data = json!({"application.namespaces": "paris"});
+        facts.parameters = Ok(Some(json!({ "data": data })));
+        facts.shared_parameters = facts.parameters.clone();
+        facts.has_own_namespaces = has_own_namespaces;
         let mut checks = check(&facts).checks.into_iter();
         checks
             .find(|it| it.check == "argo cd")
@@ -92,8 +90,26 @@ fn next_step_names_the_list_that_argocd_server_reads() {
             .next
             .unwrap()
     };
-    assert!(next("paris").contains("argocd-cmd-params-cm"));
-    assert!(next("team-*").contains("argocd-server's Deployment"));
+    assert!(next(false).contains("argocd-cmd-params-cm"));
+    // It may be equal to the shared one.
+    assert!(next(true).contains("argocd-server's Deployment"));
+}
+
+#[test]
+fn own_list_of_argocd_server_is_a_flag_or_a_variable() {
+    let has = |container: Value| {
+        let spec = json!({"containers": [container]});
+        has_own_namespaces(Some(&json!({"spec": {"template": {"spec": spec}}})))
+    };
+    let name = "ARGOCD_APPLICATION_NAMESPACES";
+    let shared = json!({"configMapKeyRef": {"name": "argocd-cmd-params-cm"}});
+    assert!(has(json!({"args": ["--application-namespaces", "a"]})));
+    assert!(has(
+        json!({"command": ["server", "--application-namespaces=a"]})
+    ));
+    assert!(has(json!({"env": [{"name": name, "value": "a"}]})));
+    assert!(!has(json!({"env": [{"name": name, "valueFrom": shared}]})));
+    assert!(!has(json!({})) && !has_own_namespaces(None));
 }
 
 #[test]

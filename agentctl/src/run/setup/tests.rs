@@ -3,6 +3,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use argocd::keys::addon::HUB_SETUP;
 use clap::Parser as _;
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
@@ -37,17 +38,29 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
             "spec": {"template": {"spec": {"containers": [{"args": args}]}}},
         })
     };
-    let parameters = json!({"metadata": {"namespace": "argocd", "name": PARAMETERS}});
+    let mut parameters = json!({"metadata": {"namespace": "argocd", "name": PARAMETERS}});
+    if path.contains("/namespaces/renamed/") {
+        let fields = json!({"data.redis.server": {"before": null, "after": "ours"}});
+        let record = json!({ "fields": fields }).to_string();
+        parameters["metadata"]["annotations"] = json!({ HUB_SETUP: record });
+        parameters["data"] = json!({"redis.server": "ours"});
+    }
     match (method, path.rsplit('/').next().unwrap_or_default()) {
         (&Method::GET, MANAGER) if path.contains("/namespaces/wrong/") => status(404),
         (&Method::GET, MANAGER) if path.contains("/namespaces/left/") => {
             (200, deployment(MANAGER, "removed"))
+        }
+        (&Method::GET, MANAGER) if path.contains("/namespaces/renamed/") => {
+            (200, deployment(MANAGER, "renamed"))
         }
         (&Method::GET, MANAGER) => (200, deployment(MANAGER, "argocd")),
         (&Method::GET, PARAMETERS) => (200, parameters),
         (&Method::GET, ROLE) => status(404),
         (&Method::GET, "deployments") if path.contains("/namespaces/argocd/") => {
             list(json!([deployment("argocd-server", "argocd")]))
+        }
+        (&Method::GET, "deployments") if path.contains("/namespaces/renamed/") => {
+            list(json!([deployment("renamed-server", "argocd")]))
         }
         (&Method::GET, "secrets") => list(json!([{"metadata": {"name": REDIS}}])),
         (&Method::GET, _) => list(json!([])),
@@ -179,6 +192,27 @@ async fn undo_needs_no_argo_cd_where_the_hub_program_names_its_namespace() {
         let text = answer.unwrap_err().to_string();
         assert!(text.contains("namespace removed"), "{text}");
     }
+}
+
+/// The Job before `helm uninstall` has the permission for the name at the last upgrade.
+#[tokio::test]
+async fn undo_goes_on_where_it_may_not_restart_argocd_server() {
+    let (answer, writes) = run(&["--undo", "--own-namespace=renamed"], "renamed-server").await;
+    let answer = answer.unwrap();
+    for part in [
+        "you may not patch deployments.apps in namespace argocd",
+        "kubectl -n argocd rollout restart deployment/renamed-server",
+        "Written, except for the list above",
+    ] {
+        assert!(answer.text.contains(part), "{part}: {answer:?}");
+    }
+    assert!(answer.bad);
+    let expected = [
+        "PATCH argocd-cmd-params-cm",
+        "PATCH renamed-server",
+        "PATCH argocd-cmd-params-cm",
+    ];
+    assert_eq!(writes, expected);
 }
 
 #[tokio::test]

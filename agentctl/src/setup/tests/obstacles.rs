@@ -146,6 +146,17 @@ fn an_old_application_controller_blocks_setup() {
         all[0]["metadata"]["namespace"] = json!("elsewhere");
     });
     assert_eq!(obstacles(&far), []);
+    // It looks at Argo CD's namespace alone.
+    let own = with(|facts| {
+        controller(old, facts);
+        let all = facts.controllers.as_mut().unwrap();
+        let env = json!([{"name": "ARGOCD_APPLICATION_NAMESPACES", "value": ""}]);
+        all[0]["spec"]["template"]["spec"]["containers"][0]["env"] = env;
+    });
+    assert_eq!(obstacles(&own), []);
+    let notes = plan(&own).notes;
+    let cause = &notes[0].cause;
+    assert!(cause.contains("each Application in argocd"), "{cause}");
     let unread = with(|facts| facts.controllers = Err("you may not".to_owned()));
     let found = plan(&unread);
     assert_eq!(found.state, State::Blocked, "{found:#?}");

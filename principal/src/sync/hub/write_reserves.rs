@@ -8,13 +8,23 @@
 //!
 //! Large objects have a slower reserve of their own: while one is decoded, changes of other clusters wait behind it. Small
 //! objects of their cluster do not wait for them.
+//!
+//! The pace of one object has its own limit. Beyond that an idle hub has spare writes. It counts as idle by the requests
+//! that run: the slower its API answers, the more of them run, for any cause.
 
 use std::time::Duration;
 
 use protocol::payload::MOST_OBJECT_MEMORY;
 use tokio::time::Instant;
 
-use crate::{admission::reserve::ByteReserve, fleet::ClusterName};
+use crate::{
+    admission::reserve::{ByteReserve, Reserve},
+    fleet::ClusterName,
+};
+
+/// Objects above this decoded size are written one at a time for each session, so that one cluster occupies one processor
+/// of the hub's API at most: that of a status with about 40 resources. They get no spare writes.
+pub(crate) const ONE_AT_A_TIME: usize = 64 << 10;
 
 /// The decoded bytes above which an object is large: those of a status with about 150 resources.
 const LARGE: usize = 256 << 10;
@@ -25,11 +35,21 @@ const SMALL_RATE: u64 = 1 << 20;
 /// The shortest wait: the end of each wait examines all that waits of the cluster.
 const SHORTEST: Duration = Duration::from_secs(1);
 
+/// With so many requests to its API the hub is not idle.
+const BUSY: usize = 4;
+/// The cost of a spare write to the reserve of its cluster, and to that of the hub: twenty a second, and two hundred.
+const SPARE_OF_CLUSTER: Duration = Duration::from_millis(50);
+const SPARE_OF_HUB: Duration = Duration::from_millis(5);
+/// The time in which an empty reserve of spare writes refills.
+const SPARE: Duration = Duration::from_secs(1);
+
 /// The reserves of all clusters.
 #[derive(Debug)]
 pub(crate) struct WriteReserves {
     small: ByteReserve,
     large: ByteReserve,
+    spare_of_cluster: Reserve<ClusterName>,
+    spare_of_hub: Reserve<()>,
 }
 
 impl Default for WriteReserves {
@@ -38,6 +58,8 @@ impl Default for WriteReserves {
         Self {
             small: ByteReserve::new(256 << 20, SMALL_RATE),
             large: ByteReserve::new(64 << 20, LARGE_RATE),
+            spare_of_cluster: Reserve::new(SPARE),
+            spare_of_hub: Reserve::new(SPARE),
         }
     }
 }
@@ -59,6 +81,20 @@ impl WriteReserves {
     pub(crate) fn charge(&self, cluster: &ClusterName, memory: usize, now: Instant) {
         let memory = memory.min(MOST_OBJECT_MEMORY);
         self.reserve(memory).take(cluster, memory, now);
+    }
+
+    /// Takes a spare write for an object of this decoded size while so many requests run; false if there is none.
+    pub(crate) fn take_spare(
+        &self,
+        cluster: &ClusterName,
+        memory: usize,
+        running: usize,
+        now: Instant,
+    ) -> bool {
+        memory <= ONE_AT_A_TIME
+            && running < BUSY
+            && self.spare_of_cluster.take(cluster, SPARE_OF_CLUSTER, now)
+            && self.spare_of_hub.take(&(), SPARE_OF_HUB, now)
     }
 
     const fn reserve(&self, memory: usize) -> &ByteReserve {
@@ -122,6 +158,31 @@ mod tests {
             reserves.charge(&from, LARGE + 1, now);
         }
         assert_eq!(reserves.wait(&from, LARGE, now), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spare_writes_end_for_a_busy_cluster_before_they_end_for_others() {
+        let (reserves, begin) = (WriteReserves::default(), Instant::now());
+        let spare = |name: &str, now| {
+            let take = |_: &u32| reserves.take_spare(&cluster(name), 100, 0, now);
+            (0..1000).filter(take).count()
+        };
+        assert_eq!((spare("a", begin), spare("b", begin)), (21, 21));
+        let later = begin + Duration::from_secs(1);
+        assert_eq!(spare("a", later), 20);
+        let all: usize = (0..100)
+            .map(|number| spare(&format!("c{number}"), later))
+            .sum();
+        assert!((170..=201).contains(&all), "{all}");
+        assert_eq!(spare("d", later), 0, "the hub has none left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_hub_and_large_objects_have_no_spare_writes() {
+        let (reserves, from, now) = (WriteReserves::default(), cluster("a"), Instant::now());
+        assert!(!reserves.take_spare(&from, 100, BUSY, now));
+        assert!(!reserves.take_spare(&from, ONE_AT_A_TIME + 1, 0, now));
+        assert!(reserves.take_spare(&from, ONE_AT_A_TIME, BUSY - 1, now));
     }
 
     #[tokio::test(start_paused = true)]

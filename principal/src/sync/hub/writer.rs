@@ -28,6 +28,7 @@ pub(super) struct Writer {
     objects: Arc<Objects>,
     pub(super) store: Arc<dyn Store>,
     permits: Semaphore,
+    limit: usize,
     metrics: Metrics,
 }
 
@@ -60,8 +61,14 @@ impl Writer {
             objects,
             store,
             permits: Semaphore::new(settings.limits.writes),
+            limit: settings.limits.writes,
             metrics,
         }
+    }
+
+    /// The requests that run now.
+    pub(super) fn running(&self) -> usize {
+        self.limit.saturating_sub(self.permits.available_permits())
     }
 
     /// Patches an Application as `plan` wants it; true if that changed it. One that is gone needs no patch.

@@ -2,8 +2,8 @@
 //!
 //! Only the newest value counts. An object that changes all the time would be written again and again, and each write
 //! costs the hub's API and all its watchers. So an object has a reserve of writes that refills with time. An object
-//! that changes now and then never waits. Without a reserve it waits for the next refill, and newer values replace the
-//! waiting one.
+//! that changes now and then never waits. Without a reserve it is still written while the hub has writes to spare, up to
+//! a ceiling. Otherwise it waits for the next refill, and newer values replace the waiting one.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,6 +24,11 @@ type Rate = (Duration, u32);
 pub(super) const SHOWN: Rate = (PAUSE, RESERVE);
 /// For objects whose next report a user waits for. The cluster decides which report is the answer, so it has a limit, too.
 pub(super) const AWAITED: Rate = (Duration::from_millis(100), 20);
+
+/// So many objects of a session without a reserve are a flood, which gets no spare writes.
+const FLOOD: usize = 4;
+/// The pause before an object without a reserve asks for a spare write again.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// When a reserve that is full at `full` has one write again.
 fn next(full: Duration, (pause, size): Rate) -> Duration {
@@ -70,39 +75,80 @@ impl<T> Newest<T> {
     }
 }
 
+/// When the reserves of one object are full again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Full {
+    /// The guaranteed one.
+    own: Duration,
+    /// That of the ceiling, which counts all writes.
+    ceiling: Duration,
+}
+
 /// The throttle of one session.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
+    /// What each object is guaranteed.
     rate: Rate,
-    /// When the reserve of an object is full again. Bounded by the objects written during that time.
-    full: HashMap<ObjectKey, Duration>,
+    /// What no object exceeds.
+    ceiling: Rate,
+    /// The reserves that are not full. Bounded by the objects written during the time that a refill takes.
+    full: HashMap<ObjectKey, Full>,
     /// The throttled objects. Bounded by the inbox.
     throttled: HashSet<ObjectKey>,
     swept: Duration,
 }
 
 impl Pace {
-    /// Nothing is written yet.
-    pub(super) fn new(rate: Rate) -> Self {
+    /// Nothing is written yet. No object gets more than `most` writes a second.
+    pub(super) fn new(rate: Rate, most: u32) -> Self {
         Self {
             rate,
+            ceiling: (Duration::from_secs(1) / most.max(1), RESERVE),
             ..Self::default()
         }
     }
 
     /// How long the next write of an object has to wait; none if it begins now, which counts against the reserve.
-    pub(super) fn throttle(&mut self, key: &ObjectKey, now: Duration) -> Option<Duration> {
+    ///
+    /// Without a reserve, `take_spare` takes a spare write of the hub, if there is one.
+    pub(super) fn throttle(
+        &mut self,
+        key: &ObjectKey,
+        now: Duration,
+        take_spare: impl FnOnce() -> bool,
+    ) -> Option<Duration> {
         self.sweep(now);
         let full = self.full.get(key).copied().unwrap_or_default();
-        let next = next(full, self.rate);
-        if now < next {
+        let own = next(full.own, self.rate).saturating_sub(now);
+        let ceiling = next(full.ceiling, self.ceiling).saturating_sub(now);
+        let is_spare = !own.is_zero();
+        let may_take = || ceiling.is_zero() && !self.is_flooded(now);
+        if is_spare && !(may_take() && take_spare()) {
             self.throttled.insert(key.clone());
-            return Some(next.saturating_sub(now));
+            let again = if ceiling.is_zero() {
+                ASK_AGAIN
+            } else {
+                ceiling
+            };
+            return Some(own.min(again));
         }
-        let full = full.max(now).saturating_add(self.rate.0);
+        let add = |full: Duration, (pause, _): Rate| full.max(now).saturating_add(pause);
+        let full = Full {
+            own: if is_spare {
+                full.own
+            } else {
+                add(full.own, self.rate)
+            },
+            ceiling: add(full.ceiling, self.ceiling),
+        };
         self.full.insert(key.clone(), full);
         self.throttled.remove(key);
         None
+    }
+
+    fn is_flooded(&self, now: Duration) -> bool {
+        let mut busy = (self.full.values()).filter(|full| next(full.own, self.rate) > now);
+        busy.nth(FLOOD - 1).is_some()
     }
 
     /// Marks the object as throttled, for another reason than its own reserve.
@@ -124,7 +170,7 @@ impl Pace {
     fn sweep(&mut self, now: Duration) {
         if now.saturating_sub(self.swept) >= self.rate.0 {
             self.swept = now;
-            self.full.retain(|_, full| *full > now);
+            self.full.retain(|_, full| full.own.max(full.ceiling) > now);
         }
     }
 }
@@ -137,18 +183,20 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    /// Twenty writes a second.
+    const CEILING: Rate = (Duration::from_millis(50), RESERVE);
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::new(Kind::Application, "argocd", name)
     }
 
     /// The times of changes after each of these pauses, and of the writes, when a throttled value is retried in time.
-    fn written(pauses: &[u32]) -> (Vec<Duration>, Vec<Duration>) {
-        let (mut pace, key) = (Pace::new(SHOWN), key("app"));
+    fn written(pauses: &[u32], spare: bool) -> (Vec<Duration>, Vec<Duration>) {
+        let (mut pace, key) = (Pace::new(SHOWN, 20), key("app"));
         let (mut stated, mut written) = (vec![], vec![]);
         let mut waits: Option<Duration> = None;
         let mut now = Duration::ZERO;
-        let mut try_at = |pace: &mut Pace, at| match pace.throttle(&key, at) {
+        let mut try_at = |pace: &mut Pace, at| match pace.throttle(&key, at, || spare) {
             None => {
                 written.push(at);
                 None
@@ -157,18 +205,36 @@ mod tests {
         };
         for pause in pauses {
             now += *pause * MS;
-            if let Some(at) = waits.filter(|at| *at <= now) {
+            while let Some(at) = waits.filter(|at| *at <= now) {
                 waits = try_at(&mut pace, at);
-                assert_eq!(waits, None, "throttled for longer than announced");
             }
             stated.push(now);
             waits = try_at(&mut pace, now);
             assert_eq!(pace.is_throttling(), waits.is_some());
         }
-        if let Some(at) = waits {
-            assert_eq!(try_at(&mut pace, at), None);
+        while let Some(at) = waits {
+            waits = try_at(&mut pace, at);
         }
         (stated, written)
+    }
+
+    /// Whether each value, or a newer one, was written in time, and never more than a reserve and its refills.
+    fn keeps(
+        (stated, written): &(Vec<Duration>, Vec<Duration>),
+        delay: Duration,
+        (pause, size): Rate,
+    ) -> bool {
+        let in_time = stated.iter().all(|at| {
+            let shown = written.iter().find(|it| *it >= at);
+            shown.is_some_and(|it| it.saturating_sub(*at) <= delay)
+        });
+        let within = written.iter().enumerate().all(|(index, begin)| {
+            written.iter().skip(index).zip(1_u32..).all(|(end, count)| {
+                let refills = end.saturating_sub(*begin).div_duration_f64(pause);
+                f64::from(count) <= f64::from(size) + refills + 1e-6
+            })
+        });
+        in_time && within
     }
 
     proptest! {
@@ -176,25 +242,17 @@ mod tests {
         fn throttle_bounds_delay_and_rate(
             pauses in prop::collection::vec(prop_oneof![0_u32..20, 0_u32..2000, Just(20_000)], 1..200),
         ) {
-            let (stated, written) = written(&pauses);
-            for at in &stated {
-                // This value or a newer one.
-                let shown = written.iter().find(|it| *it >= at);
-                prop_assert!(shown.is_some_and(|it| it.saturating_sub(*at) <= PAUSE), "{:?}", at);
-            }
-            for (index, begin) in written.iter().enumerate() {
-                for (more, end) in written.iter().skip(index).enumerate() {
-                    let most = f64::from(RESERVE) + end.saturating_sub(*begin).div_duration_f64(PAUSE);
-                    prop_assert!(f64::from(u32::try_from(more + 1).unwrap()) <= most + 1e-6);
-                }
-            }
+            prop_assert!(keeps(&written(&pauses, false), PAUSE, SHOWN));
+            // A guaranteed write may come one before its ceiling.
+            let (pause, size) = CEILING;
+            prop_assert!(keeps(&written(&pauses, true), pause, (pause, size + 1)));
         }
 
         #[test]
         fn writes_within_the_rate_are_never_throttled(
             pauses in prop::collection::vec(500_u32..5000, 1..200),
         ) {
-            let (stated, written) = written(&pauses);
+            let (stated, written) = written(&pauses, false);
             prop_assert_eq!(stated, written);
         }
     }
@@ -221,26 +279,62 @@ mod tests {
     #[test]
     fn after_a_rest_a_few_changes_are_written_at_once() {
         let few = vec![0; usize::try_from(RESERVE).unwrap()];
-        let (stated, at) = written(&few);
+        let (stated, at) = written(&few, false);
         assert_eq!(stated, at);
-        let (_, at) = written(&[few, vec![0]].concat());
+        let one_more = [few, vec![0]].concat();
+        let (_, at) = written(&one_more, false);
         assert_eq!(at.last(), Some(&PAUSE));
+        let (_, at) = written(&one_more, true);
+        assert_eq!(at.last(), Some(&CEILING.0));
+    }
+
+    #[test]
+    fn ten_changes_a_second_are_written_at_once_while_idle() {
+        let changes = [100; 600];
+        let (stated, at) = written(&changes, true);
+        assert_eq!(stated, at);
+        let (_, at) = written(&changes, false);
+        assert!((120..=140).contains(&at.len()), "{}", at.len());
+    }
+
+    #[test]
+    fn flood_over_many_objects_gets_no_spare_writes() {
+        let mut pace = Pace::new(SHOWN, 20);
+        let keys: Vec<_> = (0..FLOOD).map(|it| key(&format!("app-{it}"))).collect();
+        let mut count = |tick: u32| {
+            let at = 10 * tick * MS;
+            let taken = keys
+                .iter()
+                .filter(|key| pace.throttle(key, at, || true).is_none());
+            taken.count()
+        };
+        for tick in 0..100 {
+            count(tick);
+        }
+        let more: usize = (100..1100).map(count).sum();
+        let guaranteed = 10 * 2 * FLOOD;
+        assert!(
+            (guaranteed - FLOOD..=guaranteed + FLOOD).contains(&more),
+            "{more}"
+        );
     }
 
     #[test]
     fn throttled_object_delays_no_other_and_is_forgotten() {
-        let mut pace = Pace::new(SHOWN);
+        let mut pace = Pace::new(SHOWN, 20);
         for _ in 0..2 * RESERVE {
-            pace.throttle(&key("busy"), MS);
+            pace.throttle(&key("busy"), MS, || false);
         }
-        assert!(pace.throttle(&key("busy"), MS).is_some() && pace.is_throttling());
+        let throttled = pace.throttle(&key("busy"), MS, || false);
+        assert!(throttled.is_some() && pace.is_throttling());
         for number in 0..1000 {
-            assert_eq!(pace.throttle(&key(&format!("app-{number}")), MS), None);
+            let key = key(&format!("app-{number}"));
+            assert_eq!(pace.throttle(&key, MS, || false), None);
         }
         assert!(pace.release(&key("busy")) && !pace.release(&key("busy")));
         assert!(!pace.is_throttling());
         assert_eq!(
-            pace.throttle(&key("last"), MS + PAUSE * (RESERVE + 1)),
+            pace.throttle(&key("last"), MS + PAUSE * (RESERVE + 1), || false),
             None
         );
         assert_eq!(pace.full.len(), 1);

@@ -108,7 +108,7 @@ fn each_program_gets_its_own_variables() {
 }
 
 /// Settings that are refused, and a part of the message.
-const INVALID_CM: [(&str, &str); 22] = [
+const INVALID_CM: [(&str, &str); 25] = [
     ("timeout.reconciliation", "not a YAML map"),
     ("- a", "not a YAML map"),
     ("null", "not a YAML map"),
@@ -131,10 +131,16 @@ const INVALID_CM: [(&str, &str); 22] = [
     ("globalProjects: \"a\\a\"", "control characters"),
     ("globalProjects: \"a\\e[31m\"", "control characters"),
     ("timeout.reconciliation: $(REDIS_PASSWORD)", "without $"),
+    ("timeout.reconciliation: 180", "needs a duration"),
+    ("resource.respectRBAC: true", "needs normal or strict"),
+    (
+        "resource.ignoreResourceUpdatesEnabled: 1",
+        "needs true or false",
+    ),
 ];
 
 /// Parameters that are refused, and a part of the message.
-const INVALID_PARAMS: [(&str, &str); 12] = [
+const INVALID_PARAMS: [(&str, &str); 14] = [
     ("redis.server: evil:6379", "cannot be set"),
     ("repo.server: evil:8081", "cannot be set"),
     ("application.namespaces: '*'", "cannot be set"),
@@ -147,6 +153,8 @@ const INVALID_PARAMS: [(&str, &str); 12] = [
     ("controller.log.level: $(REDIS_PASSWORD)", "without $"),
     ("controller.log.level: \"a\\nb\"", "one line"),
     ("controller.log.level: ä", "printable ASCII"),
+    ("controller.status.processors: 0", "1 or more"),
+    ("reposerver.log.level: loud", "needs a log level"),
 ];
 
 #[test]

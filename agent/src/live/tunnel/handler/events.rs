@@ -1,7 +1,6 @@
 //! Removes from a list of Events those about objects of no Application.
 
 use std::collections::BTreeMap;
-use std::mem;
 
 use http::Response;
 use kube::client::Body as KubeBody;
@@ -28,19 +27,20 @@ pub(super) async fn of_applications(
         return Err(Failed::Unreadable(list_name));
     };
     let mut judged = BTreeMap::new();
-    for event in mem::take(events) {
-        let Some((involved, namespace)) = Owner::involved_in(&event) else {
+    let mut verdicts = Vec::with_capacity(events.len());
+    for event in &*events {
+        let Some(involved) = Owner::involved_in(event) else {
+            verdicts.push(false);
             continue;
         };
-        let key = format!("{involved:?} {namespace:?}");
-        let shown = match judged.get(&key) {
+        let shown = match judged.get(&involved) {
             Some(shown) => *shown,
-            None => search.shows(&involved, namespace).await?,
+            None => search.shows(&involved.0, involved.1).await?,
         };
-        judged.insert(key, shown);
-        if shown {
-            events.push(event);
-        }
+        judged.insert(involved, shown);
+        verdicts.push(shown);
     }
+    let mut verdicts = verdicts.into_iter();
+    events.retain(|_| verdicts.next() == Some(true));
     Ok(api::json(status, &list))
 }

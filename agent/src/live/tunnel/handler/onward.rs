@@ -3,7 +3,7 @@
 use argocd::Meta;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH};
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body as KubeBody;
 use live::change::{self, Bad, PatchKind};
@@ -12,7 +12,7 @@ use live::ui_access::{Allowed, UiAccess};
 use serde_json::Value;
 
 use super::super::answer::RequestBody;
-use super::api::RESPONSE_TIMEOUT;
+use super::api::{self, Failed, RESPONSE_TIMEOUT};
 use super::belongs::Search;
 use super::{ApiHandler, Refused, carry};
 
@@ -44,11 +44,13 @@ impl ApiHandler {
             }
             (Allowed::AsItIs, _) | (_, None) => return Ok(onward),
         };
-        if object.is_secret() {
+        if object.is_secret() || Self::answers_object(asked, allowed).is_some() {
             only_plain_json(onward.headers_mut());
         }
         if asked.verb.only_reads() {
-            self.judged(object).await?;
+            if Self::answers_object(asked, allowed).is_none() {
+                self.judged(object).await?;
+            }
             return Ok(onward);
         }
         let body = Limited::new(body, LARGEST).collect();
@@ -96,6 +98,37 @@ impl ApiHandler {
         let Some(found) = self.api.object(whole).await? else {
             return Err(Refused::NotFound(what));
         };
+        self.belonging(found, what).await
+    }
+
+    /// The answer with an object, if that object belongs to an Application: another one may have its name a moment later.
+    pub(super) async fn shown(
+        &self,
+        answered: Response<KubeBody>,
+        object: &Object,
+    ) -> Result<Response<KubeBody>, Refused> {
+        let what = object.to_string();
+        let status = answered.status();
+        if status == StatusCode::NOT_FOUND {
+            return Err(Refused::NotFound(what));
+        }
+        if !status.is_success() {
+            let failed = Failed::NotShown { what, code: status };
+            return Err(failed.into());
+        }
+        let found = api::read(answered, what.clone()).await?;
+        let found = self.belonging(found, what).await?;
+        Ok(api::json(status, &found))
+    }
+
+    /// The object that is the answer to this request, which the handler judges instead of one that it read before.
+    pub(super) fn answers_object(asked: &Asked, allowed: Allowed) -> Option<&Object> {
+        let is_whole = |it: &&Object| matches!(it.subresource.as_deref(), None | Some("status"));
+        let is_get = allowed == Allowed::IfItBelongs && asked.verb == Verb::Get;
+        asked.object().filter(is_whole).filter(|_| is_get)
+    }
+
+    async fn belonging(&self, found: Value, what: String) -> Result<Value, Refused> {
         if Search::new(&self.api, &self.scope).belongs(&found).await? {
             Ok(found)
         } else if self.ui.access == UiAccess::Applications {
@@ -118,7 +151,8 @@ impl ApiHandler {
     }
 }
 
-/// Requests an answer that the handler can parse, to remove the values of a Secret or the Events of other objects.
+/// Requests an answer that the handler can parse: to judge the object, or to remove the values of a Secret or the Events of
+/// other objects.
 fn only_plain_json(headers: &mut HeaderMap) {
     for name in [ACCEPT_ENCODING, IF_NONE_MATCH] {
         headers.remove(name);

@@ -10,11 +10,7 @@ use protocol::{Event, Kind, ObjectKey, Target, Verb, Verdict, Work, WorkId, payl
 use tokio::time::Instant;
 
 use super::Driver;
-use crate::sync::session::spoke_info;
-
-/// Messages above this decoded size are applied one at a time, so that one cluster occupies one processor of the hub's API
-/// at most: that of a status with about 40 resources.
-const ONE_AT_A_TIME: usize = 64 << 10;
+use crate::sync::{hub::ONE_AT_A_TIME, session::spoke_info};
 
 impl Driver {
     /// Starts the work that is ready, as far as there is room.
@@ -124,7 +120,7 @@ impl Driver {
             self.pace.hold(&key);
             return Some(wait);
         }
-        let wait = self.paced(event, &key, now);
+        let wait = self.paced(event, &key, memory, now);
         if wait.is_none() {
             self.charge_reserve(memory);
         }
@@ -143,10 +139,18 @@ impl Driver {
     }
 
     /// How long the reserve of its object makes a report wait; none if it begins now, which counts against the reserve.
-    fn paced(&mut self, event: &Event, key: &ObjectKey, now: Duration) -> Option<Duration> {
-        let wait = self.pace.throttle(key, now)?;
+    fn paced(
+        &mut self,
+        event: &Event,
+        key: &ObjectKey,
+        memory: usize,
+        now: Duration,
+    ) -> Option<Duration> {
+        let (hub, cluster) = (&self.hub, &self.from.cluster);
+        let take_spare = || hub.take_spare_write(cluster, memory, Instant::now());
+        let wait = self.pace.throttle(key, now, take_spare)?;
         if self.hub.reports.awaits(&self.from, event) {
-            let wait = self.awaited.throttle(key, now);
+            let wait = self.awaited.throttle(key, now, || false);
             if wait.is_none() {
                 self.pace.release(key);
             }
