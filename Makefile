@@ -4,7 +4,7 @@
 CARGO ?= cargo
 LAB := target/debug/lab
 
-.PHONY: build tools demo test unit e2e soak fuzz bench lint fmt dist images sbom
+.PHONY: build tools demo test test-quick unit e2e e2e-durations coverage mutants conformance interop compatibility results soak fuzz bench lint fmt dist images sbom
 
 # Our programs, the lab, and the example add-on that the end-to-end tests run.
 build:
@@ -18,9 +18,23 @@ tools: build
 demo: build
 	$(LAB) demo
 
-# Everything that continuous integration runs. The tools first: some tests run one of them without the lab.
-test: lint tools
-	$(CARGO) test --locked --workspace
+# Everything that continuous integration runs, and how long each part took. The tools first: some tests run one of them without the lab.
+test test-quick: export STOPWATCH := $(CURDIR)/target/stopwatch
+MEASURED := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/stopwatch']"
+test:
+	mkdir -p target && rm -f $(STOPWATCH)
+	tests/stopwatch lint $(MAKE) lint
+	tests/stopwatch tools $(MAKE) tools
+	tests/stopwatch build $(CARGO) test --locked --workspace --no-run
+	$(CARGO) test --locked --workspace $(MEASURED); result=$$?; tests/stopwatch; exit $$result
+
+# Unit tests, rules, and a few histories of the simulation: no lab.
+test-quick: export SIM_HISTORIES ?= 20
+test-quick: QUICK := --lib --bins --test rules --test simulation
+test-quick: tools
+	mkdir -p target && rm -f $(STOPWATCH)
+	tests/stopwatch build $(CARGO) test --locked --workspace $(QUICK) --no-run
+	$(CARGO) test --locked --workspace $(QUICK) $(MEASURED); result=$$?; tests/stopwatch; exit $$result
 
 # What needs no lab.
 unit:
@@ -32,7 +46,44 @@ e2e:
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace --test e2e -- $(TEST)
 
-# Many random histories (SIM_HISTORIES=10000); `make test` runs a few hundred of them.
+# The same, and records how long the groups take: that balances the two parts that run at once.
+e2e-durations: export LAB_DURATIONS := $(CURDIR)/tests/e2e/durations.txt
+e2e-durations: e2e
+
+# Which lines of production code the unit tests and the simulation run. It names modules below COVERAGE_THRESHOLD per cent.
+coverage: build
+	$(LAB) coverage
+
+# Whether unit tests and simulation notice changes of the synchronization: a sample of MUTANTS_SAMPLE, drawn by MUTANTS_SEED.
+# It takes hours; an interrupted run continues. docs/testing.md says more.
+mutants: export SIM_HISTORIES ?= 20
+mutants: export SIM_BASE ?= 1000000
+mutants: build
+	$(LAB) mutants
+
+# End-to-end tests with programs of other projects. The results go into docs/results and into the tables of the pages, so there must be no
+# uncommitted changes elsewhere; docs/testing.md says more. TEST="name name" runs other tests.
+# With OCM (OCM_BIN_DIR, perhaps CLUSTERADM_BIN).
+conformance: TEST ?= conformance:: enrols_a_cluster $(if $(CLUSTERADM_BIN),survives_clusteradm)
+conformance: build
+	$(LAB) results ocm $(TEST:%=--test %)
+
+# With the Go argocd-agent (ARGOCD_AGENT_BIN): every test with a Go program has that in its name.
+interop: TEST ?= a_go_
+interop: build
+	$(LAB) results argocd-agent $(TEST:%=--test %)
+
+# With another Kubernetes (KUBERNETES_VERSION or KUBEBUILDER_ASSETS) or Argo CD (ARGOCD_BIN and ARGOCD_SOURCE), or with those of the lab.
+compatibility: PEERS ?= $(or $(strip $(if $(KUBERNETES_VERSION)$(KUBEBUILDER_ASSETS),kubernetes) $(if $(ARGOCD_BIN),argocd)),kubernetes argocd)
+compatibility: TEST ?= enrolment:: delivery:: live:: trees:: users:: sets:: console::
+compatibility: build
+	$(LAB) results $(PEERS) $(TEST:%=--test %)
+
+# The tables of the pages from docs/results, without a run.
+results: build
+	$(LAB) results
+
+# Many random histories (SIM_HISTORIES=10000), half of them new; `make test` runs some of them. SIM_BASE repeats the new ones.
 # A failing one prints its number; SIM_SEED=number repeats it with all details.
 soak: export SIM_HISTORIES ?= 10000
 soak:

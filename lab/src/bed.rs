@@ -99,7 +99,8 @@ pub struct Lab {
     clusters: Vec<Cluster>,
     // Locked while the hub's data are saved or restored.
     etcd: Mutex<Etcd>,
-    etcd_of_spokes: Etcd,
+    // Likewise, with the data of all spokes.
+    etcd_of_spokes: Mutex<Etcd>,
     git: git::Server,
     faults: Faults,
     images: Images,
@@ -149,7 +150,7 @@ impl Lab {
             dir: dir.to_owned(),
             clusters,
             etcd: Mutex::new(etcd),
-            etcd_of_spokes,
+            etcd_of_spokes: Mutex::new(etcd_of_spokes),
             git,
             faults: Faults::default(),
             images: Images::default(),
@@ -336,7 +337,7 @@ impl Lab {
         }
         self.git.stop().await;
         self.etcd.get_mut().stop().await;
-        self.etcd_of_spokes.stop().await;
+        self.etcd_of_spokes.get_mut().stop().await;
     }
 }
 

@@ -1,10 +1,12 @@
 //! End-to-end tests that run on a lab.
 //!
 //! A test is an `async fn(Arc<Lab>) -> Result<()>`, registered in a group of `tests/e2e/main.rs`. The runner enters
-//! the lab's namespaces once, runs tests one after the other, and keeps a lab for the next test with the same
-//! options. Several processes do this at once, each with a part of the groups. After a failed test the runner prints
-//! the state of the lab, saves all of it in `target/lab/worlds`, and gives the next test a new lab.
+//! the lab's namespaces once, runs tests one after the other, and keeps a lab for the next test of the same group.
+//! Several processes do this at once, each with a part of the groups; recorded durations balance the parts. After a
+//! failed test the runner prints the state of the lab, saves all of it in `target/lab/worlds`, and gives the next test
+//! a new lab.
 
+mod durations;
 mod parts;
 mod runner;
 
@@ -30,12 +32,12 @@ pub struct E2eTest {
 
 impl E2eTest {
     /// Its name on the command line: `module::function`.
-    fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         self.name.replace(' ', "")
     }
 
     /// The missing requirement.
-    fn is_missing(&self) -> Option<&'static str> {
+    pub(crate) fn is_missing(&self) -> Option<&'static str> {
         self.needs
             .filter(|variable| std::env::var_os(variable).is_none_or(|value| value.is_empty()))
     }
@@ -77,6 +79,12 @@ impl TestGroup {
             shared: false,
             e2e_tests,
         }
+    }
+
+    /// Its name in the table of durations: that of its first test.
+    fn name(&self) -> String {
+        let first = self.e2e_tests.first();
+        first.map(E2eTest::title).unwrap_or_default()
     }
 }
 

@@ -8,8 +8,9 @@ use std::{
 use anyhow::{Context, Result};
 use clap::{ArgAction, Parser, Subcommand};
 use lab::{
-    Options, Tools, namespaces,
+    Options, Tools, coverage, mutants, namespaces,
     progress::print,
+    results::{self, Peer},
     up::{self, Request},
 };
 
@@ -34,6 +35,39 @@ enum Command {
     Demo(Place),
     /// Builds or installs the programs that labs run, and prints their paths.
     Tools,
+    /// Runs end-to-end tests with programs of other projects, and records the results in `docs/results` and on the pages.
+    Results(Results),
+    /// Tests a sample of mutants of the synchronization; fails if too many survive. An interrupted run continues.
+    Mutants(Mutants),
+    /// Prints which lines of production code the unit tests and the simulation run.
+    Coverage(Coverage),
+}
+
+#[derive(Debug, clap::Args)]
+struct Mutants {
+    /// The seed that draws the sample.
+    #[arg(long, env = "MUTANTS_SEED", default_value_t = 20)]
+    seed: u64,
+    /// The size of the sample.
+    #[arg(long, env = "MUTANTS_SAMPLE", default_value_t = 200)]
+    sample: usize,
+}
+
+#[derive(Debug, clap::Args)]
+struct Coverage {
+    /// Modules with fewer covered lines, in per cent, are named.
+    #[arg(long, env = "COVERAGE_THRESHOLD", default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=100))]
+    threshold: u64,
+}
+
+#[derive(Debug, clap::Args)]
+struct Results {
+    /// The projects that the results are about. Without any, only the pages are made from the records.
+    #[arg(value_enum)]
+    peers: Vec<Peer>,
+    /// A part of the names of tests; may be repeated.
+    #[arg(long = "test", value_name = "PART")]
+    tests: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -134,6 +168,15 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Tools => {
             print(format_args!("{:#?}", Tools::ensure()?));
             Ok(ExitCode::SUCCESS)
+        }
+        Command::Results(Results { peers, tests }) => {
+            results::run(&results::Request { peers, tests })
+        }
+        Command::Mutants(Mutants { seed, sample }) => {
+            mutants::run(&mutants::Request { seed, sample })
+        }
+        Command::Coverage(Coverage { threshold }) => {
+            coverage::run(&coverage::Request { threshold })
         }
     }
 }

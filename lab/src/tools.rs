@@ -1,10 +1,13 @@
 //! The external programs that the lab runs: their paths, and how they are built or installed.
 //!
 //! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN`, Helm from `HELM_BIN`), else from
-//! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`. The lab itself only
+//! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`, or of the version in
+//! `KUBERNETES_VERSION`. The lab itself only
 //! calls [`Tools::find`]: inside its namespaces there is no network to build from.
 
 mod build;
+mod cargo;
+mod kubernetes;
 mod packages;
 
 use std::path::{Path, PathBuf};
@@ -69,7 +72,7 @@ impl Tools {
             kustomize: program("kustomize", executable(directory().join("kustomize"))),
             etcd: program("etcd", control_plane_program("etcd")),
             argocd: program("argocd", argocd()),
-            argocd_module: program("the sources of argocd", build::argocd_module()),
+            argocd_module: program("the sources of argocd", argocd_sources()),
             redis_server: program("redis-server", on_path("redis-server")),
             ip: program("ip", on_path("ip")),
             git: program("git", on_path("git")),
@@ -121,6 +124,16 @@ pub fn prometheus_targets() -> Result<PathBuf> {
     found.context("prometheus-targets not found; `make tools` builds it")
 }
 
+/// cargo-mutants, installed if it is missing.
+pub fn cargo_mutants() -> Result<PathBuf> {
+    cargo::install("cargo-mutants", "27.0.0")
+}
+
+/// cargo-llvm-cov, installed if it is missing.
+pub fn cargo_llvm_cov() -> Result<PathBuf> {
+    cargo::install("cargo-llvm-cov", "0.9.1")
+}
+
 /// The directory of our builds.
 pub fn directory() -> PathBuf {
     workspace().join("target/tools")
@@ -132,9 +145,13 @@ pub fn workspace() -> PathBuf {
     tests.parent().unwrap_or(tests).to_owned()
 }
 
-/// A program of the control plane: of `KUBEBUILDER_ASSETS`, of the `PATH`, or built by us.
+/// A program of the control plane: of the version in `KUBERNETES_VERSION`, of `KUBEBUILDER_ASSETS`, of the `PATH`, or built
+/// by us.
 fn control_plane_program(name: &str) -> Option<PathBuf> {
-    elsewhere(name).or_else(|| executable(directory().join(name)))
+    match kubernetes::requested() {
+        Some(dir) if name != "etcd" => executable(dir.join(name)),
+        Some(_) | None => elsewhere(name).or_else(|| executable(directory().join(name))),
+    }
 }
 
 /// A program of the control plane that is installed on this machine.
@@ -147,7 +164,10 @@ fn elsewhere(name: &str) -> Option<PathBuf> {
 
 /// Many machines have some kubectl; prefer the one that was built with our API server.
 fn kubectl() -> Option<PathBuf> {
-    executable(directory().join("kubectl")).or_else(|| elsewhere("kubectl"))
+    match kubernetes::requested() {
+        Some(dir) => executable(dir.join("kubectl")),
+        None => executable(directory().join("kubectl")).or_else(|| elsewhere("kubectl")),
+    }
 }
 
 /// Many machines have some helm, perhaps of another major version; use only one that `HELM_BIN` names.
@@ -162,6 +182,14 @@ fn argocd() -> Option<PathBuf> {
     match std::env::var_os("ARGOCD_BIN").filter(|path| !path.is_empty()) {
         Some(named) => executable(named.into()),
         None => executable(directory().join("argocd")),
+    }
+}
+
+/// The sources of Argo CD with its manifests: those of `ARGOCD_SOURCE` fit to another `ARGOCD_BIN`.
+fn argocd_sources() -> Option<PathBuf> {
+    match std::env::var_os("ARGOCD_SOURCE").filter(|path| !path.is_empty()) {
+        Some(named) => Some(PathBuf::from(named)).filter(|dir| dir.join("manifests").is_dir()),
+        None => build::argocd_module(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Autonomous clusters: the hub mirrors their Applications and forwards commands, but never changes a spec.
 
+pub(crate) mod crds;
 pub(crate) mod mode;
 
 use anyhow::{Context as _, Result, ensure};

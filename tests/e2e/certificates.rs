@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use crate::stage::{SOON, Stage, text};
 
+pub(crate) mod interrupted;
 pub(crate) mod own;
+pub(crate) mod token_key;
 
 const ROTATE: &str = "argocd-agent.open-cluster-management.io/rotate";
 const SINCE: &str = "argocd-agent.open-cluster-management.io/rotating-since";

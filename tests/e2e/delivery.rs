@@ -1,5 +1,7 @@
 //! The hub delivers Applications to their spokes, and the spokes report their state.
 
+pub(crate) mod latency;
+
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     product,

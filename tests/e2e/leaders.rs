@@ -1,4 +1,6 @@
-//! The leader among the replicas of the hub program: lost with its Pod, asked to go, and killed in its container.
+//! The leader among the replicas of the hub program: lost with its Pod, asked to go, killed in its container, and stalled.
+
+pub(crate) mod stalled;
 
 use std::{fs, time::Duration};
 
@@ -54,6 +56,14 @@ pub(crate) async fn another_replica_takes_the_lease_of_a_lost_leader(stage: &Sta
         let written = writes_of_enrolments(stage, mark)?;
         ensure!(written.is_empty(), "unnecessary writes: {written:?}");
     }
+    run_one_replica(stage).await?;
+    stage.clear(&app).await
+}
+
+/// Scales the hub program to one replica again.
+async fn run_one_replica(stage: &Stage) -> Result<()> {
+    let hub = &stage.hub;
+    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
     hub.merge(&manager, json!({"spec": {"replicas": 1}}))
         .await?;
     let one = |manager: &Value| {
@@ -62,8 +72,7 @@ pub(crate) async fn another_replica_takes_the_lease_of_a_lost_leader(stage: &Sta
     hub.until(&manager, "has one replica", SOON * 2, one)
         .await?;
     until_replicas(stage, 1.0).await?;
-    until_available(hub, "spoke1").await?;
-    stage.clear(&app).await
+    until_available(hub, "spoke1").await.map(drop)
 }
 
 /// Waits until a replica counts as many live ones by their Leases.
@@ -155,7 +164,17 @@ fn time(value: &Value) -> Result<jiff::Timestamp> {
 
 /// Kills the process of the hub program, whose Pod stays.
 fn kill_hub_program() -> Result<()> {
-    let mut killed = 0_usize;
+    let all = hub_programs()?;
+    ensure!(all.len() == 1, "processes of the hub program: {all:?}");
+    for process in all {
+        kill(process, Signal::SIGKILL).context("kill the hub program")?;
+    }
+    Ok(())
+}
+
+/// The processes of the hub program in all of its Pods.
+fn hub_programs() -> Result<Vec<Pid>> {
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("read /proc")?.flatten() {
         let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let mut words = line.split(|byte| *byte == 0);
@@ -165,10 +184,8 @@ fn kill_hub_program() -> Result<()> {
         if let (true, true, Ok(process)) =
             (program.ends_with(b"/addon-manager"), is_manager, process)
         {
-            kill(Pid::from_raw(process), Signal::SIGKILL).context("kill the hub program")?;
-            killed += 1;
+            found.push(Pid::from_raw(process));
         }
     }
-    ensure!(killed == 1, "{killed} processes of the hub program");
-    Ok(())
+    Ok(found)
 }

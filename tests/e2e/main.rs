@@ -47,6 +47,7 @@ mod live;
 mod lost;
 mod migration;
 mod monitored;
+mod ocm_groups;
 mod past;
 mod places;
 mod pods;
@@ -80,32 +81,28 @@ use lab::{
 };
 
 fn main() -> ExitCode {
-    // Two parts that take about as long.
-    run(vec![
-        vec![
-            control_planes(),
-            hub_side(),
-            pods(),
-            product::chapter(),
-            restarts(),
-            certificates(),
-            ipv6_only(),
-        ],
-        vec![
-            crowd(),
-            interop::chapter(),
-            interop::people(),
-            transport::chapter(),
-            users(),
-            rules(),
-            life_of_the_chart(),
-            second_day(),
-            other_hubs(),
-            lost_hubs(),
-            guest(),
-            conformance(),
-        ],
-    ])
+    // Two parts run at once. The durations, which a run of `make e2e-durations` records, balance them.
+    let groups = vec![
+        control_planes(),
+        hub_side(),
+        pods(),
+        product::chapter(),
+        restarts(),
+        certificates(),
+        ipv6_only(),
+        ocm_groups::crowd(),
+        interop::chapter(),
+        interop::people(),
+        transport::chapter(),
+        users(),
+        life_of_the_chart(),
+        second_day(),
+        other_hubs(),
+        lost_hubs(),
+        ocm_groups::guest(),
+        ocm_groups::chapter(),
+    ];
+    run(groups, include_str!("durations.txt"))
 }
 
 fn ipv6_only() -> TestGroup {
@@ -226,134 +223,62 @@ fn second_day() -> TestGroup {
     )
 }
 
-/// Features of Argo CD. These tests reuse the lab of the previous group, if that ran.
+/// How people use Argo CD, and what happens when they disagree.
 fn users() -> TestGroup {
-    TestGroup::shared(
-        Options::everything(2),
-        vec![
-            staged!(users::app_of_apps_delivers_its_children),
-            staged!(users::a_sync_window_of_the_hub_holds_on_the_spoke),
-            staged!(users::hooks_and_waves_run_in_their_order),
-            staged!(users::helm_kustomize_and_several_sources_are_rendered),
-            staged!(users::annotations_of_other_controllers_survive),
-            staged!(size::a_status_as_large_as_there_can_be_arrives),
-            staged!(size::a_thousand_applications_of_one_cluster_come_and_go),
-            staged!(places::argo_cd_has_another_namespace_on_a_spoke),
-            staged!(zerotouch::an_argo_cd_of_ones_own_is_left_alone),
-            staged!(zerotouch::an_empty_cluster_gets_its_argo_cd_with_the_label),
-            staged!(zerotouch::further::install_argocd_false_reports_the_next_step),
-            staged!(zerotouch::further::an_empty_autonomous_cluster_follows_the_hubs_argo_cd),
-            staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
-            staged!(restore::an_application_set_made_again_replaces_no_workload),
-            staged!(sets::a_list_of_clusters_gets_its_applications),
-            staged!(sets::clusters_with_a_label_get_their_application),
-            staged!(sets::folders_of_a_repository_are_applications),
-            staged!(sets::a_change_rolls_from_cluster_to_cluster),
-            staged!(sets::placement::application_sets_on_the_page_follow_their_clusters),
-            staged!(console::the_argocd_cli_manages_an_application_on_a_cluster),
-            staged!(console::cluster_page_shows_the_connection_state),
-            staged!(console::disconnected_cluster_shows_its_last_known_state),
-            staged!(console::autonomous_applications_are_usable_from_the_hub),
-            staged!(console::a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd),
-            staged!(console::tenants::requests::an_account_reaches_its_own_project_only),
-            staged!(console::tenants::writes::tenants_deliver_to_admitted_clusters_only),
-            staged!(console::tenants::shared::tenants_of_one_cluster_share_no_object),
-            staged!(console::tenants::hub::in_cluster_destination_opens_no_object_of_the_hub),
-            staged!(console::tenants::page::tenant_set_up_by_the_page_is_confined),
-            staged!(console::setup::hub_setup_shows_clusters_and_undo_restores_settings),
-            staged!(console::hybrid::old_hub_controller_syncs_only_applications_of_its_own),
-        ],
-    )
+    TestGroup::shared(Options::everything(2), [features(), rules()].concat())
 }
 
-/// Conflicts, commands and mass deletions. These tests reuse the lab of the previous group, if that ran.
-fn rules() -> TestGroup {
-    TestGroup::shared(
-        Options::everything(2),
-        vec![
-            staged!(rules::an_application_of_the_hubs_own_stays_there),
-            staged!(rules::the_older_of_two_namesakes_keeps_the_name),
-            staged!(rules::contradicting_destination_is_reported_until_corrected),
-            staged!(rules::a_running_sync_is_terminated_from_the_hub),
-            staged!(rules::ignore_sync_label_is_honoured),
-            staged!(rules::an_application_that_was_there_first_is_adopted),
-            staged!(rules::a_contested_spec_is_reported_until_the_dispute_ends),
-            staged!(rules::a_mass_delete_waits_for_a_person),
-            staged!(migration::argocd_agent_leftovers_are_adopted_in_place),
-            staged!(hostile::klusterlet::a_hostile_klusterlet_is_bounded),
-        ],
-    )
+/// Features of Argo CD.
+fn features() -> Vec<E2eTest> {
+    vec![
+        staged!(users::app_of_apps_delivers_its_children),
+        staged!(users::a_sync_window_of_the_hub_holds_on_the_spoke),
+        staged!(users::hooks_and_waves_run_in_their_order),
+        staged!(users::helm_kustomize_and_several_sources_are_rendered),
+        staged!(users::annotations_of_other_controllers_survive),
+        staged!(size::a_status_as_large_as_there_can_be_arrives),
+        staged!(size::a_thousand_applications_of_one_cluster_come_and_go),
+        staged!(places::argo_cd_has_another_namespace_on_a_spoke),
+        staged!(zerotouch::an_argo_cd_of_ones_own_is_left_alone),
+        staged!(zerotouch::an_empty_cluster_gets_its_argo_cd_with_the_label),
+        staged!(zerotouch::further::install_argocd_false_reports_the_next_step),
+        staged!(zerotouch::further::an_empty_autonomous_cluster_follows_the_hubs_argo_cd),
+        staged!(restore::a_hub_restored_from_a_backup_replaces_no_workload),
+        staged!(restore::an_application_set_made_again_replaces_no_workload),
+        staged!(sets::a_list_of_clusters_gets_its_applications),
+        staged!(sets::clusters_with_a_label_get_their_application),
+        staged!(sets::folders_of_a_repository_are_applications),
+        staged!(sets::a_change_rolls_from_cluster_to_cluster),
+        staged!(sets::placement::application_sets_on_the_page_follow_their_clusters),
+        staged!(console::the_argocd_cli_manages_an_application_on_a_cluster),
+        staged!(console::cluster_page_shows_the_connection_state),
+        staged!(console::disconnected_cluster_shows_its_last_known_state),
+        staged!(console::autonomous_applications_are_usable_from_the_hub),
+        staged!(console::a_shell_and_a_log_of_a_cluster_are_opened_in_argo_cd),
+        staged!(console::tenants::requests::an_account_reaches_its_own_project_only),
+        staged!(console::tenants::writes::tenants_deliver_to_admitted_clusters_only),
+        staged!(console::tenants::shared::tenants_of_one_cluster_share_no_object),
+        staged!(console::tenants::hub::in_cluster_destination_opens_no_object_of_the_hub),
+        staged!(console::tenants::page::tenant_set_up_by_the_page_is_confined),
+        staged!(console::setup::hub_setup_shows_clusters_and_undo_restores_settings),
+        staged!(console::hybrid::old_hub_controller_syncs_only_applications_of_its_own),
+    ]
 }
 
-/// Many clusters, simulated: on a hub without anything else.
-fn crowd() -> TestGroup {
-    TestGroup::alone(
-        Options::control_planes(0),
-        vec![e2e_test!(
-            conformance::crowd::simulated_clusters_take_at_most_four_writes_each
-        )],
-    )
-}
-
-/// Conformance tests of features that our add-on does not use, run with the SDK's example.
-fn guest() -> TestGroup {
-    TestGroup::shared(
-        Options {
-            argocd: false,
-            product: false,
-            ..Options::everything(2)
-        },
-        vec![
-            staged!(conformance::registration::an_agent_has_rights_in_its_own_namespace_only),
-            staged!(conformance::registration::the_lease_decides_whether_an_agent_is_available),
-            staged!(conformance::registration::an_agent_with_a_token_has_the_same_rights),
-            staged!(conformance::configuration::missing_configuration_is_reported_until_it_exists),
-            staged!(conformance::works::large_manifests_are_split_and_stay_in_their_work),
-            staged!(conformance::works::an_object_that_fits_into_no_work_is_named),
-            staged!(conformance::works::unrendered_objects_are_deleted),
-            staged!(conformance::teardown::a_hook_runs_before_an_add_on_goes),
-            staged!(conformance::teardown::a_hook_that_fails_is_given_up_at_its_deadline),
-            staged!(conformance::teardown::an_add_on_of_a_dead_cluster_goes_without_its_hook),
-            staged!(conformance::intake::add_on_without_definition_is_reported),
-            staged!(conformance::intake::a_namespace_of_the_longest_name_is_served),
-            staged!(conformance::hosted::an_agent_is_hosted_on_another_cluster),
-        ],
-    )
-}
-
-/// The conformance tests of our add-on.
-fn conformance() -> TestGroup {
-    TestGroup::shared(
-        Options::everything(3),
-        vec![
-            staged!(conformance::writes::an_install_takes_at_most_four_writes),
-            staged!(conformance::writes::a_restarted_manager_writes_nothing),
-            staged!(conformance::readers::tables_and_trees_show_that_all_is_well),
-            staged!(conformance::readers::both_add_on_api_versions_agree),
-            staged!(conformance::certificates::certificate_contains_only_the_registered_subject),
-            staged!(conformance::certificates::an_unexpected_csr_stays_pending),
-            staged!(conformance::certificates::a_cluster_of_the_longest_name_is_enrolled),
-            staged!(conformance::awsirsa::awsirsa_cluster_gets_its_certificate_where_it_is_accepted),
-            staged!(conformance::configuration::unknown_configuration_kind_is_reported),
-            staged!(conformance::configuration::the_most_particular_configuration_counts),
-            staged!(conformance::configuration::an_edited_configuration_is_rolled_out_one_cluster_at_a_time),
-            staged!(conformance::configuration::an_edited_configuration_is_rolled_out_group_by_group),
-            staged!(conformance::clusters::forged_add_on_status_grants_nothing),
-            staged!(conformance::clusters::forged_managed_cluster_metadata_grants_nothing),
-            staged!(conformance::clusters::a_lost_cluster_is_available_again_as_soon_as_it_is_back),
-            staged!(conformance::clusters::drift_on_a_spoke_is_repaired_and_others_fields_stay),
-            staged!(conformance::manual_edits::manifest_works_pass_the_executor_validation),
-            staged!(conformance::manual_edits::foreign_manifest_work_with_our_label_stays),
-            staged!(conformance::manual_edits::a_work_deleted_by_hand_is_made_again),
-            staged!(conformance::manual_edits::recreated_add_on_waits_for_earlier_works),
-            staged!(conformance::manual_edits::recreated_definition_restores_the_add_ons),
-            staged!(conformance::manual_edits::an_agent_moves_into_another_namespace_and_back),
-            staged!(conformance::manual_edits::a_reaccepted_cluster_keeps_its_add_on),
-            staged!(conformance::manual_edits::the_last_value_of_a_flapping_label_wins),
-            staged!(conformance::clusters::a_deleted_cluster_leaves_nothing_behind),
-            staged!(conformance::writes::the_work_agents_were_refused_nothing),
-        ],
-    )
+/// Conflicts, commands and mass deletions.
+fn rules() -> Vec<E2eTest> {
+    vec![
+        staged!(rules::an_application_of_the_hubs_own_stays_there),
+        staged!(rules::the_older_of_two_namesakes_keeps_the_name),
+        staged!(rules::contradicting_destination_is_reported_until_corrected),
+        staged!(rules::a_running_sync_is_terminated_from_the_hub),
+        staged!(rules::ignore_sync_label_is_honoured),
+        staged!(rules::an_application_that_was_there_first_is_adopted),
+        staged!(rules::a_contested_spec_is_reported_until_the_dispute_ends),
+        staged!(rules::a_mass_delete_waits_for_a_person),
+        staged!(migration::argocd_agent_leftovers_are_adopted_in_place),
+        staged!(hostile::klusterlet::a_hostile_klusterlet_is_bounded),
+    ]
 }
 
 /// Objects that the hub program creates on the hub, and leader election. These and [`certificates`] request certificates, so the
@@ -369,6 +294,7 @@ fn hub_side() -> TestGroup {
             staged!(hubside::backup_label_marks_all_that_a_restored_hub_needs),
             staged!(monitored::a_prometheus_that_follows_the_page_sees_everything),
             staged!(leaders::another_replica_takes_the_lease_of_a_lost_leader),
+            staged!(leaders::stalled::a_stalled_leader_writes_nothing_when_it_resumes),
             staged!(leaders::a_restarted_container_leads_at_once),
         ],
     )
@@ -385,6 +311,8 @@ fn certificates() -> TestGroup {
             staged!(certificates::own::an_rsa_ca_of_a_user_takes_over_and_is_replaced),
             staged!(certificates::a_revoked_agent_is_rejected_and_others_stay_connected),
             staged!(certificates::an_expired_serving_certificate_is_replaced),
+            staged!(certificates::token_key::a_deleted_token_key_disconnects_no_agent),
+            staged!(certificates::interrupted::a_ca_rotation_continues_after_a_kill_at_each_step),
             staged!(agentctl::status_needs_only_the_documented_roles),
             staged!(agentctl::why_explains_the_route_of_an_application),
             staged!(agentctl::why_explains_a_refused_object),
@@ -403,9 +331,12 @@ fn restarts() -> TestGroup {
         Options::everything(1),
         vec![
             staged!(decisions::revocation_survives_clusteradm_and_recreation),
+            staged!(hubside::without_ocm::a_hub_program_that_starts_without_ocm_deletes_nothing),
             staged!(faults::a_restarted_hub_api_loses_nothing),
             staged!(kills::a_cluster_comes_and_goes_while_its_api_restarts),
             staged!(kills::an_application_lives_and_ends_while_the_spokes_api_restarts),
+            // The last one: Pods of the spoke do not follow its API for a while.
+            staged!(past::spoke::a_spoke_restored_from_a_snapshot_repeats_no_operation),
         ],
     )
 }

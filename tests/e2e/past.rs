@@ -1,5 +1,7 @@
 //! The hub's etcd is restored from a snapshot while the fleet runs. Resource versions go back, too, and none of our programs restarts.
 
+pub(crate) mod spoke;
+
 use anyhow::{Context as _, Result, ensure};
 use lab::{
     steps::{

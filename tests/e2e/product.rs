@@ -38,6 +38,9 @@ fn delivered() -> Vec<E2eTest> {
         staged!(watching::a_connected_agent_is_an_event_on_its_add_on),
         staged!(delivery::a_sync_runs_once),
         staged!(delivery::a_deletion_on_the_hub_removes_the_workload),
+        staged!(delivery::latency::a_change_reaches_its_cluster_within_two_seconds),
+        staged!(delivery::latency::a_status_reaches_the_hub_within_two_seconds),
+        staged!(delivery::latency::a_deletion_reaches_its_cluster_within_two_seconds),
         staged!(delivery::a_project_that_does_not_admit_is_named),
         staged!(repositories::private_repository_syncs_with_hub_credentials),
         staged!(repositories::a_secret_without_a_project_is_kept_back_and_named),
@@ -58,6 +61,7 @@ fn harmed() -> Vec<E2eTest> {
         staged!(kills::an_application_lives_and_ends_while_the_agent_is_killed),
         staged!(faults::a_disconnected_spoke_catches_up_after_its_reconnect),
         staged!(faults::a_stalled_connection_is_replaced_by_a_reconnect),
+        staged!(repositories::revoked::credentials_revoked_during_a_partition_are_deleted_after_it),
     ]
 }
 
@@ -88,6 +92,7 @@ fn owned_by_spokes() -> Vec<E2eTest> {
         staged!(autonomous::killed_programs_lose_nothing_of_an_autonomous_cluster),
         staged!(autonomous::an_autonomous_cluster_writes_in_its_own_place_only),
         staged!(autonomous::mode::managed_and_autonomous_clusters_live_in_one_fleet),
+        staged!(autonomous::crds::deleted_crds_of_argo_cd_delete_nothing_on_the_hub),
         staged!(autonomous::mode::a_change_of_mode_is_confirmed_and_touches_no_application),
         staged!(removal::opting_out_touches_no_application_and_opting_in_adopts),
         staged!(removal::restarted_manager_remembers_modes_after_opt_out),

@@ -1,5 +1,7 @@
 //! Provisions of Applications: repositories with their passwords, GPG keys, known hosts and certificates.
 
+pub(crate) mod revoked;
+
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};

@@ -118,7 +118,8 @@ async fn lived(stage: &Stage) -> Result<()> {
         "something was recreated"
     );
 
-    kept(stage, app, &stays).await
+    kept(stage, app, &stays).await?;
+    kept_at_once(stage, &stays).await
 }
 
 /// Opts in again with `KEEP_ARGOCD`, and out. The definitions that we installed before are ours again, and follow the hub's.
@@ -156,6 +157,31 @@ async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> 
         self::stays(stage).await? == stays,
         "something was recreated"
     );
+    Ok(())
+}
+
+/// Sets `KEEP_ARGOCD` and opts out in the same second. The work may go before it has the setting, and the programs with it, but
+/// nothing else.
+async fn kept_at_once(stage: &Stage, stays: &[Value]) -> Result<()> {
+    let (hub, spoke) = (&stage.hub, stage.spoke(2));
+    enrol::by_label(hub, "spoke2").await?;
+    enrol::until_available(hub, "spoke2").await?;
+    enrol::with_variable(hub, "spoke2", "KEEP_ARGOCD", "true").await?;
+    enrol::take_label_away(hub, "spoke2").await?;
+    enrol::until_removed(hub, spoke, "spoke2").await?;
+    hub.delete(&At::addon_config("spoke2", "variables")).await?;
+    ensure!(
+        self::stays(stage).await? == stays,
+        "something was recreated"
+    );
+    for at in [
+        At::namespace(enrol::ARGOCD),
+        definition(),
+        Stage::replica("zero"),
+    ] {
+        let deleting = spoke.read(&at).await?["metadata"]["deletionTimestamp"].clone();
+        ensure!(deleting.is_null(), "{at} is deleted since {deleting}");
+    }
     Ok(())
 }
 

@@ -24,6 +24,7 @@ mod configure;
 mod generator;
 mod gitops;
 mod long;
+mod older;
 mod rendered;
 mod rights;
 

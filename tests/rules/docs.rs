@@ -39,6 +39,7 @@ fn every_proof_on_the_pages_of_proofs_exists() {
     for (page, least) in [
         ("docs/security.md", 40),
         ("docs/ocm.md", 30),
+        ("docs/interop.md", 30),
         ("docs/tenants.md", 20),
         ("docs/rbac.md", 10),
     ] {
@@ -143,6 +144,21 @@ fn is_sentence(text: &str) -> bool {
         && text
             .chars()
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// A renamed test would leave its group without its duration.
+#[test]
+fn every_duration_is_of_an_end_to_end_test() {
+    let known = test_names();
+    let table = fs::read_to_string(root().join("tests/e2e/durations.txt")).expect("the table");
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    let tests: Vec<&str> = lines.filter_map(|line| line.rsplit("::").next()).collect();
+    let unknown: Vec<_> = tests
+        .iter()
+        .filter(|test| !known.contains(**test))
+        .collect();
+    assert!(tests.len() > 10, "only {} durations", tests.len());
+    assert!(unknown.is_empty(), "no test has this name: {unknown:?}");
 }
 
 /// An unreadable feature list would prove nothing.

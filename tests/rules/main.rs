@@ -12,6 +12,7 @@ mod metrics;
 mod monitoring;
 mod reasons;
 mod release;
+mod results;
 mod shared;
 mod site;
 mod way;

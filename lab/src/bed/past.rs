@@ -1,14 +1,17 @@
-//! Saves and restores the hub's etcd; deletes the hub's data and prepares another hub.
+//! Saves and restores the etcd of the hub or of the spokes; deletes the hub's data and prepares another hub.
 
-use std::{path::PathBuf, sync::PoisonError};
+use std::{
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
 
 use anyhow::{Context as _, Result};
 use lab_ocm_stand_in::{Hub, HubConfig};
 
 use super::Lab;
-use crate::{argocd, namespaces};
+use crate::{Cluster, argocd, control_plane::Etcd, namespaces};
 
-/// A copy of the hub's etcd data.
+/// A copy of the data of an etcd.
 #[derive(Debug)]
 pub struct Past {
     saved: PathBuf,
@@ -17,13 +20,14 @@ pub struct Past {
 impl Lab {
     /// Saves the hub's etcd: copies its data while it is stopped, which takes a second.
     pub async fn save_hub(&self) -> Result<Past> {
-        let saved = namespaces::scratch().join("state").join("etcd-hub-saved");
-        if saved.exists() {
-            std::fs::remove_dir_all(&saved)?;
-        }
         let mut etcd = self.etcd.lock().await;
-        etcd.save(&saved).await?;
-        Ok(Past { saved })
+        save(&mut etcd, "etcd-hub-saved").await
+    }
+
+    /// Saves the etcd of all spokes, like [`save_hub`](Self::save_hub).
+    pub async fn save_spokes(&self) -> Result<Past> {
+        let mut etcd = self.etcd_of_spokes.lock().await;
+        save(&mut etcd, "etcd-spokes-saved").await
     }
 
     /// Restores the hub's etcd, with the resource versions of the copy; the API is unavailable meanwhile.
@@ -31,18 +35,29 @@ impl Lab {
     /// Restarts everything that is not ours, as Kubernetes requires: the controllers of Kubernetes and all parts
     /// of OCM. Their watches would wait for resource versions of the future.
     pub async fn put_hub_back(&self, past: &Past) -> Result<()> {
-        let hub = self.hub();
-        hub.stop_api().await;
         {
             let mut etcd = self.etcd.lock().await;
-            etcd.put_back(&past.saved).await?;
-            etcd.resume().await?;
+            put_back(&mut etcd, &past.saved, std::slice::from_ref(self.hub())).await?;
         }
-        hub.start_api().await?;
-        hub.restart_controllers().await?;
         let mut ocm = self.ocm().await?;
         ocm.hub.stop().await;
         ocm.hub.resume().await?;
+        for spoke in ocm.spokes.values_mut() {
+            spoke.stop().await;
+            spoke.resume().await?;
+        }
+        Ok(())
+    }
+
+    /// Restores the etcd of all spokes, like [`put_hub_back`](Self::put_hub_back).
+    ///
+    /// Kubelets and Pods keep running, and see no change until the versions have reached those that they know.
+    pub async fn put_spokes_back(&self, past: &Past) -> Result<()> {
+        {
+            let mut etcd = self.etcd_of_spokes.lock().await;
+            put_back(&mut etcd, &past.saved, self.spokes()).await?;
+        }
+        let mut ocm = self.ocm().await?;
         for spoke in ocm.spokes.values_mut() {
             spoke.stop().await;
             spoke.resume().await?;
@@ -86,4 +101,27 @@ impl Lab {
         }
         Ok(())
     }
+}
+
+async fn save(etcd: &mut Etcd, name: &str) -> Result<Past> {
+    let saved = namespaces::scratch().join("state").join(name);
+    if saved.exists() {
+        std::fs::remove_dir_all(&saved)?;
+    }
+    etcd.save(&saved).await?;
+    Ok(Past { saved })
+}
+
+/// Restores the data of these clusters, whose controllers restart.
+async fn put_back(etcd: &mut Etcd, saved: &Path, clusters: &[Cluster]) -> Result<()> {
+    for cluster in clusters {
+        cluster.stop_api().await;
+    }
+    etcd.put_back(saved).await?;
+    etcd.resume().await?;
+    for cluster in clusters {
+        cluster.start_api().await?;
+        cluster.restart_controllers().await?;
+    }
+    Ok(())
 }

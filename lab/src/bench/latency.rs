@@ -1,9 +1,12 @@
-//! The latency of repeated changes from the hub to a spoke.
+//! The latency of repeated changes, from the hub to a spoke and back.
 
 use std::time::Duration;
 
 use anyhow::Result;
-use tokio::time::Instant;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::json;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_stream::wrappers::IntervalStream;
 
 use super::{applications, figures::Times, observer::Observer};
 use crate::{
@@ -44,4 +47,44 @@ pub(super) async fn of_spec_changes(
         times.add(there.await.map(|at| at - begin));
     }
     Ok(times)
+}
+
+/// The interval of changes of a busy Application's status.
+const BUSY: Duration = Duration::from_millis(100);
+/// The changes whose latency is awaited at the same time.
+const AWAITED: usize = 1000;
+
+/// Changes the status of the probe on the spoke at [`BUSY`] intervals. Each latency ends when the hub shows this status or
+/// a later one.
+pub(super) async fn of_statuses(pair: &Pair, hub: &Observer, samples: usize) -> Result<Times> {
+    let Names { agent, spoke, .. } = &pair.names;
+    let at = At::application(spoke, PROBE);
+    let mut ticks = interval(BUSY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let started = Instant::now();
+    let changes = IntervalStream::new(ticks)
+        .zip(stream::iter(0..samples))
+        .take_while(|_| std::future::ready(started.elapsed() < SAMPLING));
+    let latencies = changes
+        .map(|(_tick, number)| {
+            let at = &at;
+            async move {
+                let begin = Instant::now();
+                let status = applications::status(&format!("busy-{number}"));
+                pair.spoke.merge(at, json!({ "status": status })).await?;
+                let shown = hub.until(LATE, |seen| {
+                    let probe = seen.get(agent, PROBE);
+                    let shown = probe.and_then(|probe| probe.deployed.strip_prefix("busy-"));
+                    let shown = shown.and_then(|shown| shown.parse::<usize>().ok());
+                    shown.is_some_and(|shown| shown >= number)
+                });
+                anyhow::Ok(shown.await.map(|at| at - begin))
+            }
+        })
+        .buffer_unordered(AWAITED);
+    let add = |mut times: Times, latency| async move {
+        times.add(latency);
+        anyhow::Ok(times)
+    };
+    latencies.try_fold(Times::within(LATE), add).await
 }

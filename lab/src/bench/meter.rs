@@ -27,6 +27,12 @@ pub(super) fn resident_kib(process: u32) -> Result<u64> {
     runtime::process::resident_kib(&reply(process, "status")?).context("VmRSS")
 }
 
+/// The most resident memory of a process so far, in MiB.
+pub(super) fn peak(process: u32) -> Result<u64> {
+    let kib = runtime::process::peak_kib(&reply(process, "status")?).context("VmHWM")?;
+    Ok(kib / 1024)
+}
+
 /// The processor time that a process has used.
 pub(super) fn processor(process: u32) -> Result<Duration> {
     runtime::process::processor(&reply(process, "stat")?).context("utime and stime")

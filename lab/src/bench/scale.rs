@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::{
     Table,
     crowd::{Crowd, addon},
-    meter::{Counter, metric, resident},
+    meter::{Counter, metric, peak, resident},
 };
 use crate::{
     Cluster, Lab, argocd,
@@ -55,6 +55,8 @@ pub struct Cost {
     pub kib: u64,
     /// The manager's resident memory at the end.
     pub mib: u64,
+    /// The most of this manager process until then.
+    pub peak_mib: u64,
 }
 
 impl Cost {
@@ -102,7 +104,7 @@ fn table(measured: &Measured) -> Table {
         "writes to add-ons and works, most of a cluster",
         "all writes",
         "from the API",
-        "manager's memory at the end",
+        "manager's memory at the end / peak since its start",
     ];
     let mut table = Table::new(title, &columns);
     for (step, cost) in [
@@ -120,7 +122,7 @@ fn table(measured: &Measured) -> Table {
             &cost.most,
             &cost.total(),
             &format!("{} KiB", cost.kib),
-            &format!("{} MiB", cost.mib),
+            &format!("{} / {} MiB", cost.mib, cost.peak_mib),
         ]);
     }
     table
@@ -309,12 +311,14 @@ impl Manager {
                 *clusters.entry(object.namespace).or_default() += 1;
             }
         }
+        let process = self.process.id().context("the manager runs")?;
         Ok(Cost {
             took: since.elapsed(),
             writes,
             most: clusters.into_values().max().unwrap_or_default(),
             kib: self.counter.kib() - kib,
-            mib: resident(self.process.id().context("the manager runs")?)?,
+            mib: resident(process)?,
+            peak_mib: peak(process)?,
         })
     }
 }

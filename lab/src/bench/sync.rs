@@ -132,6 +132,7 @@ impl Bench {
         self.memory("no Application").await?;
         self.deliver(&[PROBE.to_owned()]).await?;
         self.idle().await?;
+        self.busy().await?;
         let flooding = applications::names("app", FLOODING.min(self.sizes.applications));
         self.deliver(&flooding).await?;
         self.memory(&format!("{} Applications", flooding.len() + 1))
@@ -178,6 +179,16 @@ impl Bench {
             times.count(),
             &before,
             &after,
+        );
+        Ok(())
+    }
+
+    /// Measures the latency of the statuses of one busy Application, without other load.
+    async fn busy(&mut self) -> Result<()> {
+        let times = latency::of_statuses(&self.pair, &self.hub, self.sizes.samples).await?;
+        self.column.put(
+            "status that changes every 100 ms, spoke to hub, p50 / p99",
+            times.reply(),
         );
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Runs tests: selects them, orders them, starts labs, and reports failures.
 
 use std::{
+    env,
+    path::Path,
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -11,30 +13,40 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::{
     runtime::{Handle, Runtime},
     signal::unix::{SignalKind, signal},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{E2eTest, TestGroup, parts};
+use super::{
+    E2eTest, TestGroup,
+    durations::{self, Durations},
+    parts,
+};
 use crate::{
-    Lab, Options, Tools,
+    Lab, Tools,
     namespaces::{self, EnterOptions, Entered},
     progress::Progress,
-    world,
+    results, world,
 };
 
 /// The bound of one test: longer than the work agent of real OCM takes to notice drift, which is six minutes, and
 /// several times what any other test takes on two slow processors.
 const BOUND: Duration = Duration::from_mins(12);
 
+/// How many parts run at the same time.
+const PARTS: usize = 2;
+
+/// The variable with the path of the table of durations that a run rewrites.
+const RECORD: &str = "LAB_DURATIONS";
+
 /// The main of a test runner: understands the arguments of Rust's test harness.
 ///
-/// The parts run at the same time, each by a process of its own on labs of its own; one after the other with
-/// `--test-threads=1`.
-pub fn main(parts: Vec<Vec<TestGroup>>) -> ExitCode {
+/// Two parts of the groups run at the same time, each by a process of its own on labs of its own; all groups one after
+/// the other with `--test-threads=1`. `durations` is the table that balances the parts.
+pub fn main(groups: Vec<TestGroup>, durations: &str) -> ExitCode {
     lab_kubelet::maybe_become_container();
     namespaces::maybe_become_init();
-    match run_parts(parts) {
+    match run_parts(groups, durations) {
         Ok(code) => code,
         Err(error) => {
             complain(format_args!("{error:#}"));
@@ -43,18 +55,15 @@ pub fn main(parts: Vec<Vec<TestGroup>>) -> ExitCode {
     }
 }
 
-fn run_parts(mut parts: Vec<Vec<TestGroup>>) -> Result<ExitCode> {
+fn run_parts(groups: Vec<TestGroup>, durations: &str) -> Result<ExitCode> {
+    let durations = Durations::parse(durations)?;
     let mut arguments = Arguments::from_args();
-    let part = parts::ours()?.filter(|part| *part < parts.len());
+    let part = parts::ours()?.filter(|part| *part < PARTS);
     let is_whole = part.is_none() && arguments.test_threads != Some(1);
     if is_whole && !arguments.list && !namespaces::are_ours() {
         Tools::ensure()?;
-        return parts::run(parts.len());
+        return parts::run(PARTS);
     }
-    let groups = match part {
-        Some(part) => parts.swap_remove(part),
-        None => parts.into_iter().flatten().collect(),
-    };
     // Labs of one process use the same addresses.
     arguments.test_threads = Some(1);
     let e2e_tests = groups.iter().flat_map(|group| &group.e2e_tests);
@@ -74,31 +83,43 @@ fn run_parts(mut parts: Vec<Vec<TestGroup>>) -> Result<ExitCode> {
         follow_parent: true,
     })? {
         Entered::Ended(code) => Ok(code),
-        Entered::Inside(_) => run_groups(&arguments, groups),
+        Entered::Inside(_) => {
+            let groups = durations::divide(groups);
+            let names: Vec<String> = groups.iter().map(TestGroup::name).collect();
+            let ours = match part {
+                Some(part) => durations.part(groups, part, PARTS, |it| is_selected(&arguments, it)),
+                None => groups,
+            };
+            run_groups(&arguments, &ours, &names)
+        }
     }
 }
 
-fn run_groups(arguments: &Arguments, groups: Vec<TestGroup>) -> Result<ExitCode> {
+/// Whether the arguments select a test by its name.
+fn is_selected(arguments: &Arguments, e2e_test: &E2eTest) -> bool {
+    !arguments.is_filtered_out(&trial(e2e_test, || Ok(())))
+}
+
+/// Runs groups; `names` are those of all groups, also of the other part.
+fn run_groups(arguments: &Arguments, groups: &[TestGroup], names: &[String]) -> Result<ExitCode> {
     world::log_to(&namespaces::scratch().join("lab.log"))?;
+    let e2e_tests = groups.iter().flat_map(|group| &group.e2e_tests);
+    results::note_all(e2e_tests.filter(|it| is_selected(arguments, it)))?;
     let runtime = Runtime::new().context("start a runtime")?;
     let stop = CancellationToken::new();
     let runner = Arc::new(Runner {
         runtime: runtime.handle().clone(),
         stop: stop.clone(),
         lab: Mutex::new(None),
+        passed: Mutex::new(Vec::new()),
     });
     let mut trials = Vec::new();
-    for TestGroup {
-        options,
-        shared,
-        e2e_tests,
-    } in groups
-    {
-        for e2e_test in e2e_tests {
-            let (runner, options) = (Arc::clone(&runner), options.clone());
-            trials.push(trial(&e2e_test, move || {
-                runner.run(e2e_test, &options, shared)
-            }));
+    for group in groups {
+        let shared = Arc::new(group.clone());
+        for e2e_test in group.e2e_tests.iter().copied() {
+            let (runner, group) = (Arc::clone(&runner), Arc::clone(&shared));
+            let run = move || runner.run_and_note(e2e_test, &group);
+            trials.push(trial(&e2e_test, run));
         }
     }
     let listen = runtime.block_on(async { signal(SignalKind::terminate()) });
@@ -109,6 +130,11 @@ fn run_groups(arguments: &Arguments, groups: Vec<TestGroup>) -> Result<ExitCode>
     };
     let _listener = runtime.spawn(listener);
     let conclusion = libtest_mimic::run(arguments, trials);
+    if let Some(table) = env::var_os(RECORD).filter(|path| !path.is_empty()) {
+        let passed = runner.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = durations::of_complete(groups, &passed);
+        durations::save(Path::new(&table), &new, names).context(RECORD)?;
+    }
     // The last lab ends with the namespaces.
     Ok(conclusion.exit_code())
 }
@@ -128,24 +154,43 @@ fn trial(e2e_test: &E2eTest, run: impl FnOnce() -> Result<(), Failed> + Send + '
 struct Runner {
     runtime: Handle,
     stop: CancellationToken,
-    // The lab of the last test if it succeeded; taken out while a test runs.
-    lab: Mutex<Option<Arc<Lab>>>,
+    // The lab of the last test if it succeeded, and its group; taken out while a test runs.
+    lab: Mutex<Option<(Arc<TestGroup>, Arc<Lab>)>>,
+    // The tests that succeeded: their groups, and how long each took with the start of its lab.
+    passed: Mutex<Vec<(String, Duration)>>,
 }
 
 impl Runner {
-    fn run(&self, e2e_test: E2eTest, options: &Options, shared: bool) -> Result<(), Failed> {
+    /// Runs a test, and notes its end for the results. An interrupted one has none.
+    fn run_and_note(&self, e2e_test: E2eTest, group: &Arc<TestGroup>) -> Result<(), Failed> {
+        let began = Instant::now();
+        let result = self.run(e2e_test, group);
+        if self.stop.is_cancelled() {
+            return result;
+        }
+        let took = began.elapsed();
+        let noted = results::note_end(&e2e_test, result.is_ok(), took);
+        result?;
+        let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        passed.push((group.name(), took));
+        drop(passed);
+        noted.map_err(|error| Failed::from(format!("{error:#}")))
+    }
+
+    fn run(&self, e2e_test: E2eTest, group: &Arc<TestGroup>) -> Result<(), Failed> {
         if self.stop.is_cancelled() {
             return Err("not run: interrupted".into());
         }
         let lab = self
-            .lab(options, shared)
+            .lab(group)
             .map_err(|error| Failed::from(format!("{error:#}")))?;
         let reply = self
             .runtime
             .block_on(self.listen(e2e_test, Arc::clone(&lab)));
         let Err(error) = reply else {
-            if shared {
-                *self.lab.lock().unwrap_or_else(PoisonError::into_inner) = Some(lab);
+            if group.shared {
+                let kept = Some((Arc::clone(group), lab));
+                *self.lab.lock().unwrap_or_else(PoisonError::into_inner) = kept;
             } else {
                 self.end(lab);
             }
@@ -179,16 +224,16 @@ impl Runner {
         }
     }
 
-    /// The lab of the previous test if it has the same options; else a new one.
-    fn lab(&self, options: &Options, shared: bool) -> Result<Arc<Lab>> {
+    /// The lab of the previous test if that is of the same group; else a new one.
+    fn lab(&self, group: &Arc<TestGroup>) -> Result<Arc<Lab>> {
         let last = self
             .lab
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         match last {
-            Some(lab) if shared && lab.options() == options => return Ok(lab),
-            Some(other) => self.end(other),
+            Some((of, lab)) if group.shared && Arc::ptr_eq(&of, group) => return Ok(lab),
+            Some((_, other)) => self.end(other),
             None => {}
         }
         let dir = namespaces::scratch().join("lab");
@@ -196,7 +241,7 @@ impl Runner {
             std::fs::remove_dir_all(&dir).context("clear the directory of the previous lab")?;
         }
         let mut progress = Progress::silent();
-        let start = Lab::start(options.clone(), &dir, &[], &mut progress);
+        let start = Lab::start(group.options.clone(), &dir, &[], &mut progress);
         let started = self.runtime.block_on(async {
             tokio::select! {
                 biased;

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tokio::time::Instant;
 
-use super::{directory, elsewhere, executable, output, workspace};
+use super::{directory, elsewhere, executable, kubernetes, output, workspace};
 use crate::progress::print;
 
 /// The linker variables with the version that `kubectl version` and `/version` report.
@@ -164,6 +164,7 @@ fn ensure_these(modules: &[Module]) -> Result<()> {
     fs::create_dir_all(directory()).context("make target/tools")?;
     let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
     lock.lock().context("lock target/tools")?;
+    kubernetes::prepare()?;
     for module in modules {
         if !module.is_ready()? {
             module.ensure()?;
@@ -204,9 +205,8 @@ impl Module {
 
     /// Whether the machine provides all of its programs.
     fn is_elsewhere(&self) -> bool {
-        self.programs
-            .iter()
-            .all(|(_, program)| has_elsewhere(program))
+        let mut programs = self.programs.iter();
+        self.requested().is_none() && programs.all(|(_, program)| has_elsewhere(program))
     }
 
     /// Whether our build is current.
@@ -214,7 +214,7 @@ impl Module {
         let complete = self
             .programs
             .iter()
-            .all(|(_, name)| executable(directory().join(name)).is_some());
+            .all(|(_, name)| executable(self.output_dir().join(name)).is_some());
         let stamp = self.stamp()?;
         Ok(complete && fs::read_to_string(self.stamp_path()).is_ok_and(|built| built == stamp))
     }
@@ -265,7 +265,7 @@ impl Module {
                 flags,
                 "-o",
             ])
-            .arg(directory().join(program))
+            .arg(self.output_dir().join(program))
             .arg(package)
             .stderr(Stdio::piped())
             .spawn()
@@ -296,7 +296,7 @@ impl Module {
     }
 
     fn stamp_path(&self) -> PathBuf {
-        directory().join(format!("{}.stamp", self.name))
+        self.output_dir().join(format!("{}.stamp", self.name))
     }
 
     /// The inputs that determine the programs.
@@ -345,11 +345,28 @@ impl Module {
         let mut command = Command::new("go");
         // Without cgo the programs do not depend on the machine's libraries.
         command.current_dir(self.dir()).env("CGO_ENABLED", "0");
+        if self.requested().is_some() {
+            command.env("GOFLAGS", "-mod=mod");
+        }
         command
     }
 
+    /// The directory of its Go module.
     fn dir(&self) -> PathBuf {
-        workspace().join("lab/tools").join(self.name)
+        let pinned = || workspace().join("lab/tools").join(self.name);
+        self.requested().unwrap_or_else(pinned)
+    }
+
+    /// The directory of its programs.
+    fn output_dir(&self) -> PathBuf {
+        self.requested().unwrap_or_else(directory)
+    }
+
+    /// The directory of another version than the pinned one, if the caller wants that.
+    fn requested(&self) -> Option<PathBuf> {
+        (self.name == "kubernetes")
+            .then(kubernetes::requested)
+            .flatten()
     }
 }
 

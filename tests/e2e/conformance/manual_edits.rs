@@ -21,7 +21,7 @@ fn agent_in(namespace: &str) -> At {
 }
 
 /// OCM's agent asks for no more certificates when there are ten requests of an add-on, and a lab has many tests.
-async fn make_room_for_requests(stage: &Stage, cluster: &str) -> Result<()> {
+pub(crate) async fn make_room_for_requests(stage: &Stage, cluster: &str) -> Result<()> {
     let labels = format!(
         "open-cluster-management.io/addon-name=argocd-agent-addon,open-cluster-management.io/cluster-name={cluster}"
     );

@@ -1,7 +1,5 @@
 //! Rare cases that do harm when one end does not expect them.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use lab::{
     peers::{Make, Pair},
@@ -13,8 +11,17 @@ use super::{PROJECT, Replicated, SOON, SOURCE_UID, allow, body};
 
 const REFRESH: &str = "argocd.argoproj.io/refresh";
 const HYDRATE: &str = "argocd.argoproj.io/hydrate";
-/// Long enough for either end to restore an object by mistake.
-const A_WHILE: Duration = Duration::from_secs(6);
+
+/// Another Application is delivered and changed, and its status comes back: by then an end that would restore the first
+/// one by mistake has done so.
+async fn another_goes_its_way(pair: &Pair) -> Result<()> {
+    let other = Replicated::new(pair, "goes-its-way");
+    other.deliver(pair, &[]).await?;
+    other.set_status(pair, "Synced", "Healthy").await?;
+    other.until_status(pair, "Synced", "Healthy").await?;
+    other.set_revision(pair, "v2").await?;
+    other.until_revision(pair, "v2").await.map(drop)
+}
 
 /// As `argocd app delete --cascade=false` does it: the finalizers go, and at once the Application.
 pub(crate) async fn a_deletion_without_cascade_spares_the_workload(pair: &mut Pair) -> Result<()> {
@@ -54,7 +61,7 @@ pub(crate) async fn a_hydration_is_asked_for_once(pair: &mut Pair) -> Result<()>
         .await?;
     app.set_revision(pair, "v2").await?;
     app.until_revision(pair, "v2").await?;
-    tokio::time::sleep(A_WHILE).await;
+    another_goes_its_way(pair).await?;
     let replica = pair.spoke.read(&app.spoke).await?;
     ensure!(is_done(&replica), "{replica:#}");
     Ok(())
@@ -88,7 +95,7 @@ pub(crate) async fn a_sync_that_an_application_is_made_with_runs_once(
     pair.hub
         .until(&app.hub, "shows the end of it", SOON, shown)
         .await?;
-    tokio::time::sleep(A_WHILE).await;
+    another_goes_its_way(pair).await?;
     let replica = pair.spoke.read(&app.spoke).await?;
     ensure!(replica["operation"].is_null(), "{replica:#}");
     Ok(())
@@ -110,7 +117,7 @@ pub(crate) async fn an_application_made_and_deleted_offline_never_runs(
     other.set_revision(pair, "v2").await?;
     other.until_revision(pair, "v2").await?;
     pair.hub.until_gone(&app.hub, SOON).await?;
-    tokio::time::sleep(A_WHILE).await;
+    another_goes_its_way(pair).await?;
     let replica = pair.spoke.get(&app.spoke).await?;
     ensure!(replica.is_none(), "{replica:#?}");
     Ok(())
@@ -149,7 +156,7 @@ pub(crate) async fn offline_deletion_and_recreation_converge(pair: &mut Pair) ->
     pair.spoke
         .until(&recreated.spoke, "is of the new one", SOON, is_new)
         .await?;
-    tokio::time::sleep(A_WHILE).await;
+    another_goes_its_way(pair).await?;
     ensure!(is_new(&pair.spoke.read(&recreated.spoke).await?));
     recreated.set_status(pair, "Synced", "Healthy").await?;
     recreated
@@ -232,7 +239,7 @@ pub(crate) async fn hub_finalizers_do_not_reach_the_replica(pair: &mut Pair) -> 
         pair.hub
             .until(&app.hub, "waits for the hub's own only", SOON, released)
             .await?;
-        tokio::time::sleep(A_WHILE).await;
+        another_goes_its_way(pair).await?;
         let again = pair.spoke.get(&app.spoke).await?;
         ensure!(again.is_none(), "it was made again: {again:#?}");
         pair.hub

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A Pod that no Application has.
-pub(super) fn local(namespace: &str, name: &str, script: &str) -> Value {
+pub(crate) fn local(namespace: &str, name: &str, script: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "namespace": namespace, "name": name },

@@ -250,7 +250,7 @@ pub const ATTACKS: &[Attack] = &[
     attack!(
         "alternating statuses",
         Managed,
-        Bounded(Writes, 24),
+        Bounded(Writes, 120),
         floods::statuses
     ),
     attack!(
@@ -274,7 +274,7 @@ pub const ATTACKS: &[Attack] = &[
     attack!(
         "alternating mirrors",
         Autonomous,
-        Bounded(Writes, 24),
+        Bounded(Writes, 120),
         floods::mirrors
     ),
     // Connections.
