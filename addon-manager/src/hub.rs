@@ -80,6 +80,9 @@ pub fn addon(
         rekey: annotation(keys::REKEY),
         argocd: annotation(keys::ARGOCD),
         argocd_place: annotation(keys::ARGOCD_PLACE),
+        keeping_since: object
+            .annotation(keys::KEEPING_SINCE)
+            .and_then(|time| time.parse().ok()),
         unidentified: false,
         missing: BTreeMap::new(),
         configured: configuration.objects.is_some(),
@@ -94,7 +97,8 @@ pub fn implies_past_session(reason: &str) -> bool {
     reason == AGENT_CONNECTED || reason == AGENT_DISCONNECTED
 }
 
-const DEPLOYMENT_CONFIGS: &str = "addondeploymentconfigs";
+/// The resource of `AddOnDeploymentConfigs`.
+pub(crate) const DEPLOYMENT_CONFIGS: &str = "addondeploymentconfigs";
 const TEMPLATES: &str = "addontemplates";
 
 fn config(objects: Vec<AddOnConfig>) -> Option<(String, String)> {

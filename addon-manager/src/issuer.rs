@@ -93,7 +93,7 @@ pub struct Issuer {
     pub names: watch::Receiver<BTreeSet<String>>,
     /// The CAs that agents trust and use, during a rotation.
     pub agents: watch::Receiver<Option<Arc<Agents>>>,
-    /// Changes with each write to a Secret with a certificate of the hub.
+    /// Changes with each write to a Secret with a certificate or a key of the hub.
     pub written: watch::Receiver<u64>,
     /// Publishes the CA when it is first known and after each change.
     pub authority: watch::Sender<Option<Arc<Authority>>>,

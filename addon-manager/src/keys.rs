@@ -13,6 +13,9 @@ pub const BACKUP: &str = "cluster.open-cluster-management.io/backup";
 pub const SIGNER: &str = "open-cluster-management.io/argocd-agent-addon";
 /// Annotation on a `ManagedClusterAddOn` that the manager made because of the label.
 pub const MADE_FOR_LABEL: &str = "argocd-agent.open-cluster-management.io/made-for-label";
+/// Annotation on a `ManagedClusterAddOn` whose label is gone: since when its removal waits until the cluster has applied
+/// `KEEP_ARGOCD`.
+pub const KEEPING_SINCE: &str = "argocd-agent.open-cluster-management.io/keeping-argocd-since";
 /// Annotation on a `ManagedClusterAddOn` by which a user confirms a change of mode; its value is the new mode.
 pub const CONFIRM_MODE: &str = "argocd-agent.open-cluster-management.io/confirm-mode";
 /// Annotation on a `ManagedClusterAddOn` by which a user confirms a blocked deletion of many objects; its value is the

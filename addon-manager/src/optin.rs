@@ -45,7 +45,8 @@ const GATHER: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(5);
 /// How often the Applications that block a change of mode are counted: no watch reports their removal.
 const RECOUNT: Duration = Duration::from_secs(15);
-/// How soon to check whether the view shows our own write, without a change that reports it.
+/// How soon to check whether the view shows our own write, without a change that reports it; and whether the cluster of a
+/// waiting removal has applied its works.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Concurrent writes. No agent connects before its cluster has a mode, so clusters do not wait for each other.
@@ -77,8 +78,8 @@ struct Past {
     records: Arc<Records>,
     /// Refused labels that have an Event already: one Event until the cause is gone.
     refused: BTreeSet<Step>,
-    /// Blocked changes of mode, and when their Applications were counted.
-    counted: BTreeMap<Step, Instant>,
+    /// Blocked changes of mode and waiting removals, and when they were tried last.
+    waiting: BTreeMap<Step, Instant>,
     /// Clusters whose last write the view does not show yet: a decision from the old state would repeat the write.
     unseen: BTreeSet<ClusterName>,
 }
@@ -180,9 +181,9 @@ impl OptIn {
         past.memory.recall(&mut world);
         let steps = plan(&world, &self.own);
         past.refused.retain(|step| steps.contains(step));
-        past.counted.retain(|step, _| steps.contains(step));
+        past.waiting.retain(|step, _| steps.contains(step));
         let mut blocked = BTreeMap::clone(&self.channels.blocked_modes.borrow());
-        let counted: BTreeSet<_> = past.counted.keys().filter_map(changes).collect();
+        let counted: BTreeSet<_> = past.waiting.keys().filter_map(changes).collect();
         blocked.retain(|cluster, _| counted.contains(cluster));
         let mut failed = false;
         let due: Vec<_> = steps
@@ -209,7 +210,10 @@ impl OptIn {
                     if let Some(cluster) = changes(&step) {
                         blocked.insert(cluster.to_owned(), applications);
                     }
-                    past.counted.insert(step, Instant::now());
+                    past.waiting.insert(step, Instant::now());
+                }
+                Ok(Done::Waits) => {
+                    past.waiting.insert(step, Instant::now());
                 }
                 Err(error) => {
                     failed = true;
@@ -234,8 +238,8 @@ impl Past {
         if let Action::Refuse { .. } = step.action {
             return !self.refused.insert(step.clone());
         }
-        let counted = self.counted.get(step);
-        counted.is_some_and(|at| at.elapsed() < RECOUNT)
+        let tried = self.waiting.get(step);
+        tried.is_some_and(|at| at.elapsed() < pause(step))
     }
 
     /// Makes the view watch for the write of a step.
@@ -248,13 +252,19 @@ impl Past {
 
     /// When to reconcile again without a change.
     fn next(&self, failed: bool) -> Option<Duration> {
-        let again = [
-            (failed, RETRY),
-            (!self.unseen.is_empty(), LOOK),
-            (!self.counted.is_empty(), RECOUNT),
-        ];
+        let again = [(failed, RETRY), (!self.unseen.is_empty(), LOOK)];
         let due = again.into_iter().filter(|(is_due, _)| *is_due);
-        due.map(|(_, pause)| pause).min()
+        let due = due.map(|(_, pause)| pause);
+        due.chain(self.waiting.keys().map(pause)).min()
+    }
+}
+
+/// How soon to try a waiting step again.
+const fn pause(step: &Step) -> Duration {
+    if matches!(step.action, Action::Leave(_)) {
+        LOOK
+    } else {
+        RECOUNT
     }
 }
 
@@ -305,6 +315,25 @@ mod tests {
         past.wrote(&step, |cluster| view.deleted(cluster, "1"));
         past.unseen.retain(|cluster| view.is_behind(cluster));
         assert!(!past.is_not_due(&step));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_removal_is_tried_again_after_a_pause() {
+        let mut past = Past::default();
+        let leave = plan::Leave {
+            since: None,
+            reachable: true,
+            installed: true,
+        };
+        let leaving = Step {
+            action: Action::Leave(leave),
+            ..record("a", Mode::Managed)
+        };
+        past.waiting.insert(leaving.clone(), Instant::now());
+        assert!(past.is_not_due(&leaving));
+        assert_eq!(past.next(false), Some(LOOK));
+        tokio::time::advance(LOOK).await;
+        assert!(!past.is_not_due(&leaving));
     }
 
     #[test]

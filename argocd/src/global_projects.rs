@@ -72,7 +72,7 @@ struct Entry {
 }
 
 impl GlobalProjects {
-    /// Reads the setting of the `ConfigMap`: its first YAML document, as Argo CD does.
+    /// Reads the setting of the `ConfigMap` as Argo CD does: its first YAML document, and of equal keys the last.
     pub fn of(config: &Value) -> Result<Self, Unreadable> {
         let data = config.get("data").unwrap_or(&Value::Null);
         let written = text(data, ENTRY);
@@ -82,6 +82,7 @@ impl GlobalProjects {
         let repeated = MOST_REPEATED / written.len();
         let options = serde_saphyr::options! {
             with_snippet: false,
+            duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins,
             alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: repeated }
         };
         let mut reader = written.as_bytes();

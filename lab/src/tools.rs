@@ -1,16 +1,19 @@
 //! The external programs that the lab runs: their paths, and how they are built or installed.
 //!
 //! Each is taken from `KUBEBUILDER_ASSETS` or `PATH` if it is there (Argo CD from `ARGOCD_BIN`, Helm from `HELM_BIN`), else from
-//! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`, or of the version in
-//! `KUBERNETES_VERSION`. The lab itself only
-//! calls [`Tools::find`]: inside its namespaces there is no network to build from.
+//! `target/tools`, where [`Tools::ensure`] builds it from the Go modules in `lab/tools`; Kubernetes is of the version in
+//! `KUBERNETES_VERSION` if that is set. The lab itself only calls [`Tools::find`]: inside its namespaces there is no
+//! network to build from.
 
 mod build;
-mod cargo;
+pub(crate) mod cargo;
 mod kubernetes;
 mod packages;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -139,6 +142,14 @@ pub fn directory() -> PathBuf {
     workspace().join("target/tools")
 }
 
+/// Locks that directory against other builds and installations, until the file is dropped.
+fn locked() -> Result<File> {
+    fs::create_dir_all(directory()).context("make target/tools")?;
+    let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
+    lock.lock().context("lock target/tools")?;
+    Ok(lock)
+}
+
 /// The root of our own source tree.
 pub fn workspace() -> PathBuf {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -185,7 +196,7 @@ fn argocd() -> Option<PathBuf> {
     }
 }
 
-/// The sources of Argo CD with its manifests: those of `ARGOCD_SOURCE` fit to another `ARGOCD_BIN`.
+/// The sources of Argo CD with its manifests: those of `ARGOCD_SOURCE`, which match another `ARGOCD_BIN`.
 fn argocd_sources() -> Option<PathBuf> {
     match std::env::var_os("ARGOCD_SOURCE").filter(|path| !path.is_empty()) {
         Some(named) => Some(PathBuf::from(named)).filter(|dir| dir.join("manifests").is_dir()),
@@ -203,7 +214,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
 
 fn executable(path: PathBuf) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
-    let found = std::fs::metadata(&path).ok()?;
+    let found = fs::metadata(&path).ok()?;
     (found.is_file() && found.permissions().mode() & 0o111 != 0).then_some(path)
 }
 

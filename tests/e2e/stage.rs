@@ -9,7 +9,7 @@ use lab::{
     product,
     raw_client::{Forger, RawClient},
     steps::{
-        At, Objects,
+        ADDON, At, Objects,
         deliver::{self, Application},
         enrol,
         objects::is_rolled_out,
@@ -82,7 +82,20 @@ impl Stage {
         let cluster = format!("spoke{number}");
         enrol::take_label_away(&self.hub, &cluster).await?;
         self.hub.delete(&At::addon(&cluster)).await?;
-        enrol::until_removed(&self.hub, self.spoke(number), &cluster).await
+        enrol::until_removed(&self.hub, self.spoke(number), &cluster).await?;
+        self.make_room_for_requests(&cluster).await
+    }
+
+    /// Deletes the add-on's requests of a cluster: OCM's agent creates no more when there are ten, and a lab has many tests.
+    pub(crate) async fn make_room_for_requests(&self, cluster: &str) -> Result<()> {
+        let labels = format!(
+            "open-cluster-management.io/addon-name={ADDON},open-cluster-management.io/cluster-name={cluster}"
+        );
+        for csr in self.hub.list(&At::csr(""), &labels).await? {
+            let name = csr["metadata"]["name"].as_str().unwrap_or_default();
+            self.hub.delete(&At::csr(name)).await?;
+        }
+        Ok(())
     }
 
     /// An Application of the greeter in a repository of its own, for one spoke, by hub namespace.

@@ -160,12 +160,24 @@ async fn kept(stage: &Stage, mut app: deliver::Application, stays: &[Value]) -> 
     Ok(())
 }
 
-/// Sets `KEEP_ARGOCD` and opts out in the same second. The work may go before it has the setting, and the programs with it, but
-/// nothing else.
+/// Sets `KEEP_ARGOCD` and opts out in the same second. The add-on goes only after the cluster has applied the setting, so the
+/// programs stay, too.
 async fn kept_at_once(stage: &Stage, stays: &[Value]) -> Result<()> {
     let (hub, spoke) = (&stage.hub, stage.spoke(2));
     enrol::by_label(hub, "spoke2").await?;
     enrol::until_available(hub, "spoke2").await?;
+    // The programs of the last opt-in stayed. Now a work without the setting owns them, so its removal would delete them.
+    let owned = |it: &Value| {
+        let owners = it["metadata"]["ownerReferences"].to_string();
+        owners.contains("AppliedManifestWork")
+    };
+    let programs = programs();
+    for program in &programs {
+        spoke
+            .until(program, "is of a work", SOON * 2, owned)
+            .await?;
+    }
+    let before = uids(spoke).await?;
     enrol::with_variable(hub, "spoke2", "KEEP_ARGOCD", "true").await?;
     enrol::take_label_away(hub, "spoke2").await?;
     enrol::until_removed(hub, spoke, "spoke2").await?;
@@ -182,6 +194,11 @@ async fn kept_at_once(stage: &Stage, stays: &[Value]) -> Result<()> {
         let deleting = spoke.read(&at).await?["metadata"]["deletionTimestamp"].clone();
         ensure!(deleting.is_null(), "{at} is deleted since {deleting}");
     }
+    for program in &programs {
+        let deleting = spoke.read(program).await?["metadata"]["deletionTimestamp"].clone();
+        ensure!(deleting.is_null(), "{program} is deleted since {deleting}");
+    }
+    ensure!(uids(spoke).await? == before, "Argo CD was not kept");
     Ok(())
 }
 

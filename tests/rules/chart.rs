@@ -24,8 +24,8 @@ mod configure;
 mod generator;
 mod gitops;
 mod long;
-mod older;
 mod rendered;
+mod reused_values;
 mod rights;
 
 use rendered::{GOLDEN, NAMESPACE, RELEASE, everything, objects, one, parsed, pods, run, template};

@@ -61,7 +61,7 @@ pub(crate) enum Fault {
 
 /// What the network does to messages beside its usual faults.
 #[derive(Debug, Default)]
-pub(crate) struct Mischief {
+pub(crate) struct Tampering {
     /// A state on its way to this cluster, for another one.
     stray: Option<(String, Bytes)>,
     is_done: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Mischief {
     acks: BTreeMap<String, Vec<Bytes>>,
 }
 
-impl Mischief {
+impl Tampering {
     /// The messages that take the place of this one.
     pub(crate) fn of(
         &mut self,

@@ -24,7 +24,7 @@ use crate::process::{COMPARE_EVERY, Principal};
 use crate::slow::Slow;
 
 mod faults;
-mod lies;
+mod planted;
 mod site;
 mod verdict;
 

@@ -26,7 +26,7 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 
 use crate::dice::{Dice, Trace};
-use crate::fault::{Fault, Mischief};
+use crate::fault::{Fault, Tampering};
 use crate::witness::Witness;
 
 mod pipe;
@@ -71,7 +71,7 @@ pub(crate) struct Network {
 struct State {
     services: Option<Services>,
     regions: BTreeMap<String, Region>,
-    mischief: Mischief,
+    tampering: Tampering,
 }
 
 struct Region {
@@ -127,7 +127,7 @@ impl Network {
         let state = State {
             services: None,
             regions: regions.collect(),
-            mischief: Mischief::default(),
+            tampering: Tampering::default(),
         };
         Self {
             fault,
@@ -150,7 +150,7 @@ impl Network {
     /// The messages that take the place of this one.
     fn tampered(&self, cluster: &str, to_agent: bool, message: Bytes) -> Vec<Bytes> {
         let mut state = self.lock();
-        state.mischief.of(self.fault, (cluster, to_agent), message)
+        state.tampering.of(self.fault, (cluster, to_agent), message)
     }
 
     /// Sets the services that answer from now on; all connections to the previous ones break.

@@ -4,6 +4,7 @@
 //! `ManagedClusterAddOn`, and keep it. The report of a spoke affects that spoke only.
 
 pub mod follow;
+pub mod keep;
 pub mod objects;
 pub mod pattern;
 mod proxy;
@@ -68,7 +69,8 @@ impl Decision {
         all.into_iter().find(|it| it.as_str() == word)
     }
 
-    const fn installs_argocd(self) -> bool {
+    /// Whether we install Argo CD.
+    pub const fn installs_argocd(self) -> bool {
         matches!(self, Self::Installed | Self::InstalledWithoutDefinitions)
     }
 }

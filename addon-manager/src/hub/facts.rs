@@ -72,6 +72,8 @@ pub struct Addon {
     pub argocd: Option<String>,
     /// The namespace of the Argo CD that the add-on installed.
     pub argocd_place: Option<String>,
+    /// Since when its removal waits until the cluster has applied that this Argo CD stays.
+    pub keeping_since: Option<Timestamp>,
     /// Whether the ManagedCluster has another UID than before and may be another cluster.
     pub unidentified: bool,
     /// Annotations that record decisions and were removed, with their values.

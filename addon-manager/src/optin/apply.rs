@@ -1,5 +1,7 @@
 //! Carries out the steps of the plan: writes add-ons and Events.
 
+mod leave;
+
 use std::collections::BTreeMap;
 
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
@@ -60,6 +62,8 @@ pub enum Done {
     Later,
     /// This number of Applications blocks the change of mode.
     Blocked(usize),
+    /// The removal waits until the cluster has applied that its Argo CD stays.
+    Waits,
 }
 
 /// Writes `ManagedClusterAddOns`.
@@ -95,11 +99,12 @@ impl Writer {
                 let mode = self.without_change(cluster, *mode, *former).await?;
                 self.make(cluster, mode, *again).await
             }
-            Action::Delete => {
-                let addons = self.addons(cluster);
-                let deleted = api::delete(&addons, keys::ADDON, Some(uid.clone())).await;
-                deleted.map_err(failed("delete the ManagedClusterAddOn of", cluster))?;
-                Ok(Done::Gone(uid.clone()))
+            Action::Delete => self.delete(cluster, uid).await,
+            Action::Leave(leave) => self.leave(cluster, uid, *leave).await,
+            Action::Stay => {
+                let ended = json!({ keys::KEEPING_SINCE: null });
+                self.annotate(cluster, uid, &ended, "end the removal of")
+                    .await
             }
             Action::Record { mode, former } => {
                 let Some(mode) = self.mode(mode).await? else {
@@ -116,6 +121,13 @@ impl Writer {
                 Ok(Done::Notified)
             }
         }
+    }
+
+    async fn delete(&self, cluster: &str, uid: &str) -> Result<Done, Error> {
+        let addons = self.addons(cluster);
+        let deleted = api::delete(&addons, keys::ADDON, Some(uid.to_owned())).await;
+        deleted.map_err(failed("delete the ManagedClusterAddOn of", cluster))?;
+        Ok(Done::Gone(uid.to_owned()))
     }
 
     /// How many Applications go to the cluster.

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use principal::Mode;
 
 use crate::{
+    addon::argocd_install::Decision,
     hub::{Addon, Cluster, Install, Own, World, mode_of},
     keys,
 };
@@ -34,8 +36,12 @@ pub enum Action {
         /// Applications, because their ownership would change unnoticed.
         former: Option<Mode>,
     },
-    /// Delete a `ManagedClusterAddOn` that we made, because the label is gone or is refused.
+    /// Delete a `ManagedClusterAddOn` that we made, because the label is refused, or nothing is deployed for it yet.
     Delete,
+    /// Delete one whose label is gone, as soon as the cluster has applied `KEEP_ARGOCD` if that is set.
+    Leave(Leave),
+    /// End the wait of a removal, because the label is back.
+    Stay,
     /// Record the mode on a `ManagedClusterAddOn`.
     Record {
         /// The source of the mode.
@@ -55,6 +61,17 @@ pub enum Action {
         /// The message of the Event.
         message: String,
     },
+}
+
+/// The removal of an add-on whose label is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leave {
+    /// Since when it waits for the cluster, as the `ManagedClusterAddOn` records it.
+    pub since: Option<Timestamp>,
+    /// Whether the cluster can apply anything: the hub accepts it and has not lost it.
+    pub reachable: bool,
+    /// Whether we installed its Argo CD.
+    pub installed: bool,
 }
 
 /// The source of a mode.
@@ -104,14 +121,18 @@ fn for_addon(
     if addon.deleting || addon.by_template || addon.unidentified {
         return None;
     }
-    let unlabelled = known.is_some_and(|known| known.label().is_none());
+    let unlabelled = known.filter(|known| known.label().is_none());
     // The claim that identifies a cluster arrives later than the cluster, perhaps after we made the add-on.
-    let unwanted = unlabelled || world.reserved(name, own).is_some();
-    if addon.made_for_label && unwanted && !install.by_placements {
-        return Some(Action::Delete);
+    let is_reserved = world.reserved(name, own).is_some();
+    if addon.made_for_label && (unlabelled.is_some() || is_reserved) && !install.by_placements {
+        let leaving = unlabelled.filter(|_| addon.adopted && !is_reserved);
+        return Some(leaving.map_or(Action::Delete, |it| Action::Leave(leave(it, addon))));
     }
     if !addon.missing.is_empty() {
         return Some(Action::Restore(addon.missing.clone()));
+    }
+    if addon.keeping_since.is_some() {
+        return Some(Action::Stay);
     }
     if let Some(mode) = mode_to_record(known, addon, install) {
         // A mode that a user confirmed overrides the former one.
@@ -121,6 +142,15 @@ fn for_addon(
     }
     let asked = blocked_change(known, addon).filter(|_| follows_label(addon, install));
     asked.map(Action::Change)
+}
+
+fn leave(cluster: &Cluster, addon: &Addon) -> Leave {
+    let decision = addon.argocd.as_deref().and_then(Decision::read);
+    Leave {
+        since: addon.keeping_since,
+        reachable: cluster.is_admitted() && !cluster.lost,
+        installed: decision.is_some_and(Decision::installs_argocd),
+    }
 }
 
 fn for_label(

@@ -17,7 +17,7 @@ pub(super) enum End {
     Stopped,
     /// The client certificate was about to expire, or the trusted roots changed: reconnect at once.
     Renewed,
-    /// The cluster's API was restored to an earlier state: reconnect at once, which compares everything.
+    /// The cluster's API was restored to an earlier state: reconnect, which compares everything.
     Restored,
     /// The agent could not connect or authenticate.
     NotDialled(DialError),
@@ -85,13 +85,14 @@ impl Pauses {
     pub(super) fn after(&mut self, end: &End, now: Instant) -> Option<Duration> {
         Some(match end {
             End::Stopped => return None,
-            End::Renewed | End::Restored => Duration::ZERO,
+            End::Renewed => Duration::ZERO,
             End::NotDialled(error) => match error.status() {
                 Some(status) => self.after_status(status, now),
                 None => self.transient.failed(now),
             },
             End::Broken(status) => self.after_status(status, now),
-            End::Closed | End::Silent => self.transient.failed(now),
+            // Each watch notices a restore by itself, and an API with two histories is restored again and again.
+            End::Restored | End::Closed | End::Silent => self.transient.failed(now),
             End::Violation(_) | End::Unknown => self.person.failed(now),
         })
     }
@@ -135,6 +136,17 @@ mod tests {
         let mut pauses = Pauses::default();
         assert_eq!(pause(&mut pauses, &End::Renewed), Duration::ZERO);
         assert!(pause(&mut pauses, &End::Closed) <= Duration::from_millis(250));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_that_is_restored_again_and_again_causes_no_loop() {
+        let mut pauses = Pauses::default();
+        assert!(pause(&mut pauses, &End::Restored) <= Duration::from_millis(250));
+        let mut later = Duration::ZERO;
+        for _ in 0..10 {
+            later = pause(&mut pauses, &End::Restored);
+        }
+        assert!(later >= Duration::from_millis(7500));
     }
 
     #[tokio::test(start_paused = true)]

@@ -222,6 +222,16 @@ fn only_the_first_document_counts_as_in_argo_cd() {
 }
 
 #[test]
+fn the_last_of_equal_keys_counts_as_in_argo_cd() {
+    let setting = "- projectName: g2\n  projectName: g1\n  \
+        labelSelector: {matchLabels: {tier: gold, tier: silver}}\n";
+    let globals = globals(setting);
+    assert!(globals.has("g1") && !globals.has("g2"));
+    assert_eq!(denied(setting, "own", &json!({ "tier": "silver" })), ["g1"]);
+    assert!(denied(setting, "own", &json!({ "tier": "gold" })).is_empty());
+}
+
+#[test]
 fn an_alias_may_repeat_a_selector() {
     let setting = "- projectName: g1\n  labelSelector: &a {matchLabels: {tier: gold}}\n\
         - projectName: g2\n  labelSelector: *a\n";

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    ffi::OsString,
     path::Path,
     process::{Command, ExitCode},
 };
@@ -19,7 +18,7 @@ use super::{
 use crate::{
     Tools,
     progress::print,
-    tools::{output, workspace},
+    tools::{cargo, output, workspace},
 };
 
 /// A run of tests with programs of other projects.
@@ -76,9 +75,7 @@ pub fn run(request: &Request) -> Result<ExitCode> {
 
 /// Whether all tests with this part in their names passed.
 fn run_tests(part: &str, notes: &Path) -> Result<bool> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let status = Command::new(cargo)
-        .current_dir(workspace())
+    let status = cargo::command()
         .args(["test", "--locked", "--workspace", "--test", "e2e", "--"])
         .arg(part)
         .env(notes::VARIABLE, notes)

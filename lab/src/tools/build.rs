@@ -3,7 +3,7 @@
 //! A stamp beside the programs records their inputs: a changed `go.mod`, `go.sum` or flag triggers a new build.
 
 use std::{
-    fs::{self, File},
+    fs,
     io::{BufRead, BufReader},
     path::PathBuf,
     process::{Command, Stdio},
@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tokio::time::Instant;
 
-use super::{directory, elsewhere, executable, kubernetes, output, workspace};
+use super::{directory, elsewhere, executable, kubernetes, locked, output, workspace};
 use crate::progress::print;
 
 /// The linker variables with the version that `kubectl version` and `/version` report.
@@ -161,9 +161,7 @@ fn ensure_these(modules: &[Module]) -> Result<()> {
     {
         return Ok(());
     }
-    fs::create_dir_all(directory()).context("make target/tools")?;
-    let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
-    lock.lock().context("lock target/tools")?;
+    let _lock = locked()?;
     kubernetes::prepare()?;
     for module in modules {
         if !module.is_ready()? {

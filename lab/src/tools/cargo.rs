@@ -1,21 +1,23 @@
-//! Installs programs for cargo at fixed versions into `target/tools/bin`, once.
+//! Runs cargo, and installs programs for it at fixed versions into `target/tools/bin`, once.
 
-use std::{
-    fs::{self, File},
-    path::PathBuf,
-    process::Command,
-};
+use std::{env, ffi::OsString, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, ensure};
 
-use super::{directory, executable, workspace};
+use super::{directory, executable, locked, workspace};
 use crate::progress::print;
+
+/// The cargo that the variable `CARGO` names, or that of the `PATH`, in the workspace.
+pub(crate) fn command() -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(program);
+    command.current_dir(workspace());
+    command
+}
 
 /// Installs a crate's program, if its version is not there already. Concurrent calls install once.
 pub(super) fn install(name: &str, version: &str) -> Result<PathBuf> {
-    fs::create_dir_all(directory()).context("make target/tools")?;
-    let lock = File::create(directory().join(".lock")).context("open the lock of target/tools")?;
-    lock.lock().context("lock target/tools")?;
+    let _lock = locked()?;
     let program = directory().join("bin").join(name);
     let stamp = directory().join(format!("{name}.stamp"));
     let is_current = fs::read_to_string(&stamp).is_ok_and(|installed| installed == version);
@@ -25,8 +27,7 @@ pub(super) fn install(name: &str, version: &str) -> Result<PathBuf> {
     print(format_args!(
         "installing {name} {version} into target/tools, once"
     ));
-    let status = Command::new("cargo")
-        .current_dir(workspace())
+    let status = command()
         .args(["install", "--locked", "--force", "--version", version])
         .arg("--root")
         .arg(directory())

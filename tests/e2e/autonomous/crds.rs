@@ -36,7 +36,7 @@ pub(crate) async fn deleted_crds_of_argo_cd_delete_nothing_on_the_hub(stage: &St
             stage.spoke(number).until_gone(&crd(name), BOUND).await?;
         }
     }
-    until_degraded(stage, "True", "ArgoCDMissing").await?;
+    until_missing(stage, true).await?;
     let kept = stage.hub.read(&managed.at).await?;
     ensure!(
         kept["metadata"]["uid"] == made["metadata"]["uid"]
@@ -46,7 +46,7 @@ pub(crate) async fn deleted_crds_of_argo_cd_delete_nothing_on_the_hub(stage: &St
     ensure!(workloads(stage, &[&managed, &own.app]).await? == before);
 
     install_again(stage).await?;
-    until_degraded(stage, "False", "").await?;
+    until_missing(stage, false).await?;
     // Its source is gone from the cluster.
     stage.hub.until_gone(&own.mirror, SOON).await?;
     let replica = Stage::replica("without-crds");
@@ -103,14 +103,15 @@ async fn install_again(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Waits until both add-ons have the condition Degraded with this status and reason (empty: any).
-async fn until_degraded(stage: &Stage, status: &str, reason: &str) -> Result<()> {
+/// Waits until both add-ons report that Argo CD is missing, or no longer do. They may be degraded for another reason.
+async fn until_missing(stage: &Stage, is_missing: bool) -> Result<()> {
     for cluster in ["spoke1", CLUSTER] {
-        let fits = |addon: &Value| has_condition(addon, "Degraded", status, reason);
-        let what = format!("has Degraded={status} {reason}");
+        let reported =
+            |addon: &Value| has_condition(addon, "Degraded", "True", "ArgoCDMissing") == is_missing;
+        let what = format!("Argo CD is missing: {is_missing}");
         stage
             .hub
-            .until(&At::addon(cluster), &what, SOON, fits)
+            .until(&At::addon(cluster), &what, SOON, reported)
             .await?;
     }
     Ok(())

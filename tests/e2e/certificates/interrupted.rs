@@ -4,13 +4,13 @@ use super::{
     At, ROTATE, ROTATION, Result, SINCE, Stage, Traffic, Value, annotate, ca, ensure,
     has_condition, is_signed_by, json, product, text, until_available,
 };
-use crate::{conformance::manual_edits::make_room_for_requests, programs::Program};
+use crate::programs::Program;
 
 /// The hub program is killed as soon as it has written the next CA, and as soon as it signs with it. The rotation
 /// continues each time and ends once, with agents that connect.
 pub(crate) async fn a_ca_rotation_continues_after_a_kill_at_each_step(stage: &Stage) -> Result<()> {
     for (number, cluster) in [(1, "spoke1"), (2, "spoke2")] {
-        make_room_for_requests(stage, cluster).await?;
+        stage.make_room_for_requests(cluster).await?;
         stage.enrolled(number).await?;
     }
     let mut one = Traffic::begin(stage, "interrupted-one", 1).await?;

@@ -1,4 +1,4 @@
-//! The Secret with the key under the tokens of agents changes, is deleted, and is another one after a restart.
+//! The key that signs the tokens of agents becomes unusable and is deleted; the hub program restarts with the new one.
 
 use super::{
     At, Result, SOON, Stage, Traffic, Value, agent_name, ensure, has_condition, json, processes,
@@ -46,11 +46,14 @@ pub(crate) async fn a_deleted_token_key_disconnects_no_agent(stage: &Stage) -> R
     kubectl
         .until_it_sees(&["logs", "gated", "--tail=1"])
         .await?;
-    let calm = |addon: &Value| has_condition(addon, "Degraded", "False", "");
+    let is_well = |addon: &Value| has_condition(addon, "Degraded", "False", "");
     for cluster in ["spoke1", "spoke2"] {
         until_available(&stage.hub, cluster).await?;
         let addon = At::addon(cluster);
-        stage.hub.until(&addon, "is calm", SOON, calm).await?;
+        stage
+            .hub
+            .until(&addon, "is not Degraded", SOON, is_well)
+            .await?;
     }
     spoke.delete(&pod).await?;
     one.end().await?;

@@ -20,18 +20,6 @@ fn agent_in(namespace: &str) -> At {
     At::deployment(namespace, "argocd-agent-addon-agent")
 }
 
-/// OCM's agent asks for no more certificates when there are ten requests of an add-on, and a lab has many tests.
-pub(crate) async fn make_room_for_requests(stage: &Stage, cluster: &str) -> Result<()> {
-    let labels = format!(
-        "open-cluster-management.io/addon-name=argocd-agent-addon,open-cluster-management.io/cluster-name={cluster}"
-    );
-    for csr in stage.hub.list(&At::csr(""), &labels).await? {
-        let name = csr["metadata"]["name"].as_str().unwrap_or_default();
-        stage.hub.delete(&At::csr(name)).await?;
-    }
-    Ok(())
-}
-
 /// A work of another client stays, even with our label, while the add-on is enabled and disabled.
 pub(crate) async fn foreign_manifest_work_with_our_label_stays(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
@@ -102,7 +90,7 @@ pub(crate) async fn a_work_deleted_by_hand_is_made_again(stage: &Stage) -> Resul
 /// It becomes available as soon as the work is gone.
 pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    make_room_for_requests(stage, "spoke1").await?;
+    stage.make_room_for_requests("spoke1").await?;
     let (addon, work) = (At::addon("spoke1"), At::work("spoke1", WORK));
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
     let mut finalizers = stage.hub.read(&work).await?["metadata"]["finalizers"].clone();
@@ -155,7 +143,7 @@ pub(crate) async fn recreated_add_on_waits_for_earlier_works(stage: &Stage) -> R
 /// Deleting the `ClusterManagementAddOn` deletes the add-ons; recreating it restores them on all labelled clusters.
 pub(crate) async fn recreated_definition_restores_the_add_ons(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    make_room_for_requests(stage, "spoke1").await?;
+    stage.make_room_for_requests("spoke1").await?;
     let (definition, addon) = (At::addon_definition(), At::addon("spoke1"));
     let before = stage.hub.read(&definition).await?;
     let uid = stage.hub.read(&addon).await?["metadata"]["uid"].clone();
@@ -177,7 +165,7 @@ pub(crate) async fn recreated_definition_restores_the_add_ons(stage: &Stage) -> 
 /// The agent and its certificate move to the namespace in its cluster's configuration, and back; nothing is left behind.
 pub(crate) async fn an_agent_moves_into_another_namespace_and_back(stage: &Stage) -> Result<()> {
     stage.enrolled(1).await?;
-    make_room_for_requests(stage, "spoke1").await?;
+    stage.make_room_for_requests("spoke1").await?;
     let elsewhere = "argocd-agent-elsewhere";
     let moves = [
         (enrol::AGENT_NAMESPACE, elsewhere),
@@ -235,7 +223,7 @@ pub(crate) async fn a_reaccepted_cluster_keeps_its_add_on(stage: &Stage) -> Resu
 /// The last value of a label that is set and removed in quick succession wins.
 pub(crate) async fn the_last_value_of_a_flapping_label_wins(stage: &Stage) -> Result<()> {
     stage.not_enrolled(2).await?;
-    make_room_for_requests(stage, "spoke2").await?;
+    stage.make_room_for_requests("spoke2").await?;
     let cluster = At::cluster("spoke2");
     for _ in 0..6 {
         for mode in [json!("managed"), Value::Null] {

@@ -43,10 +43,10 @@ pub(crate) async fn a_hostile_klusterlet_is_bounded(stage: &Stage) -> Result<()>
         .until_greets(1, "beside-a-klusterlet", "hello")
         .await?;
     until_rendered(stage).await?;
-    until_quiet(stage).await?;
     let mut lines = Vec::new();
     let mut failed = 0;
     for (name, verdict) in BY_KLUSTERLET {
+        until_quiet(stage).await?;
         let judged = judge(stage, name, *verdict, &app.at).await;
         failed += usize::from(judged.is_err());
         let line = judged.unwrap_or_else(|error| format!("FAILED: {error:#}"));
@@ -73,7 +73,8 @@ async fn until_rendered(stage: &Stage) -> Result<()> {
         .map(drop)
 }
 
-/// The manager has written all that the enrolments and the configuration change: later writes are because of an attack.
+/// The manager has written all that the enrolments, the configuration and the attack before change: later writes are because
+/// of the next attack.
 async fn until_quiet(stage: &Stage) -> Result<()> {
     let look = || async {
         let mark = stage.lab.hub().audit().mark()?;

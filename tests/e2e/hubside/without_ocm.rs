@@ -6,10 +6,11 @@ use super::{
 };
 use crate::programs::Program;
 
-/// What the hub program must not take away while it cannot read the add-ons.
-struct Belongings(Vec<Value>);
+/// The UIDs of the Secrets of an enrolled cluster, and its labels: the hub program must not remove them while it cannot read
+/// the add-ons.
+struct Enrolment(Vec<Value>);
 
-impl Belongings {
+impl Enrolment {
     async fn of(stage: &Stage) -> Result<Self> {
         let mut all = Vec::new();
         for at in [
@@ -24,7 +25,7 @@ impl Belongings {
         Ok(Self(all))
     }
 
-    async fn are_there(&self, stage: &Stage) -> Result<()> {
+    async fn is_unchanged(&self, stage: &Stage) -> Result<()> {
         let now = Self::of(stage).await?.0;
         ensure!(now == self.0, "{:?} changed to {now:?}", self.0);
         Ok(())
@@ -40,7 +41,7 @@ pub(crate) async fn a_hub_program_that_starts_without_ocm_deletes_nothing(
     let app = stage.greeter("without-ocm", 1).await?;
     app.apply(&stage.hub).await?;
     deliver::until_healthy(&stage.hub, &app.at, "").await?;
-    let before = Belongings::of(stage).await?;
+    let before = Enrolment::of(stage).await?;
     let mark = stage.lab.hub().audit().mark()?;
     stage.lab.ocm().await?.hub.stop().await;
     let restarted = restarted_without_ocm(stage, &app.at, &before).await;
@@ -49,14 +50,14 @@ pub(crate) async fn a_hub_program_that_starts_without_ocm_deletes_nothing(
 
     changed(stage, &app.at, "with-ocm").await?;
     until_available(&stage.hub, "spoke1").await?;
-    before.are_there(stage).await?;
+    before.is_unchanged(stage).await?;
     let deleted = deletions(stage, mark)?;
     ensure!(deleted.is_empty(), "deleted: {deleted:#?}");
     stage.clear(&app).await
 }
 
 /// A change arrives, then the hub program is replaced, and the new one fails to read the add-ons.
-async fn restarted_without_ocm(stage: &Stage, app: &At, before: &Belongings) -> Result<()> {
+async fn restarted_without_ocm(stage: &Stage, app: &At, before: &Enrolment) -> Result<()> {
     changed(stage, app, "without-ocm").await?;
     // The API server would serve the other version of the add-on API from its cache.
     stage.lab.hub().kill_api().await;
@@ -73,7 +74,7 @@ async fn restarted_without_ocm(stage: &Stage, app: &At, before: &Belongings) -> 
     };
     let what = "the new hub program cannot read the add-ons";
     lab::wait::until(what, failed, |failures| *failures >= 3).await?;
-    before.are_there(stage).await
+    before.is_unchanged(stage).await
 }
 
 /// A change of an Application arrives on its cluster.

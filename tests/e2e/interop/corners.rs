@@ -14,8 +14,8 @@ const HYDRATE: &str = "argocd.argoproj.io/hydrate";
 
 /// Another Application is delivered and changed, and its status comes back: by then an end that would restore the first
 /// one by mistake has done so.
-async fn another_goes_its_way(pair: &Pair) -> Result<()> {
-    let other = Replicated::new(pair, "goes-its-way");
+async fn another_is_delivered(pair: &Pair) -> Result<()> {
+    let other = Replicated::new(pair, "another");
     other.deliver(pair, &[]).await?;
     other.set_status(pair, "Synced", "Healthy").await?;
     other.until_status(pair, "Synced", "Healthy").await?;
@@ -61,7 +61,7 @@ pub(crate) async fn a_hydration_is_asked_for_once(pair: &mut Pair) -> Result<()>
         .await?;
     app.set_revision(pair, "v2").await?;
     app.until_revision(pair, "v2").await?;
-    another_goes_its_way(pair).await?;
+    another_is_delivered(pair).await?;
     let replica = pair.spoke.read(&app.spoke).await?;
     ensure!(is_done(&replica), "{replica:#}");
     Ok(())
@@ -95,7 +95,7 @@ pub(crate) async fn a_sync_that_an_application_is_made_with_runs_once(
     pair.hub
         .until(&app.hub, "shows the end of it", SOON, shown)
         .await?;
-    another_goes_its_way(pair).await?;
+    another_is_delivered(pair).await?;
     let replica = pair.spoke.read(&app.spoke).await?;
     ensure!(replica["operation"].is_null(), "{replica:#}");
     Ok(())
@@ -117,7 +117,7 @@ pub(crate) async fn an_application_made_and_deleted_offline_never_runs(
     other.set_revision(pair, "v2").await?;
     other.until_revision(pair, "v2").await?;
     pair.hub.until_gone(&app.hub, SOON).await?;
-    another_goes_its_way(pair).await?;
+    another_is_delivered(pair).await?;
     let replica = pair.spoke.get(&app.spoke).await?;
     ensure!(replica.is_none(), "{replica:#?}");
     Ok(())
@@ -156,7 +156,7 @@ pub(crate) async fn offline_deletion_and_recreation_converge(pair: &mut Pair) ->
     pair.spoke
         .until(&recreated.spoke, "is of the new one", SOON, is_new)
         .await?;
-    another_goes_its_way(pair).await?;
+    another_is_delivered(pair).await?;
     ensure!(is_new(&pair.spoke.read(&recreated.spoke).await?));
     recreated.set_status(pair, "Synced", "Healthy").await?;
     recreated
@@ -239,7 +239,7 @@ pub(crate) async fn hub_finalizers_do_not_reach_the_replica(pair: &mut Pair) -> 
         pair.hub
             .until(&app.hub, "waits for the hub's own only", SOON, released)
             .await?;
-        another_goes_its_way(pair).await?;
+        another_is_delivered(pair).await?;
         let again = pair.spoke.get(&app.spoke).await?;
         ensure!(again.is_none(), "it was made again: {again:#?}");
         pair.hub

@@ -5,7 +5,8 @@ use super::{
     ran_once,
 };
 
-/// More versions than a restarted API server writes by itself, so that the watches of the agent are of the future.
+/// More writes than a restarted control plane makes by itself, so that the agent knows later resource versions than the
+/// restored API has.
 const LOST_WRITES: usize = 400;
 
 /// Snapshot; then an Application is synced by hand, another one is made, and one is deleted; then the snapshot is restored.

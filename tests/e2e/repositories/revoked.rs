@@ -26,8 +26,14 @@ pub(crate) async fn credentials_revoked_during_a_partition_are_deleted_after_it(
     hub.merge(&unscoped, without).await?;
     let password = json!({"data": {"password": STANDARD.encode(ROTATED)}});
     hub.merge(&rotated, password).await?;
-    Program::Manager.kill(stage).await?;
-    Program::Agent(1).kill(stage).await?;
+    let programs = [Program::Manager, Program::Agent(1)];
+    for program in programs {
+        program.kill(stage).await?;
+    }
+    // Both have read their objects before they connect.
+    for program in programs {
+        program.running(stage).await?;
+    }
     for at in [&deleted, &unscoped, &rotated] {
         let kept = spoke.read(at).await?;
         ensure!(

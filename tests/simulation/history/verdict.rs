@@ -37,12 +37,12 @@ impl World {
             let early = self.oracle_findings();
             findings.extend(early.iter().map(|it| format!("in a living session: {it}")));
         }
-        self.lie_before_a_connection();
+        self.plant_before_a_connection();
         for name in &names {
             self.network.break_lines(name);
         }
         findings.extend(self.settle("after a new connection").await);
-        self.lie_before_a_look().await;
+        self.plant_before_a_look().await;
         findings.extend(self.oracle_findings());
         findings.extend(self.people.intents.findings(&self.hub.inner));
         findings.extend(self.once());
@@ -121,7 +121,7 @@ impl World {
             principal.crash(&self.network).await;
         }
         self.start_principal();
-        self.lie_at_a_restart();
+        self.plant_at_a_restart();
         findings.extend(self.settle("with a new principal").await);
         if self.signature() != before {
             findings.push("a restart of the principal made writes".to_owned());
@@ -132,7 +132,7 @@ impl World {
                 agent.crash(&self.network).await;
             }
         }
-        self.lie_at_a_restart_of_agents();
+        self.plant_at_a_restart_of_agents();
         self.start_agents();
         findings.extend(self.settle("with new agents").await);
         if self.signature() != before {

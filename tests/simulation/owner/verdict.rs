@@ -26,14 +26,14 @@ impl World {
         self.hub.inner.break_watches(false);
         self.spoke.inner.break_watches(false);
         self.start();
-        self.lie_before_quiet();
+        self.plant_before_quiet();
         let signature = |world: &Self| (world.hub.inner.version(), world.spoke.inner.version());
         let mut before = signature(self);
         for _ in 0..20 {
             tokio::time::sleep(QUIET).await;
             let now = signature(self);
             if now == before {
-                self.lie_before_the_look();
+                self.plant_before_the_look();
                 return self.findings();
             }
             before = now;
@@ -42,7 +42,7 @@ impl World {
     }
 
     /// The spoke loses the workloads of Applications that no user deleted.
-    fn lie_before_quiet(&self) {
+    fn plant_before_quiet(&self) {
         if self.fault == Fault::StolenWorkload {
             for name in NAMES {
                 self.spoke.inner.delete(&own(name));
@@ -55,7 +55,7 @@ impl World {
         clippy::wildcard_enum_match_arm,
         reason = "few faults are about mirrors"
     )]
-    fn lie_before_the_look(&self) {
+    fn plant_before_the_look(&self) {
         let hub = &self.hub.inner;
         let Some(name) = hub
             .all(Watched::Application)

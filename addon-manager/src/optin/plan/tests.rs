@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{hub::Install, keys};
 
+mod leaving;
 mod mode;
 
 const MANUAL: Install = Install {
@@ -111,7 +112,12 @@ fn without_the_label_only_our_own_add_on_is_deleted() {
         ..addon(Some("managed"))
     };
     let steps = plan(&world(cluster(None), Some(made)), &own());
-    assert_eq!(steps, [step(Action::Delete)]);
+    let leave = Leave {
+        since: None,
+        reachable: true,
+        installed: false,
+    };
+    assert_eq!(steps, [step(Action::Leave(leave))]);
 }
 
 #[test]
@@ -266,7 +272,7 @@ fn execute(mut world: World, steps: Vec<Step>) -> World {
                 };
                 world.addons.insert(cluster, made);
             }
-            Action::Delete => {
+            Action::Delete | Action::Leave(_) => {
                 world.addons.remove(&cluster);
                 world.left.insert(cluster);
             }
@@ -279,6 +285,9 @@ fn execute(mut world: World, steps: Vec<Step>) -> World {
             }
             Action::Change(mode) => {
                 world.addons.get_mut(&cluster).unwrap().recorded = Some(mode.as_str().to_owned());
+            }
+            Action::Stay => {
+                world.addons.get_mut(&cluster).unwrap().keeping_since = None;
             }
             Action::Refuse { .. } | Action::Restore(_) => {}
         }
@@ -326,7 +335,8 @@ proptest! {
 
     #[test]
     fn add_ons_of_others_are_never_deleted(world in any_world()) {
-        let deletes = |steps: Vec<Step>| steps.iter().any(|s| s.action == Action::Delete);
+        let is_removal = |it: &Step| matches!(it.action, Action::Delete | Action::Leave(_));
+        let deletes = |steps: Vec<Step>| steps.iter().any(is_removal);
         if world.addons.values().all(|addon| !addon.made_for_label) {
             prop_assert!(!deletes(plan(&world, &own())));
         }

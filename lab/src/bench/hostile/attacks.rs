@@ -389,7 +389,7 @@ pub const ATTACKS: &[Attack] = &[
 /// carries them out against the installed add-on.
 pub const BY_KLUSTERLET: &[(&str, Verdict)] = &[
     (CSRS, Bounded(Memory, 32)),
-    (LABELS, Bounded(Writes, 4)),
+    (LABELS, Bounded(Writes, 8)),
     (CONFIGURATION, Bounded(Writes, 0)),
 ];
 

@@ -122,10 +122,13 @@ impl Pace {
         let own = next(full.own, self.rate).saturating_sub(now);
         let ceiling = next(full.ceiling, self.ceiling).saturating_sub(now);
         let is_spare = !own.is_zero();
-        let may_take = || ceiling.is_zero() && !self.is_flooded(now);
-        if is_spare && !(may_take() && take_spare()) {
+        let is_flooded = is_spare && ceiling.is_zero() && self.is_flooded(now);
+        if is_spare && (is_flooded || !ceiling.is_zero() || !take_spare()) {
             self.throttled.insert(key.clone());
-            let again = if ceiling.is_zero() {
+            let again = if is_flooded {
+                // The end of a wait examines the whole report, and a flood has many of them.
+                own
+            } else if ceiling.is_zero() {
                 ASK_AGAIN
             } else {
                 ceiling
@@ -317,6 +320,22 @@ mod tests {
             (guaranteed - FLOOD..=guaranteed + FLOOD).contains(&more),
             "{more}"
         );
+    }
+
+    #[test]
+    fn value_in_a_flood_waits_for_its_own_refill() {
+        let mut pace = Pace::new(SHOWN, 20);
+        let keys: Vec<_> = (0..FLOOD).map(|it| key(&format!("app-{it}"))).collect();
+        let (at, refill) = (MS + CEILING.0, PAUSE.saturating_sub(CEILING.0));
+        for (number, key) in keys.iter().enumerate() {
+            for _ in 0..RESERVE {
+                assert_eq!(pace.throttle(key, MS, || false), None);
+            }
+            let is_flooded = number + 1 == FLOOD;
+            let wait = if is_flooded { refill } else { ASK_AGAIN };
+            assert_eq!(pace.throttle(key, at, || false), Some(wait));
+        }
+        assert_eq!(pace.throttle(&keys[0], at, || true), Some(refill));
     }
 
     #[test]

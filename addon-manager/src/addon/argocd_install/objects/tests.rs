@@ -37,7 +37,10 @@ pub(in crate::addon::argocd_install) fn spoke() -> Spoke {
     }
 }
 
-fn rendered(keep: bool, config: &AddOnDeploymentConfigSpec) -> Rendered {
+pub(in crate::addon::argocd_install) fn rendered(
+    keep: bool,
+    config: &AddOnDeploymentConfigSpec,
+) -> Rendered {
     on(&spoke(), false, keep, config)
 }
 

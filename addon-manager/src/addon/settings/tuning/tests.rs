@@ -134,7 +134,7 @@ const INVALID_CM: [(&str, &str); 25] = [
     ("timeout.reconciliation: 180", "needs a duration"),
     ("resource.respectRBAC: true", "needs normal or strict"),
     (
-        "resource.ignoreResourceUpdatesEnabled: 1",
+        "resource.ignoreResourceUpdatesEnabled: 2",
         "needs true or false",
     ),
 ];

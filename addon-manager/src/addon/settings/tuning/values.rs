@@ -2,13 +2,14 @@
 //!
 //! A program replaces a value that it cannot parse by its default, with a warning in its log at most, or does not start.
 
-use serde_json::Value;
+use runtime::args;
+use serde::de::IgnoredAny;
 
 /// A check, the end of a message about the key, and the keys with values of this form.
 type Form = (fn(&str) -> bool, &'static str, &'static [&'static str]);
 
 /// All other keys have free text.
-pub(super) const FORMS: [Form; 11] = [
+const FORMS: [Form; 12] = [
     (
         is_duration,
         "needs a duration with a unit, such as 90s, 5m or 1h30m",
@@ -22,6 +23,11 @@ pub(super) const FORMS: [Form; 11] = [
         &["controller.k8s.client.qps"],
     ),
     (is_truth, "needs true or false", &TRUTHS),
+    (
+        |value| args::boolean(value).is_ok(),
+        "needs true or false",
+        &["resource.ignoreResourceUpdatesEnabled"],
+    ),
     (
         is_list,
         "needs a YAML list",
@@ -93,7 +99,7 @@ const POSITIVE: [&str; 4] = [
     "controller.status.processors",
     "reposerver.grpc.max.size",
 ];
-const TRUTHS: [&str; 10] = [
+const TRUTHS: [&str; 9] = [
     "controller.cluster.cache.batch.events.processing",
     "controller.diff.server.side",
     "controller.resource.health.persist",
@@ -103,7 +109,6 @@ const TRUTHS: [&str; 10] = [
     "reposerver.enable.builtin.git.config",
     "reposerver.enable.git.submodule",
     "reposerver.include.hidden.directories",
-    "resource.ignoreResourceUpdatesEnabled",
 ];
 const SIZES: [&str; 5] = [
     "reposerver.helm.manifest.max.extracted.size",
@@ -132,7 +137,7 @@ pub(super) fn check(key: &str, value: &str) -> Result<(), &'static str> {
 fn is_duration(value: &str) -> bool {
     let days = value.strip_suffix('d');
     let is_days = days.is_some_and(|it| it.parse::<u16>().is_ok());
-    is_days || runtime::args::duration(value).is_ok()
+    is_days || args::duration(value).is_ok()
 }
 
 fn is_whole(value: &str) -> bool {
@@ -154,13 +159,16 @@ fn is_truth(value: &str) -> bool {
 
 /// As Kubernetes writes quantities.
 fn is_size(value: &str) -> bool {
+    let value = value.strip_prefix('+').unwrap_or(value);
     let is_letter = |it: char| !it.is_ascii_digit() && it != '.';
     let (number, unit) = value.split_at(value.find(is_letter).unwrap_or(value.len()));
     let is_unit = match unit.strip_suffix('i') {
         Some(binary) => binary.len() == 1 && "KMGTPE".contains(binary),
         None => unit.is_empty() || unit.len() == 1 && "kMGTPE".contains(unit),
     };
-    is_unit && number.parse::<f64>().is_ok()
+    let exponent = unit.strip_prefix(['e', 'E']);
+    let has_exponent = exponent.is_some_and(|it| it.parse::<i8>().is_ok());
+    (is_unit || has_exponent) && number.parse::<f64>().is_ok()
 }
 
 fn is_level(value: &str) -> bool {
@@ -171,8 +179,16 @@ fn is_log_format(value: &str) -> bool {
     is_one_of(&["json", "text"], value)
 }
 
+/// As Argo CD reads YAML: the first document, in which a later key wins and null is an empty list. Builds no tree, since
+/// aliases can make a short text long.
 fn is_list(value: &str) -> bool {
-    serde_saphyr::from_str::<Value>(value).is_ok_and(|it| it.is_array())
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        duplicate_keys: serde_saphyr::DuplicateKeyPolicy::LastWins
+    };
+    let mut reader = value.as_bytes();
+    let mut documents = serde_saphyr::read_with_options::<_, Vec<IgnoredAny>>(&mut reader, options);
+    documents.next().is_none_or(|first| first.is_ok())
 }
 
 fn is_one_of(words: &[&str], value: &str) -> bool {
@@ -187,7 +203,7 @@ mod tests {
     use super::*;
 
     /// A key, values that its program reads, and values that it would replace by the default.
-    const CASES: [(&str, &[&str], &[&str]); 12] = [
+    const CASES: [(&str, &[&str], &[&str]); 13] = [
         (
             "timeout.reconciliation",
             &["", "0", "0s", "180s", "1h30m", "1.5h", "100ms", "2d"],
@@ -221,9 +237,16 @@ mod tests {
             &["1", "yes", "on", "t", "true "],
         ),
         (
+            "resource.ignoreResourceUpdatesEnabled",
+            &["", "true", "False", "1", "t"],
+            &["2", "yes", "tRUE"],
+        ),
+        (
             "reposerver.streamed.manifest.max.tar.size",
-            &["0", "100M", "1.5Gi", "1048576"],
-            &["100MB", "M", "-1M", "1.2.3M", "100 M", "1KI", "ä"],
+            &["0", "100M", "1.5Gi", "1048576", "1e6", "+2E", "1E+3"],
+            &[
+                "100MB", "M", "-1M", "1.2.3M", "100 M", "1KI", "1e", "1e1M", "ä",
+            ],
         ),
         (
             "controller.log.level",
@@ -241,9 +264,13 @@ mod tests {
             &[
                 "",
                 "[]",
+                "# none",
+                "null",
+                "- &a {kinds: [Endpoints]}\n- *a\n",
+                "- {kinds: [a], kinds: [b]}\n---\nmore: documents\n",
                 "- apiGroups: [\"\"]\n  kinds: [Endpoints]\n  clusters: [\"*\"]\n",
             ],
-            &["Endpoints", "kinds: [Endpoints]", "- ["],
+            &["Endpoints", "kinds: [Endpoints]", "- [", "- *a"],
         ),
         (
             "resource.respectRBAC",

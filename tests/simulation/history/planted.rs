@@ -1,4 +1,4 @@
-//! Broken promises at the end of a history, each in place of a defect of the product.
+//! Plants faults at the end of a history: each breaks a promise as a defect of the product would.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -28,7 +28,7 @@ struct Delivered<'a> {
 
 impl World {
     /// Before the last connection: the product reacts to these.
-    pub(super) fn lie_before_a_connection(&self) {
+    pub(super) fn plant_before_a_connection(&self) {
         let Some(Delivered {
             key,
             site,
@@ -56,18 +56,18 @@ impl World {
     }
 
     /// Directly before a look, so that no program reacts.
-    pub(super) async fn lie_before_a_look(&self) {
+    pub(super) async fn plant_before_a_look(&self) {
         let Some(one) = self.delivered() else {
             return;
         };
-        self.lie_on_a_spoke(&one);
-        self.lie_on_the_hub(&one.key);
+        self.plant_on_a_spoke(&one);
+        self.plant_on_the_hub(&one.key);
         if self.fault == Fault::IdleWrites {
             self.write_idly(&one.key).await;
         }
     }
 
-    fn lie_on_a_spoke(&self, one: &Delivered<'_>) {
+    fn plant_on_a_spoke(&self, one: &Delivered<'_>) {
         let (spoke, copy_key) = (&one.site.store.inner, &one.copy_key);
         match self.fault {
             Fault::LostCopy => {
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    fn lie_on_the_hub(&self, key: &Key) {
+    fn plant_on_the_hub(&self, key: &Key) {
         let hub = &self.hub.inner;
         match self.fault {
             Fault::StuckOnHub => {
@@ -117,7 +117,7 @@ impl World {
     }
 
     /// While the principal starts again.
-    pub(super) fn lie_at_a_restart(&self) {
+    pub(super) fn plant_at_a_restart(&self) {
         if self.fault == Fault::WriteAtRestart
             && let Some(one) = self.delivered()
         {
@@ -127,7 +127,7 @@ impl World {
     }
 
     /// While the agents start again.
-    pub(super) fn lie_at_a_restart_of_agents(&self) {
+    pub(super) fn plant_at_a_restart_of_agents(&self) {
         if self.fault == Fault::CutAtEnd {
             let cut = Conditions {
                 cut: true,
