@@ -78,9 +78,9 @@ impl Entry {
         )
     }
 
-    /// Whether the user lacked the rights.
-    pub const fn is_forbidden(&self) -> bool {
-        self.code == 403
+    /// Whether the user lacked the rights. Admission answers with the same code, for example while a CRD is deleted.
+    pub fn is_forbidden(&self) -> bool {
+        self.code == 403 && !self.reason.starts_with("RBAC: allowed")
     }
 }
 
