@@ -22,7 +22,7 @@ pub use runner::main;
 /// One end-to-end test.
 #[derive(Clone, Copy)]
 pub struct E2eTest {
-    /// Module and function, as `stringify!` prints them.
+    /// Module and function.
     pub name: &'static str,
     /// The environment variable that it needs. Without it the runner reports the test as ignored.
     pub needs: Option<&'static str>,
@@ -91,11 +91,12 @@ impl TestGroup {
 /// An [`E2eTest`] of an async function: `e2e_test!(base::an_api_restart_keeps_data)`.
 #[macro_export]
 macro_rules! e2e_test {
-    ($($path:ident)::+) => {
+    ($first:ident $(:: $path:ident)*) => {
         $crate::e2e_test::E2eTest {
-            name: stringify!($($path)::+),
+            // A whole path as one `stringify!` has a line break if it is long.
+            name: concat!(stringify!($first) $(, "::", stringify!($path))*),
             needs: None,
-            run: |lab| Box::pin($($path)::+(lab)),
+            run: |lab| Box::pin($first$(::$path)*(lab)),
         }
     };
 }

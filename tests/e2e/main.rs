@@ -12,11 +12,11 @@ macro_rules! staged {
     ($($path:ident)::+) => {
         staged!($($path)::+, None)
     };
-    ($($path:ident)::+, $needs:expr) => {
+    ($first:ident $(:: $path:ident)*, $needs:expr) => {
         E2eTest {
-            name: stringify!($($path)::+),
+            name: concat!(stringify!($first) $(, "::", stringify!($path))*),
             needs: $needs,
-            run: |lab| Box::pin(async move { $($path)::+(&stage::Stage::of(lab)).await }),
+            run: |lab| Box::pin(async move { $first$(::$path)*(&stage::Stage::of(lab)).await }),
         }
     };
 }
