@@ -11,22 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::{
+    product::CRATES,
     progress::print,
     tools::{self, workspace},
 };
-
-/// The crates of the product.
-const CRATES: [&str; 9] = [
-    "addon-manager",
-    "agent",
-    "agentctl",
-    "argocd",
-    "live",
-    "ocm",
-    "principal",
-    "protocol",
-    "runtime",
-];
 
 /// The programs of LLVM, if they are not those of the toolchain.
 const LLVM: [&str; 2] = ["LLVM_COV", "LLVM_PROFDATA"];

@@ -16,6 +16,19 @@ use crate::{
     wait,
 };
 
+/// The crates of its programs.
+pub const CRATES: [&str; 9] = [
+    "addon-manager",
+    "agent",
+    "agentctl",
+    "argocd",
+    "live",
+    "ocm",
+    "principal",
+    "protocol",
+    "runtime",
+];
+
 /// The namespace of the product's own objects on the hub.
 pub const NAMESPACE: &str = "argocd-agent-addon";
 /// The name of its Helm release.

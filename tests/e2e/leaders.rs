@@ -32,14 +32,8 @@ pub(crate) async fn another_replica_takes_the_lease_of_a_lost_leader(stage: &Sta
     let app = stage.greeter("two-replicas", 1).await?;
     app.apply(hub).await?;
     deliver::until_healthy(hub, &app.at, "").await?;
-    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
-    hub.merge(&manager, json!({"spec": {"replicas": 2}}))
-        .await?;
-    let both = |manager: &Value| manager["status"]["availableReplicas"] == 2;
     for (how, bound) in [("killed", 15), ("asked", 8)] {
-        hub.until(&manager, "has two replicas", SOON * 2, both)
-            .await?;
-        until_replicas(stage, 2.0).await?;
+        two_replicas(stage).await?;
         let mark = stage.lab.hub().audit().mark()?;
         let took = lead_away(stage, how == "killed").await?;
         let bound = Duration::from_secs(bound);
@@ -80,6 +74,17 @@ async fn until_replicas(stage: &Stage, count: f64) -> Result<()> {
     let one = Program::Manager.running(stage).await?;
     one.until_counts("argocd_agent_addon_manager_replicas", count)
         .await
+}
+
+/// Runs two replicas of the hub program, and returns when each knows the other.
+async fn two_replicas(stage: &Stage) -> Result<()> {
+    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
+    let two = json!({"spec": {"replicas": 2}});
+    stage.hub.merge(&manager, two).await?;
+    let both = |manager: &Value| manager["status"]["availableReplicas"] == 2;
+    let what = "has two replicas";
+    stage.hub.until(&manager, what, SOON * 2, both).await?;
+    until_replicas(stage, 2.0).await
 }
 
 /// Removes the leader's pod; returns the time until another replica acquired the lease.

@@ -102,7 +102,7 @@ fn texts(found: &mut BTreeSet<String>) {
 
 /// Fields and variants of all types that are read or written as JSON, YAML or TOML.
 fn fields(found: &mut BTreeSet<String>) {
-    for path in sources::PROGRAMS
+    for path in lab::product::CRATES
         .iter()
         .flat_map(|name| sources::files(name))
     {

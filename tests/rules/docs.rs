@@ -111,17 +111,7 @@ fn every_module_is_in_the_architecture() {
     let text = fs::read_to_string(page).expect("docs/architecture.md");
     let described: BTreeSet<_> = backticked(&text).collect();
     let mut missing = Vec::new();
-    for name in [
-        "addon-manager",
-        "agent",
-        "agentctl",
-        "argocd",
-        "live",
-        "ocm",
-        "principal",
-        "protocol",
-        "runtime",
-    ] {
+    for name in lab::product::CRATES {
         let files = fs::read_dir(root().join(name).join("src")).expect("a crate's sources");
         for path in files.flatten().map(|entry| entry.path()) {
             let module = path.file_stem().unwrap_or_default().to_string_lossy();

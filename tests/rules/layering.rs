@@ -6,7 +6,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 
 use crate::shared::{
     modules::{Module, graph},
-    sources::{self, PROGRAMS},
+    sources,
 };
 
 /// Which crate may use which. A new arrow is a decision: change `docs/architecture.md` with it.
@@ -190,7 +190,7 @@ fn no_two_modules_use_each_other() {
 #[test]
 fn methods_of_a_type_are_in_at_most_three_files() {
     let mut files_of: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
-    for program in PROGRAMS {
+    for program in lab::product::CRATES {
         for path in sources::files(program) {
             let text = sources::file(&path);
             let types = text.lines().filter_map(inherent);
@@ -209,7 +209,10 @@ fn methods_of_a_type_are_in_at_most_three_files() {
 #[test]
 fn programs_connect_by_the_function_for_both_families() {
     let mut dialling = Vec::new();
-    for path in PROGRAMS.iter().flat_map(|name| sources::files(name)) {
+    for path in lab::product::CRATES
+        .iter()
+        .flat_map(|name| sources::files(name))
+    {
         let text = sources::file(&path);
         let program = text.split("\n#[cfg(test)]").next().unwrap_or_default();
         // The listeners of all programs are made there.

@@ -13,13 +13,7 @@ pub(crate) async fn a_stalled_leader_writes_nothing_when_it_resumes(stage: &Stag
     let app = stage.greeter("stalled-leader", 1).await?;
     app.apply(hub).await?;
     deliver::until_healthy(hub, &app.at, "").await?;
-    let manager = At::deployment(product::NAMESPACE, product::MANAGER);
-    hub.merge(&manager, json!({"spec": {"replicas": 2}}))
-        .await?;
-    let both = |manager: &Value| manager["status"]["availableReplicas"] == 2;
-    hub.until(&manager, "has two replicas", SOON * 2, both)
-        .await?;
-    until_replicas(stage, 2.0).await?;
+    two_replicas(stage).await?;
 
     let lease = At::lease(product::NAMESPACE, product::MANAGER);
     let stalled = holder(&hub.read(&lease).await?)?;

@@ -5,20 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use lab::product::CRATES;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-
-/// The crates that our programs are made of.
-pub(crate) const PROGRAMS: [&str; 9] = [
-    "addon-manager",
-    "agent",
-    "agentctl",
-    "argocd",
-    "live",
-    "ocm",
-    "principal",
-    "protocol",
-    "runtime",
-];
 
 /// A text in the source of a program.
 #[derive(Debug, Clone)]
@@ -60,7 +48,7 @@ pub(crate) fn tokens(path: &str) -> TokenStream {
 pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
     let mut texts = Vec::new();
     // The command line reports reasons of others and has none of its own.
-    let programs = PROGRAMS.iter().filter(|name| **name != "agentctl");
+    let programs = CRATES.iter().filter(|name| **name != "agentctl");
     for path in programs.flat_map(|name| files(name)) {
         collect(tokens(&path), false, &path, &mut texts);
     }
@@ -71,7 +59,7 @@ pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
 /// The texts of all programs, the command line included, for any use.
 pub(crate) fn literals() -> Vec<Text> {
     let mut texts = Vec::new();
-    for path in PROGRAMS.iter().flat_map(|name| files(name)) {
+    for path in CRATES.iter().flat_map(|name| files(name)) {
         collect(tokens(&path), false, &path, &mut texts);
     }
     texts
