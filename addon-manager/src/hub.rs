@@ -109,13 +109,10 @@ fn config(objects: Vec<AddOnConfig>) -> Option<(String, String)> {
 
 /// The facts that decisions use of the `ClusterManagementAddOn`.
 pub fn install(offer: &ClusterManagementAddOn) -> Install {
-    let defaults = &offer.spec.default_configs;
-    let template = |name: &str| name != ocm::api::addon::NO_DEFAULT && !name.is_empty();
+    let mut defaults = offer.spec.defaults();
     Install {
         by_placements: offer.spec.install_strategy.is_placements(),
-        by_template: defaults
-            .iter()
-            .any(|config| config.resource == TEMPLATES && template(&config.name)),
+        by_template: defaults.any(|config| config.resource == TEMPLATES),
     }
 }
 

@@ -281,6 +281,14 @@ pub struct ClusterManagementAddOnSpec {
     pub install_strategy: InstallStrategy,
 }
 
+impl ClusterManagementAddOnSpec {
+    /// The default configurations: entries without an object only allow its kind.
+    pub fn defaults(&self) -> impl Iterator<Item = &AddOnConfig> {
+        let defaults = self.default_configs.iter();
+        defaults.filter(|it| !["", NO_DEFAULT].contains(&it.name.as_str()))
+    }
+}
+
 /// How `ManagedClusterAddOns` are created: by users (`Manual`) or by OCM (`Placements`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -11,7 +11,7 @@ use super::{Config, hash::spec_hash, registration};
 use crate::{
     api::addon::{
         AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, ConfigGroupResource,
-        ConfigReference, GROUP, ManagedClusterAddOn, NO_DEFAULT,
+        ConfigReference, GROUP, ManagedClusterAddOn,
     },
     condition,
 };
@@ -206,8 +206,7 @@ impl<'a> Configured<'a> {
     /// the placement, else the defaults.
     fn expected(self) -> Vec<&'a AddOnConfig> {
         let offer = self.offer.into_iter();
-        let defaults = offer.flat_map(|it| &it.spec.default_configs);
-        let defaults = defaults.filter(|it| !["", NO_DEFAULT].contains(&it.name.as_str()));
+        let defaults = offer.flat_map(|it| it.spec.defaults());
         let mut expected = Vec::new();
         for level in [
             defaults.collect(),

@@ -8,7 +8,6 @@ use kube::api::DynamicObject;
 use ocm::{
     api::addon::{
         AddOnConfig, AddOnDeploymentConfigSpec, ClusterManagementAddOn, GROUP, ManagedClusterAddOn,
-        NO_DEFAULT,
     },
     condition,
 };
@@ -25,10 +24,7 @@ pub fn configuration<'a>(
     addon: &'a ManagedClusterAddOn,
     offer: Option<&'a ClusterManagementAddOn>,
 ) -> Option<&'a AddOnConfig> {
-    let defaults = offer
-        .into_iter()
-        .flat_map(|offer| &offer.spec.default_configs);
-    let defaults = defaults.filter(|it| !["", NO_DEFAULT].contains(&it.name.as_str()));
+    let defaults = offer.into_iter().flat_map(|it| it.spec.defaults());
     let mut configs = addon.spec.configs.iter().chain(defaults);
     configs.find(|it| it.group == GROUP && it.resource == hub::DEPLOYMENT_CONFIGS)
 }
@@ -87,7 +83,7 @@ fn is_applied(work: &DynamicObject) -> bool {
 #[cfg(test)]
 mod tests {
     use ocm::api::addon::{
-        ClusterManagementAddOnSpec, CustomizedVariable, ManagedClusterAddOnSpec,
+        ClusterManagementAddOnSpec, CustomizedVariable, ManagedClusterAddOnSpec, NO_DEFAULT,
     };
     use serde_json::json;
 
