@@ -1,5 +1,7 @@
 //! The hub's side of a cluster: its cluster Secret, the principal's address, and its project.
 
+pub(crate) mod without_ocm;
+
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use lab::{

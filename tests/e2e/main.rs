@@ -331,6 +331,7 @@ fn restarts() -> TestGroup {
         Options::everything(1),
         vec![
             staged!(decisions::revocation_survives_clusteradm_and_recreation),
+            staged!(hubside::without_ocm::a_hub_program_that_starts_without_ocm_deletes_nothing),
             staged!(faults::a_restarted_hub_api_loses_nothing),
             staged!(kills::a_cluster_comes_and_goes_while_its_api_restarts),
             staged!(kills::an_application_lives_and_ends_while_the_spokes_api_restarts),
