@@ -16,12 +16,15 @@
 //!   Argo CD ── resource proxy, redis proxy ──▶ live ── tunnel ──▶ agents
 //! ```
 //!
+//! Pages read all of it through an [`Inventory`], which changes nothing.
+//!
 //! No queue of events lies between the hub and a session: the index marks *which* object changed, a session keeps one
 //! mark per object, and the hub encodes the newest value when it is sent.
 
 pub mod admission;
 mod domain;
 pub mod fleet;
+mod inventory;
 mod live;
 mod metrics;
 pub mod report;
@@ -40,6 +43,7 @@ pub use admission::revoked::{Revoked, follow as follow_revoked};
 pub use admission::tokens::JwtKey;
 pub use domain::Key;
 pub use fleet::{Certificates, ClusterName, Enrolment, Fleet, Mode};
+pub use inventory::{Changes, Cursor, Delivery, Inventory, Traffic};
 pub use live::redis_proxy::{REDIS_KEYS, RedisFeeds, redis_login};
 pub use metrics::Metrics;
 pub use protocol::payload::{ArgoCd, Cause, HealthProblem, Runs};

@@ -57,6 +57,17 @@ pub struct SessionReport {
     pub trusts: Option<BTreeSet<String>>,
 }
 
+/// The sessions and reports of one cluster since this process started, or since its enrolment if that is later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Sessions that began.
+    pub sessions: u64,
+    /// Reports about objects that were applied to the hub, or changed nothing there.
+    pub reports: u64,
+    /// When the session that is open now began.
+    pub connected_since: Option<Timestamp>,
+}
+
 /// A session ended, because it used the most memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shed {

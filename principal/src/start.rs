@@ -20,6 +20,7 @@ use crate::{
         users::{self, Passwords, Users},
     },
     fleet::Fleet,
+    inventory::Inventory,
     live::{
         LiveContext,
         go_compat::GoRequests,
@@ -34,7 +35,7 @@ use crate::{
     state::Sources,
     store::{Store, kube::Kubernetes},
     sync::{
-        hub::{Hub, Objects, Serving},
+        hub::{Hub, Objects, Serving, Views},
         session::{self, Intake, Sessions, shed},
     },
     transport::listener::{self, Rules, accept::Port},
@@ -67,7 +68,7 @@ pub struct Feeds {
     pub clock: Clock,
 }
 
-/// The addresses, reports and readiness of a running principal.
+/// The addresses, reports, readiness and contents of a running principal.
 #[derive(Clone, Debug)]
 pub struct Handle {
     /// The address of the gRPC server.
@@ -80,6 +81,8 @@ pub struct Handle {
     pub sessions: watch::Receiver<Reports>,
     /// Whether the hub's objects are read, so that agents can be served.
     pub ready: watch::Receiver<bool>,
+    /// The objects, deliveries and sessions, for pages.
+    pub inventory: Inventory,
 }
 
 /// The principal could not be started.
@@ -193,6 +196,8 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         spawner,
         ..
     } = feeds;
+    let views = Views::new(Arc::clone(&sessions.hub.objects));
+    let inventory = Inventory::new(views, sessions.gate.registry.clone());
     let (hub, stop) = (Arc::clone(&sessions.hub), spawner.token().clone());
     let enforcing = session::enforce_policy(sessions, fleet, server_tls, to_gate);
     spawner.spawn("principal: fleet", enforcing);
@@ -215,6 +220,7 @@ fn spawn_all(assembled: Assembled, address: SocketAddr, feeds: Feeds) -> Handle 
         redis_proxy: None,
         sessions: reports,
         ready,
+        inventory,
     }
 }
 

@@ -357,6 +357,17 @@ impl Event {
         (self.resource_id.clone(), self.event_id.clone())
     }
 
+    /// The version in the event id of an event [about](Self::about) an object, or of its acknowledgement.
+    pub(crate) fn version(&self) -> Option<&str> {
+        let version = self.event_id.strip_prefix(&self.resource_id)?;
+        let version = version.strip_prefix('_')?;
+        Some(
+            version
+                .split_once('_')
+                .map_or(version, |(version, _)| version),
+        )
+    }
+
     /// The acknowledgement: it echoes every extension and nothing else.
     #[must_use]
     pub fn ack(&self) -> Self {

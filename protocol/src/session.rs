@@ -49,6 +49,7 @@ use crate::wire::cloudevents::CloudEvent;
 mod ack;
 mod flight;
 mod liveness;
+mod progress;
 mod rules;
 mod terms;
 
@@ -59,6 +60,7 @@ use liveness::Liveness;
 mod tests;
 
 pub use crate::inbox::WorkId;
+pub use progress::{Milestone, Progress, Tracker};
 pub use terms::{Limits, Peer, PeerRefusal, Role, Source, Stats, Verdict, Violation, Work};
 
 /// The source of every event of an agent, as in Go.
@@ -85,6 +87,7 @@ pub struct Session {
     next_ping: Option<Duration>,
     liveness: Liveness,
     draining: bool,
+    tracker: Tracker,
     /// The counters; the rest is filled in by [`Self::stats`].
     counted: Stats,
 }
@@ -107,6 +110,7 @@ impl Session {
             refusals: Vec::new(),
             liveness: Liveness::default(),
             draining: false,
+            tracker: Tracker::default(),
             counted: Stats::default(),
         }
     }
@@ -226,6 +230,7 @@ impl Session {
     /// Adds a flight and returns its event.
     fn launch(&mut self, flight: Flight) -> Event {
         let event = flight.event.clone();
+        self.tracker.sent(&flight);
         let lost = self.flights.launch(flight);
         if let Some((key, facet)) = lost.as_ref().and_then(|flight| flight.matter.object()) {
             self.outbox.landed(key, facet);
@@ -362,6 +367,11 @@ impl Session {
             && self.flights.is_empty()
             && self.acks.is_empty()
             && self.inbox.working() == 0
+    }
+
+    /// The progress of values, for a driver that shows it.
+    pub const fn tracker(&mut self) -> &mut Tracker {
+        &mut self.tracker
     }
 
     /// The peer's refusals since the last call. Only our own peers report them.

@@ -29,14 +29,17 @@ use crate::{
     fleet::{ClusterName, Mode},
     report::{
         BlockedDeletion, ByCluster, Figures, SessionReport, Sessions, Shed, ShownCertificate,
+        Traffic,
     },
 };
 
 mod contest;
+mod counters;
 mod end;
 mod reports;
 
 use contest::{Contest, Incumbent};
+use counters::{Counter, Counters};
 pub(crate) use end::End;
 use reports::Reports;
 
@@ -53,6 +56,7 @@ pub(crate) struct Registry {
     /// Locked for a lookup, never over an await.
     slots: Arc<Mutex<Slots>>,
     pub(crate) reports: Arc<Reports>,
+    counters: Arc<Counters>,
 }
 
 #[derive(Debug, Default)]
@@ -95,8 +99,12 @@ impl Registry {
     pub(crate) fn new(clock: Clock) -> (Self, watch::Receiver<Sessions>) {
         let reports = Arc::new(Reports::new(clock));
         let receiver = reports.follow();
-        let slots = Arc::default();
-        (Self { slots, reports }, receiver)
+        let registry = Self {
+            slots: Arc::default(),
+            reports,
+            counters: Arc::default(),
+        };
+        (registry, receiver)
     }
 
     /// Takes the session slot of `cluster`: supersedes its session and waits for the end of it. Refused while two
@@ -190,6 +198,7 @@ impl Registry {
         let session_slot = SessionSlot {
             registry: self.clone(),
             cluster: cluster.clone(),
+            counter: self.counters.count_session(cluster),
             live,
             end_reason: None,
         };
@@ -247,11 +256,17 @@ impl Registry {
         let mut counted = self.reports.counted.lock();
         counted.retain(|cluster, _| keep(cluster.as_str()));
         drop(counted);
+        self.counters.keep(&keep);
         let mut slots = self.slots.lock();
         slots.contests.retain(|cluster, _| keep(cluster.as_str()));
         slots.kept_out.retain(|cluster, _| keep(cluster.as_str()));
         drop(slots);
         self.reports.keep(keep);
+    }
+
+    /// The sessions and reports of each cluster that had a session.
+    pub(crate) fn traffic(&self) -> BTreeMap<String, Traffic> {
+        self.counters.traffic(&self.reports.now())
     }
 }
 
@@ -262,6 +277,7 @@ pub(crate) struct SessionSlot {
     registry: Registry,
     cluster: ClusterName,
     live: Arc<Live>,
+    counter: Arc<Counter>,
     /// The reason of the end, for the report.
     pub(crate) end_reason: Option<String>,
 }
@@ -328,6 +344,11 @@ impl SessionSlot {
         let mut counted = self.registry.reports.counted.lock();
         counted.insert(self.cluster.clone(), census);
     }
+
+    /// The counters of its cluster.
+    pub(crate) fn counter(&self) -> Arc<Counter> {
+        Arc::clone(&self.counter)
+    }
 }
 
 impl Drop for SessionSlot {
@@ -342,7 +363,9 @@ impl Drop for SessionSlot {
         if mine && *self.live.end.borrow() == Some(End::LeftFleet) {
             // A cluster that is not enrolled has no report.
             let reports = &self.registry.reports;
-            reports.keep(|cluster| cluster != self.cluster.as_str());
+            let is_other = |cluster: &str| cluster != self.cluster.as_str();
+            reports.keep(is_other);
+            self.registry.counters.keep(is_other);
         } else if mine {
             let end_reason = self.end_reason.take();
             self.report(|report, now| {

@@ -9,7 +9,7 @@
 //!
 //! `objects` keeps everything that is known under one short lock; `index` and `known_mirrors` in it are pure. `writer`
 //! does one conditional write. `reports` and `mirrors` apply the events of managed and autonomous clusters, `conditions`
-//! writes conditions for users. `lookup` and `encode` answer the sessions.
+//! writes conditions for users. `lookup` and `encode` answer the sessions. `changes`, `deliveries` and `views` are for pages.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,8 +21,10 @@ use crate::{
     domain::ClusterName, fleet::Fleet, metrics::Metrics, settings::Settings, store::Store,
 };
 
+mod changes;
 mod commands;
 mod conditions;
+mod deliveries;
 mod encode;
 mod failing_writes;
 mod index;
@@ -35,11 +37,14 @@ mod reports;
 mod serving;
 mod spans;
 mod subscription;
+mod views;
 mod write_reserves;
 mod writer;
 
 pub(crate) use crate::domain::Sender;
+pub use changes::Cursor;
 use conditions::Conditions;
+pub use deliveries::Delivery;
 pub(crate) use encode::EventEncoder;
 pub(crate) use index::Lookup;
 pub(crate) use lookup::Expected;
@@ -48,6 +53,8 @@ pub(crate) use objects::Objects;
 use reports::Reports;
 pub(crate) use serving::Serving;
 pub(crate) use subscription::Subscription;
+pub use views::Changes;
+pub(crate) use views::Views;
 pub(crate) use write_reserves::ONE_AT_A_TIME;
 use writer::Writer;
 
@@ -69,7 +76,7 @@ impl Hub {
         clock: Clock,
         metrics: Metrics,
     ) -> Self {
-        let objects = Arc::new(Objects::new(settings, metrics.clone()));
+        let objects = Arc::new(Objects::new(settings, metrics.clone(), clock.clone()));
         let writer = Writer::new(Arc::clone(&objects), store, settings, metrics.clone());
         let writer = Arc::new(writer);
         let mirrors = Arc::new(Mirrors {

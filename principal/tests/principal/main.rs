@@ -19,6 +19,8 @@ mod half_open;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod inventory;
+#[cfg(test)]
 mod large_responses;
 #[cfg(test)]
 mod mirrored_names;

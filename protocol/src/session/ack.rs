@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{PeerRefusal, Role, Session, Violation, WorkId, flight::Matter};
+use super::{Milestone, PeerRefusal, Role, Session, Violation, WorkId, flight::Matter};
 use crate::event::{Event, Verb};
 use crate::object::{Facet, ObjectKey};
 use crate::version::Capability;
@@ -97,7 +97,10 @@ impl Session {
         // an event that is not in flight was acknowledged before, or superseded by a delete
         let Some(flight) = self.flights.land(ack) else {
             match (refusal, about(ack)) {
-                (Some(reason), Some(key)) => self.note_refusal(key, Facet::State, reason.clone()),
+                (Some(reason), Some(key)) => {
+                    (self.tracker).note(&key, Facet::State, ack, Milestone::Refused);
+                    self.note_refusal(key, Facet::State, reason.clone());
+                }
                 (Some(_), None) | (None, _) => self.counted.strays += 1,
             }
             return;
@@ -105,6 +108,9 @@ impl Session {
         let Some((key, facet)) = flight.matter.object() else {
             return;
         };
+        if let (Matter::Facet(key, facet), None) = (&flight.matter, refusal) {
+            (self.tracker).note(key, *facet, ack, Milestone::Acknowledged);
+        }
         match (&flight.matter, refusal) {
             (_, Some(reason)) => self.note_refusal(key.clone(), facet, reason.clone()),
             (Matter::Facet(_, Facet::State), None) => {

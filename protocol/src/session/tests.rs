@@ -5,6 +5,7 @@ use bytes::Bytes;
 use super::*;
 
 mod liveness;
+mod progress;
 mod receipt;
 mod receiving;
 mod sending;

@@ -1,5 +1,8 @@
 use super::*;
-use crate::{admission::identity::PeerCertificate, report::ShownCertificate};
+use crate::{
+    admission::identity::PeerCertificate,
+    report::{ShownCertificate, Traffic},
+};
 use rustls_pki_types::CertificateDer;
 
 fn certificate() -> Arc<Credentials> {
@@ -210,4 +213,35 @@ async fn a_cluster_that_was_shed_stays_out_for_a_minute_and_is_reported() {
     clock.set(clock.now() + Duration::from_mins(10));
     drop(acquire(&a).await.unwrap());
     assert_eq!(shed(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_and_reports_of_a_cluster_are_counted_until_it_leaves() {
+    let (registry, _reports, clock) = setup();
+    let (a, b, cert) = (name("a"), name("b"), certificate());
+    assert!(registry.traffic().is_empty());
+    for cluster in [&a, &a, &b] {
+        let slot = registry
+            .acquire_slot(cluster, Mode::Managed, &cert)
+            .await
+            .unwrap();
+        slot.counter().count_report();
+    }
+    let later = "2026-01-01T00:01:00Z".parse().unwrap();
+    clock.set(later);
+    let slot = registry
+        .acquire_slot(&a, Mode::Managed, &cert)
+        .await
+        .unwrap();
+    let traffic = registry.traffic();
+    let counts = |cluster: &str| {
+        let of: Traffic = traffic[cluster];
+        (of.sessions, of.reports, of.connected_since)
+    };
+    assert_eq!(counts("a"), (3, 2, Some(later)));
+    assert_eq!(counts("b"), (1, 1, None));
+    registry.keep(|cluster| cluster == "b");
+    assert_eq!(registry.traffic().into_keys().collect::<Vec<_>>(), ["b"]);
+    slot.counter().count_report();
+    assert!(!registry.traffic().contains_key("a"));
 }

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use protocol::{Kind, ObjectKey};
 use serde_json::Value;
 
+use super::changes::{ChangeLog, Cursor, Page};
 use crate::{
     domain::{ClusterName, Key, Place},
     report::Refused,
@@ -32,6 +33,7 @@ mod provisions;
 
 pub(crate) use effect::Effect;
 pub(crate) use entry::Entry;
+pub(super) use entry::is_newer;
 use provisions::Provisions;
 
 /// So many refused objects are listed by name.
@@ -59,6 +61,8 @@ pub(crate) struct Index {
     /// The Applications that claim a name on a spoke, the keeper first: creation time and UID.
     claims: BTreeMap<Place, BTreeSet<(String, String)>>,
     provisions: Provisions,
+    /// The changes of Applications; none until a reader asks for them.
+    changes: Option<ChangeLog>,
 }
 
 /// The Applications of an enrolled cluster.
@@ -82,7 +86,34 @@ impl Index {
             by_uid: BTreeMap::new(),
             by_cluster: BTreeMap::new(),
             claims: BTreeMap::new(),
+            changes: None,
         }
+    }
+
+    /// The Applications that changed after a cursor, at most `limit`. `id` numbers the log if it begins now.
+    pub(super) fn changes_after(
+        &mut self,
+        cursor: Cursor,
+        limit: usize,
+        id: impl FnOnce() -> u64,
+    ) -> Page {
+        let begin = || ChangeLog::begin(id(), self.applications.keys());
+        let log = self.changes.get_or_insert_with(begin);
+        log.after(cursor, limit)
+    }
+
+    /// The Applications of this name, at most `limit`.
+    pub(super) fn namesakes(&self, name: &str, limit: usize) -> Vec<Arc<Packed>> {
+        let all = self.applications.iter();
+        all.filter(|(key, _)| key.name == name)
+            .map(|(_, entry)| Arc::clone(entry.object()))
+            .take(limit)
+            .collect()
+    }
+
+    /// A project with the lists of its global projects, as Argo CD judges by it.
+    pub(super) fn merged_project(&self, name: &str) -> Option<&Value> {
+        self.provisions.merged_project(name)
     }
 
     pub(crate) fn application(&self, key: &Key) -> Option<&Entry> {

@@ -18,13 +18,14 @@ use std::{
 
 use argocd::routing::RoutingSettings;
 use protocol::{Event, Facet, Kind, ObjectKey};
-use runtime::{notifier::ChangeNotifier, work_queue::WorkQueue};
+use runtime::{clock::Clock, notifier::ChangeNotifier, work_queue::WorkQueue};
 use tokio::{
     sync::watch,
     time::{Instant, error::Elapsed},
 };
 
 use super::{
+    deliveries::Deliveries,
     failing_writes::FailingWrites,
     index::{Effect, Entry, Index},
     known_mirrors::KnownMirrors,
@@ -56,6 +57,7 @@ pub(crate) struct Objects {
     pub(super) mirrors: WorkQueue<ObjectKey>,
     pub(super) failing_writes: FailingWrites,
     pub(crate) write_reserves: WriteReserves,
+    pub(crate) deliveries: Deliveries,
     /// Notifies waiting writers of each reported object.
     updates: ChangeNotifier,
     principal_uid: OnceLock<Arc<str>>,
@@ -94,7 +96,12 @@ impl fmt::Debug for Objects {
 impl State {
     /// Whether all kinds have been listed.
     pub(super) fn is_synced(&self) -> bool {
-        Watched::ALL.iter().all(|kind| self.synced.contains(kind))
+        Watched::ALL.iter().all(|kind| self.has_listed(*kind))
+    }
+
+    /// Whether this kind has been listed.
+    pub(super) fn has_listed(&self, kind: Watched) -> bool {
+        self.synced.contains(&kind)
     }
 
     /// The hub was restored to an earlier state. Objects that the next list does not have were not deleted one by one:
@@ -117,7 +124,7 @@ impl State {
 }
 
 impl Objects {
-    pub(super) fn new(settings: &Settings, metrics: Metrics) -> Self {
+    pub(super) fn new(settings: &Settings, metrics: Metrics, clock: Clock) -> Self {
         let index = Index::new(RoutingSettings {
             argocd_namespace: settings.argocd_namespace.clone(),
             allowed_namespaces: settings.other_namespaces.clone(),
@@ -141,6 +148,7 @@ impl Objects {
             mirrors: WorkQueue::default(),
             failing_writes: FailingWrites::new(metrics),
             write_reserves: WriteReserves::default(),
+            deliveries: Deliveries::new(clock),
             updates: ChangeNotifier::default(),
             principal_uid: OnceLock::new(),
             argocd_namespace: settings.argocd_namespace.clone(),
@@ -295,7 +303,7 @@ impl Objects {
         state.mirrors.reported(key);
         let effects = match report {
             Report::Applied(kind, object) => {
-                let new = state.synced.contains(&Watched::Application);
+                let new = state.has_listed(Watched::Application);
                 state.index.set(kind, Arc::new(object), new)
             }
             Report::Deleted { uid, is_seen, .. } => {
@@ -307,6 +315,8 @@ impl Objects {
         if key.kind == Kind::AppProject {
             state.log_ignored_globals();
         }
+        let listed = state.has_listed(Watched::Application);
+        self.deliveries.begin(&state.index, key, &effects, listed);
         self.post_for(state, effects, cause);
         let State { index, mirrors, .. } = state;
         let live = index.object(key);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use argocd::{
     Application, Meta,
+    command::{Judgement, Operation},
     projection::{release_patch_for_hub, status_patch_for_hub},
     routing::SpokeNamespace,
 };
 use protocol::{
-    Event, Kind, ObjectKey, Target, Verb, Verdict,
+    Event, Facet, Kind, ObjectKey, Target, Verb, Verdict,
     payload::{self, Contest},
 };
 use runtime::trace::{self, Span};
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use super::{
     commands::Judged,
+    deliveries::compares_sources,
     failing_writes::{Outcome, Unapplied},
     index::{Entry, Index},
     mirrors::Mirrors,
@@ -70,7 +72,11 @@ impl Reports {
     async fn apply_claim(&self, from: &Sender, event: &Event) -> Outcome {
         match (event.target, event.verb) {
             (Target::Object(kind), verb) if from.is_autonomous => {
-                self.mirrors.apply(from, kind, verb, event).await
+                let outcome = self.mirrors.apply(from, kind, verb, event).await;
+                if outcome.is_ok() {
+                    self.note_mirrored(from, event);
+                }
+                outcome
             }
             (Target::Object(Kind::Application), Verb::StatusUpdate) => {
                 self.apply_status(from, event).await
@@ -126,9 +132,39 @@ impl Reports {
             })
             .await;
         if let (Ok(_), Some(judged)) = (&written, judged) {
+            self.note_reported(from, &key, &judged.judgement, &report);
             judged.follow_up(&self.objects, from, &key, &report);
         }
         self.outcome(from, &key, written)
+    }
+
+    /// Notes the deliveries that an applied report shows.
+    fn note_reported(&self, from: &Sender, key: &Key, judgement: &Judgement, report: &Value) {
+        let deliveries = &self.objects.deliveries;
+        if !deliveries.awaits_report(key, &from.cluster) {
+            return;
+        }
+        let entry = self.objects.lock().index.application(key).cloned();
+        let Some(entry) = entry else {
+            return;
+        };
+        let compares = compares_sources(entry.application(), Application::of(report));
+        deliveries.reported(key, &from.cluster, |facet| match facet {
+            Facet::Command => judgement.operation != Operation::Hold && !judgement.terminate,
+            Facet::State | Facet::Status => compares,
+        });
+    }
+
+    /// Notes that an autonomous cluster reported an Application: its report is the whole object.
+    fn note_mirrored(&self, from: &Sender, event: &Event) {
+        let Some(object) = event.object().filter(|it| it.kind == Kind::Application) else {
+            return;
+        };
+        let mirror = (self.mirrors).mirror_key(&from.cluster, object.kind, &object.name);
+        if let Some(key) = mirror.as_ref().and_then(Key::from_object) {
+            let deliveries = &self.objects.deliveries;
+            deliveries.reported(&key, &from.cluster, |_facet| true);
+        }
     }
 
     /// Whether the hub shows a status of this many bytes. A condition of the Application says why it does not.

@@ -16,7 +16,7 @@ use crate::{
     domain::{Key, Placement},
     metrics::Metrics,
     settings::Settings,
-    store::{Packed, Step, Store, WriteError},
+    store::{Packed, Step, Store, Watched, WriteError},
 };
 
 /// So many conflicts mean a client that writes all the time; the write waits for its next turn.
@@ -160,6 +160,7 @@ impl Writer {
             let mut state = self.objects.lock();
             state.mirrors.went(key, uid);
             let effects = state.index.remove(key, uid);
+            self.begin_delivery(&state, key, &effects);
             self.objects.post(&state, effects);
             return Ok(None);
         };
@@ -195,7 +196,14 @@ impl Writer {
         if entry.is_some_and(|entry| matches!(entry.placement, Placement::Mirror(_))) {
             effects.retain(|effect| !matches!(effect, Effect::Command { .. }));
         }
+        self.begin_delivery(&state, key, &effects);
         self.objects.post(&state, effects);
+    }
+
+    fn begin_delivery(&self, state: &State, key: &ObjectKey, effects: &[Effect]) {
+        let listed = state.has_listed(Watched::Application);
+        let deliveries = &self.objects.deliveries;
+        deliveries.begin(&state.index, key, effects, listed);
     }
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{FutureExt as _, future::BoxFuture, stream::FuturesUnordered};
 use protocol::{
-    Event, Facet, Peer as MachinePeer, Role, Session, Verdict, WorkId,
+    Event, Facet, Kind, Peer as MachinePeer, Role, Session, Verdict, WorkId,
     session::Limits as MachineLimits,
     version::{Capabilities, Capability},
     wire::{eventstreamapi::Event as Frame, frame_bytes},
@@ -98,6 +98,7 @@ impl Driver {
             capabilities,
         };
         let mut machine = Session::new(Role::Principal, machine_peer, limits);
+        machine.tracker().track(Kind::Application);
         let mut subscription = sessions.hub.subscribe(&holder.cluster);
         let fresh = admitted.enrolment.fresh;
         let resync: Box<dyn Ownership> = match holder.mode {
@@ -193,6 +194,8 @@ impl Driver {
             self.machine.skip_read(now);
         }
         let full = self.write(now);
+        let progress = self.machine.tracker().take();
+        (self.hub.objects.deliveries).progressed(&self.from.cluster, progress);
         self.count(now);
         for refusal in self.machine.take_refusals() {
             self.hub

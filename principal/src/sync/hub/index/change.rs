@@ -97,6 +97,7 @@ impl Index {
             self.by_uid.insert(uid, key.clone());
             Introduced::default()
         };
+        self.note_change(&key, false);
         let mut effects = self.place(&key, introduced);
         effects.push(Effect::Conditions(key));
         effects
@@ -110,6 +111,7 @@ impl Index {
         let Some(entry) = self.forget(key) else {
             return Vec::new();
         };
+        self.note_change(key, true);
         let mut effects = self
             .provisions
             .exchange_hosts(entry.uses, None, &self.clusters);
@@ -165,6 +167,13 @@ impl Index {
         }
         effects.extend(members.into_iter().map(Effect::Conditions));
         effects
+    }
+
+    /// Notes a change or the removal of an Application for readers.
+    fn note_change(&mut self, key: &Key, is_removal: bool) {
+        if let Some(changes) = &mut self.changes {
+            changes.note(key, is_removal);
+        }
     }
 
     fn forget(&mut self, key: &Key) -> Option<Entry> {

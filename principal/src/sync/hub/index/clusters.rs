@@ -64,10 +64,11 @@ impl Index {
     }
 
     /// The hub was restored to an earlier state. Known objects of this kind stay until the watch reports them again;
-    /// then every version counts as newer.
+    /// then every version counts as newer. Readers of the changes start over.
     pub(crate) fn outdate(&mut self, kind: Kind, salt: String) {
         if kind == Kind::Application {
             self.applications.values_mut().for_each(Entry::outdate);
+            self.changes = None;
         }
         // The same version numbers return with another content.
         self.provisions.salt(salt);

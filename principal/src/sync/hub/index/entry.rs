@@ -344,7 +344,7 @@ impl Entry {
 /// Whether a version of an object is newer than the known one. Equal is not newer.
 ///
 /// Versions of one object are numbers that grow (KEP-5504). If one is not a number, every other version is newer.
-pub(super) fn is_newer(version: &str, known: &str) -> bool {
+pub(in crate::sync::hub) fn is_newer(version: &str, known: &str) -> bool {
     match (version.parse::<u128>(), known.parse::<u128>()) {
         (Ok(version), Ok(known)) => version > known,
         (Ok(_) | Err(_), Ok(_) | Err(_)) => version != known,

@@ -87,6 +87,7 @@ impl Driver {
     /// Begins to apply an event with this decoded size.
     fn begin(&self, id: WorkId, event: Event, memory: usize) {
         let (hub, from) = (Arc::clone(&self.hub), self.from.clone());
+        let counter = self.session_slot.counter();
         let large = (memory > ONE_AT_A_TIME).then(|| Arc::clone(&self.large));
         let work = async move {
             let _permit = match large {
@@ -94,6 +95,9 @@ impl Driver {
                 None => None,
             };
             let (verdict, reason) = hub.reports.apply_for(&from, &event).await;
+            if verdict == Verdict::Done && matches!(event.target, Target::Object(_)) {
+                counter.count_report();
+            }
             (id, verdict, reason)
         };
         self.working.push(work.boxed());
