@@ -11,6 +11,7 @@ use tower::layer::layer_fn;
 use tower::limit::RateLimitLayer;
 
 use crate::args::KubeArgs;
+use crate::lease::fence::AtSend;
 use crate::parts::Spawner;
 
 mod history;
@@ -79,6 +80,7 @@ async fn prepared(args: &KubeArgs, user_agent: &str) -> Result<Config, Error> {
 
 fn build(args: &KubeArgs, config: Config) -> Result<Client, Error> {
     let client = ClientBuilder::try_from(config).map_err(|error| Error::Build(Box::new(error)))?;
+    let client = client.with_layer(&layer_fn(AtSend));
     let client = client.with_layer(&layer_fn(response_timeout::ResponseTimeout));
     Ok(with_history(match pace(args) {
         Some(pace) => client.with_layer(&pace).build(),

@@ -3,6 +3,8 @@
 //! Another holder's lease has expired when its record has not *changed* for its duration, by our own monotonic clock.
 //! Clocks of other machines are never compared with ours. An earlier process of our own Pod needs no such wait: a
 //! container is started again only after its process has ended.
+//!
+//! The writes of a leader pass a [`Fence`], which refuses them from shortly before another replica may lead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +20,21 @@ use crate::clock::Clock;
 use crate::error::Chain;
 use crate::parts::Spawner;
 
+pub(crate) mod fence;
+
+pub use fence::{Fence, Refused};
+
 /// The time without a change after which another replica takes the lease. With the pauses between reads, another replica
 /// leads at most 12 seconds after a holder died (19 with the times of client-go).
 const DURATION: Duration = Duration::from_secs(9);
 /// A holder that could not renew for this long stops leading, well before another replica may take the lease.
 const RENEW_DEADLINE: Duration = Duration::from_millis(6500);
-/// The time in which a former leader may finish its work: no other replica leads earlier.
-pub const GRACE: Duration = DURATION.saturating_sub(RENEW_DEADLINE);
+/// The longest way of a write to the API. The fence of a leader ends that long before another replica may lead.
+const TRAVEL: Duration = Duration::from_millis(400);
+/// How long after a renewal the leader may write.
+const WRITES: Duration = DURATION.saturating_sub(TRAVEL);
+/// The time in which a former leader may finish its work: then its writes are refused.
+pub const GRACE: Duration = WRITES.saturating_sub(RENEW_DEADLINE);
 const RETRY: Duration = Duration::from_millis(1500);
 
 /// A candidate for a lease.
@@ -56,11 +66,12 @@ impl Candidate {
 /// Campaigns for the lease until the spawner stops, and then releases it.
 ///
 /// The value is true only while we hold the lease and have renewed it so recently that no other replica can have taken
-/// it.
+/// it. The fence is open for longer, by [`GRACE`], and closed before the lease is released.
 pub fn campaign(
     client: Client,
     candidate: Candidate,
     clock: Clock,
+    fence: Fence,
     spawner: &Spawner,
 ) -> watch::Receiver<bool> {
     let (leading, receive) = watch::channel(false);
@@ -69,6 +80,7 @@ pub fn campaign(
         api,
         candidate: Arc::new(candidate),
         clock,
+        fence,
         seen: None,
         renewed: None,
     };
@@ -127,6 +139,7 @@ struct Campaign {
     api: Api<Lease>,
     candidate: Arc<Candidate>,
     clock: Clock,
+    fence: Fence,
     seen: Option<SeenRecord>,
     renewed: Option<Instant>,
 }
@@ -158,6 +171,7 @@ impl Campaign {
         let written = match step {
             Step::Wait => {
                 self.renewed = None;
+                self.fence.close();
                 return Ok(());
             }
             Step::Create => self.api.create(&PostParams::default(), &next).await,
@@ -171,6 +185,7 @@ impl Campaign {
             Ok(_) => {
                 // From before the write: other replicas count from their later read.
                 self.renewed = Some(begun);
+                self.fence.extend(begun + WRITES);
                 Ok(())
             }
             // Another replica wrote first; the next round reads its record.
@@ -208,7 +223,16 @@ impl Campaign {
 
     /// Releases the lease, so that the next leader need not wait until it expires.
     async fn release(&mut self) {
+        self.fence.close();
         if self.renewed.take().is_none() {
+            return;
+        }
+        if tokio::time::timeout(RETRY, self.fence.settled(TRAVEL))
+            .await
+            .is_err()
+        {
+            // The API may carry it out at any time. Other replicas wait until the lease expires.
+            tracing::info!("a write has no answer; the lease is not released");
             return;
         }
         let given_back = async {
@@ -273,77 +297,4 @@ fn plan(lease: Option<&Lease>, me: &Candidate, seen: Option<&SeenRecord>, now: I
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn me() -> Candidate {
-        Candidate {
-            namespace: "ns".to_owned(),
-            name: "lease".to_owned(),
-            identity: "pod-a_1_2".to_owned(),
-            pod: Some("pod-a".to_owned()),
-        }
-    }
-
-    fn lease_of(holder: Option<&str>) -> Lease {
-        Lease {
-            spec: Some(LeaseSpec {
-                holder_identity: holder.map(ToOwned::to_owned),
-                lease_duration_seconds: Some(15),
-                ..LeaseSpec::default()
-            }),
-            ..Lease::default()
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn free_lease_is_taken_and_own_lease_is_renewed() {
-        let now = Instant::now();
-        assert_eq!(plan(None, &me(), None, now), Step::Create);
-        assert_eq!(plan(Some(&lease_of(None)), &me(), None, now), Step::Take);
-        assert_eq!(
-            plan(Some(&lease_of(Some("pod-a_1_2"))), &me(), None, now),
-            Step::Renew
-        );
-    }
-
-    #[test]
-    fn holder_stops_before_the_next_leader_starts() {
-        // One late read sees the last change, another one takes the lease.
-        let latest = DURATION + RETRY + RETRY;
-        assert!(latest < Duration::from_secs(15));
-        assert!(RENEW_DEADLINE + RETRY < DURATION);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn lease_of_another_is_taken_after_its_duration_without_change() {
-        let begun = Instant::now();
-        let lease = lease_of(Some("other"));
-        let seen = observe(None, Some(&lease), begun);
-        assert_eq!(plan(Some(&lease), &me(), seen.as_ref(), begun), Step::Wait);
-
-        let mut renewed = lease.clone();
-        renewed.spec.as_mut().unwrap().lease_transitions = Some(1);
-        let later = begun + Duration::from_secs(14);
-        let seen = observe(seen, Some(&renewed), later);
-        let then = later + Duration::from_secs(14);
-        assert_eq!(plan(Some(&renewed), &me(), seen.as_ref(), then), Step::Wait);
-
-        let seen = observe(seen, Some(&renewed), then);
-        let over = later + Duration::from_secs(15);
-        assert_eq!(plan(Some(&renewed), &me(), seen.as_ref(), over), Step::Take);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn lease_of_an_earlier_process_of_our_pod_is_taken_at_once() {
-        let now = Instant::now();
-        let step = |holder, me: &Candidate| plan(Some(&lease_of(Some(holder))), me, None, now);
-        assert_eq!(step("pod-a_1_1", &me()), Step::Take);
-        for other in ["pod-ab_1_1", "pod_1_1", "pod-a", "_1_1"] {
-            assert_eq!(step(other, &me()), Step::Wait, "{other}");
-        }
-        // Outside of a Pod, two processes of a name may run at a time.
-        let outside = Candidate { pod: None, ..me() };
-        assert_eq!(step("pod-a_1_1", &outside), Step::Wait);
-    }
-}
+mod tests;

@@ -23,6 +23,10 @@ use tracing::Instrument as _;
 use crate::error::Chain;
 use crate::own_threads::OwnThreads;
 
+mod stall;
+
+pub use stall::Stall;
+
 /// How long an aborted task may take to end; it only has to reach its next await.
 const ABORT_GRACE: Duration = Duration::from_secs(1);
 
@@ -92,6 +96,7 @@ impl Parts {
             background: None,
             vital: None,
             runs_on: None,
+            stall: None,
         };
         Self {
             spawner,
@@ -110,6 +115,13 @@ impl Parts {
         parts.spawner.background = background.handle();
         parts.own_threads.push(background);
         Ok(parts)
+    }
+
+    /// Like [`Self::new`], with a handle that stalls all tasks. For simulations.
+    pub fn with_stall(token: CancellationToken) -> (Self, Stall) {
+        let (mut parts, stall) = (Self::new(token), Stall::new());
+        parts.spawner.stall = Some(stall.clone());
+        (parts, stall)
     }
 
     /// Adds separate threads for [vital tasks](Spawner::vital).
@@ -200,6 +212,8 @@ pub struct Spawner {
     vital: Option<Handle>,
     /// The runtime of the tasks of this spawner, if not the current one.
     runs_on: Option<Handle>,
+    /// In a simulation.
+    stall: Option<Stall>,
 }
 
 impl Spawner {
@@ -296,6 +310,14 @@ impl Spawner {
     }
 
     fn track(&self, future: impl Future<Output = ()> + Send + 'static) {
+        if let Some(stall) = self.stall.clone() {
+            let stalled = self
+                .kill
+                .clone()
+                .run_until_cancelled_owned(stall.within(future));
+            self.tracker.spawn(stalled);
+            return;
+        }
         let future = self.kill.clone().run_until_cancelled_owned(future);
         match &self.runs_on {
             Some(place) => self.tracker.spawn_on(future, place),
