@@ -20,21 +20,32 @@ use crate::keys;
 /// The pause before a failed write is retried: agents wait for it.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The clients that write the label.
+#[derive(Clone, derive_more::Debug)]
+#[debug("Clients")]
+pub struct Clients {
+    /// Sets the label on this pod, and removes it from others, as the leader may.
+    pub leader: Client,
+    /// Removes the label from this pod, as every replica may.
+    pub any: Client,
+}
+
 /// Keeps the label on the pod while it leads. Removes the label when the token is cancelled.
 pub async fn run(
-    client: Client,
+    clients: Clients,
     namespace: String,
     pod: String,
     mut leading: watch::Receiver<bool>,
     token: CancellationToken,
 ) {
-    let pods = Api::namespaced(client, &namespace);
+    let leaders = Api::namespaced(clients.leader, &namespace);
+    let pods = Api::namespaced(clients.any, &namespace);
     // A restarted container still has its Pod's labels, and a failed write may have taken effect.
     let (mut marked, mut healthy) = (true, true);
     loop {
         let leads = *leading.borrow_and_update();
         let done = match leads {
-            true => mark(&pods, &pod).await,
+            true => mark(&leaders, &pod).await,
             false if marked => unmark(&pods, &pod).await,
             false => Ok(()),
         };
@@ -133,8 +144,10 @@ mod tests {
                     .body(Body::from(body.to_string().into_bytes()))
             }
         });
-        let (client, token) = (Client::new(service, "ours"), CancellationToken::new());
-        let running = run(client, "ours".to_owned(), "own".to_owned(), leading, token);
+        let (any, token) = (Client::new(service, "ours"), CancellationToken::new());
+        let leader = any.clone();
+        let clients = Clients { leader, any };
+        let running = run(clients, "ours".to_owned(), "own".to_owned(), leading, token);
         let lines = async {
             let lines = received.wait_for(|lines| lines.len() >= wanted).await;
             lines.unwrap().clone()

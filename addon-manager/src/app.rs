@@ -5,6 +5,9 @@ mod manager;
 pub mod rotate;
 mod standalone;
 
+#[cfg(feature = "testing")]
+pub use manager::simulated;
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;

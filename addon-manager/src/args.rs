@@ -181,6 +181,9 @@ pub struct ManagerArgs {
     /// The redis proxy, which Argo CD on the hub uses as its redis.
     #[command(flatten)]
     pub redis: RedisArgs,
+    /// Port of the API behind the pages in Argo CD's UI, for argocd-server alone; 0 turns it off.
+    #[arg(long, value_parser = port, default_value = "0")]
+    pub ui_api_port: u16,
     /// Sign certificates for clusters that joined with OCM's registration driver awsirsa: the hub is in EKS, and a cluster is
     /// the user of its name in the group open-cluster-management:NAME.
     #[arg(long, env = "ACCEPT_AWSIRSA", value_parser = boolean, num_args = 0..=1, require_equals = true,

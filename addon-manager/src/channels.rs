@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use ocm::sdk::View;
 use principal::{Fleet, Sessions};
 use tokio::sync::watch;
 
@@ -22,6 +23,8 @@ pub struct Channels {
     pub serving: watch::Sender<bool>,
     /// The enrolled clusters: from the fleet to the principal.
     pub fleet: watch::Sender<Arc<Fleet>>,
+    /// The SDK's view of the hub, while this replica leads: from the leader's run to the UI.
+    pub view: watch::Sender<Option<View>>,
     /// The recorded decisions about clusters, from the opt-in controller to the fleet and the add-on.
     pub decisions: watch::Sender<Known>,
     /// The sessions: from the principal to the conditions.

@@ -65,6 +65,8 @@ pub struct Manager {
     pub shared: Shared,
     /// Its own flags.
     pub args: ManagerArgs,
+    /// The address of the API of the UI, if it is enabled.
+    pub ui_api: Option<SocketAddr>,
 }
 
 /// Why the settings are invalid.
@@ -163,7 +165,13 @@ fn manager(common: SharedArgs, args: ManagerArgs) -> Result<Manager, Error> {
     );
     shared.principal.redis_proxy =
         redis_proxy(listen, redis.redis_proxy_tls, server, &redis.values);
-    Ok(Manager { shared, args })
+    let ui_port = args.ui_api_port;
+    let ui_api = (ui_port != 0).then(|| shared.args.listen(ui_port));
+    Ok(Manager {
+        shared,
+        args,
+        ui_api,
+    })
 }
 
 /// The redis proxy on this address, if its port is not 0.

@@ -69,6 +69,7 @@ pub fn addon(
     let created = object.metadata.creation_timestamp.as_ref();
     Addon {
         uid: object.metadata.uid.clone().unwrap_or_default(),
+        version: object.metadata.resource_version.clone().unwrap_or_default(),
         created: created.map(|time| time.0),
         deleting: object.is_deleting(),
         adopted: object.is_managed_by(name),

@@ -2,8 +2,8 @@
 //! are in [`argocd::keys::addon`].
 
 pub use argocd::keys::addon::{
-    ADDON, ARGOCD, ARGOCD_PLACE, IDENTITY, INSTALLED, MANAGER, MODE, PRINCIPAL_SERVICE, REKEY,
-    REPLICA_OF, REVOKED, VERSION,
+    ADDON, ARGOCD, ARGOCD_PLACE, FLEET_GUARD, IDENTITY, INSTALLED, MANAGER, MODE,
+    PRINCIPAL_SERVICE, REKEY, REPLICA_OF, REVOKED, UI_SECRET, UI_TOKEN, VERSION,
 };
 
 /// Label by which the cluster backup of Red Hat Advanced Cluster Management selects Secrets and `ConfigMap`s. Any value.

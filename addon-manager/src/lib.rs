@@ -27,6 +27,7 @@
 //! | [`issuer`] | CA, serving certificates, token key |
 //! | [`backup`] | labels what a restored hub needs, for the backups of ACM |
 //! | [`uninstall`] | removes the add-on from all clusters before `helm uninstall` removes the program |
+//! | [`ui_api`] | the API behind the pages in Argo CD's UI |
 //! | [`active`], [`replicas`], [`address`], [`api`], [`ready`], [`token_key`], [`requeue`], [`lock`], [`publish`], [`metrics`] | small parts of their own |
 
 pub mod active;
@@ -52,4 +53,5 @@ pub mod registration;
 pub mod replicas;
 pub mod requeue;
 pub mod token_key;
+pub mod ui_api;
 pub mod uninstall;

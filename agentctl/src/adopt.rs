@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::routing::Clusters;
 use clap::ValueEnum;
+use diagnosis::{facts::Addon, settings::Settings};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,9 +20,7 @@ pub use matching::{By, Kind};
 
 use crate::{
     check::{self, Finding, Outcome},
-    facts::Addon,
     names::missing,
-    settings::Settings,
 };
 use applications::Names;
 use facts::{ClusterSecret, ManagedCluster};

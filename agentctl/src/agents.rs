@@ -1,12 +1,15 @@
 //! `agent list`: who may come in, and with what. Pure.
 
+use diagnosis::{
+    facts::Addon,
+    status::{Connected, Connection, connected},
+};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::{
-    facts::Addon,
     output::{Mood, Place, View, draw, name, or_nothing},
-    status::{Connected, Connection, connected, connection, empty_fleet},
+    status::{connection, empty_fleet},
 };
 
 /// All agents.

@@ -3,16 +3,13 @@
 use argocd::keys::addon::{
     CA_SECRET, NEXT_CA, PRINCIPAL_SECRET, RESOURCE_PROXY_SECRET, ROTATING_SINCE,
 };
+use diagnosis::{facts::Addon, object::secret_text};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use x509_parser::pem::parse_x509_pem;
 
-use crate::{
-    facts::Addon,
-    object::secret_text,
-    output::{self, Mood, Place, View, draw, left, one_line, or_nothing},
-};
+use crate::output::{self, Mood, Place, View, draw, left, one_line, or_nothing};
 
 /// The Secrets with certificates that are the hub's own.
 pub const SECRETS: [(&str, &str); 3] = [

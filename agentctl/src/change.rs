@@ -4,12 +4,12 @@
 //! asked for twice.
 
 use argocd::keys::addon::{ADDON, CA_SECRET, MODE, REKEY, REVOKED, ROTATE};
+use diagnosis::facts::Addon;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     adopt::Mode,
-    facts::Addon,
     hub::{ADDONS, Kind, SECRETS},
 };
 

@@ -7,7 +7,9 @@ mod live;
 mod replicas;
 mod rights;
 pub mod spoke;
+mod ui;
 
+use diagnosis::{labels::Wrong, settings::Settings};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -17,12 +19,11 @@ pub use hub::{GROUPS, RIGHTS, Right, Served, addresses, offer};
 pub use live::{SERVER, ServerRight};
 pub(crate) use live::{full_address, is_proxy_on, leads_to_us, proxy_address};
 pub use rights::{Place as RightPlace, asked};
+pub use ui::UiFacts;
 
 use crate::{
     hub::Reading,
-    labels::Wrong,
     output::{Mood, Place, View, draw, word},
-    settings::Settings,
 };
 use spoke::Way;
 
@@ -57,6 +58,8 @@ pub struct Facts {
     pub has_own_namespaces: bool,
     /// What Argo CD's server may do with Applications of clusters.
     pub server_rights: Vec<ServerRight>,
+    /// What was read for the pages in Argo CD's UI; none if they are off.
+    pub ui: Option<UiFacts>,
     /// The cluster Secrets of agents, without what is in them.
     pub secrets: Result<Vec<Value>, String>,
     /// The clusters with the add-on.
@@ -174,6 +177,7 @@ pub fn check(facts: &Facts) -> Findings {
     }
     checks.push(Finding::of(("argo cd", argo_cd::parameters(facts))));
     checks.extend(live::findings(facts));
+    checks.extend(ui::findings(facts));
     checks.push(Finding::of(("your rights", hub::rights(facts))));
     Findings { checks }
 }

@@ -195,7 +195,7 @@ impl Hub {
         present(self.ask("get", kind, namespace, asked).await)
     }
 
-    /// Changes one of them; false if it is not there.
+    /// Changes one of them with a merge patch; false if it is not there.
     pub async fn merge(
         &self,
         kind: Kind,
@@ -203,11 +203,33 @@ impl Hub {
         name: &str,
         body: &Value,
     ) -> Result<bool, Error> {
+        self.patch(kind, namespace, name, &Patch::Merge(body)).await
+    }
+
+    /// Changes entries of lists in one of them, with a strategic merge patch; false if it is not there.
+    pub async fn merge_entries(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        body: &Value,
+    ) -> Result<bool, Error> {
+        self.patch(kind, namespace, name, &Patch::Strategic(body))
+            .await
+    }
+
+    async fn patch(
+        &self,
+        kind: Kind,
+        namespace: Option<&str>,
+        name: &str,
+        patch: &Patch<&Value>,
+    ) -> Result<bool, Error> {
         let params = PatchParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        let asked = Request::new(kind.path(namespace)).patch(name, &params, &Patch::Merge(body));
+        let asked = Request::new(kind.path(namespace)).patch(name, &params, patch);
         let patched = present(self.ask("patch", kind, namespace, asked).await)?;
         Ok(patched.is_some())
     }

@@ -174,7 +174,7 @@ mod tests {
     use crate::{
         check::{Finding, Findings, Outcome},
         hub::CONFIG_MAPS,
-        setup::{Action, FieldChange, ObjectChange, Plan, State, Write},
+        setup::{Action, FieldChange, ObjectChange, Parts, Plan, State, Write},
     };
 
     /// The paths of all fields; what is below these is named by others.
@@ -262,6 +262,10 @@ mod tests {
             notes: vec![finding()],
             undo: false,
             argocd_namespace: String::new(),
+            parts: Parts {
+                live: true,
+                ui: false,
+            },
         })
         .unwrap()
     }

@@ -12,7 +12,7 @@ mod spoke;
 mod troubles;
 mod wait;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{borrow::Cow, collections::BTreeSet};
 
 use argocd::{
     Application,
@@ -20,6 +20,15 @@ use argocd::{
         CLUSTER_SELECTOR,
         addon::{ADDON, MANAGER, MODE},
     },
+};
+use diagnosis::{
+    facts::Addon,
+    fleet::{self, Servers},
+    labels::Wrong,
+    object::full_name,
+    settings::Settings,
+    status::{self, Standing},
+    why::{Facts, State, why},
 };
 use jiff::Timestamp;
 use runtime::names::with_suggestion;
@@ -29,21 +38,15 @@ use crate::{
     agents::agents,
     args::{Agent, Certs, Check, Cli, Cluster, Command, Global, StatusArgs, WhyArgs},
     change::{self, Change},
-    facts::Addon,
-    fleet::{self, Servers},
     hub::{
         ADDONS, APPLICATIONS, CLUSTERS, DEPLOYMENTS, Error as HubError, Hub, PROJECTS, SECRETS,
         Target, all, labelled, named,
     },
-    labels::Wrong,
     names::none_missing,
-    object::full_name,
     output::{Place, View, render},
     progress::Progress,
-    settings::{Settings, settings},
+    settings::settings,
     setup::HubCommand,
-    status::{self, Tally},
-    why::{Facts, State, why},
 };
 
 pub use error::Error;
@@ -203,13 +206,9 @@ impl<'a> Context<'a> {
         // Without this right Applications that name a server are counted nowhere; the rest is as good.
         let servers = self.servers(&settings).await.unwrap_or_default();
         let clusters = fleet::clusters(&addons, &servers);
-        let mut tallies = BTreeMap::<String, Tally>::new();
-        let count = |application| {
-            if let Some(cluster) = status::belongs_to(&application, &clusters, &settings.routing) {
-                tallies.entry(cluster).or_default().count(&application);
-            }
-        };
-        self.hub.each(APPLICATIONS, None, all(), count).await?;
+        let standing = |it: Value| Standing::of(&it, &clusters, &settings.routing);
+        let standings = self.hub.collect(APPLICATIONS, None, all(), standing);
+        let tallies = status::tallies(&standings.await?);
         let mut fleet = status::fleet(&addons, tallies, self.place.now);
         // `check` says that this right is missing.
         fleet.mislabelled(&self.labels().await.unwrap_or_default());
@@ -230,8 +229,8 @@ impl<'a> Context<'a> {
         let project = projects.map(|it| it.into_iter().next());
         let (project, globals_doubt) = self.with_globals(argocd, project).await;
         let facts = Facts {
-            addons: self.addons().await?,
-            servers: self.servers(&settings).await,
+            addons: self.addons().await?.into(),
+            servers: self.servers(&settings).await.map(Cow::Owned),
             application,
             namesakes,
             project,

@@ -1,12 +1,13 @@
 //! The hub program's settings of namespaces: from its Deployment, unless flags override them. Pure.
 
 use argocd::routing::RoutingSettings;
+use diagnosis::{
+    object::{container, entries, option, present},
+    settings::Settings,
+};
 use serde_json::Value;
 
-use crate::{
-    args::Given,
-    object::{container, entries, option, present},
-};
+use crate::args::Given;
 
 /// The flag of the hub program for the namespace of the hub's Argo CD, and its variable.
 pub const NAMESPACE: (&str, &str) = ("--namespace", "ARGOCD_PRINCIPAL_NAMESPACE");
@@ -22,17 +23,6 @@ pub const REDIS_PROXY_PORT: &str = "--redis-proxy-port";
 pub const REDIS_PROXY_TLS: &str = "--redis-proxy-tls";
 /// The same for the address of the hub's own redis.
 pub const REDIS_ADDRESS: &str = "--redis-address";
-
-/// The rules of routing, and whether they are the hub program's own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// What routing needs.
-    pub routing: RoutingSettings,
-    /// A note for the user about their source.
-    pub doubt: Option<String>,
-    /// Why conditions of clusters and Applications may be stale, if the hub program does not run.
-    pub silent: Option<String>,
-}
 
 /// Whether the hub program runs, by its Deployment; `place` is where that is. What cannot be read says nothing.
 fn silent(manager: &Result<Option<Value>, String>, place: &str) -> Option<String> {

@@ -1,31 +1,35 @@
-//! `hub setup`: the writes after which argocd-server on the hub shows what is on the clusters, and those that undo them.
-//! Pure.
+//! `hub setup`: the writes after which argocd-server on the hub shows what is on the clusters, and has the pages of the add-on
+//! in its UI; and the writes that undo them. Pure.
 //!
 //! The values from before are in an annotation of the object that is changed ([`HUB_SETUP`]). So a run that ends early can be
 //! repeated, and undo knows a value that another client has set since.
 
 mod args;
+mod change;
 mod holder;
 mod obstacles;
 mod record;
+mod restore;
 mod rights;
+mod ui;
 mod view;
 
 use argocd::{Meta, keys::addon::HUB_SETUP};
+use diagnosis::object::{full_name, list, put, text, time, value};
 use jiff::Timestamp;
 use live::redis_service::is_instance;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use args::{HubCommand, SetupArgs};
+pub use change::{Action, FieldChange, ObjectChange, Parts, State, Write};
 pub use rights::ROLE;
 
 use crate::{
     check::{Finding, ServerRight, failed},
-    hub::{DEPLOYMENTS, Kind},
-    object::{list, put, text, time, value},
+    hub::DEPLOYMENTS,
 };
-use holder::{Holder, Wanted};
+use holder::{Holder, Path, Wanted};
 use record::Record;
 
 /// What was read.
@@ -45,6 +49,12 @@ pub struct Facts {
     pub server: Value,
     /// Argo CD's parameters.
     pub parameters: Option<Value>,
+    /// Argo CD's settings.
+    pub settings: Option<Value>,
+    /// Argo CD's policies.
+    pub policies: Option<Value>,
+    /// When the token of the pages in the UI was last written; none if there is no token.
+    pub token: Option<Timestamp>,
     /// The resource of Argo CD's operator, if the operator deploys argocd-server.
     pub operated: Option<Value>,
     /// The `ClusterRole` of setup.
@@ -83,93 +93,9 @@ pub struct Plan {
     /// The namespace of the hub's Argo CD.
     #[serde(skip)]
     pub argocd_namespace: String,
-}
-
-/// How far the changes are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// There is nothing to change.
-    Unchanged,
-    /// Something has to be done before; nothing is written.
-    Blocked,
-    /// They can be written.
-    Planned,
-    /// They are written.
-    Written,
-}
-
-/// A change of one object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ObjectChange {
-    /// Its kind.
-    pub kind: &'static str,
-    /// Its namespace; none for cluster scope.
-    pub namespace: Option<String>,
-    /// Its name.
-    pub name: String,
-    /// How it changes.
-    pub action: Action,
-    /// The fields that change.
-    pub fields: Vec<FieldChange>,
-    /// The request.
+    /// What the changes set up.
     #[serde(skip)]
-    pub write: Write,
-}
-
-/// How an object changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Action {
-    /// Fields of it.
-    Patch,
-    /// It is new.
-    Create,
-    /// It goes.
-    Delete,
-    /// Its Pods are replaced.
-    Restart,
-}
-
-/// A field of an object; null where it is absent.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FieldChange {
-    /// Its path.
-    pub field: String,
-    /// The present value.
-    pub before: Value,
-    /// The value to set.
-    pub after: Value,
-}
-
-/// A request to the API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// A merge patch.
-    Merge(Kind, Value),
-    /// A new object.
-    Create(Kind, Value),
-    /// The deletion of an object in this version.
-    Delete(Kind, String),
-}
-
-impl FieldChange {
-    fn new(field: &str, before: Value, after: Value) -> Self {
-        Self {
-            field: field.to_owned(),
-            before,
-            after,
-        }
-    }
-}
-
-impl ObjectChange {
-    /// Kind, namespace and name.
-    pub fn title(&self) -> String {
-        let namespace = self.namespace.as_ref().map(|it| format!("{it}/"));
-        let namespace = namespace.unwrap_or_default();
-        format!("{} {namespace}{}", self.kind, self.name)
-    }
+    pub parts: Parts,
 }
 
 /// The changes after which argocd-server shows what is on the clusters.
@@ -192,15 +118,44 @@ pub fn plan(facts: &Facts) -> Plan {
 /// The changes after which everything is as before the first setup.
 pub fn undo(facts: &Facts) -> Plan {
     let mut plan = Plan::new(facts, true);
-    for holder in holder::all(facts) {
+    let (mut stale, mut last) = (Stale::default(), Vec::new());
+    for holder in holder::every(facts) {
         match Record::of(holder.object) {
-            Ok(Some(record)) => plan.restore(facts, holder, &record),
+            Ok(Some(record)) => {
+                let is_changed = plan.restore(facts, holder, &record);
+                stale.add(holder, is_changed, Some(&record));
+                last.push(holder.forget());
+            }
             Ok(None) => {}
-            Err(cause) => plan.block_unreadable(holder, &cause),
+            Err(cause) => plan.block_unreadable(&holder.title(), &cause),
         }
     }
+    if !plan.unmount(facts) {
+        plan.changes.extend(restart(facts, &stale));
+    }
+    // Last, so that a run that ends early is continued.
+    plan.changes.extend(last);
     plan.changes.extend(rights::removed(facts));
     plan.settled()
+}
+
+/// Whether argocd-server runs with other settings than those that are written.
+#[derive(Debug, Default)]
+struct Stale {
+    /// Settings change now.
+    is_changed: bool,
+    /// They last changed at this time.
+    changed: Option<Timestamp>,
+}
+
+impl Stale {
+    /// Adds a change of an object, with the record from before.
+    fn add(&mut self, holder: Holder<'_>, is_changed: bool, record: Option<&Record>) {
+        if holder.needs_restart {
+            self.is_changed |= is_changed;
+            self.changed = self.changed.max(record.and_then(|it| it.changed));
+        }
+    }
 }
 
 impl Plan {
@@ -212,6 +167,7 @@ impl Plan {
             notes: Vec::new(),
             undo,
             argocd_namespace: facts.argocd_namespace.clone(),
+            parts: Parts::of(facts),
         }
     }
 
@@ -220,8 +176,7 @@ impl Plan {
             .push(Finding::of((check, failed(cause, next))));
     }
 
-    fn block_unreadable(&mut self, holder: Holder<'_>, cause: &str) {
-        let title = holder.title();
+    fn block_unreadable(&mut self, title: &str, cause: &str) {
         let cause = format!("the annotation {HUB_SETUP} of {title} cannot be read: {cause}");
         self.block(
             "record",
@@ -245,55 +200,132 @@ impl Plan {
     }
 
     fn set(&mut self, facts: &Facts, holder: Holder<'_>) {
-        // The operator makes Roles for the namespaces itself.
-        if !holder.is_operated {
-            match rights::granted(facts) {
-                Ok(changes) => self.changes.extend(changes),
-                Err(cause) => self.block("rights", &cause, "then run this again"),
+        let mut wanted = Wanted::default();
+        if self.parts.live {
+            // The operator makes Roles for the namespaces itself.
+            if !holder.is_operated {
+                match rights::granted(facts) {
+                    Ok(changes) => self.changes.extend(changes),
+                    Err(cause) => self.block("rights", &cause, "then run this again"),
+                }
             }
+            wanted = holder.wanted(facts);
+            self.obstacles
+                .extend(obstacles::obstacles(facts, holder, &wanted));
         }
-        let wanted = holder.wanted(facts);
-        self.obstacles
-            .extend(obstacles::obstacles(facts, holder, &wanted));
-        let record = match Record::of(holder.object) {
-            Ok(record) => record,
-            Err(cause) => return self.block_unreadable(holder, &cause),
+        if self.parts.ui {
+            ui::add(facts, holder, &mut wanted);
+            self.obstacles.extend(ui::obstacles(facts, holder));
+        }
+        if !wanted.values.is_empty() {
+            self.notes.extend(obstacles::notes(facts, holder, &wanted));
+        }
+        let mut stale = Stale::default();
+        let is_recorded = self.set_values(facts, holder, &wanted.values, &mut stale);
+        let has_new_pods = match (is_recorded, self.parts.ui) {
+            (false, _) => false,
+            (true, true) => self.set_ui(facts, holder, &mut stale),
+            (true, false) => self.withdraw_ui(facts, !wanted.values.is_empty()),
         };
-        self.set_values(facts, holder, &wanted, record);
+        // The operator's flags change the Pods themselves.
+        if !holder.is_operated && !has_new_pods {
+            self.changes.extend(restart(facts, &stale));
+        }
     }
 
+    /// Sets values of one object; false if its record cannot be read.
     fn set_values(
         &mut self,
         facts: &Facts,
         holder: Holder<'_>,
-        wanted: &Wanted,
-        record: Option<Record>,
-    ) {
-        let changed = record.as_ref().and_then(|it| it.changed);
-        let is_changed = !wanted.values.is_empty();
-        if is_changed {
-            self.notes.extend(obstacles::notes(facts, holder, wanted));
-            self.changes
-                .push(holder.set(&wanted.values, record, facts.now));
+        values: &[(Path, Value)],
+        stale: &mut Stale,
+    ) -> bool {
+        let record = match Record::of(holder.object) {
+            Ok(record) => record,
+            Err(cause) => {
+                self.block_unreadable(&holder.title(), &cause);
+                return false;
+            }
+        };
+        stale.add(holder, !values.is_empty(), record.as_ref());
+        if !values.is_empty() {
+            self.changes.push(holder.set(values, record, facts.now));
         }
-        // The operator's flags change the Pods themselves.
-        if !holder.is_operated {
-            self.changes.extend(restart(facts, is_changed, changed));
+        true
+    }
+
+    /// Adds what the pages need in other objects; true if the Pods of argocd-server become new by it.
+    fn set_ui(&mut self, facts: &Facts, holder: Holder<'_>, stale: &mut Stale) -> bool {
+        // argocd-server keeps the token with which it has started.
+        stale.changed = stale.changed.max(facts.token);
+        // The operator writes Argo CD's settings.
+        let settings = holder::settings(facts).filter(|_| !holder.is_operated);
+        let settings = settings.map(|it| (it, ui::extensions(facts, it)));
+        let policies = holder::policies(facts).map(|it| (it, ui::policies(it)));
+        for (other, values) in settings.into_iter().chain(policies) {
+            self.set_values(facts, other, &values, stale);
+        }
+        if holder.is_operated {
+            return false;
+        }
+        match Record::of(&facts.server) {
+            Ok(record) => {
+                let change = ui::mounted(facts, record);
+                let is_changed = change.is_some();
+                self.changes.extend(change);
+                is_changed
+            }
+            Err(cause) => {
+                self.block_unreadable(&server_title(facts), &cause);
+                false
+            }
         }
     }
 
-    fn restore(&mut self, facts: &Facts, holder: Holder<'_>, record: &Record) {
+    /// Takes away what setup added for the pages, which are off now; true if the Pods of argocd-server become new by it.
+    fn withdraw_ui(&mut self, facts: &Facts, is_set: bool) -> bool {
+        for holder in holder::every(facts) {
+            // One write of an object at a time: the next run does the rest.
+            let is_next = is_set && !holder.fields.iter().all(|it| ui::is_of_ui(it));
+            if let (false, Ok(Some(record))) = (is_next, Record::of(holder.object)) {
+                self.changes.extend(holder.withdraw(record));
+            }
+        }
+        self.unmount(facts)
+    }
+
+    /// Removes the mount that setup made; true if there was one.
+    fn unmount(&mut self, facts: &Facts) -> bool {
+        match Record::of(&facts.server) {
+            Ok(None) => false,
+            Ok(Some(_)) => {
+                let (change, kept) = ui::unmounted(facts);
+                self.changes.push(change);
+                let is_removed = kept.is_none();
+                let kept = kept.map(|it| Finding::of(("kept", it)));
+                self.notes.extend(kept);
+                is_removed
+            }
+            Err(cause) => {
+                self.block_unreadable(&server_title(facts), &cause);
+                false
+            }
+        }
+    }
+
+    /// Restores the values of one object; true if there are any.
+    fn restore(&mut self, facts: &Facts, holder: Holder<'_>, record: &Record) -> bool {
         let (change, kept) = holder.restore(record, facts.now);
         self.notes.extend(kept.into_iter().map(Finding::of));
         let is_changed = change.is_some();
         self.changes.extend(change);
-        if !holder.is_operated {
-            self.changes
-                .extend(restart(facts, is_changed, record.changed));
-        }
-        // Last, so that a run that ends early is continued.
-        self.changes.push(holder.forget());
+        is_changed
     }
+}
+
+fn server_title(facts: &Facts) -> String {
+    format!("Deployment {}", full_name(&facts.server))
 }
 
 /// What `kubectl rollout restart` sets.
@@ -306,12 +338,12 @@ const RESTARTED: &[&str] = &[
 ];
 
 /// A restart of argocd-server, if its settings change now, or changed after it last started.
-fn restart(facts: &Facts, is_changed: bool, changed: Option<Timestamp>) -> Option<ObjectChange> {
+fn restart(facts: &Facts, stale: &Stale) -> Option<ObjectChange> {
     let server = &facts.server;
     let before = value(server, RESTARTED);
     let restarted = before.as_str().and_then(|it| it.parse::<Timestamp>().ok());
     let started = restarted.max(time(server, "/metadata/creationTimestamp"));
-    if server.is_null() || (!is_changed && changed <= started) {
+    if server.is_null() || (!stale.is_changed && stale.changed <= started) {
         return None;
     }
     let after = json!(facts.now.to_string());

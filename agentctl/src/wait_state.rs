@@ -1,14 +1,14 @@
 //! Where something stands that was asked for and takes its time: what `--wait` waits for. Pure.
 
 use argocd::keys::addon::{ROTATE, ROTATE_TAKEN, ROTATING_SINCE};
-use serde_json::Value;
-
-use crate::{
-    certs::stage,
+use diagnosis::{
     facts::Addon,
     object::first_names,
     status::{Connection, connected, worst},
 };
+use serde_json::Value;
+
+use crate::certs::stage;
 
 /// Where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,10 +94,10 @@ pub fn enrolled(clusters: &[String], addons: &[Addon]) -> WaitState {
 
 #[cfg(test)]
 mod tests {
+    use diagnosis::testing::{ConditionFields, addon, fleet, well};
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{ConditionFields, addon, fleet, well};
 
     /// Another one than that of a cluster that is [`well`].
     const CERTIFICATE: ConditionFields<'_> = (

@@ -17,11 +17,12 @@ use crate::{
 };
 
 /// The crates of its programs.
-pub const CRATES: [&str; 9] = [
+pub const CRATES: [&str; 10] = [
     "addon-manager",
     "agent",
     "agentctl",
     "argocd",
+    "diagnosis",
     "live",
     "ocm",
     "principal",

@@ -27,6 +27,7 @@ mod long;
 mod rendered;
 mod reused_values;
 mod rights;
+mod ui;
 
 use rendered::{GOLDEN, NAMESPACE, RELEASE, everything, objects, one, parsed, pods, run, template};
 
@@ -62,6 +63,10 @@ fn values_that_cannot_be_are_refused_by_name() {
         ("argocd.namespace=Argo_CD", "argocd.namespace"),
         ("argocd.configure=yes", "argocd.configure"),
         ("argocd.configure=true", "redisProxy.enabled"),
+        ("argocd.configure=true", "ui.enabled"),
+        ("ui.enabled=yes", "ui.enabled"),
+        ("ui.port=8081", "port"),
+        ("ui=true", "ui"),
         ("agent.variables.LOGLEVEL=debug", "LOGLEVEL"),
         ("agent.variables.MODE=manged", "agent.variables.MODE"),
         (
@@ -196,7 +201,8 @@ fn golden(objects: Vec<Value>) -> BTreeMap<String, Value> {
         // These are files as they are.
         match key.as_str() {
             "PrometheusRule argocd-agent-addon-manager" => object["spec"].take(),
-            "ConfigMap argocd-agent-addon-dashboards" => object["data"].take(),
+            "ConfigMap argocd-agent-addon-dashboards"
+            | "ConfigMap argocd-agent-addon-ui-extension" => object["data"].take(),
             _ => Value::Null,
         };
         (key, object)
@@ -351,11 +357,15 @@ fn every_object_has_release_labels_and_a_namespace() {
         match namespace {
             None => assert!(everywhere.contains(&kind), "{kind} {metadata}"),
             Some(NAMESPACE) => assert!(!everywhere.contains(&kind), "{metadata}"),
-            // Rights there, a way to the redis that is there, and the ConfigMap of the Placement generator.
-            Some("argocd" | "gitops") => assert!(
-                kind.starts_with("Role") || ["NetworkPolicy", "ConfigMap"].contains(&kind),
-                "{metadata}"
-            ),
+            // Rights there, a way to the redis that is there, the ConfigMap of the Placement generator, and that of the pages
+            // in the UI with the guard of the fleet.
+            Some("argocd" | "gitops") => {
+                let kinds = ["NetworkPolicy", "ConfigMap", "Application", "AppProject"];
+                assert!(
+                    kind.starts_with("Role") || kinds.contains(&kind),
+                    "{metadata}"
+                );
+            }
             Some(other) => panic!("{kind} in {other}"),
         }
     }

@@ -155,7 +155,8 @@ fn every_manifest_of_the_hub_is_in_the_chart() {
         ".helmignore",
         "Chart.yaml",
         "README.md",
-        // Files that a template takes in.
+        // Files that templates take in.
+        "extension",
         "monitoring",
         "templates",
         "values.schema.json",

@@ -16,13 +16,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("protocol", &[]),
     ("live", &["argocd"]),
     ("ocm", &[]),
+    ("diagnosis", &["argocd", "ocm"]),
     ("principal", &["argocd", "live", "protocol", "runtime"]),
     (
         "addon-manager",
-        &["argocd", "live", "ocm", "principal", "protocol", "runtime"],
+        &[
+            "argocd",
+            "diagnosis",
+            "live",
+            "ocm",
+            "principal",
+            "protocol",
+            "runtime",
+        ],
     ),
     ("agent", &["argocd", "live", "protocol", "runtime"]),
-    ("agentctl", &["argocd", "live", "ocm", "runtime"]),
+    (
+        "agentctl",
+        &["argocd", "diagnosis", "live", "ocm", "runtime"],
+    ),
     ("lab-kubelet", &[]),
     ("lab-ocm-stand-in", &[]),
     (

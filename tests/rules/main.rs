@@ -10,6 +10,7 @@ mod hostile;
 mod layering;
 mod metrics;
 mod monitoring;
+mod pages;
 mod reasons;
 mod release;
 mod results;

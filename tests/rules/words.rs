@@ -247,7 +247,13 @@ fn files() -> Vec<String> {
         for entry in fs::read_dir(&folder).expect("a folder").flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
-            let skipped = ["target", "crds", "fixtures", "proptest-regressions"];
+            let skipped = [
+                "target",
+                "crds",
+                "fixtures",
+                "proptest-regressions",
+                "node_modules",
+            ];
             if path.is_dir() {
                 if !name.starts_with('.') && !skipped.contains(&&*name) {
                     folders.push(path);

@@ -108,7 +108,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Leads until the token is cancelled.
 async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure> {
     let (context, own) = (&term.context, &term.own);
-    let (config, client, channels) = (&context.config, &context.client, &context.channels);
+    let (config, client, channels) = (&context.config, &context.writer, &context.channels);
     let Some(version) = token.run_until_cancelled(sdk::discover(client)).await else {
         return Ok(());
     };
@@ -116,6 +116,8 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
     let name = AddonName::new(keys::ADDON)?;
     let (view, wakes) = (View::new(), Requeue::default());
     let secrets = ClusterSecrets::new(client.clone(), &own.argocd_namespace);
+    // Dropped with this term, so that the UI shows no stale view.
+    let _shown = Shown::new(&channels.view, &view);
     let addon = Arc::new(ArgocdAgent::new(addon_parts(term, &view, &secrets))?);
     let setup = sdk::Setup {
         client: client.clone(),
@@ -164,9 +166,25 @@ async fn lead(term: &LeaderRun, token: CancellationToken) -> Result<(), Failure>
     served.map_err(Into::into)
 }
 
+/// Publishes the view until it is dropped.
+struct Shown<'a>(&'a watch::Sender<Option<View>>);
+
+impl<'a> Shown<'a> {
+    fn new(channel: &'a watch::Sender<Option<View>>, view: &View) -> Self {
+        channel.send_replace(Some(view.clone()));
+        Self(channel)
+    }
+}
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(None);
+    }
+}
+
 /// Watches the hub's own Argo CD, and records the decisions about those of clusters.
 async fn installation(term: &LeaderRun, version: Version, token: CancellationToken) {
-    let (client, channels) = (&term.context.client, &term.context.channels);
+    let (client, channels) = (&term.context.writer, &term.context.channels);
     let namespace = term.own.argocd_namespace.clone();
     let pattern = channels.pattern.clone();
     let following =
@@ -207,7 +225,7 @@ fn keep(certificate_life: Duration) -> SignedDuration {
 
 fn addon_parts(term: &LeaderRun, view: &View, secrets: &ClusterSecrets) -> addon::Parts {
     let (context, own) = (&term.context, &term.own);
-    let (config, client, channels) = (&context.config, &context.client, &context.channels);
+    let (config, client, channels) = (&context.config, &context.writer, &context.channels);
     addon::Parts {
         client: client.clone(),
         view: view.clone(),
@@ -233,9 +251,9 @@ fn writer(term: &LeaderRun, version: Version) -> optin::Writer {
         controller: keys::FIELD_MANAGER.to_owned(),
         instance: context.config.args.pod_name.0.clone(),
     };
-    let recorder = Recorder::new(context.client.clone(), reporter);
+    let recorder = Recorder::new(context.writer.clone(), reporter);
     optin::Writer {
-        client: context.client.clone(),
+        client: context.writer.clone(),
         version,
         events: recorder,
         own: own.clone(),

@@ -1,5 +1,9 @@
 //! The whole hub program.
 
+#[cfg(feature = "testing")]
+pub mod simulated;
+mod ui;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -18,7 +22,7 @@ use runtime::{
     },
     error::Chain,
     kube::{Watch, watch_trimmed},
-    lease::{self, Candidate},
+    lease::{self, Candidate, Fence},
     parts::Spawner,
 };
 use tokio::{sync::watch, time::sleep};
@@ -58,8 +62,15 @@ pub(super) async fn start(
         looked: watch::Sender::new(configured.is_some()),
         ..Channels::default()
     };
+    let fence = if config.args.leader_election {
+        Fence::closed()
+    } else {
+        Fence::open()
+    };
     let context = HubContext {
         config,
+        writer: fence.client(&process.client),
+        fence,
         client: process.client,
         spawner: process.spawner,
         channels,
@@ -75,13 +86,14 @@ pub(super) async fn start(
     let own = context.own().await.context("stopped at the start")?;
     let feeds = context.feeds(metrics.principal).await?;
     let settings = context.config.shared.principal.clone();
-    let handle = principal::start(context.client.clone(), settings, feeds).await?;
+    let handle = principal::start(context.writer.clone(), settings, feeds).await?;
     tracing::info!(address = %handle.address, "the principal listens");
     let (spawner, token) = (context.spawner.clone(), context.spawner.token().clone());
     let readiness = forward(handle.ready, token.clone(), move |is_ready| {
         ready.set(is_ready);
     });
     spawner.spawn("readiness", readiness);
+    ui::start(&context, handle.inventory, &leading).await?;
     let sessions = context.channels.sessions.clone();
     let sessions = forward(handle.sessions, token.clone(), move |now| {
         sessions.send_replace(now);
@@ -107,7 +119,11 @@ struct Vital {
 /// The dependencies of all parts of the hub program.
 pub(super) struct HubContext {
     pub(super) config: Manager,
+    /// For what every replica does.
     pub(super) client: Client,
+    /// For what only the leader does: its writes are refused when the lease has ended.
+    pub(super) writer: Client,
+    pub(super) fence: Fence,
     pub(super) spawner: Spawner,
     pub(super) channels: Channels,
     pub(super) metrics: Metrics,
@@ -142,7 +158,8 @@ impl HubContext {
             pod: self.config.args.pod().map(|(name, _)| name.to_owned()),
         };
         let client = vital.client.clone();
-        lease::campaign(client, candidate, Clock::system(), &vital.spawner)
+        let (clock, fence) = (Clock::system(), self.fence.clone());
+        lease::campaign(client, candidate, clock, fence, &vital.spawner)
     }
 
     /// Keeps the Lease of this replica, and counts the live ones.
@@ -162,12 +179,16 @@ impl HubContext {
         let Some(pod) = self.config.args.pod_name.0.clone() else {
             return;
         };
-        let (client, namespace) = (self.client.clone(), self.config.args.own_namespace.clone());
+        let clients = active::Clients {
+            leader: self.writer.clone(),
+            any: self.client.clone(),
+        };
+        let namespace = self.config.args.own_namespace.clone();
         let serving = self.channels.serving.subscribe();
         let token = self.spawner.token().clone();
         self.spawner.spawn(
             "active label",
-            active::run(client, namespace, pod, serving, token),
+            active::run(clients, namespace, pod, serving, token),
         );
     }
 
@@ -195,7 +216,7 @@ impl HubContext {
         let naming = name_hosts(address, addresses, names, self.spawner.token().clone());
         self.spawner.spawn("names in certificates", naming);
         let issuer = Issuer {
-            secrets: issuer::Secrets::new(self.client.clone(), &self.config.args.own_namespace),
+            secrets: issuer::Secrets::new(self.writer.clone(), &self.config.args.own_namespace),
             clock: Clock::system(),
             names: wanted,
             agents: self.channels.agents.subscribe(),
@@ -214,7 +235,7 @@ impl HubContext {
             return;
         };
         let argocd = &self.config.shared.principal.argocd_namespace;
-        let labeller = Labeller::new(&self.client, &args.own_namespace, argocd, value);
+        let labeller = Labeller::new(&self.writer, &args.own_namespace, argocd, value);
         self.spawn_while_leading("backup label", leading, move || labeller.clone().run());
     }
 

@@ -102,6 +102,25 @@ fn the_redis_proxy_is_off_unless_it_has_a_port() {
 }
 
 #[test]
+fn the_api_of_the_ui_is_off_unless_it_has_a_port() {
+    for (line, expected) in [
+        ("addon-manager", None),
+        ("addon-manager --ui-api-port=0", None),
+        (
+            "addon-manager --ui-api-port=8081 --listen-host=127.0.0.1",
+            Some("127.0.0.1:8081"),
+        ),
+    ] {
+        let Config::Manager(manager) = config(line).unwrap() else {
+            panic!("the manager")
+        };
+        let found = manager.ui_api.map(|address| address.to_string());
+        assert_eq!(found.as_deref(), expected, "{line}");
+    }
+    assert!(config("addon-manager principal --ui-api-port=8081").is_err());
+}
+
+#[test]
 fn the_principal_alone_has_the_redis_proxy_flags_of_upstream() {
     let of = |line: &str| match config(&format!("addon-manager principal {line}")).unwrap() {
         Config::Principal(alone) => alone.shared.principal.redis_proxy.zip(alone.redis),

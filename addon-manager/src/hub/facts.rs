@@ -50,6 +50,8 @@ pub struct Cluster {
 pub struct Addon {
     /// UID.
     pub uid: String,
+    /// The resource version that these facts are of.
+    pub version: String,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// Whether it is being deleted.

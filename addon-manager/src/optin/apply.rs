@@ -1,6 +1,8 @@
 //! Carries out the steps of the plan: writes add-ons and Events.
 
 mod leave;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use serde_json::{Value, json};
 use super::plan::{Action, Source, Step};
 use crate::{
     addon::settings,
-    api::{self, ApiError, failed},
+    api::{self, Annotated, ApiError, failed},
     fleet::applications,
     hub::Own,
     keys,
@@ -113,7 +115,10 @@ impl Writer {
                 let mode = self.without_change(cluster, mode, *former).await?;
                 self.record(cluster, uid, mode).await
             }
-            Action::Restore(annotations) => self.restore(cluster, uid, annotations).await,
+            Action::Restore {
+                annotations,
+                version,
+            } => self.restore(cluster, (uid, version), annotations).await,
             Action::Refuse { reason, message } => {
                 let about = managed_cluster(cluster, uid);
                 self.emit_event(&about, cluster, EventType::Warning, reason, message)
@@ -216,24 +221,30 @@ impl Writer {
             .await
     }
 
+    /// Writes no Event unless the annotations are restored.
     async fn restore(
         &self,
         cluster: &str,
-        uid: &str,
+        object: (&str, &str),
         annotations: &BTreeMap<&'static str, String>,
     ) -> Result<Done, Error> {
-        let action = "restore the annotations of";
-        let done = self
-            .annotate(cluster, uid, &json!(annotations), action)
+        let (uid, _) = object;
+        let wanted = json!(annotations);
+        let done =
+            api::annotate_unchanged(&self.client, self.version, cluster, object, &wanted).await;
+        let done = done.map_err(failed("restore the annotations of", cluster))?;
+        let metadata = match done {
+            Annotated::Written(metadata) => *metadata,
+            // The view is old: an administrator may have removed the annotation on purpose.
+            Annotated::Changed => return Ok(Done::Later),
+            Annotated::Gone => return Ok(Done::Gone(uid.to_owned())),
+        };
+        let about = self.reference(cluster, Some(uid.to_owned()));
+        let message = restored(cluster, annotations);
+        let (kind, reason) = (EventType::Normal, "AnnotationsRestored");
+        self.emit_event(&about, cluster, kind, reason, &message)
             .await?;
-        if matches!(done, Done::Wrote(_)) {
-            let about = self.reference(cluster, Some(uid.to_owned()));
-            let message = restored(cluster, annotations);
-            let (kind, reason) = (EventType::Normal, "AnnotationsRestored");
-            self.emit_event(&about, cluster, kind, reason, &message)
-                .await?;
-        }
-        Ok(done)
+        Ok(wrote(metadata))
     }
 
     async fn annotate(

@@ -50,7 +50,12 @@ pub enum Action {
         former: Option<Mode>,
     },
     /// Restore annotations that another client removed from a `ManagedClusterAddOn`.
-    Restore(BTreeMap<&'static str, String>),
+    Restore {
+        /// The annotations.
+        annotations: BTreeMap<&'static str, String>,
+        /// The resource version that lacks them, a precondition: in a later one, an administrator may have restored the agent.
+        version: String,
+    },
     /// Replace the recorded mode by that of the label, if no Application goes to the cluster: a change moves the
     /// ownership of its Applications.
     Change(Mode),
@@ -129,7 +134,10 @@ fn for_addon(
         return Some(leaving.map_or(Action::Delete, |it| Action::Leave(leave(it, addon))));
     }
     if !addon.missing.is_empty() {
-        return Some(Action::Restore(addon.missing.clone()));
+        return Some(Action::Restore {
+            annotations: addon.missing.clone(),
+            version: addon.version.clone(),
+        });
     }
     if addon.keeping_since.is_some() {
         return Some(Action::Stay);

@@ -58,7 +58,18 @@ impl Hub {
         let version = sdk::discover(&self.client).await?;
         self.remove_offer(version).await?;
         self.remove_addons(version).await?;
-        self.rest(version).await
+        let ui_secret = self.remove_ui_secret().await?;
+        let mut rest = self.rest(version).await?;
+        rest.ui_secret = ui_secret;
+        Ok(rest)
+    }
+
+    /// Deletes the Secret of the UI; returns whether there was one. The manager may create it again until it sees that the
+    /// `ClusterManagementAddOn` is gone, so the caller looks once more.
+    async fn remove_ui_secret(&self) -> Result<bool, Error> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.argocd_namespace);
+        let deleted = api::delete(&secrets, keys::UI_SECRET, None).await;
+        Ok(deleted.map_err(failed("delete Secret", keys::UI_SECRET))?)
     }
 
     /// Deletes the `ClusterManagementAddOn`, if it is ours.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::keys::UI_SECRET;
+
 /// The number of clusters to name; further ones are only counted.
 const NAMED: usize = 10;
 
@@ -10,6 +12,8 @@ const NAMED: usize = 10;
 pub struct Rest {
     /// The clusters with remaining objects.
     pub clusters: BTreeMap<String, Left>,
+    /// Whether the Secret of the UI was there at the last look.
+    pub ui_secret: bool,
 }
 
 /// The remaining objects of one cluster.
@@ -28,7 +32,7 @@ pub struct Left {
 impl Rest {
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
-        self.clusters.is_empty()
+        self.clusters.is_empty() && !self.ui_secret
     }
 
     /// The entry of `cluster`, created if it is missing.
@@ -45,6 +49,9 @@ impl Rest {
         let more = self.clusters.len().saturating_sub(NAMED);
         if more > 0 {
             lines.push(format!("and {more} more"));
+        }
+        if self.ui_secret {
+            lines.push(format!("the Secret {UI_SECRET} is being deleted"));
         }
         lines
     }
@@ -74,6 +81,12 @@ impl Rest {
                 "the manager should have removed the cluster Secrets of {}: check the log of the Deployment \
                 argocd-agent-addon-manager",
                 secrets.join(", ")
+            ));
+        }
+        if self.ui_secret {
+            lines.push(format!(
+                "another client creates the Secret of the UI again; delete it when the hub program is gone: `kubectl -n \
+                {argocd_namespace} delete secret {UI_SECRET}`"
             ));
         }
         lines.push(format!(
@@ -125,6 +138,7 @@ mod tests {
             .map(|(name, left)| ((*name).to_owned(), left.clone()));
         Rest {
             clusters: clusters.collect(),
+            ..Rest::default()
         }
     }
 
@@ -179,6 +193,23 @@ mod tests {
             assert!(advice[0].contains(words), "{advice:?}");
             assert!(advice[1].contains("--no-hooks"), "{advice:?}");
         }
+    }
+
+    #[test]
+    fn secret_of_the_ui_remains_until_a_look_finds_none() {
+        let mut rest = Rest {
+            ui_secret: true,
+            ..Rest::default()
+        };
+        assert!(!rest.is_empty());
+        assert_eq!(
+            rest.lines(),
+            ["the Secret argocd-agent-addon-ui is being deleted"]
+        );
+        let advice = rest.advice("cd").concat();
+        assert!(advice.contains("kubectl -n cd delete secret argocd-agent-addon-ui"));
+        rest.ui_secret = false;
+        assert!(rest.is_empty());
     }
 
     #[test]

@@ -4,10 +4,9 @@ use argocd::{
     cluster_secret::is_predecessors,
     keys::{AGENT_NAME, IN_CLUSTER, IN_CLUSTER_SERVER, SECRET_TYPE, addon::MODE},
 };
+use diagnosis::object::{list, secret_text, text};
 use ocm::api::cluster::ID_CLAIM;
 use serde_json::{Value, json};
-
-use crate::object::{list, secret_text, text};
 
 /// Where an API server is, so that two ways to write it are one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

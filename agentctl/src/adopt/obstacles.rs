@@ -1,6 +1,7 @@
 //! What is in the way of one cluster, and what is left to do afterwards. Pure.
 
 use argocd::keys::addon::MODE;
+use diagnosis::object::text;
 use ocm::api::cluster::is_itself;
 use serde_json::Value;
 
@@ -10,7 +11,6 @@ use super::{
 };
 use crate::{
     check::{Finding, failed},
-    object::text,
     output::word,
 };
 

@@ -3,6 +3,7 @@ mod matching;
 
 use argocd::routing::RoutingSettings;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use diagnosis::testing::{now, well};
 use serde_json::json;
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     change::opt_in,
     output::{Format, render},
-    testing::{is_documented, now, place, well},
+    testing::{is_documented, place},
 };
 
 const PARIS: &str = "https://paris.example.com:6443";

@@ -1,7 +1,9 @@
+use diagnosis::testing::{self, now};
+
 use super::*;
 use crate::{
     output::{Format, render},
-    testing::{self, is_documented, now, place},
+    testing::{is_documented, place},
 };
 
 #[test]

@@ -1,7 +1,7 @@
+use diagnosis::testing::application;
 use serde_json::json;
 
 use super::*;
-use crate::testing::application;
 
 #[test]
 fn credentials_are_hidden_in_every_field() {

@@ -1,10 +1,11 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use diagnosis::testing::{self, at, now};
 use serde_json::json;
 
 use super::*;
 use crate::{
     output::{Format, render},
-    testing::{self, at, is_documented, now, place},
+    testing::{is_documented, place},
 };
 
 /// A Secret with a certificate that ends then.

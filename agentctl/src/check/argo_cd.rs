@@ -1,12 +1,12 @@
 //! What of Argo CD on the hub may get in the way. Pure.
 
 use argocd::glob;
+use diagnosis::object::{
+    container, entries, first_names, full_name, image, option, present, put, replicas, text,
+};
 use serde_json::Value;
 
 use super::{Checked, Facts, failed, ok, unclear, warning};
-use crate::object::{
-    container, entries, first_names, full_name, image, option, present, put, replicas, text,
-};
 
 /// The first release whose application controller honours the annotation `skip-reconcile` of cluster Secrets.
 const SKIPS_CLUSTERS: (u64, u64) = (3, 4);

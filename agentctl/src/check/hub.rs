@@ -3,6 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use argocd::keys::addon::{ADDON, CA_SECRET, MANAGER, PRINCIPAL_SERVICE};
+use diagnosis::{
+    labels::Wrong,
+    object::{argument, container, image, list, present, text},
+};
 use runtime::net::host_and_port;
 use serde_json::Value;
 
@@ -12,10 +16,6 @@ use super::{
     failed, ok,
     rights::plural,
     unclear, warning,
-};
-use crate::{
-    labels::Wrong,
-    object::{argument, container, image, list, present, text},
 };
 
 /// Kinds by group and version, `group/version`.

@@ -7,13 +7,11 @@ use argocd::{
     Meta,
     keys::{AGENT_NAME, SKIP_RECONCILE, addon::REDIS_PROXY_SERVICE},
 };
+use diagnosis::object::{container, option, text};
 use serde_json::Value;
 
 use super::{Checked, Facts, Finding, Outcome, failed, ok, warning};
-use crate::{
-    object::{container, option, text},
-    settings::REDIS_PROXY_PORT,
-};
+use crate::settings::REDIS_PROXY_PORT;
 
 /// Selects Argo CD's servers, by the label that manifests and charts put on them.
 pub const SERVER: &str = "app.kubernetes.io/component=server,app.kubernetes.io/part-of=argocd";
@@ -31,7 +29,7 @@ const HINT: &str =
 pub(super) fn hint(checks: &[Finding]) -> Option<&'static str> {
     let is_hub = checks.iter().any(|it| it.check == "server");
     let is_open = |it: &Finding| {
-        let is_live = matches!(it.check, "argo cd" | "redis" | "server");
+        let is_live = matches!(it.check, "argo cd" | "redis" | "server" | "ui");
         is_live && matches!(it.result, Outcome::Warning | Outcome::Failed)
     };
     (is_hub && checks.iter().any(is_open)).then_some(HINT)

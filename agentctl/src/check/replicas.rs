@@ -6,11 +6,11 @@ use argocd::{
     Meta,
     keys::addon::{MANAGER, REPLICA_OF, VERSION},
 };
+use diagnosis::object::{text, time};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::{Checked, Facts, ok, unclear, warning};
-use crate::object::{text, time};
 
 /// A replica, as its Lease shows it.
 struct Replica<'a> {

@@ -10,6 +10,7 @@ mod redis_place;
 mod time;
 mod way;
 
+use diagnosis::object::{present, replicas};
 use serde_json::Value;
 
 pub use joined::{NEEDS, Need, work_account};
@@ -22,10 +23,7 @@ pub(super) use way::from_here as way_from_here;
 pub use way::{Handshake, Met, Source, Verdict, Way};
 
 use super::{Checked, Finding, Findings, Outcome, failed, ok, unclear, warning};
-use crate::{
-    hub::About,
-    object::{present, replicas},
-};
+use crate::hub::About;
 
 /// An object that was looked for, or why it could not be read.
 pub type One = Result<Option<Value>, String>;

@@ -1,12 +1,13 @@
 mod live;
 
 use argocd::routing::RoutingSettings;
+use diagnosis::testing::{self, now};
 use serde_json::json;
 
 use super::*;
 use crate::{
     output::{Format, render},
-    testing::{self, is_documented, now, place},
+    testing::{is_documented, place},
 };
 
 /// A hub on which all is well.
@@ -54,6 +55,7 @@ pub(super) fn facts() -> Facts {
         }}))),
         has_own_namespaces: false,
         server_rights: vec![(String::new(), Ok(true))],
+        ui: None,
         secrets: Ok(["berlin", "paris"].map(cluster_secret).to_vec()),
         clusters: ["berlin", "paris"].map(str::to_owned).to_vec(),
         labels: Ok(Vec::new()),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use argocd::keys::addon::ADDON;
+use diagnosis::object::text;
 use serde_json::Value;
 
 use super::{Answer, Context, Error, inspect, wait};
@@ -16,7 +17,6 @@ use crate::{
     change::opt_in,
     hub::{APPLICATIONS, CLUSTERS, CONFIG_MAPS, NAMESPACES, OFFERS, SECRETS, all},
     names::{missing, none_missing},
-    object::text,
     wait_state::enrolled,
 };
 

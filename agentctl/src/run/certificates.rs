@@ -1,13 +1,13 @@
 //! `certs`: what the hub has, and what is asked of the hub program.
 
 use argocd::keys::addon::CA_SECRET;
+use diagnosis::facts::Addon;
 
 use super::{Answer, Context, Error, wait};
 use crate::{
     args::{RotateArgs, Wait},
     certs::{self, Certificates, certificates},
     change::{self, Change},
-    facts::Addon,
     hub::{Error as HubError, SECRETS},
     wait_state::{WaitState, rekeyed, replaced},
 };

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use argocd::keys::addon::{ADDON, MANAGER};
+use diagnosis::status::has_trouble;
 use serde_json::{Value, json};
 
 use super::{Answer, Context, Error, certificates, inspect};
@@ -12,7 +13,6 @@ use crate::{
     hub::{
         ADDONS, APPLICATIONS, CONFIGURATIONS, DEPLOYMENTS, Error as HubError, OFFERS, all, named,
     },
-    status::has_trouble,
 };
 
 /// How many Applications with a condition of ours the bundle lists.

@@ -50,19 +50,14 @@ mod tests {
     use std::convert::Infallible;
 
     use clap::Parser as _;
+    use diagnosis::testing::now;
     use http::{Request, Response};
     use kube::{Client, client::Body};
     use serde_json::json;
     use tower::service_fn;
 
     use super::*;
-    use crate::{
-        args::Cli,
-        hub::Hub,
-        output::Format,
-        progress::Progress,
-        testing::{now, place},
-    };
+    use crate::{args::Cli, hub::Hub, output::Format, progress::Progress, testing::place};
 
     /// The repositories that project `team` permits, where Argo CD's settings have this answer; and the doubt.
     async fn repositories(code: u16, settings: Value) -> (Value, Option<String>) {

@@ -4,25 +4,31 @@ use std::{collections::BTreeSet, time::Duration};
 
 use argocd::keys::{
     AGENT_NAME,
-    addon::{ADDON, MANAGER, PRINCIPAL_SERVICE},
+    addon::{ADDON, FLEET_GUARD, MANAGER, PRINCIPAL_SERVICE, UI_EXTENSION, UI_SECRET},
 };
+use diagnosis::object::{present, service_account};
 use serde_json::{Value, json};
 
 use super::{Answer, Context, Error, spoke};
 use crate::{
     check::{
-        CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, SERVER, Served, ServerRight, addresses,
-        asked, check, has_own_namespaces, in_effect, spoke::Source,
+        CONTROLLER, Facts, Findings, GROUPS, RIGHTS, Right, SERVER, Served, ServerRight, UiFacts,
+        addresses, asked, check, has_own_namespaces, in_effect, spoke::Source,
     },
     hub::{
-        ACCESS_REVIEWS, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, LEASES, OFFERS,
-        OTHERS_ACCESS_REVIEWS, SECRETS, SERVICES, STATEFUL_SETS, all, labelled,
+        ACCESS_REVIEWS, APPLICATIONS, CONFIG_MAPS, DEPLOYMENTS, Error as HubError, Hub, LEASES,
+        OFFERS, OTHERS_ACCESS_REVIEWS, PROJECTS, SECRETS, SERVICES, STATEFUL_SETS, all, labelled,
+        named,
     },
-    object::{present, service_account},
+    ui,
 };
 
 /// The `ConfigMap` with the parameters of Argo CD's programs.
 pub(super) const PARAMETERS: &str = "argocd-cmd-params-cm";
+/// That with its settings.
+pub(super) const ARGOCD_CM: &str = "argocd-cm";
+/// That with its policies.
+pub(super) const RBAC_CM: &str = "argocd-rbac-cm";
 /// The `ServiceAccount` of Argo CD's server in its own manifests.
 const SERVER_ACCOUNT: &str = "argocd-server";
 /// So many namespaces are asked about one by one, where not all are allowed together.
@@ -68,6 +74,11 @@ pub(super) async fn findings(context: &Context<'_>) -> Findings {
         parameters: in_effect(parameters.clone(), server.as_ref()),
         shared_parameters: parameters,
         has_own_namespaces: has_own_namespaces(server.as_ref()),
+        ui: if ui::is_on(present(&manager)) {
+            Some(of_pages(hub, &argocd, server.clone()).await)
+        } else {
+            None
+        },
         server_rights: server_rights(hub, (argocd.as_str(), server.as_ref()), &clusters).await,
         secrets: secrets(hub, &argocd).await,
         clusters,
@@ -152,6 +163,28 @@ pub(super) async fn server_rights(
         rights.push((cluster.clone(), may(cluster).await));
     }
     rights
+}
+
+/// What the pages in Argo CD's UI depend on.
+async fn of_pages(hub: &Hub, argocd: &str, server: Option<Value>) -> UiFacts {
+    let place = Some(argocd);
+    let javascript = hub.find(CONFIG_MAPS, place, UI_EXTENSION).await;
+    let tokens = hub.collect(SECRETS, place, named(UI_SECRET), |it| ui::written(&it));
+    let tokens = tokens.await.map_err(|error| error.to_string());
+    // Users may list both kinds, and get neither.
+    let guard = async |kind| {
+        let mut all = hub.find_all(kind, place, named(FLEET_GUARD)).await?;
+        Ok::<_, String>(all.pop())
+    };
+    UiFacts {
+        settings: hub.find(CONFIG_MAPS, place, ARGOCD_CM).await,
+        policies: hub.find(CONFIG_MAPS, place, RBAC_CM).await,
+        token: tokens.map(|all| all.into_iter().max()),
+        has_javascript: javascript.map(|it| it.is_some()),
+        guard: guard(APPLICATIONS).await,
+        project: guard(PROJECTS).await,
+        server,
+    }
 }
 
 /// Argo CD's server, if it is found.

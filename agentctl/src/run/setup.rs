@@ -1,11 +1,12 @@
 //! Reads what `hub setup` needs, and writes the changes one by one.
 
-use argocd::keys::addon::MANAGER;
+use argocd::keys::addon::{MANAGER, UI_SECRET};
+use diagnosis::object::full_name;
 use serde_json::Value;
 
 use super::{
     Answer, Context, Error,
-    inspect::{self, PARAMETERS},
+    inspect::{self, ARGOCD_CM, PARAMETERS, RBAC_CM},
     is_name,
 };
 use crate::{
@@ -14,11 +15,11 @@ use crate::{
         ARGO_CDS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, DEPLOYMENTS,
         Error as HubError, FENCES, Hub, SECRETS, all, labelled, named,
     },
-    object::full_name,
     settings::settings,
     setup::{
         Action, Facts, ObjectChange, Plan, ROLE, SetupArgs, State, Write, instance, plan, undo,
     },
+    ui,
 };
 
 /// Argo CD's notifications controller.
@@ -60,8 +61,17 @@ async fn facts(context: &Context<'_>, args: SetupArgs) -> Result<Facts, Error> {
         Some(name) => Some(owner(hub, &argocd, name).await?),
         None => None,
     };
+    // A role of before the pages may not read these; where they are off, nothing of them is needed.
+    let is_needed = ui::is_on(manager.as_ref());
+    let read = async |name: &str| match hub.get(CONFIG_MAPS, place, name).await {
+        Err(HubError::Forbidden(_)) if !is_needed => Ok(None),
+        found => found,
+    };
     let mut facts = Facts {
         parameters: hub.get(CONFIG_MAPS, place, PARAMETERS).await?,
+        settings: read(ARGOCD_CM).await?,
+        policies: read(RBAC_CM).await?,
+        token: None,
         role: hub.get(CLUSTER_ROLES, None, ROLE).await?,
         binding: hub.get(CLUSTER_ROLE_BINDINGS, None, ROLE).await?,
         operated,
@@ -99,6 +109,10 @@ async fn look_around(context: &Context<'_>, facts: &mut Facts) -> Result<(), Err
     facts.has_notifications = !notifications.await?.is_empty();
     let secrets = hub.collect(SECRETS, place, named(REDIS), seen).await?;
     facts.has_password = !secrets.is_empty();
+    if ui::is_on(facts.manager.as_ref()) {
+        let tokens = hub.collect(SECRETS, place, named(UI_SECRET), |it| ui::written(&it));
+        facts.token = tokens.await?.into_iter().max();
+    }
     let server = (argocd.as_str(), Some(&facts.server));
     facts.server_rights = inspect::server_rights(hub, server, &facts.clusters).await;
     Ok(())
@@ -136,7 +150,7 @@ async fn write_all(context: &Context<'_>, plan: &mut Plan) -> Result<(), Error> 
             Ok(()) => {}
             // The chart's Job has a permission for the argocd-server at the last upgrade only, and another name since then
             // must not stop the uninstallation.
-            Err(HubError::Forbidden(right)) if plan.undo && change.action == Action::Restart => {
+            Err(HubError::Forbidden(right)) if plan.undo && change.kind == "Deployment" => {
                 left.push(Finding::of(("restart", not_restarted(change, &right))));
             }
             Err(cause) => {
@@ -150,16 +164,16 @@ async fn write_all(context: &Context<'_>, plan: &mut Plan) -> Result<(), Error> 
 }
 
 fn not_restarted(change: &ObjectChange, right: &str) -> Checked {
-    let (name, namespace) = (&change.name, change.namespace.as_deref());
+    let (name, title) = (&change.name, change.title());
+    if change.action != Action::Restart {
+        let cause = format!("{title} was not changed, since you may not {right}");
+        let next = "the mount in it is optional and does no harm; to remove it: argocd-agentctl hub setup --undo";
+        return warning(cause, next);
+    }
+    let namespace = change.namespace.as_deref().unwrap_or_default();
     warning(
-        format!(
-            "{} was not restarted, since you may not {right}",
-            change.title()
-        ),
-        format!(
-            "kubectl -n {} rollout restart deployment/{name}",
-            namespace.unwrap_or_default()
-        ),
+        format!("{title} was not restarted, since you may not {right}"),
+        format!("kubectl -n {namespace} rollout restart deployment/{name}"),
     )
 }
 
@@ -172,13 +186,16 @@ async fn write(hub: &Hub, change: &ObjectChange) -> Result<(), HubError> {
             let deleted = hub.delete(*kind, namespace, name, version).await;
             deleted.map(drop)
         }
-        Write::Merge(kind, body) => {
-            if hub.merge(*kind, namespace, name, body).await? {
-                return Ok(());
-            }
-            Err(HubError::Other("it does not exist any more".to_owned()))
+        Write::Merge(kind, body) => there(hub.merge(*kind, namespace, name, body).await?),
+        Write::Strategic(kind, body) => {
+            there(hub.merge_entries(*kind, namespace, name, body).await?)
         }
     }
+}
+
+fn there(is_there: bool) -> Result<(), HubError> {
+    let cause = || HubError::Other("it does not exist any more".to_owned());
+    is_there.then_some(()).ok_or_else(cause)
 }
 
 #[cfg(test)]

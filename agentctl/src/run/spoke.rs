@@ -4,6 +4,7 @@
 mod at_hub;
 
 use argocd::keys::addon::{AGENT_TRUST, CA_SECRET, NEXT_CA};
+use diagnosis::object::{secret_text, text};
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
@@ -22,7 +23,6 @@ use crate::{
         CONFIG_MAPS, DEFINITIONS as KIND_DEFINITIONS, DEPLOYMENTS, FENCES, Hub, KLUSTERLETS,
         NAMESPACES, OTHERS_ACCESS_REVIEWS, PODS, SECRETS, SERVICES, STATEFUL_SETS, Target, all,
     },
-    object::{secret_text, text},
     output::Place,
     progress::Progress,
     reach::reach,

@@ -1,12 +1,15 @@
 //! `status --applications`: reads the Applications of the fleet, and keeps those that need a look.
 
+use diagnosis::{
+    fleet,
+    status::{Troubles, belongs_to, trouble},
+};
+
 use super::{Answer, Context, Error};
 use crate::{
     args::StatusArgs,
-    fleet,
     hub::{APPLICATIONS, all},
     names::{missing, none_missing},
-    status::{Troubles, belongs_to, trouble},
 };
 
 /// Of the named clusters, or of all; then including those that belong to no cluster.

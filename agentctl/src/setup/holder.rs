@@ -1,20 +1,19 @@
-//! The object with the settings of argocd-server: the `ConfigMap` of Argo CD's parameters; with Argo CD's operator the
-//! resource that it deploys Argo CD from, since it passes these settings as flags. Pure.
+//! The objects with the settings of argocd-server: the `ConfigMap` of Argo CD's parameters; with Argo CD's operator the
+//! resource that it deploys Argo CD from, since it passes these settings as flags; and for the pages in the UI the
+//! `ConfigMaps` with its settings and policies. Pure.
 
 use argocd::{
     Meta, glob,
     keys::{TRACKING_ID, addon::HUB_SETUP},
 };
+use diagnosis::object::{argument, container, entries, full_name, list, option, put, text, value};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read, record::Record};
+use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read, record::Record, ui};
 use crate::{
-    check::{
-        Checked, NAMESPACES as OWN_NAMESPACES, REDIS_SERVER, leads_to_us, proxy_address, warning,
-    },
+    check::{NAMESPACES as OWN_NAMESPACES, REDIS_SERVER, leads_to_us, proxy_address},
     hub::{ARGO_CDS, CONFIG_MAPS, Kind},
-    object::{argument, container, entries, full_name, list, option, put, text, value},
 };
 
 /// A path of keys.
@@ -24,11 +23,11 @@ const NAMESPACES: Path = &["data", "application.namespaces"];
 const REDIS: Path = &["data", "redis.server"];
 const OPERATOR_NAMESPACES: Path = &["spec", "sourceNamespaces"];
 // Not spec.redis.remote: with that the operator deletes its own redis, which the redis proxy forwards to.
-const OPERATOR_FLAGS: Path = &["spec", "server", "extraCommandArgs"];
+pub(super) const OPERATOR_FLAGS: Path = &["spec", "server", "extraCommandArgs"];
 
-const RECORD: Path = &["metadata", "annotations", HUB_SETUP];
+pub(super) const RECORD: Path = &["metadata", "annotations", HUB_SETUP];
 /// What is shown of a record.
-const RECORDED: &str = "the values from before";
+pub(super) const RECORDED: &str = "the values from before";
 
 /// The flag of argocd-server for the address of redis.
 const REDIS_FLAG: &str = REDIS_SERVER.0;
@@ -37,13 +36,17 @@ const DEFAULT_REDIS: &str = "argocd-redis:6379";
 /// Shows the Applications of all namespaces.
 const ALL: &str = "*";
 
-/// The object with the settings of argocd-server.
+/// An object with settings of argocd-server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holder<'a> {
     /// The object.
     pub(super) object: &'a Value,
     /// Whether the operator reads it.
     pub(super) is_operated: bool,
+    /// Whether argocd-server reads it at its start only.
+    pub(super) needs_restart: bool,
+    /// The fields that setup may change.
+    pub(super) fields: &'static [Path],
 }
 
 /// The settings that have to change.
@@ -57,17 +60,53 @@ pub(super) struct Wanted {
     pub(super) is_led: bool,
 }
 
-/// The objects that may have settings: first that of the operator.
+/// The objects that may have the parameters: first that of the operator.
 pub(super) fn all(facts: &Facts) -> impl Iterator<Item = Holder<'_>> {
     let operated = facts.operated.iter().map(|object| Holder {
         object,
         is_operated: true,
+        needs_restart: false,
+        fields: &[
+            OPERATOR_NAMESPACES,
+            OPERATOR_FLAGS,
+            ui::OPERATOR_APPLICATION,
+            ui::OPERATOR_FLEET,
+            ui::OPERATOR_VOLUMES,
+            ui::OPERATOR_MOUNTS,
+        ],
     });
     let parameters = facts.parameters.iter().map(|object| Holder {
         object,
         is_operated: false,
+        needs_restart: true,
+        fields: &[NAMESPACES, REDIS, ui::FORWARDING],
     });
     operated.chain(parameters)
+}
+
+/// Argo CD's settings.
+pub(super) fn settings(facts: &Facts) -> Option<Holder<'_>> {
+    facts.settings.as_ref().map(|object| Holder {
+        object,
+        is_operated: false,
+        needs_restart: false,
+        fields: &ui::EXTENSIONS,
+    })
+}
+
+/// Argo CD's policies.
+pub(super) fn policies(facts: &Facts) -> Option<Holder<'_>> {
+    facts.policies.as_ref().map(|object| Holder {
+        object,
+        is_operated: false,
+        needs_restart: false,
+        fields: &[ui::POLICIES],
+    })
+}
+
+/// All objects that setup may have changed by fields.
+pub(super) fn every(facts: &Facts) -> impl Iterator<Item = Holder<'_>> {
+    all(facts).chain(settings(facts)).chain(policies(facts))
 }
 
 impl Holder<'_> {
@@ -85,7 +124,8 @@ impl Holder<'_> {
         format!("{kind} {}", full_name(self.object))
     }
 
-    const fn fields(self) -> [Path; 2] {
+    /// Where namespaces and the address of redis are.
+    const fn live_fields(self) -> [Path; 2] {
         if self.is_operated {
             [OPERATOR_NAMESPACES, OPERATOR_FLAGS]
         } else {
@@ -121,7 +161,7 @@ impl Holder<'_> {
 
     /// The settings that have to change.
     pub(super) fn wanted(self, facts: &Facts) -> Wanted {
-        let [namespaces, redis] = self.fields();
+        let [namespaces, redis] = self.live_fields();
         let mut wanted = Wanted::default();
         let present = self.patterns();
         // Its own list wins, and no other program reads that one.
@@ -194,51 +234,7 @@ impl Holder<'_> {
         self.patch(body, fields)
     }
 
-    /// One write that restores the values from before. A value that is not as setup left it stays.
-    pub(super) fn restore(
-        self,
-        record: &Record,
-        now: Timestamp,
-    ) -> (Option<ObjectChange>, Vec<(&'static str, Checked)>) {
-        let (mut body, mut fields, mut kept) = (as_read(self.object), Vec::new(), Vec::new());
-        for path in self.fields() {
-            let field = path.join(".");
-            let Some(values) = record.fields.get(&field) else {
-                continue;
-            };
-            let present = value(self.object, path);
-            if present == values.after {
-                put(&mut body, path, values.before.clone());
-                fields.push(FieldChange::new(&field, present, values.before.clone()));
-            } else if present != values.before {
-                let title = self.title();
-                let cause = format!(
-                    "{field} of {title} was changed after setup and stays as it is; setup had set it to {}",
-                    shown(&values.after)
-                );
-                let next = format!(
-                    "if it should be as before setup, set it to {}",
-                    shown(&values.before)
-                );
-                kept.push(("kept", warning(cause, next)));
-            }
-        }
-        if fields.is_empty() {
-            return (None, kept);
-        }
-        put(&mut body, RECORD, record.text(now));
-        (Some(self.patch(body, fields)), kept)
-    }
-
-    /// One write that removes the record.
-    pub(super) fn forget(self) -> ObjectChange {
-        let mut body = Value::Null;
-        put(&mut body, RECORD, Value::Null);
-        let field = FieldChange::new(&RECORD.join("."), json!(RECORDED), Value::Null);
-        self.patch(body, vec![field])
-    }
-
-    fn patch(self, body: Value, fields: Vec<FieldChange>) -> ObjectChange {
+    pub(super) fn patch(self, body: Value, fields: Vec<FieldChange>) -> ObjectChange {
         let (kind, title) = self.kind();
         let meta = Meta::of(self.object);
         ObjectChange {
@@ -255,8 +251,8 @@ impl Holder<'_> {
     pub(super) fn manager(self) -> Option<(String, &'static str)> {
         let meta = Meta::of(self.object);
         let source = "set the same values in its source, or run this again afterwards";
-        let chart = "set configs.params.\"redis.server\" and configs.params.\"application.namespaces\" of the chart \
-        to the same values, or run this again afterwards";
+        let chart =
+            "set the same values in configs.params of the chart, or run this again afterwards";
         let helm = if self.is_operated { source } else { chart };
         let release = meta.annotation("meta.helm.sh/release-name");
         let is_helm = meta.label("app.kubernetes.io/managed-by") == Some("Helm");
@@ -268,14 +264,6 @@ impl Holder<'_> {
         let application = application.split(':').next().unwrap_or_default();
         Some((format!("a sync of Application {application}"), source))
     }
-}
-
-/// A value of a setting, in a sentence.
-fn shown(value: &Value) -> String {
-    if value.is_null() {
-        return "nothing".to_owned();
-    }
-    value.to_string()
 }
 
 /// The namespaces that argocd-server shows by a flag or a variable of its own.

@@ -2,6 +2,7 @@
 //! the Applications of clusters. Pure.
 
 use argocd::keys::addon::MANAGER;
+use diagnosis::object::{argument, container, entries, option, words};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +16,6 @@ use crate::{
         spoke::{REDIS, RedisClient, redis_fence},
         warning, watchers,
     },
-    object::{argument, container, entries, option, words},
     settings::{REDIS_ADDRESS, REDIS_PROXY_TLS},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn notes(facts: &Facts, holder: Holder<'_>, wanted: &Wanted) -> Vec<F
         let cause = format!("{client} may set the values of {} back", holder.title());
         all.push(("settings", warning(cause, next)));
     }
-    if holder.is_operated {
+    if holder.is_operated && wanted.patterns.is_some() {
         let argocd = &facts.argocd_namespace;
         let cause = "the operator applies spec.sourceNamespaces only for instances that may manage the cluster";
         let next = format!(
@@ -102,8 +102,11 @@ fn proxy(facts: &Facts) -> Option<Found> {
     if is_proxy_on(facts.manager.as_ref()) {
         return None;
     }
-    let cause = "the redis proxy is off";
-    let next = format!("turn it on: {}", upgrade(facts, "redisProxy.enabled=true"));
+    let cause = "the redis proxy is off, and so are the pages in the UI";
+    let next = format!(
+        "turn it on: {}; ui.enabled=true turns the pages on",
+        upgrade(facts, "redisProxy.enabled=true")
+    );
     Some(("redis", failed(cause, next)))
 }
 

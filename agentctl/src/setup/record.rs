@@ -54,7 +54,12 @@ impl Record {
             changed: Some(now),
             fields: self.fields.clone(),
         };
-        let record = serde_json::to_value(record).unwrap_or_default();
+        record.kept()
+    }
+
+    /// The value of the annotation as it is.
+    pub(super) fn kept(&self) -> Value {
+        let record = serde_json::to_value(self).unwrap_or_default();
         Value::String(record.to_string())
     }
 }

@@ -2,13 +2,11 @@
 //! Applications in any namespace has it. Pure.
 
 use argocd::Meta;
+use diagnosis::object::{list, put, service_account, text};
 use serde_json::{Value, json};
 
 use super::{Action, Facts, FieldChange, ObjectChange, Write, as_read};
-use crate::{
-    hub::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Kind},
-    object::{list, put, service_account, text},
-};
+use crate::hub::{CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Kind};
 
 /// The `ClusterRole` and its binding.
 pub const ROLE: &str = "argocd-agent-addon-argocd-server";

@@ -1,13 +1,15 @@
 mod obstacles;
+mod pages;
 mod undo;
 
 use argocd::patch::merge as patched;
+use diagnosis::testing::now;
 
 use super::*;
 use crate::{
     check::Outcome,
     output::{Format, Place, render},
-    testing::{self, is_documented, now},
+    testing::is_documented,
 };
 
 const OURS: &str = "argocd-agent-redis-proxy.argocd-agent-addon.svc:6379";
@@ -44,6 +46,9 @@ fn facts() -> Facts {
             json!(["/usr/local/bin/argocd-server"]),
         ),
         parameters: Some(parameters(&json!({"redis.server": "argocd-redis:6379"}))),
+        settings: Some(config_map("argocd-cm", &json!({}))),
+        policies: Some(config_map("argocd-rbac-cm", &json!({}))),
+        token: None,
         operated: None,
         role: None,
         binding: None,
@@ -60,8 +65,12 @@ fn facts() -> Facts {
 }
 
 fn parameters(data: &Value) -> Value {
+    config_map("argocd-cmd-params-cm", data)
+}
+
+fn config_map(name: &str, data: &Value) -> Value {
     json!({
-        "metadata": {"namespace": "argocd", "name": "argocd-cmd-params-cm", "resourceVersion": "7"},
+        "metadata": {"namespace": "argocd", "name": name, "resourceVersion": "7"},
         "data": data,
     })
 }
@@ -97,7 +106,15 @@ fn written(mut facts: Facts, plan: &Plan) -> Facts {
     for change in &plan.changes {
         match (&change.write, change.kind) {
             (Write::Merge(_, body), "ConfigMap") => {
-                patched(facts.parameters.as_mut().unwrap(), body);
+                let object = match change.name.as_str() {
+                    "argocd-cm" => &mut facts.settings,
+                    "argocd-rbac-cm" => &mut facts.policies,
+                    _ => &mut facts.parameters,
+                };
+                patched(object.as_mut().unwrap(), body);
+            }
+            (Write::Strategic(_, body), "Deployment") => {
+                pages::merged(&mut facts.server, body, "");
             }
             (Write::Merge(_, body), "ArgoCD") => patched(facts.operated.as_mut().unwrap(), body),
             (Write::Merge(_, body), "Deployment") => patched(&mut facts.server, body),
@@ -146,7 +163,7 @@ fn the_first_plan_lists_each_change_as_on_the_page() {
         body["data"],
         json!({"application.namespaces": "*", "redis.server": OURS})
     );
-    let place = |format| testing::place(format, now());
+    let place = |format| crate::testing::place(format, now());
     let text = render(&plan, place(Format::Table)).unwrap();
     is_documented(&text);
     let json = render(&plan, place(Format::Json)).unwrap();
@@ -163,7 +180,7 @@ fn a_second_run_changes_nothing() {
             (State::Unchanged, &Vec::new())
         );
         assert!(!again.is_bad() && again.notes.is_empty(), "{again:#?}");
-        let text = render(&again, testing::place(Format::Table, now())).unwrap();
+        let text = render(&again, crate::testing::place(Format::Table, now())).unwrap();
         assert!(text.starts_with("Nothing to change"), "{text}");
     }
 }
@@ -300,13 +317,13 @@ fn text_of_others_cannot_break_lines() {
     facts.parameters = Some(parameters(&json!({"redis.server": "a\n+ b: c"})));
     let place = Place {
         colours: true,
-        ..testing::place(Format::Table, now())
+        ..crate::testing::place(Format::Table, now())
     };
     let text = render(&plan(&facts), place).unwrap();
     assert!(text.contains("  - data.redis.server: a + b: c\n"), "{text}");
     let mut listed = operated();
     listed.operated.as_mut().unwrap()["spec"]["sourceNamespaces"] = json!(["a\u{9b}31mb\u{7f}"]);
-    let text = render(&plan(&listed), testing::place(Format::Table, now())).unwrap();
+    let text = render(&plan(&listed), crate::testing::place(Format::Table, now())).unwrap();
     let shown = "  - spec.sourceNamespaces: [\"a 31mb \"]\n";
     assert!(text.contains(shown), "{text:?}");
 }

@@ -33,9 +33,14 @@ impl Plan {
                 "Nothing was written: resolve what failed, and run this again".to_owned()
             }
             (State::Planned, _) => "Nothing was written (--dry-run)".to_owned(),
-            (State::Unchanged, false) => format!(
-                "Nothing to change: argocd-server in namespace {argocd} is set up for live views"
-            ),
+            (State::Unchanged, false) => {
+                let parts = match (self.parts.live, self.parts.ui) {
+                    (true, true) => "live views and the pages in the UI",
+                    (_, false) => "live views",
+                    (false, true) => "the pages in the UI",
+                };
+                format!("Nothing to change: argocd-server in namespace {argocd} is set up for {parts}")
+            }
             (State::Unchanged, true) => {
                 format!("Nothing to undo: no values of setup are left in namespace {argocd}")
             }

@@ -13,6 +13,24 @@ pub const VERSION: &str = "argocd-agent.open-cluster-management.io/version";
 pub const PRINCIPAL_SERVICE: &str = "argocd-agent-principal";
 /// The Service that Argo CD on the hub uses as its redis.
 pub const REDIS_PROXY_SERVICE: &str = "argocd-agent-redis-proxy";
+/// The Service of the data of the pages in Argo CD's UI, in the hub program's namespace.
+pub const UI_SERVICE: &str = "argocd-agent-addon-ui";
+/// The Secret in the hub's Argo CD namespace with the token of these pages, by which the hub program knows the requests of
+/// argocd-server.
+pub const UI_SECRET: &str = "argocd-agent-addon-ui";
+/// The key of [`UI_SECRET`] with the token.
+pub const UI_TOKEN: &str = "token";
+/// The header of a request with that token.
+pub const UI_TOKEN_HEADER: &str = "Argocd-Agent-Token";
+/// The port of the hub program and of [`UI_SERVICE`] for the data of these pages.
+pub const UI_PORT: u16 = 8081;
+/// The `ConfigMap` in the hub's Argo CD namespace with the JavaScript of these pages.
+pub const UI_EXTENSION: &str = "argocd-agent-addon-ui-extension";
+/// The proxy extension of argocd-server for the data of one Application.
+pub const APPLICATION_EXTENSION: &str = "argocd-agent";
+/// The proxy extension of argocd-server for the data of the fleet; and, in the hub's Argo CD namespace, the Application for
+/// which it authorises these requests, and the `AppProject` of that.
+pub const FLEET_GUARD: &str = "argocd-agent-fleet";
 
 /// The agent's Deployment on a cluster.
 pub const AGENT: &str = "argocd-agent-addon-agent";

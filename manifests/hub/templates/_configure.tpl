@@ -4,15 +4,18 @@ app.kubernetes.io/name: argocd-agent-addon-configure
 {{ include "addon.common" . }}
 {{- end }}
 
-{{/* argocd-server by the labels by which `hub setup` finds it, as JSON: its name, its ServiceAccount, and the ArgoCD resource if an
-operator deploys it. Where there is no cluster to look at, as in Argo CD's own manifests. */}}
+{{/* argocd-server by the labels by which `hub setup` finds it, as JSON: its name, its ServiceAccount, the labels that select its Pods,
+and the ArgoCD resource if an operator deploys it. Where there is no cluster to look at, as in Argo CD's own manifests. */}}
 {{- define "addon.argocdServer" -}}
-{{- $server := dict "name" "argocd-server" "account" "argocd-server" "instance" "" -}}
+{{- $server := dict "name" "argocd-server" "account" "argocd-server" "instance" "" "selector" (dict "app.kubernetes.io/name" "argocd-server") -}}
 {{- range (lookup "apps/v1" "Deployment" .Values.argocd.namespace "").items -}}
 {{- $labels := .metadata.labels | default dict -}}
 {{- if and (eq (get $labels "app.kubernetes.io/component") "server") (eq (get $labels "app.kubernetes.io/part-of") "argocd") -}}
 {{- $_ := set $server "name" .metadata.name -}}
 {{- $_ := set $server "account" (.spec.template.spec.serviceAccountName | default "default") -}}
+{{- with (.spec.selector).matchLabels -}}
+{{- $_ := set $server "selector" . -}}
+{{- end -}}
 {{- range .metadata.ownerReferences -}}
 {{- if eq .kind "ArgoCD" -}}
 {{- $_ := set $server "instance" .name -}}
@@ -30,6 +33,9 @@ grants nothing: the permission that argocd-server gets is an object of the chart
 {{- $root := .root -}}
 {{- $server := include "addon.argocdServer" $root | fromJson -}}
 {{- $hook := dict "hook" .hook "weight" "-10" -}}
+{{- /* The pages in the UI are on, or this upgrade turns them off. */ -}}
+{{- $hasUi := or ($root.Values.ui).enabled (lookup "v1" "ConfigMap" $root.Values.argocd.namespace "argocd-agent-addon-ui-extension") -}}
+{{- $changes := ternary (list "get" "patch") (list "get") (not (not $hasUi)) | toJson -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
@@ -98,7 +104,7 @@ metadata:
   annotations:
     {{- include "addon.hook" $hook | nindent 4 }}
 rules:
-  # The namespace of Argo CD, and the settings of the redis proxy.
+  # The namespace of Argo CD, and the settings of the redis proxy and of the pages in the UI.
   - apiGroups: ["apps"]
     resources: ["deployments"]
     resourceNames: ["argocd-agent-addon-manager"]
@@ -122,7 +128,7 @@ subjects:
     name: argocd-agent-addon-configure
     namespace: {{ $root.Release.Namespace }}
 ---
-# The only writes: one ConfigMap and one Deployment, or one ArgoCD resource of the operator.
+# The only writes: three ConfigMaps and one Deployment, or one ArgoCD resource of the operator and one ConfigMap.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
@@ -134,30 +140,40 @@ metadata:
     {{- include "addon.hook" $hook | nindent 4 }}
 rules:
   {{- if $server.instance }}
-  # The settings from which the operator deploys argocd-server. The ConfigMap is only read: the operator owns it.
+  # The settings from which the operator deploys argocd-server. Its ConfigMaps are only read: the operator owns them.
   - apiGroups: ["argoproj.io"]
     resources: ["argocds"]
     resourceNames: [{{ $server.instance | quote }}]
     verbs: ["get", "patch"]
   - apiGroups: [""]
     resources: ["configmaps"]
-    resourceNames: ["argocd-cmd-params-cm"]
+    resourceNames: ["argocd-cmd-params-cm", "argocd-cm"]
     verbs: ["get"]
   {{- else }}
-  # The settings of argocd-server, and its restart.
+  # The settings of argocd-server, the extensions that it forwards to, its restart, and the mount of the pages.
   - apiGroups: [""]
     resources: ["configmaps"]
     resourceNames: ["argocd-cmd-params-cm"]
     verbs: ["get", "patch"]
+  - apiGroups: [""]
+    resources: ["configmaps"]
+    resourceNames: ["argocd-cm"]
+    verbs: {{ $changes }}
   - apiGroups: ["apps"]
     resources: ["deployments"]
     resourceNames: [{{ $server.name | quote }}]
     verbs: ["patch"]
   {{- end }}
-  # Whether redis has a password that the hub program can read. Kubernetes has no verb for that alone.
+  # Which roles of Argo CD may call the extensions. The operator keeps keys of others there.
+  - apiGroups: [""]
+    resources: ["configmaps"]
+    resourceNames: ["argocd-rbac-cm"]
+    verbs: {{ $changes }}
+  # Whether redis has a password that the hub program can read, and whether the token of the pages is there. Kubernetes has no
+  # verb for that alone.
   - apiGroups: [""]
     resources: ["secrets"]
-    resourceNames: ["argocd-redis"]
+    resourceNames: ["argocd-redis", "argocd-agent-addon-ui"]
     verbs: ["list"]
   # Whether the hub program may reach redis.
   - apiGroups: ["networking.k8s.io"]
@@ -212,7 +228,7 @@ spec:
       {{- include "addon.hookPod" $root | nindent 6 }}
       {{- if not .undo }}
       initContainers:
-        # argocd-server restarts with the redis proxy as its redis, so that has to listen.
+        # argocd-server restarts with the redis proxy as its redis, so that has to listen; and the leader makes the token of the pages.
         - name: ready
           image: {{ include "addon.image" (list $root $root.Values.images.manager) }}
           imagePullPolicy: {{ $root.Values.images.pullPolicy }}

@@ -108,6 +108,7 @@ fn jobs_of_configure_write_named_objects_and_grant_nothing() {
     }
     let expected = [
         "argocd-agent-addon-argocd-server",
+        "argocd-agent-addon-ui",
         "argocd-cmd-params-cm",
         "argocd-redis",
         "argocd-server",

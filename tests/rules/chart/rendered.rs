@@ -83,6 +83,7 @@ pub(crate) const GOLDEN: [(&str, &[&str]); 5] = [
             "redisProxy.enabled=true",
             "redisProxy.tls=true",
             "redisProxy.networkPolicy=always",
+            "ui.enabled=true",
             "placementGenerator.serviceAccount=gitops-applicationset-controller",
             "networkPolicy.enabled=true",
             "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",

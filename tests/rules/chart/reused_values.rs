@@ -3,7 +3,7 @@
 use super::*;
 
 /// Sections of `values.yaml` that were added after the first version of the chart.
-const LATER: [&str; 9] = [
+const LATER: [&str; 10] = [
     "admissionPolicy",
     "autonomous",
     "backup",
@@ -13,6 +13,7 @@ const LATER: [&str; 9] = [
     "placementGenerator",
     "redisProxy",
     "tracing",
+    "ui",
 ];
 
 #[test]
@@ -27,7 +28,12 @@ fn a_missing_section_of_the_values_is_off() {
     let args = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     let args = args.as_array().expect("arguments").iter();
     let args: Vec<_> = args.filter_map(Value::as_str).collect();
-    for flag in ["--backup-label", "--redis-proxy-port", "--otlp-address"] {
+    for flag in [
+        "--backup-label",
+        "--redis-proxy-port",
+        "--otlp-address",
+        "--ui-api-port",
+    ] {
         assert!(!args.iter().any(|it| it.starts_with(flag)), "{args:?}");
     }
     // Go's templates print this for an absent value.
@@ -39,7 +45,7 @@ fn a_missing_section_of_the_values_is_off() {
 
 #[test]
 fn configure_without_a_redis_proxy_section_is_refused() {
-    let output = template(&["argocd.configure=true", "redisProxy=null"]);
+    let output = template(&["argocd.configure=true", "redisProxy=null", "ui=null"]);
     assert!(!output.success);
     assert!(
         output.err.contains("redisProxy.enabled=true"),

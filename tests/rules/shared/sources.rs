@@ -47,8 +47,10 @@ pub(crate) fn tokens(path: &str) -> TokenStream {
 /// The texts in our programs with one of these uses.
 pub(crate) fn texts(uses: &[Use]) -> Vec<Text> {
     let mut texts = Vec::new();
-    // The command line reports reasons of others and has none of its own.
-    let programs = CRATES.iter().filter(|name| **name != "agentctl");
+    // These read reasons of others and have none of their own.
+    let programs = CRATES
+        .iter()
+        .filter(|name| !["agentctl", "diagnosis"].contains(name));
     for path in programs.flat_map(|name| files(name)) {
         collect(tokens(&path), false, &path, &mut texts);
     }

@@ -217,11 +217,15 @@ fn removed_annotations_are_restored_before_anything_else() {
     let missing = BTreeMap::from([(keys::REVOKED, "stolen".to_owned())]);
     let wiped = Addon {
         missing: missing.clone(),
+        version: "7".to_owned(),
         confirmed: Some("autonomous".to_owned()),
         ..addon(Some("managed"))
     };
     let steps = plan(&world(cluster(Some("autonomous")), Some(wiped)), &own());
-    let expected = step(Action::Restore(missing));
+    let expected = step(Action::Restore {
+        annotations: missing,
+        version: "7".to_owned(),
+    });
     assert_eq!(steps, [expected]);
 }
 
@@ -289,7 +293,7 @@ fn execute(mut world: World, steps: Vec<Step>) -> World {
             Action::Stay => {
                 world.addons.get_mut(&cluster).unwrap().keeping_since = None;
             }
-            Action::Refuse { .. } | Action::Restore(_) => {}
+            Action::Refuse { .. } | Action::Restore { .. } => {}
         }
     }
     world

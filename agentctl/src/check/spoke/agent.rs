@@ -1,6 +1,10 @@
 //! The agent, and others that are there. Pure.
 
 use argocd::keys::addon::AGENT;
+use diagnosis::{
+    facts::Addon,
+    object::{full_name, image, label, list, replicas, text},
+};
 use serde_json::Value;
 
 use super::{
@@ -8,11 +12,7 @@ use super::{
     places::{self, is_agent},
     warning,
 };
-use crate::{
-    facts::Addon,
-    object::{full_name, image, label, list, replicas, text},
-    output::one_line,
-};
+use crate::output::one_line;
 
 /// Other agents, which would write the same Applications.
 pub(super) fn others(spoke: &Spoke) -> Checked {

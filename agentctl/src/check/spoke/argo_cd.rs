@@ -1,15 +1,13 @@
 //! Whether an Argo CD runs in its namespace, or the add-on installs one, and whether its version fits the hub's. Pure.
 
 use argocd::keys::addon::{ARGOCD, INSTALLED};
+use diagnosis::object::{full_name, image, label, replicas};
 use serde_json::Value;
 
 use super::{
     Checked, Facts, Spoke, failed, is_ready, ok, places::is_argo_cd, running, unclear, warning,
 };
-use crate::{
-    check::argo_cd::version as version_of,
-    object::{full_name, image, label, replicas},
-};
+use crate::check::argo_cd::version as version_of;
 
 /// The largest difference in minor versions: Argo CD supports this many releases, and its kinds change with each.
 const APART: u64 = 2;

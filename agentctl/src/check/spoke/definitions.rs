@@ -1,9 +1,9 @@
 //! Whether the cluster knows Argo CD's kinds, as the hub knows them. Pure.
 
+use diagnosis::object::{first_names, list, present, text};
 use serde_json::Value;
 
 use super::{Checked, Facts, Spoke, argo_cd, failed, ok, warning};
-use crate::object::{first_names, list, present, text};
 
 /// The version that Argo CD has of its kinds.
 const VERSION: &str = "v1alpha1";

@@ -1,17 +1,17 @@
 //! Whether the cluster is one of the hub's, and whether what OCM has there can apply what the add-on is made of. Pure.
 
 use argocd::keys::addon::ADDON;
+use diagnosis::{
+    facts::conditions,
+    object::{full_name, image, label, present, text},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 
 use super::{Checked, Facts, One, Spoke, argo_cd, failed, is_ready, ok, places, warning};
-use crate::{
-    check::{
-        RightPlace::{self, ArgoCd, Everywhere, Own},
-        rights::plural,
-    },
-    facts::conditions,
-    object::{full_name, image, label, present, text},
+use crate::check::{
+    RightPlace::{self, ArgoCd, Everywhere, Own},
+    rights::plural,
 };
 
 /// Something that the work agent has to do: API group and plural name (`group/plural`), the verbs, where, and whether only

@@ -1,14 +1,12 @@
 //! Namespaces and addresses on a cluster: from the caller, running programs, configuration, else defaults. Pure.
 
 use argocd::keys::addon::AGENT;
+use diagnosis::object::{container, label, list, text, variable};
 use ocm::{api::addon::AddOnDeploymentConfigSpec, keys::DEFAULT_INSTALL_NAMESPACE};
 use serde_json::Value;
 
 use super::way::Source;
-use crate::{
-    check::hub::address_of,
-    object::{container, label, list, text, variable},
-};
+use crate::check::hub::address_of;
 
 /// Namespaces on a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

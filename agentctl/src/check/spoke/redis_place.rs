@@ -1,10 +1,10 @@
 //! The redis that the agent of a cluster uses: a configured one, or the one that it finds. Pure.
 
+use diagnosis::object::{list, text};
 use live::redis_service::{Doubt, PASSWORD, Service, choose, is_instance};
 use serde_json::Value;
 
 use super::places::{Configured, agent, variable_of};
-use crate::object::{list, text};
 
 /// The redis of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

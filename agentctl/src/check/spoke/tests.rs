@@ -1,3 +1,4 @@
+use diagnosis::testing::{addon_object, at, now};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -6,7 +7,7 @@ use crate::{
     check::rights::plural,
     hub::Reading,
     output::{Format, render},
-    testing::{addon_object, at, is_documented, now, place},
+    testing::{is_documented, place},
 };
 
 mod agents;

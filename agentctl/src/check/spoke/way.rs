@@ -1,11 +1,12 @@
 //! The way to the principal, gone from where this program runs: that it works from the cluster, too, only the agent can show.
 //! Pure.
 
+use diagnosis::object::first_names;
 use jiff::{SignedDuration, Timestamp};
 use runtime::net::authority;
 
 use super::{Checked, Finding, Outcome, failed, ok, unclear, warning};
-use crate::{object::first_names, output::span};
+use crate::output::span;
 
 /// Whose word it is where agents dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]

@@ -5,6 +5,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Parser as _;
+use diagnosis::testing::now;
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use crate::{
     hub::Hub,
     output::Format,
     progress::Progress,
-    testing::{now, place},
+    testing::place,
 };
 
 /// What was written: the object, and the body.

@@ -5,6 +5,7 @@ use std::{
 
 use argocd::keys::addon::HUB_SETUP;
 use clap::Parser as _;
+use diagnosis::testing::now;
 use http::{Method, Request, Response};
 use kube::{Client, client::Body};
 use serde_json::json;
@@ -17,7 +18,7 @@ use crate::{
     output::Format,
     progress::Progress,
     setup::HubCommand,
-    testing::{now, place},
+    testing::place,
 };
 
 /// What was written: the method, and the last part of the path.
@@ -32,7 +33,13 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
     let list = |items: Value| (200, json!({"metadata": {}, "items": items}));
     let deployment = |name: &str, argocd: &str| {
         let argocd = format!("--namespace={argocd}");
-        let args = json!([argocd, "--redis-proxy-port=6379"]);
+        let pages = path.contains("/namespaces/pages/");
+        let port = if pages {
+            "--ui-api-port=8081"
+        } else {
+            "--redis-proxy-port=6379"
+        };
+        let args = json!([argocd, port]);
         json!({
             "metadata": {"namespace": "argocd", "name": name, "creationTimestamp": "2026-11-20T08:00:00Z"},
             "spec": {"template": {"spec": {"containers": [{"args": args}]}}},
@@ -55,6 +62,13 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
         }
         (&Method::GET, MANAGER) => (200, deployment(MANAGER, "argocd")),
         (&Method::GET, PARAMETERS) => (200, parameters),
+        (&Method::GET, "argocd-cm" | "argocd-rbac-cm") => {
+            let name = path.rsplit('/').next();
+            (
+                200,
+                json!({"metadata": {"namespace": "argocd", "name": name}}),
+            )
+        }
         (&Method::GET, ROLE) => status(404),
         (&Method::GET, "deployments") if path.contains("/namespaces/argocd/") => {
             list(json!([deployment("argocd-server", "argocd")]))
@@ -62,7 +76,10 @@ fn answer(method: &Method, path: &str, refused: &str) -> (u16, Value) {
         (&Method::GET, "deployments") if path.contains("/namespaces/renamed/") => {
             list(json!([deployment("renamed-server", "argocd")]))
         }
-        (&Method::GET, "secrets") => list(json!([{"metadata": {"name": REDIS}}])),
+        (&Method::GET, "secrets") => {
+            let created = "2026-11-20T08:00:00Z";
+            list(json!([{"metadata": {"name": REDIS, "creationTimestamp": created}}]))
+        }
         (&Method::GET, _) => list(json!([])),
         (_, name) if name == refused => status(403),
         (&Method::POST, "subjectaccessreviews") => (201, json!({"status": {"allowed": false}})),
@@ -79,7 +96,11 @@ fn hub(refused: &'static str) -> (Hub, Writes) {
         if method != Method::GET && name != "subjectaccessreviews" {
             let query = request.uri().query().unwrap_or_default();
             assert!(query.contains("fieldManager=argocd-agentctl"), "{query}");
-            log.lock().unwrap().push(format!("{method} {name}"));
+            let kind = request.headers().get("content-type");
+            let is_by_entries =
+                kind.is_some_and(|it| it == "application/strategic-merge-patch+json");
+            let how = if is_by_entries { " by entries" } else { "" };
+            log.lock().unwrap().push(format!("{method} {name}{how}"));
         }
         let (code, body) = answer(&method, &path, refused);
         async move {
@@ -134,6 +155,20 @@ async fn setup_grants_rights_before_settings_and_restarts_last() {
         "POST clusterrolebindings",
         "PATCH argocd-cmd-params-cm",
         "PATCH argocd-server",
+    ];
+    assert_eq!(writes, expected);
+}
+
+#[tokio::test]
+async fn setup_of_the_pages_changes_entries_of_argocd_server() {
+    let (answer, writes) = run(&["--own-namespace=pages"], "").await;
+    let answer = answer.unwrap();
+    assert!(answer.text.contains("Written. "), "{answer:?}");
+    let expected = [
+        "PATCH argocd-cmd-params-cm",
+        "PATCH argocd-cm",
+        "PATCH argocd-rbac-cm",
+        "PATCH argocd-server by entries",
     ];
     assert_eq!(writes, expected);
 }

@@ -1,6 +1,7 @@
 //! What the hub says of a cluster.
 
 use argocd::keys::addon::{ADDON, MANAGER, PRINCIPAL_SERVICE};
+use diagnosis::object::{container, label, present};
 use serde_json::Value;
 
 use super::definitions;
@@ -13,7 +14,6 @@ use crate::{
         ADDONS, CLUSTERS, CONFIGURATIONS, DEPLOYMENTS, Error, Hub, NAMESPACES, OFFERS, SERVICES,
         all, named,
     },
-    object::{container, label, present},
     run::Context,
 };
 

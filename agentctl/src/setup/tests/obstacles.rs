@@ -18,7 +18,7 @@ fn blocked_by(facts: &Facts, check: &str, part: &str) {
         "{check} {part}: {found:#?}"
     );
     let plan = plan(facts);
-    let text = render(&plan, testing::place(Format::Table, now())).unwrap();
+    let text = render(&plan, crate::testing::place(Format::Table, now())).unwrap();
     assert!(
         plan.is_bad() && text.contains("Nothing was written"),
         "{text}"

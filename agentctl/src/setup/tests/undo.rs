@@ -1,5 +1,6 @@
+use diagnosis::testing::at;
+
 use super::*;
-use crate::testing::at;
 
 #[test]
 fn undo_restores_the_values_from_before() {
@@ -84,7 +85,7 @@ fn a_value_that_another_client_changed_stays() {
         state: State::Written,
         ..plan.clone()
     };
-    let text = render(&done, testing::place(Format::Table, now())).unwrap();
+    let text = render(&done, crate::testing::place(Format::Table, now())).unwrap();
     assert!(
         text.contains("stay as they are") && !text.contains("are restored"),
         "{text}"

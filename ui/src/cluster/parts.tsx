@@ -1,0 +1,170 @@
+import {React} from '../react';
+import type {Cluster, ClusterDetails, Condition, Count, Trouble} from '../api/types';
+import {Word} from '../parts/mark';
+import type {Mood} from '../parts/mood';
+import {applicationUrl, onLink} from '../parts/route';
+import {Age, Long} from '../parts/text';
+import {age, left, oneLine} from '../text/format';
+
+/** Conditions that are bad when they are true. */
+const BAD_IF_TRUE = new Set(['Degraded']);
+
+function moodOf({type, status}: Condition): Mood {
+    if (status === 'Unknown') {
+        return 'unclear';
+    }
+    return (status === 'True') === BAD_IF_TRUE.has(type) ? 'bad' : 'good';
+}
+
+export function Conditions({conditions, now}: {conditions: Condition[]; now: number}) {
+    if (conditions.length === 0) {
+        return <p className='acda-muted'>The add-on has no conditions yet.</p>;
+    }
+    return (
+        <table className='acda-plain'>
+            <thead>
+                <tr>
+                    <th scope='col'>Condition</th>
+                    <th scope='col'>Status</th>
+                    <th scope='col'>Reason</th>
+                    <th scope='col'>Age</th>
+                    <th scope='col'>Message</th>
+                </tr>
+            </thead>
+            <tbody>
+                {conditions.map((it, index) => (
+                    <tr key={index}>
+                        <th scope='row'>{oneLine(it.type).slice(0, 100)}</th>
+                        <td>
+                            <Word mood={moodOf(it)}>{oneLine(it.status).slice(0, 20)}</Word>
+                        </td>
+                        <td>{oneLine(it.reason).slice(0, 100)}</td>
+                        <td>
+                            <Age at={it.lastTransitionTime} now={now} />
+                        </td>
+                        <td>
+                            <Long text={it.message} />
+                        </td>
+                    </tr>
+                ))}
+            </tbody>
+        </table>
+    );
+}
+
+function ApplicationLink({namespace, name}: {namespace: string; name: string}) {
+    const url = applicationUrl(namespace, name);
+    const text = oneLine(`${namespace}/${name}`).slice(0, 320);
+    return url === null ? (
+        <>{text}</>
+    ) : (
+        <a href={url} onClick={event => onLink(event, url)}>
+            {text}
+        </a>
+    );
+}
+
+export function Troubles({troubles, isCut, now}: {troubles: Trouble[]; isCut: boolean; now: number}) {
+    if (troubles.length === 0) {
+        return <p className='acda-muted'>No Application of this cluster needs attention.</p>;
+    }
+    return (
+        <>
+            <table className='acda-plain'>
+                <thead>
+                    <tr>
+                        <th scope='col'>Application</th>
+                        <th scope='col'>Reason</th>
+                        <th scope='col'>Age</th>
+                        <th scope='col'>Cause</th>
+                    </tr>
+                </thead>
+                <tbody>
+                    {troubles.map((it, index) => (
+                        <tr key={index}>
+                            <th scope='row'>
+                                <ApplicationLink namespace={it.namespace} name={it.name} />
+                            </th>
+                            <td>
+                                <Word mood='bad'>{oneLine(it.reason).slice(0, 100)}</Word>
+                            </td>
+                            <td>
+                                <Age at={it.since} now={now} />
+                            </td>
+                            <td>
+                                <Long text={it.cause} />
+                            </td>
+                        </tr>
+                    ))}
+                </tbody>
+            </table>
+            {isCut && <p className='acda-muted'>There are more: argocd-agentctl status --applications lists all.</p>}
+        </>
+    );
+}
+
+function counted(counts: Count[]): string {
+    return counts.map(([name, number]) => `${number} ${oneLine(name).slice(0, 40)}`).join(', ') || '-';
+}
+
+/** Labels that are shown before "show all". */
+const FIRST_LABELS = 8;
+
+function Labels({cluster}: {cluster: Cluster}) {
+    const [isOpen, setOpen] = React.useState(false);
+    const all = [...cluster.labels];
+    const shown = isOpen ? all : all.slice(0, FIRST_LABELS);
+    if (all.length === 0) {
+        return <>-</>;
+    }
+    return (
+        <span className='acda-labels'>
+            {shown.map(([key, value]) => (
+                <code key={key}>{oneLine(value === '' ? key : `${key}=${value}`).slice(0, 400)}</code>
+            ))}
+            {all.length > FIRST_LABELS && (
+                <button type='button' className='acda-inline' aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+                    {isOpen ? 'show less' : `show all ${all.length}`}
+                </button>
+            )}
+        </span>
+    );
+}
+
+function certificateText({certificate, cluster}: ClusterDetails, now: number): string {
+    const until = certificate?.expires ?? cluster.certificateExpires;
+    if (until === null) {
+        return certificate ? oneLine(certificate.description).slice(0, 400) : 'none yet';
+    }
+    const description = certificate ? `: ${oneLine(certificate.description).slice(0, 400)}` : '';
+    return until > now ? `ends in ${left(until, now)}${description}` : `ended${description}`;
+}
+
+/** Facts of the cluster as a list of names and values. */
+export function Facts({details, now}: {details: ClusterDetails; now: number}) {
+    const {cluster} = details;
+    const {applications} = cluster;
+    const lag = applications.behindSince === null ? '' : `, the oldest for ${age(applications.behindSince, now)}`;
+    const facts: [string, React.ReactNode][] = [
+        ['Mode', oneLine(cluster.mode ?? '-')],
+        ['Version of the agent', oneLine(cluster.version ?? '-').slice(0, 100)],
+        ['ClusterSet', oneLine(cluster.clusterSet ?? '-').slice(0, 100)],
+        ['Certificate', certificateText(details, now)],
+        ['Applications', String(applications.total)],
+        ['By sync', counted(applications.sync)],
+        ['By health', counted(applications.health)],
+        ['With a condition of the add-on', String(applications.troubled)],
+        ['Not yet compared', `${applications.behind}${lag}`],
+        ['Labels', <Labels key='labels' cluster={cluster} />],
+    ];
+    return (
+        <dl className='acda-facts'>
+            {facts.map(([name, value]) => (
+                <div key={name}>
+                    <dt>{name}</dt>
+                    <dd>{value}</dd>
+                </div>
+            ))}
+        </dl>
+    );
+}

@@ -1,0 +1,114 @@
+import {React} from '../react';
+import type {Application} from '../argocd';
+import {askPath} from '../api/question';
+import type {Path, Writer} from '../api/types';
+import {clockOffset} from '../poll/machine';
+import {useNow, usePoll} from '../poll/use';
+import {Next} from '../parts/copy';
+import {Answered, Card} from '../parts/frame';
+import {Word} from '../parts/mark';
+import {Age, Long} from '../parts/text';
+import {oneLine} from '../text/format';
+import {Hops, STATE_WORDS} from './hops';
+import {Timeline} from './timeline';
+
+function Writers({writers, now}: {writers: Writer[]; now: number}) {
+    if (writers.length === 0) {
+        return <p className='acda-muted'>The object has no record of its writers.</p>;
+    }
+    return (
+        <table className='acda-plain'>
+            <thead>
+                <tr>
+                    <th scope='col'>Writer</th>
+                    <th scope='col'>Age</th>
+                    <th scope='col'>Wrote</th>
+                </tr>
+            </thead>
+            <tbody>
+                {writers.map((it, index) => (
+                    <tr key={index}>
+                        <th scope='row'>
+                            <Long text={it.manager} />
+                        </th>
+                        <td>
+                            <Age at={it.at} now={now} />
+                        </td>
+                        <td>
+                            <Long text={it.wrote.join(', ')} />
+                        </td>
+                    </tr>
+                ))}
+            </tbody>
+        </table>
+    );
+}
+
+const VERDICTS = {
+    good: 'Delivered, and in order',
+    unclear: 'Not everything is known',
+    waiting: 'On its way',
+    bad: 'Something is in the way',
+};
+
+/** The verdict of an Application that stays on the hub is about the hub. */
+function verdict({cluster, verdict: state}: Path): string {
+    return cluster === null && state === 'good' ? 'Stays on the hub' : VERDICTS[state];
+}
+
+function Verdict({path}: {path: Path}) {
+    const {cluster, verdict: state, next} = path;
+    return (
+        <div className='acda-verdict' role='status' aria-live='polite'>
+            <Word mood={state}>
+                <strong>{verdict(path)}</strong> <span className='acda-hidden'>({STATE_WORDS[state]})</span>
+            </Word>
+            {cluster !== null && (
+                <span>
+                    cluster <strong>{oneLine(cluster)}</strong>
+                </span>
+            )}
+            {next !== null && <Next text={next} />}
+        </div>
+    );
+}
+
+/** The tab "Delivery": the way of one Application. */
+export function DeliveryPage({application}: {application: Application}) {
+    const asked = usePoll(askPath(application));
+    const now = useNow();
+    return (
+        <div className='acda acda-page'>
+            <Answered asked={asked} now={now}>
+                {path => {
+                    const there = now + clockOffset(path.generatedAt, asked.poll.freshAt);
+                    return (
+                        <>
+                            <Verdict path={path} />
+                            <Card title='Way'>
+                                <Hops hops={path.hops} now={there} />
+                            </Card>
+                            {path.doubts.length > 0 && (
+                                <Card title='Not known'>
+                                    <ul>
+                                        {path.doubts.map((doubt, index) => (
+                                            <li key={index}>
+                                                <Long text={doubt} />
+                                            </li>
+                                        ))}
+                                    </ul>
+                                </Card>
+                            )}
+                            <Card title='Last changes'>
+                                <Timeline deliveries={path.timeline} now={there} />
+                            </Card>
+                            <Card title='Writers on the hub'>
+                                <Writers writers={path.writers} now={there} />
+                            </Card>
+                        </>
+                    );
+                }}
+            </Answered>
+        </div>
+    );
+}
